@@ -185,7 +185,7 @@ def slept(row: Slept, software: float, extra: Overhead) -> float:
 def step(model: Model, topology: Topology, ddp: DDP) -> float:
     """Seconds of one step on all ranks of `topology`."""
     plan = ddp.plan(model, Setting(topology, topology.ranks))
-    return measure(plan, train(plan, simulate)).step
+    return measure(plan, train(plan)).step
 
 
 FUSION = 64 * MIB

@@ -41,6 +41,13 @@ class SymmetryName(StrEnum):
     off = "off"
 
 
+class DetailName(StrEnum):
+    """Whether every transfer of a training run is simulated."""
+
+    auto = "auto"
+    transfers = "transfers"
+
+
 class Metric(StrEnum):
     """What a sweep's plot shows."""
 

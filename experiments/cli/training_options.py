@@ -10,7 +10,7 @@ import typer
 
 from experiments.cli.completion import completer, model_names, strategy_names
 from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.options import AlgorithmFile
+from experiments.cli.options import AlgorithmFile, DetailName
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,6 +81,12 @@ Fail = Annotated[
     typer.Option(help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."),
 ]
 Batches = Annotated[str | None, typer.Option(help="Ranks with input for fewer steps: 3:8.")]
+Detail = Annotated[
+    DetailName,
+    typer.Option(
+        help="auto: in large runs, simulate collectives that are alike once. Same results."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of --noise.")]
 
 
@@ -101,6 +107,7 @@ class TrainingOptions:
     fail: Fail = None
     batches: Batches = None
     seed: Seed = 0
+    detail: Detail = DetailName.auto
 
     def request(self, machine: MachineOptions, rules: RuleOptions = RuleOptions()) -> Request:
         """The values of the options."""
@@ -113,6 +120,7 @@ class TrainingOptions:
         parameters = {
             **{key: value for key, value in asdict(self).items() if key != "algo_file"},
             **({} if self.algo_file is None else {"algo_file": self.algo_file}),
+            "detail": self.detail.value,
             "engine": rules.engine.value,
             "steps": job.steps,
             "model": model,
@@ -161,6 +169,7 @@ class TrainingOptions:
             self._steps(strategy),
             condition_parser.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
             condition_parser.slow_links(self.slow_link),
+            self.detail.value,
         )
 
     def _ranks(self, job: Job) -> list[int]:

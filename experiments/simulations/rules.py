@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from simulator.engines import Engine, Routed, run, simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from simulator.training.plan_simulation import TrainingRules
 
 
 class Rules(NamedTuple):
@@ -31,6 +36,13 @@ class Rules(NamedTuple):
             if self.store_and_forward
             else ""
         )
+
+    def training(self, machine: Callable[[Topology], Topology] | None = None) -> TrainingRules:
+        """The same for training, on a machine that changes as `machine` says."""
+        from simulator.training.plan_simulation import TrainingRules
+
+        rules = TrainingRules(self.engine, self.sharing, self.store_and_forward)
+        return rules if machine is None else replace(rules, machine=machine)
 
     def run(self, routed: Routed) -> Timeline:
         """Simulate a schedule whose routes are known."""

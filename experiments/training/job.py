@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from experiments.simulations.rules import DEFAULT, Rules
-from simulator.analysis.critical_path import Segment, critical_path, worth
+from simulator.analysis.critical_path import PARTS, Path, trace_back, worth
 from simulator.analysis.memory import Memory
 from simulator.analysis.waits import Wait, waits
 from simulator.schedules import semantics
@@ -17,14 +19,17 @@ from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
+from simulator.training.explanation import explanation_of
 from simulator.training.footprint import footprint
 from simulator.training.measures import Measures, measure, window
 from simulator.training.model import Model
-from simulator.training.plan import RESTART, Plan, Setting
+from simulator.training.plan import RESTART, Plan, Setting, prove
 from simulator.training.plan_simulation import train
+from simulator.training.replay import Replayed
+from simulator.training.size import WRITTEN
 from topologies.catalogue import Blueprint
 from topologies.degraded import slowed
-from topologies.topology import Topology
+from topologies.topology import Floats, Topology
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Job:
     conditions: Conditions = field(default_factory=Conditions)
     slow_links: Mapping[str | int, float] = field(default_factory=dict)
     """The share of its bandwidth that each slow link, by rank or name, still has."""
+    detail: Literal["auto", "transfers"] = "auto"
+    """Whether every transfer is simulated, or only where that is quick."""
 
     def topology(self, ranks: int) -> Topology:
         """The machine with devices for `ranks` workers and their servers."""
@@ -52,11 +59,21 @@ class Job:
             topology = slowed(topology, link, factor)
         return topology
 
+    def setting(self, ranks: int) -> Setting:
+        """Where and how long `ranks` workers train, and what of it is simulated."""
+        symmetric = self.rules.symmetry == "auto"
+        replays = self.detail == "auto" and self.rules.training().replays
+        most = WRITTEN if replays else inf
+        return Setting(self.topology(ranks), ranks, self.steps, self.conditions, most, symmetric)
+
+    def plan(self, ranks: int) -> Plan:
+        """The operations of `ranks` workers."""
+        return self.strategy.plan(self.model, self.setting(ranks))
+
     def run(self, ranks: int) -> TrainingRun:
         """Simulate the job on `ranks` workers."""
-        setting = Setting(self.topology(ranks), ranks, self.steps, self.conditions)
-        plan = self.strategy.plan(self.model, setting)
-        return TrainingRun(self, ranks, plan, train(plan, self.rules.simulate))
+        plan = self.plan(ranks)
+        return TrainingRun(self, ranks, plan, train(plan, self.rules.training()))
 
     def alone(self, ranks: int) -> float:
         """Samples per second of a single worker, without disturbances.
@@ -67,11 +84,7 @@ class Job:
         servers = topology.placement[ranks:][: self.strategy.servers(1)]
         topology = replace(topology, placement=np.append(topology.placement[:1], servers))
         plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps))
-        return measure(plan, train(plan, self.rules.simulate)).samples_per_s
-
-
-TRACED = 2_000_000
-"""Up to this many operations the memory is traced. Beyond, it takes longer than all other steps."""
+        return measure(plan, train(plan, self.rules.training())).samples_per_s
 
 
 @dataclass(frozen=True)
@@ -116,6 +129,31 @@ class TrainingRow:
     staleness_max: int
 
 
+class Simulated(NamedTuple):
+    """What of a run has been simulated."""
+
+    ranks: int
+    """The workers that stand for all."""
+    collectives: int
+    """The collectives that are timed as a whole; 0: all transfers are simulated at their time."""
+    replayed: int
+    """Those of them that have the times of an earlier simulation."""
+    rounds: int
+    """How often collectives were simulated again, together."""
+
+    def words(self, ranks: int) -> tuple[str, str]:
+        """The same for people, of a run of `ranks` workers."""
+        who = "all ranks" if ranks == self.ranks else f"{self.ranks} of {ranks} ranks"
+        if not self.collectives:
+            return who, "all transfers"
+        rounds = f", {self.rounds} rounds" if self.rounds else ""
+        simulated = self.collectives - self.replayed
+        return who, (
+            f"{self.collectives} collectives: {simulated} simulated, {self.replayed} "
+            f"replayed{rounds}"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
     """A job that has been simulated."""
@@ -133,12 +171,34 @@ class TrainingRun:
     @cached_property
     def memory(self) -> Memory | None:
         """The memory of each rank over time, None if there are too many operations to trace it."""
-        return footprint(self.plan, self.timeline) if len(self.plan.schedule) <= TRACED else None
+        if self.plan.blocks or len(self.plan.schedule) > WRITTEN:
+            return None
+        return footprint(self.plan, self.timeline)
+
+    @property
+    def places(self) -> list[int]:
+        """The place of the worker that stands for each rank."""
+        ranks, shifts = np.arange(self.ranks), self.plan.shifts
+        places: list[int] = (ranks if shifts is None else shifts.place(ranks)).tolist()
+        return places
+
+    @property
+    def simulated(self) -> Simulated:
+        """What stands for the run."""
+        ranks, blocks = len(self.plan.standing), self.plan.blocks
+        if not isinstance(self.timeline, Replayed):
+            return Simulated(ranks, 0, 0, 0)
+        replay = self.timeline.replay
+        assert replay is not None
+        return Simulated(ranks, len(blocks), replay.replayed, replay.counts.rounds)
 
     @cached_property
-    def path(self) -> list[Segment]:
+    def path(self) -> Path:
         """The critical path to the end of the measured steps."""
-        return critical_path(self.timeline, self.measures.window.last)
+        last = self.measures.window.last
+        if isinstance(self.timeline, Replayed):
+            return explanation_of(self.timeline).path(last)
+        return trace_back(self.timeline, last)
 
     @property
     def length(self) -> float:
@@ -148,7 +208,7 @@ class TrainingRun:
     @cached_property
     def waits(self) -> list[Wait]:
         """The waits on the critical path behind messages of other ranks."""
-        return waits(self.timeline, self.path)
+        return waits(self.timeline, self.path.take(self.path.contended))
 
     @property
     def _steps(self) -> float:
@@ -173,12 +233,12 @@ class TrainingRun:
         promise = self.job.strategy.promise
         if promise is None:
             return ""
-        topology = self.job.topology(self.ranks)
-        plan = self.plan
+        plan, strategy = self.plan, self.job.strategy
         if plan.steps > 1:
-            plan = self.job.strategy.plan(self.job.model, Setting(topology, self.ranks))
+            setting = replace(self.job.setting(self.ranks), steps=1, conditions=Conditions())
+            plan = strategy.plan(self.job.model, setting)
         try:
-            semantics.check(plan.schedule, promise)
+            prove(plan, promise)
         except semantics.WrongResult as error:
             return str(error)
         return ""
@@ -188,7 +248,7 @@ class TrainingRun:
         """The promise that has been proven for a step."""
         promise = self.job.strategy.promise
         return (
-            f"a step proven: {promise.name} of the gradients"
+            f"{'buckets' if self.plan.blocks else 'a step'} proven: {promise.name} of the gradients"
             if promise
             else "in the order of service: not proven"
         )
@@ -196,10 +256,12 @@ class TrainingRun:
     def by_phase(self) -> dict[str, float]:
         """Seconds of computation on the critical path by the first word of the phase."""
         schedule, total = self.timeline.schedule, dict[str, float]()
-        for segment in self.path:
-            if segment.part == "compute" and segment.seconds > 0 and not segment.contended:
-                kind = schedule.phases[schedule.phase[segment.operation]].partition(" ")[0]
-                total[kind] = total.get(kind, 0.0) + segment.seconds
+        compute = self.path.take(self.path.charged == PARTS.index("compute"))
+        phases = schedule.phase[compute.operation].tolist()
+        for phase, seconds in zip(phases, compute.seconds.tolist(), strict=True):
+            if seconds > 0:
+                kind = schedule.phases[phase].partition(" ")[0]
+                total[kind] = total.get(kind, 0.0) + seconds
         return dict(sorted(total.items(), key=lambda item: -item[1]))
 
     @cached_property
@@ -225,7 +287,7 @@ class TrainingRun:
             contention_s=float(causes[1]),
             slower_peer_s=float(causes[2]),
             drain_s=float(causes[3]),
-            volume_B=self.timeline.schedule.volume / self._steps,
+            volume_B=self.plan.volume / self._steps,
             peak_B=memory.peak if memory else None,
             redundant_B=memory.peak_redundant if memory else None,
             staleness=float(measures.staleness.mean()) if len(measures.staleness) else 0.0,
@@ -254,9 +316,10 @@ class TrainingRun:
         shorten them."""
         return self.by_phase().get(RESTART, 0.0) / self.measures.window.steps
 
-    def _simulated(self, change: Callable[[Plan], Plan]) -> float:
-        timeline = train(plan := change(self.plan), self.job.rules.simulate)
-        counted = window(plan, timeline)
+    def _simulated(self, change: Change) -> float:
+        seconds, rules = change.seconds(self.plan), self.job.rules.training(change.machine)
+        timeline = train(self.plan, rules, seconds)
+        counted = window(self.plan, timeline)
         return float(timeline.finish[counted.last]) / counted.steps
 
 
@@ -267,36 +330,31 @@ TWICE_BANDWIDTH, HALF_LATENCY, TWICE_COMPUTE = (
 )
 
 
-def _wider(plan: Plan) -> Plan:
-    return replace(
-        plan, topology=replace(plan.topology, medium_bandwidth=plan.topology.medium_bandwidth * 2)
-    )
+class Change(NamedTuple):
+    """A change of the machine or of its devices. Routes stay."""
+
+    machine: Callable[[Topology], Topology] = lambda topology: topology
+    seconds: Callable[[Plan], Floats] = lambda plan: plan.schedule.seconds
+    """What computations take."""
 
 
-def _sooner(plan: Plan) -> Plan:
-    topology = plan.topology
-    return replace(
-        plan,
-        topology=replace(
-            topology, latency=topology.latency / 2, medium_gap=topology.medium_gap / 2
-        ),
-    )
+def _wider(topology: Topology) -> Topology:
+    return replace(topology, medium_bandwidth=topology.medium_bandwidth * 2)
 
 
-def _faster(plan: Plan) -> Plan:
+def _sooner(topology: Topology) -> Topology:
+    return replace(topology, latency=topology.latency / 2, medium_gap=topology.medium_gap / 2)
+
+
+def _faster(plan: Plan) -> Floats:
     schedule = plan.schedule
     restarts = np.array([phase == RESTART for phase in schedule.phases])[schedule.phase]
     computed = (schedule.kind == COMPUTATION) & ~restarts
-    return replace(
-        plan,
-        schedule=replace(
-            schedule, seconds=np.where(computed, schedule.seconds / 2, schedule.seconds)
-        ),
-    )
+    return np.where(computed, schedule.seconds / 2, schedule.seconds)
 
 
-CHANGES: dict[str, Callable[[Plan], Plan]] = {
-    TWICE_BANDWIDTH: _wider,
-    HALF_LATENCY: _sooner,
-    TWICE_COMPUTE: _faster,
+CHANGES = {
+    TWICE_BANDWIDTH: Change(_wider),
+    HALF_LATENCY: Change(_sooner),
+    TWICE_COMPUTE: Change(seconds=_faster),
 }

@@ -36,19 +36,20 @@ def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> ob
         "ranks": [
             {
                 "rank": rank,
-                "computing_s": float(measures.computing[rank]),
-                "exposed_s": float(measures.exposed[rank]),
-                "hidden_s": float(measures.hidden[rank]),
+                "computing_s": float(measures.computing[place]),
+                "exposed_s": float(measures.exposed[place]),
+                "hidden_s": float(measures.hidden[place]),
                 "bubble_s": dict(
-                    zip(CAUSE_KEYS, measures.bubbles.seconds[rank].tolist(), strict=True)
+                    zip(CAUSE_KEYS, measures.bubbles.seconds[place].tolist(), strict=True)
                 ),
             }
-            for rank in range(run.ranks)
+            for rank, place in enumerate(run.places)
         ],
         "memory": None
         if run.memory is None
         else _over_time(run.memory, run.timeline.schedule.ranks),
         "staleness": measures.staleness.tolist(),
+        "simulated": run.simulated._asdict(),
         "chosen": list(run.plan.words),
         "model_source": run.plan.model.source,
     }
@@ -146,6 +147,7 @@ def _summary(run: TrainingRun) -> list[list[str]]:
     ]
     if len(run.measures.staleness):
         lines.append(["  staleness", f"{row.staleness:.2f}", _stale(run)])
+    lines.append(["  simulated", *run.simulated.words(run.ranks)])
     lines.append(["  verdict", "ok" if not run.wrong else f"FAIL: {run.wrong}", run.proof])
     return lines
 
@@ -183,7 +185,7 @@ def _bubbles(run: TrainingRun) -> list[list[str]]:
 
     rows = zip(CAUSES, mean.tolist(), seconds[worst].tolist(), strict=True)
     return [
-        ["", "mean", "", f"worst: rank {worst}", ""],
+        ["", "mean", "", f"worst: rank {run.plan.standing[worst]}", ""],
         *(line(*row) for row in rows),
         line("in all", float(mean.sum()), float(seconds[worst].sum())),
     ]

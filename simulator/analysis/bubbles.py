@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.analysis.contention import contended, history
 from simulator.kernels import queues
+from simulator.kernels.queues import Gaps
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
 from topologies._compile import kernel
@@ -51,19 +53,64 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     fair sharing, the part that other ranks cause comes first.
     """
     schedule = timeline.schedule
+    computing = np.zeros(schedule.ranks, dtype=np.bool_)
+    computing[schedule.rank[(schedule.kind == COMPUTE) & (schedule.lane == lane)]] = True
+    last = np.where(computing, last_operations(timeline), np.int32(-1))
+    gaps, free = gaps_of(timeline, lane, last)
+    seconds, _ = fill(timeline, gaps, end)
+    return with_drain(seconds, computing, free, min(timeline.makespan, end))
+
+
+def gaps_of(timeline: Timeline, lane: int, last: Ints) -> tuple[Gaps, Floats]:
+    """The gaps of a lane of every rank, and when each rank has nothing left to do.
+
+    That is after all that it computes, and after its operation `last`, or -1 for none.
+    """
+    schedule = timeline.schedule
     main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
     main = main[np.argsort(timeline.start[main], kind="stable")].astype(np.int32)
-    computing = np.isin(np.arange(schedule.ranks), schedule.rank[main])
-    last = np.where(computing, last_operations(timeline), np.int32(-1))
-    seconds, queue, free = kernel(queues.idle, len(schedule))(
-        history(timeline), main, last, float(end)
+    rank = schedule.rank[main]
+    order = np.argsort(rank, kind="stable")
+    until, same = timeline.finish[main[order]], rank[order][1:] == rank[order][:-1]
+    while (shorter := np.flatnonzero(same & (until[1:] < until[:-1]))).size:
+        until[shorter + 1] = until[shorter]
+    begin = np.zeros(len(main))
+    begin[order] = np.where(np.append(False, same), np.roll(until, 1), 0.0) if len(main) else 0.0
+    free = np.zeros(schedule.ranks)
+    np.maximum.at(free, rank, timeline.finish[main])
+    idle = timeline.ready[main] > begin
+    takes_part = np.flatnonzero(last >= 0).astype(np.int32)
+    ends = takes_part[timeline.finish[last[takes_part]] > free[takes_part]]
+    gaps = Gaps(
+        np.concatenate((main[idle], last[ends])),
+        np.repeat(np.array([0, 1], dtype=np.int8), [idle.sum(), len(ends)]),
+        np.concatenate((rank[idle], ends)),
+        np.concatenate((begin[idle], free[ends])),
+    )
+    free[ends] = timeline.finish[last[ends]]
+    return gaps, free
+
+
+def fill(timeline: Timeline, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
+    """Seconds of the gaps of each rank by cause, without drain, up to `end`; and where the walk
+    back from each gap stopped too early (:func:`simulator.kernels.queues.idle`)."""
+    ranks = timeline.schedule.ranks
+    seconds, queue, stops = kernel(queues.idle, len(timeline.schedule))(
+        history(timeline), gaps, ranks, float(end)
     )
     rank, node = np.ascontiguousarray(queue.places.T)
     since, until = np.ascontiguousarray(queue.times.T)
     contention = np.minimum(until - since, contended(timeline, node, since, until))
-    seconds[:, TRANSFER] += np.bincount(rank, until - since - contention, schedule.ranks)
-    seconds[:, CONTENTION] += np.bincount(rank, contention, schedule.ranks)
-    drain = np.where(computing, np.maximum(min(timeline.makespan, end) - free, 0.0), 0.0)
+    seconds[:, TRANSFER] += np.bincount(rank, until - since - contention, ranks)
+    seconds[:, CONTENTION] += np.bincount(rank, contention, ranks)
+    return seconds, stops
+
+
+def with_drain(
+    seconds: Floats, computing: npt.NDArray[np.bool_], free: Floats, end: float
+) -> Bubbles:
+    """The bubbles with what is left from when each rank is `free` to the `end`."""
+    drain = np.where(computing, np.maximum(end - free, 0.0), 0.0)
     return Bubbles(np.column_stack((seconds, drain)))
 
 
@@ -72,6 +119,6 @@ def last_operations(timeline: Timeline) -> Ints:
     (ranks,)."""
     schedule, order = timeline.schedule, np.argsort(timeline.finish, kind="stable").astype(np.int32)
     last = np.full(schedule.ranks, -1, dtype=np.int32)
-    taking_part = np.stack((schedule.rank[order], schedule.peer[order]), axis=1)
+    taking_part = np.stack((schedule.rank[order], timeline.routed.peer[order]), axis=1)
     last[taking_part.ravel()] = np.repeat(order, 2)
     return last

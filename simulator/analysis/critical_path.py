@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -90,6 +90,26 @@ class Path:
         )
         return map(Segment, names, *(column.tolist() for column in columns))
 
+    @property
+    def charged(self) -> Flags:
+        """The part to which each segment counts, as a place in PARTS."""
+        return np.where(self.contended, PARTS.index("contention"), self.part)
+
+    def take(self, chosen: npt.NDArray[np.bool_]) -> Path:
+        """Some of the segments."""
+        return Path(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    @classmethod
+    def joined(cls, paths: Iterable[Path]) -> Path:
+        """Paths, one after the other."""
+        every = [cls.of([]), *paths]
+        return cls(
+            *(
+                np.concatenate([getattr(path, field.name) for path in every])
+                for field in fields(cls)
+            )
+        )
+
     @classmethod
     def of(cls, segments: Iterable[Segment]) -> Path:
         """The columns of segments."""
@@ -164,25 +184,23 @@ def critical_path(timeline: Timeline, last: int | None = None) -> list[Segment]:
     return list(trace_back(timeline, last))
 
 
-def parts(path: Iterable[Segment]) -> dict[str, float]:
+def parts(path: Path | Iterable[Segment]) -> dict[str, float]:
     """Seconds of the path by part.
 
     While an operation waits behind messages of its rank, the parts of these messages count, mostly
     serialisation. While it waits behind another rank's messages, the part is contention.
     """
-    total = dict.fromkeys(PARTS, 0.0)
-    for segment in path:
-        total["contention" if segment.contended else segment.part] += segment.seconds
-    return total
+    columns = path if isinstance(path, Path) else Path.of(path)
+    total = np.bincount(columns.charged, columns.seconds, len(PARTS))
+    return dict(zip(PARTS, total.tolist(), strict=True))
 
 
-def worth(path: Iterable[Segment]) -> dict[Part, float]:
+def worth(path: Path | Iterable[Segment]) -> dict[Part, float]:
     """Seconds of the makespan by parameter, with queues: to first order, what the run saves if the
     parameter is 0."""
-    total: dict[Part, float] = dict.fromkeys(SEGMENT_PARTS, 0.0)
-    for segment in path:
-        total[segment.part] += segment.seconds
-    return total
+    columns = path if isinstance(path, Path) else Path.of(path)
+    total = np.bincount(columns.part, columns.seconds, len(SEGMENT_PARTS))
+    return dict(zip(SEGMENT_PARTS, total.tolist(), strict=True))
 
 
 def sensitivities(timeline: Timeline, path: Iterable[Segment] | None = None) -> Sensitivities:

@@ -13,7 +13,7 @@ from simulator.schedules.folding import spread
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import COMPUTE
 from topologies._compile import kernel
-from topologies.topology import Floats
+from topologies.topology import Floats, Ints
 
 Places = npt.NDArray[np.int64]
 
@@ -22,7 +22,7 @@ class Uses(NamedTuple):
     """The media and lanes that a schedule uses, a row for each node and medium or lane."""
 
     place: Places
-    """The medium, or the number of media plus the lane."""
+    """The lane, or the number of lanes plus the medium."""
     node: Places
     """The node that uses it."""
     operation: Places
@@ -36,7 +36,7 @@ class Windows(NamedTuple):
     """When a part uses media and lanes, a row for each that it uses. Times are in seconds."""
 
     place: Places
-    """The medium, or the number of media plus the lane."""
+    """The lane, or the number of lanes plus the medium."""
     first: Floats
     """A time before which nothing arrives."""
     last: Floats
@@ -45,16 +45,19 @@ class Windows(NamedTuple):
     """When it is free again."""
 
 
+HELD = -2
+"""What a node waited for that waited for an earlier part."""
+
+
 class Part(NamedTuple):
     """What a part of a run does."""
 
-    ready: Floats
-    """When the last predecessor of each operation finishes."""
-    start: Floats
-    """When each operation starts."""
-    finish: Floats
-    """When each operation finishes."""
+    times: Times
+    holder: Ints
+    """The last node that each lane and medium served, or below 0."""
     windows: Windows
+    waits: Places
+    """The lanes and media for which nodes waited that an earlier part held."""
 
 
 def uses_of(routed: Routed) -> Uses:
@@ -76,7 +79,7 @@ def uses_of(routed: Routed) -> Uses:
         routed.peer[serial] * lanes + schedule.lanes,
     )
     return Uses(
-        np.concatenate((medium, len(topology.medium_names) + lane)).astype(np.int64),
+        np.concatenate((routed.work.ranks.serials + medium, lane)).astype(np.int64),
         np.concatenate(
             ((routed.node_indptr[operation] + hop)[row], routed.node_indptr[serial + 1] - 1)
         ),
@@ -87,18 +90,23 @@ def uses_of(routed: Routed) -> Uses:
 
 def run(routed: Routed, uses: Uses, ready: Floats, free: Floats) -> Part:
     """Simulate `routed` under fifo. No operation is ready before `ready`, and no medium or lane is
-    free before `free`: media first, then lanes."""
+    free before `free`: lanes first, then media."""
     schedule, work = routed.schedule, routed.work
-    count = len(routed.topology.medium_names)
-    times, media, lanes = Times.blank(work), Turns.of(count), Turns.of(work.ranks.serials)
-    times.ready[:], media.free[:], lanes.free[:] = ready, free[:count], free[count:]
+    count, serials = len(routed.topology.medium_bandwidth), work.ranks.serials
+    times, media, lanes = Times.blank(work), Turns.of(count), Turns.of(serials)
+    times.ready[:], lanes.free[:] = ready, free[:serials]
+    media.free[:] = free[serials : serials + count]
+    for turns in (media, lanes):
+        turns.holder[turns.free > 0] = HELD
     done = kernel(first_come.simulate, len(schedule))(
         work, np.diff(schedule.indptr), schedule.successors, times, media, lanes, False
     )
     if done != len(schedule):
         raise RuntimeError(f"{len(schedule) - done} operations never became ready")
-    start = times.start[routed.node_indptr[:-1]]
-    return Part(times.ready, start, times.finish, _windows(routed, uses, times, media, lanes))
+    waiting = np.flatnonzero(times.cause[uses.node] == HELD)
+    waits = np.unique(uses.place[waiting][free[uses.place[waiting]] > 0])
+    holder = np.concatenate((lanes.holder, media.holder))
+    return Part(times, holder, _windows(routed, uses, times, media, lanes), waits)
 
 
 def _windows(routed: Routed, uses: Uses, times: Times, media: Turns, lanes: Turns) -> Windows:
@@ -108,10 +116,9 @@ def _windows(routed: Routed, uses: Uses, times: Times, media: Turns, lanes: Turn
     earliest[later] = latest[later] = head
     merging = uses.before == -2
     latest[merging] = times.start[uses.node[merging]]
-    places = len(media.free) + len(lanes.free)
-    first, last = np.full(places, np.inf), np.full(places, -np.inf)
+    free = np.concatenate((lanes.free, media.free))
+    first, last = np.full(len(free), np.inf), np.full(len(free), -np.inf)
     np.minimum.at(first, uses.place, earliest)
     np.maximum.at(last, uses.place, latest)
     used = np.flatnonzero(np.isfinite(first))
-    free = np.concatenate((media.free, lanes.free))
     return Windows(used, first[used], last[used], free[used])

@@ -7,7 +7,17 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels.records import Csr, Floats, History, Index, Ints, Network, Routes, Times
+from simulator.kernels.records import (
+    Csr,
+    Flags,
+    Floats,
+    History,
+    Index,
+    Ints,
+    Network,
+    Routes,
+    Times,
+)
 
 Longs = npt.NDArray[np.int64]
 
@@ -46,37 +56,42 @@ def contended(
     return seconds
 
 
-def idle(
-    history: History, main: Ints, last: Ints, end: float
-) -> tuple[Annotated[Floats, 2], Queues, Floats]:
-    """What fills the gaps of each rank: before the computations `main`, which are in order of their
-    start, and after the final one.
+class Gaps(NamedTuple):
+    """Gaps of ranks to fill, a row each."""
 
-    The last gap ends with the operation `last` of the rank, or -1 for none. Everything counts up to
-    `end`. Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the
-    queues; and when each rank has nothing left to do.
+    operation: Ints
+    """The operation with which the gap ends, or what explains the end of the gap."""
+    itself: Flags
+    """Whether what the operation does fills the gap; otherwise only what comes before it."""
+    rank: Ints
+    """The rank whose gap it is."""
+    begin: Floats
+    """When it begins."""
+
+
+def idle(
+    history: History, gaps: Gaps, ranks: Index, end: float
+) -> tuple[Annotated[Floats, 2], Queues, Ints]:
+    """What fills the gaps, up to `end`: back from predecessor to predecessor.
+
+    Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues;
+    and for each gap the operation without predecessors at which the walk stopped before the gap
+    began, or -1.
     """
-    rank, predecessors, routes = (
-        history.work.operations.rank,
-        history.work.predecessors,
-        history.work.routes,
-    )
+    predecessors, routes = history.work.predecessors, history.work.routes
     ready, finish = history.times.ready, history.times.finish
-    seconds, free = np.zeros((len(last), 3)), np.zeros(len(last))
+    seconds, stops = np.zeros((ranks, 3)), np.full(len(gaps.operation), -1, np.int32)
     edge = np.empty(2 * len(routes.links) + _EDGES)
     queues = Queues(np.empty((_FIRST, 2), np.int32), np.empty((_FIRST, 2)), np.zeros(1, np.int64))
-    for k in range(len(main) + len(last)):
-        computes = k < len(main)
-        i = main[k] if computes else last[k - len(main)]
-        worker = rank[i] if computes else k - len(main)
-        begin = free[worker]
-        if i < 0 or (not computes and finish[i] <= begin):
-            continue
-        free[worker] = max(begin, finish[i])
-        while not computes or ready[i] > begin:
-            if computes:
+    for k in range(len(gaps.operation)):
+        i, begin, counts = gaps.operation[k], gaps.begin[k], gaps.itself[k] > 0
+        while counts or ready[i] > begin:
+            if not counts:
+                if predecessors.indptr[i] == predecessors.indptr[i + 1]:
+                    stops[k] = i
+                    break
                 i = latest(predecessors, finish, i)
-            computes = True
+            counts = False
             used, more = queues.used[0], routes.nodes[i + 1] - routes.nodes[i] + _EDGES
             if used + more > len(queues.times):
                 places = np.empty((2 * used + more, 2), np.int32)
@@ -86,9 +101,9 @@ def idle(
                         places[row, side] = queues.places[row, side]
                         times[row, side] = queues.times[row, side]
                 queues = Queues(places, times, queues.used)
-            explain(history, edge, seconds, queues, worker, i, (begin, end))
+            explain(history, edge, seconds, queues, gaps.rank[k], i, (begin, end))
     used = queues.used[0]
-    return seconds, Queues(queues.places[:used], queues.times[:used], queues.used), free
+    return seconds, Queues(queues.places[:used], queues.times[:used], queues.used), stops
 
 
 def explain(

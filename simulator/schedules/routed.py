@@ -145,16 +145,27 @@ def in_ticks(routed: Routed, tick: float) -> Routed:
 
     Then sums are exact up to 2**53 ticks, and times do not depend on when a part of the run begins.
     """
-    grid = 1.5 * 2.0**52 * tick
     schedule, topology = routed.schedule, routed.topology
-    rounded = replace(schedule, seconds=schedule.seconds + grid - grid)
+    rounded = replace(schedule, seconds=whole_ticks(schedule.seconds, tick))
     vars(rounded)["successors"] = schedule.successors
-    return replace(
+    result = replace(
         routed,
         schedule=rounded,
-        topology=replace(topology, latency=topology.latency + grid - grid),
-        grid=grid,
+        topology=replace(topology, latency=whole_ticks(topology.latency, tick)),
+        grid=_grid(tick),
     )
+    if "sender" in vars(routed):
+        vars(result)["sender"] = routed.sender
+    return result
+
+
+def whole_ticks(seconds: Floats, tick: float) -> Floats:
+    """Seconds rounded to multiples of `tick`."""
+    return seconds + _grid(tick) - _grid(tick)
+
+
+def _grid(tick: float) -> float:
+    return 1.5 * 2.0**52 * tick
 
 
 def check_few(schedule: Schedule, topology: Topology, shifts: Shifts) -> None:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from simulator.collectives import Algorithm, find
+from simulator.collectives.operation_counts import bounds
 from simulator.collectives.proof import prove
+from simulator.collectives.symmetry import fold
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Folded, Shifts
+from simulator.training.size import MOST_OPERATIONS, Size
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
+
+if TYPE_CHECKING:
+    from simulator.training.plan import Setting
+
+FEW = 4096
+"""Operations of a collective that are sooner simulated than folded."""
 
 
 class Communicator:
     """The collectives of `ranks` workers on `topology`, to which the algorithm may add switches.
 
     Large all-reduces run `algorithm`, small all-reduces run `small`. A single worker sends nothing.
+    If the communicator is `symmetric`, its large all-reduces are written for the ranks that stand
+    for all, where some do. Then there are no others.
     """
 
     def __init__(
@@ -27,10 +39,12 @@ class Communicator:
         ranks: int,
         algorithm: str | Algorithm = "ring",
         small: str = "tree",
+        *,
+        symmetric: bool = False,
     ) -> None:
         self.topology, self.ranks = topology, ranks
         self.words: tuple[str, ...] = ()
-        self._large = self._schedule(find_all_reduce(algorithm))
+        self._large = self._schedule(find_all_reduce(algorithm), symmetric)
         self.servers = self._large.ranks - self._large.workers - self._large.switches
         self.switches = self._large.switches
         if find_all_reduce(small).fit is not None or find(small).servers:
@@ -39,6 +53,24 @@ class Communicator:
             )
         self._plain: dict[str, Schedule] = {}
         self._small = small
+
+    @property
+    def shifts(self) -> Shifts | None:
+        """What takes the workers that stand for all to all; None: each stands for itself."""
+        return None if self._large.fold is None else self._large.fold.shifts
+
+    @property
+    def folded(self) -> int | Folded:
+        """The ranks of a schedule with large all-reduces."""
+        fold = self._large.fold
+        return self.ranks if fold is None else Folded(fold.shifts, (), fold.channels)
+
+    @property
+    def standing(self) -> Ints:
+        """The workers that stand for all."""
+        shifts = self.shifts
+        standing = np.arange(self.ranks) if shifts is None else shifts.representatives
+        return standing.astype(np.int32)
 
     def all_reduce(self, nbytes: float) -> Schedule:
         """The gradients' all-reduce."""
@@ -61,13 +93,59 @@ class Communicator:
             self._plain[name] = find(name).build(self.ranks, 1.0)
         return self._plain[name].scaled(nbytes)
 
-    def _schedule(self, algorithm: Algorithm) -> Schedule:
+    def _schedule(self, algorithm: Algorithm, symmetric: bool) -> Schedule:
         if self.ranks == 1:
             return ScheduleBuilder(1, 1.0).build()
-        schedule, self.topology, _, self.words = algorithm.on(self.topology, self.ranks, 1.0)
+        folded = fold(algorithm, self.topology, self.ranks) if symmetric else None
+        fitted = algorithm.on(self.topology, self.ranks, 1.0) if folded is None else folded.fitted
+        schedule, self.topology, _, self.words = fitted
         if algorithm.origin:
             prove(algorithm, schedule)
         return schedule
+
+
+class Chosen(NamedTuple):
+    """How the collectives of a run are written."""
+
+    communicator: Communicator
+    outline: bool
+    """Whether their transfers are left out."""
+
+
+def choose(
+    setting: Setting,
+    algorithm: str | Algorithm,
+    small: str = "tree",
+    *,
+    alike: bool,
+    size: Callable[[float, int], Size],
+) -> Chosen:
+    """The collectives of a run, in which ranks are `alike` or not.
+
+    `size` is that of the run, from the operations of a large all-reduce and the number of workers.
+    Raises InputError if the run has too many operations.
+    """
+    found, ranks = find_all_reduce(algorithm), setting.ranks
+    if not alike:
+        for least, exact in bounds(found, setting.topology, ranks):
+            _check(setting, size(least, ranks), least, exact)
+    else:
+        alike = max(least for least, _ in bounds(found, setting.topology, ranks)) > FEW
+    communicator = Communicator(setting.topology, ranks, algorithm, small, symmetric=alike)
+    large = len(communicator.all_reduce(1.0))
+    total = size(large, len(communicator.standing))
+    _check(setting, total, large)
+    return Chosen(communicator, setting.is_outline(total))
+
+
+def _check(setting: Setting, size: Size, large: float, exact: bool = True) -> None:
+    if not setting.is_outline(size):
+        setting.check_size(size, exact=exact)
+    elif large > MOST_OPERATIONS:
+        raise InputError(
+            f"a collective has {large:.3g} operations, a run at most {MOST_OPERATIONS} at a time: "
+            f"take fewer ranks or another algorithm"
+        )
 
 
 def find_all_reduce(name: str | Algorithm) -> Algorithm:
@@ -106,9 +184,10 @@ class Layout(NamedTuple):
     """The collectives in the other slots, by name."""
 
 
-def builder_of(slots: Layout, communicator: Communicator, outline: bool = False) -> ScheduleBuilder:
+def builder_of(slots: Layout, chosen: Chosen) -> ScheduleBuilder:
     """A builder for a run with these slots, and with the servers and switches that its all-reduce
-    needs. An `outline` has no slots."""
+    needs. An outline has no slots."""
+    communicator, outline = chosen
     if outline:
         return ScheduleBuilder(
             communicator.ranks,
@@ -117,7 +196,7 @@ def builder_of(slots: Layout, communicator: Communicator, outline: bool = False)
             switches=communicator.switches,
         )
     return ScheduleBuilder(
-        communicator.ranks,
+        communicator.folded,
         slots.nbytes,
         slots=slots.buffer,
         scratch=slots.scratch,
@@ -190,5 +269,6 @@ def add_collective(
 def _messages_after(schedule: Schedule, entered: Ints) -> Ints:
     """For every operation what it waits for, shape (operations, 1): a worker's messages without
     slots wait until it has `entered`; what carries slots waits by itself."""
-    waits = (schedule.source < 0) & (schedule.target < 0) & (schedule.rank < len(entered))
-    return np.where(waits, entered[np.minimum(schedule.rank, len(entered) - 1)], -1)[:, None]
+    waits = (schedule.source < 0) & (schedule.target < 0) & (schedule.rank < schedule.workers)
+    place = schedule.rank if schedule.fold is None else schedule.fold.shifts.place(schedule.rank)
+    return np.where(waits, entered[np.minimum(place, len(entered) - 1)], -1)[:, None]

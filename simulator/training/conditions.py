@@ -94,7 +94,15 @@ class Conditions:
 
     def has_input(self, step: int, ranks: int) -> npt.NDArray[np.bool_]:
         """Which ranks have a batch left in a step, shape (ranks,)."""
-        return np.array([step < self.batches.get(rank, step + 1) for rank in range(ranks)])
+        inputs = np.ones(ranks, dtype=np.bool_)
+        ended = [rank for rank, batches in self.batches.items() if rank < ranks and batches <= step]
+        inputs[ended] = False
+        return inputs
+
+    @property
+    def alike(self) -> bool:
+        """Whether all ranks do the same."""
+        return not (self.slower or self.sigma or self.observed or self.failure or self.batches)
 
     def factors(self, steps: int, ranks: int) -> Floats:
         """What the times of each step and rank are multiplied by, shape (steps, ranks)."""

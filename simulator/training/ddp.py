@@ -5,7 +5,7 @@ After Li et al., PVLDB 13(12), 2020, and torch.nn.parallel.DistributedDataParall
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from simulator.training.communicator import (
     Layout,
     Region,
     builder_of,
+    choose,
     find_all_reduce,
     layout,
 )
@@ -108,14 +109,19 @@ class DDP(Strategy):
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
-        for least, exact in bounds(find_all_reduce(self.algo), setting.topology, setting.ranks):
-            setting.check_size(self.size(model, setting, least), exact=exact)
-        communicator = Communicator(setting.topology, setting.ranks, self.algo, self.small)
-        setting.check_size(self.size(model, setting, len(communicator.all_reduce(1.0))))
+        chosen = choose(
+            setting,
+            self.algo,
+            self.small,
+            alike=setting.alike(model) and self._alike(model),
+            size=lambda large, workers: self.size(model, replace(setting, ranks=workers), large),
+        )
+        communicator = chosen.communicator
         reduced = [communicator.all_reduce(self.wire(bucket.nbytes)) for bucket in buckets]
         slots = layout(reduced, self._extra(model, setting, communicator))
-        builder = builder_of(slots, communicator, setting.outline)
-        steps = _Steps(self, Trainer(model, setting, builder, startup=int(self.startup)), slots)
+        builder = builder_of(slots, chosen)
+        trainer = Trainer(model, setting, builder, startup=int(self.startup), chosen=chosen)
+        steps = _Steps(self, trainer, slots)
         if self.startup:
             steps.start(self._first(model))
         for attempt in setting.conditions.attempts(setting.steps):
@@ -129,7 +135,12 @@ class DDP(Strategy):
         words = (_described(buckets), *communicator.words)
         holdings = self._holdings(model, setting.ranks)
         return steps.trainer.plan(
-            communicator.topology, lanes, holdings=holdings, words=words, slowdown=self.slowdown
+            communicator.topology,
+            lanes,
+            holdings=holdings,
+            words=words,
+            slowdown=self.slowdown,
+            buckets=slots.buckets,
         )
 
     def size(self, model: Model, setting: Setting, large: float) -> Size:
@@ -156,6 +167,13 @@ class DDP(Strategy):
         first = step + len(self._first(model)) * (large + ends) + ranks - 1 + ends
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
         return Size(step + len(buckets) * (large + ends), first * self.startup)
+
+    def _alike(self, model: Model) -> bool:
+        """Whether all ranks do the same: the other collectives are trees, or have a root."""
+        normed = self.sync_batch_norm and any(layer.channels for layer in model.layers)
+        buffers = self.broadcast_buffers and model.buffers > 0
+        rooted = buffers or self.startup or self.prepare > 0
+        return not (rooted or normed or self.find_unused or self.metric)
 
     def wire(self, nbytes: float) -> float:
         """The bytes to send for `nbytes` bytes of gradients."""

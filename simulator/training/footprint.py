@@ -50,7 +50,12 @@ def _activations(plan: Plan, timeline: Timeline) -> Changes:
         (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
     )
     chosen = np.flatnonzero(computed & (nbytes != 0))
-    return Changes(timeline.finish[chosen], nbytes[chosen], schedule.rank[chosen])
+    times, kept, rank = timeline.finish[chosen], nbytes[chosen], schedule.rank[chosen]
+    if plan.shifts is not None:
+        elements = plan.shifts.elements
+        times, kept = (np.repeat(column, len(elements)) for column in (times, kept))
+        rank = plan.shifts.shifted(rank[:, None], elements).ravel().astype(np.int32)
+    return Changes(times, kept, rank)
 
 
 def _stored(plan: Plan, timeline: Timeline) -> Changes | None:

@@ -5,12 +5,11 @@ After Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.collectives import Algorithm
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.collectives.operation_counts import bounds
-from simulator.training.communicator import Communicator, builder_of, find_all_reduce, layout
+from simulator.training.communicator import builder_of, choose, find_all_reduce, layout
 from simulator.training.model import Model
 from simulator.training.plan import Plan, Setting
 from simulator.training.size import Size
@@ -50,21 +49,24 @@ class LocalSGD(Strategy):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
-        for least, exact in bounds(find_all_reduce(self.algo), setting.topology, setting.ranks):
-            setting.check_size(self.size(setting, least), exact=exact)
-        communicator = Communicator(setting.topology, setting.ranks, self.algo)
-        setting.check_size(self.size(setting, len(communicator.all_reduce(1.0))))
+        chosen = choose(
+            setting,
+            self.algo,
+            alike=setting.alike(model),
+            size=lambda large, workers: self.size(replace(setting, ranks=workers), large),
+        )
+        communicator = chosen.communicator
         slots = layout([communicator.all_reduce(model.parameters)], {})
-        builder = builder_of(slots, communicator)
-        trainer, averaged, averages = Trainer(model, setting, builder), None, 0
+        trainer = Trainer(model, setting, builder_of(slots, chosen), chosen=chosen)
+        averaged, averages, workers = None, 0, len(trainer.ranks)
         for attempt in setting.conditions.attempts(setting.steps):
-            trainer.compute("forward", model.forward_of(setting.ranks) * trainer.factor, averaged)
+            trainer.compute("forward", model.forward_of(workers) * trainer.factor, averaged)
             averaged = None
             if attempt.fails:
                 trainer.restart()
                 trainer.end(lost=True)
                 continue
-            trainer.compute("backward", model.backward_of(setting.ranks) * trainer.factor)
+            trainer.compute("backward", model.backward_of(workers) * trainer.factor)
             trainer.optimize()
             if self._averages(attempt.step, setting.steps):
                 averaged = trainer.collective(
@@ -76,7 +78,8 @@ class LocalSGD(Strategy):
             f"{averages} average{'' if averages == 1 else 's'} of the parameters",
             *communicator.words,
         )
-        return trainer.plan(communicator.topology, ("compute", "communication"), words=words)
+        lanes = "compute", "communication"
+        return trainer.plan(communicator.topology, lanes, words=words, buckets=slots.buckets)
 
     def size(self, setting: Setting, large: float) -> Size:
         """Operations of a run in which the all-reduce of the parameters has `large` of them."""

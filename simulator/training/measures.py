@@ -11,6 +11,7 @@ from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, RESTART, Plan
+from simulator.training.replay import Replayed
 from topologies.topology import Floats, Ints
 
 ROUNDING = 1e-12
@@ -36,7 +37,8 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """What the workers did within the window. Times are in seconds, and have a row a worker."""
+    """What the workers that stand for all did within the window. Times are in seconds, and have a
+    row a worker."""
 
     window: Window
     steps: Floats
@@ -120,7 +122,12 @@ def _steps(plan: Plan, timeline: Timeline, end: float) -> Floats:
 
 def _idle(plan: Plan, timeline: Timeline, end: float) -> Bubbles:
     """Bubbles of the workers up to `end`, without the rounding of differences."""
-    seconds = bubbles(timeline, COMPUTE, end).seconds[: plan.workers]
+    if isinstance(timeline, Replayed):
+        from simulator.training.explanation import explanation_of
+
+        seconds = explanation_of(timeline).bubbles(COMPUTE, end).seconds[plan.standing]
+    else:
+        seconds = bubbles(timeline, COMPUTE, end).seconds[plan.standing]
     return Bubbles(np.where(seconds < ROUNDING * timeline.makespan, 0.0, seconds))
 
 
@@ -130,7 +137,7 @@ def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:
     restart = np.array([phase == RESTART for phase in schedule.phases])[schedule.phase]
     took = np.minimum(timeline.finish[restart], end) - np.minimum(timeline.start[restart], end)
     seconds = np.bincount(schedule.rank[restart], took, schedule.ranks)
-    return np.asarray(seconds[: plan.workers], dtype=np.float64)
+    return np.asarray(seconds[plan.standing], dtype=np.float64)
 
 
 def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats, Floats]:
@@ -140,17 +147,17 @@ def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats
     main = np.flatnonzero(
         (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
     )
-    result = np.zeros((3, plan.workers))
+    result = np.zeros((3, len(plan.standing)))
     start = timeline.start.clip(max=end)
     finish = timeline.finish.clip(max=end)
-    for rank in range(plan.workers):
+    for row, rank in enumerate(plan.standing.tolist()):
         tasks = main[schedule.rank[main] == rank]
         span = plan.spans.rank == rank
         computing = union(start[tasks], finish[tasks])
         talking = union(start[plan.spans.first[span]], finish[plan.spans.last[span]])
         busy, total = _length(computing), _length(computing) + _length(talking)
         covered = _length(union(*np.concatenate((computing, talking), axis=1)))
-        result[:, rank] = busy, covered - busy, total - covered
+        result[:, row] = busy, covered - busy, total - covered
     result[result < ROUNDING * timeline.makespan] = 0.0
     return result[0], result[1], result[2]
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from simulator.schedules import semantics
+from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.semantics import Contract
+from simulator.schedules.shifts import Shifts
 from simulator.training.communicator import Region
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
@@ -32,8 +38,11 @@ class Setting:
     steps: int = 1
     conditions: Conditions = field(default_factory=Conditions)
     """Stragglers, noise, a failure, and ranks with less input."""
-    outline: bool = False
-    """Whether to leave out the transfers of collectives (see :class:`Block`)."""
+    outline_beyond: float = inf
+    """A run of more operations may leave out the transfers of collectives (see
+    :class:`Block`)."""
+    symmetric: bool = False
+    """Whether one rank may stand for all that do the same."""
 
     def __post_init__(self) -> None:
         if self.ranks < 1:
@@ -48,15 +57,21 @@ class Setting:
                 f"a worker fails in step {failure.step}: the steps are 0 to {self.steps - 1}"
             )
 
+    def alike(self, model: Model) -> bool:
+        """Whether one rank may stand for others, and nothing makes them differ."""
+        return self.symmetric and self.conditions.alike and not model.ranks
+
+    def is_outline(self, size: Size) -> bool:
+        """Whether to leave out the transfers of collectives."""
+        steps = self.steps + self.conditions.repeated(self.steps)
+        return size.once + size.step * steps > self.outline_beyond
+
     def check_size(self, size: Size, *, exact: bool = True, repeats: bool = True) -> None:
-        """Raise InputError if the steps have more operations than a run may have. An outline may
-        have any number.
+        """Raise InputError if the steps have more operations than a run may have.
 
         A `size` that is not `exact` is a lower bound: then only a single step is checked. A
         strategy that `repeats` runs the steps since the checkpoint again after a failure.
         """
-        if self.outline:
-            return
         repeated = self.conditions.repeated(self.steps) if repeats else 0
         check_size(size, *(self.steps, repeated) if exact else (1,))
 
@@ -125,7 +140,7 @@ class Plan:
     lanes: tuple[str, ...]
     """The names of the lanes of a rank."""
     ends: Ints
-    """The last operation of each step at each worker, shape (steps, workers)."""
+    """The last operation of each step at each standing worker, shape (steps, workers)."""
     numbers: Ints
     """The number of each step, from 0 on. A step that is repeated keeps its number."""
     useful: Ints
@@ -144,11 +159,53 @@ class Plan:
     """How much longer a computation takes while its rank communicates, as a share of its time."""
     blocks: tuple[Block, ...] = ()
     """The collectives that are not written out, in the order of their operations."""
+    buckets: tuple[Region, ...] = ()
+    """The collectives of a step that together keep the promise of the strategy."""
+    written: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    """Parts that are written out, by their structure."""
+    shifts: Shifts | None = None
+    """What takes the workers that stand for all to all; None: each stands for itself."""
+
+    @cached_property
+    def standing(self) -> Ints:
+        """The workers that stand for all."""
+        if self.shifts is None:
+            return np.arange(self.workers, dtype=np.int32)
+        return self.shifts.representatives.astype(np.int32)
 
     @property
     def steps(self) -> int:
         """Steps that are run, lost ones included."""
         return len(self.ends)
+
+    @property
+    def volume(self) -> float:
+        """Bytes that all ranks send to others."""
+        return self.schedule.volume + sum(block.region.schedule.volume for block in self.blocks)
+
+    @cached_property
+    def routed(self) -> Routed:
+        """The schedule with its routes."""
+        return route(self.schedule, self.topology)
+
+
+def prove(plan: Plan, promise: Contract) -> None:
+    """Raise :class:`simulator.schedules.semantics.WrongResult` unless the step of `plan` computes
+    what is promised. Of an outline, each bucket must do so, and run once."""
+    if not plan.blocks:
+        semantics.check(plan.schedule, promise)
+        return
+    slots = [block.region.slot for block in plan.blocks]
+    for region in plan.buckets:
+        if slots.count(region.slot) != 1:
+            raise semantics.WrongResult(
+                f"{promise.name}: the collective at slot {region.slot} runs "
+                f"{slots.count(region.slot)} times in a step"
+            )
+    for schedule in {
+        id(region.schedule.indices): region.schedule for region in plan.buckets
+    }.values():
+        semantics.check(schedule, promise)
 
 
 def no_spans() -> Spans:

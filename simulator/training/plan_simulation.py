@@ -4,33 +4,102 @@ slows down no longer change."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from simulator.engines import Engine, run
+from simulator.schedules.routed import Routed, in_ticks
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
-from simulator.schedules.schedule import Schedule
-from simulator.schedules.timeline import Timeline
+from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training.measures import union
 from simulator.training.plan import COMPUTE, Plan
+from simulator.training.replay import replay
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
-Simulate = Callable[[Schedule, Topology], Timeline]
 ROUNDS = 100
 TOLERANCE = 1e-9
 """Of the makespan: when the lengths are found."""
+FINENESS = 2.0**-50
+"""The tick of times at first, as a share of the time that a rank computes."""
+COARSER = 2.0**6
+"""How much longer the next tick is, if times are too long for a tick."""
+EXACT = 2.0**53
+"""Up to so many ticks sums are exact."""
 
 
-def train(plan: Plan, simulate: Simulate) -> Timeline:
-    """The timeline of `plan`.
+def _same(topology: Topology) -> Topology:
+    return topology
+
+
+@dataclass(frozen=True)
+class TrainingRules:
+    """How to simulate a plan; see :func:`simulator.engines.run`."""
+
+    engine: Engine = "auto"
+    sharing: Sharing = "fifo"
+    store_and_forward: bool = False
+    machine: Callable[[Topology], Topology] = _same
+    """What changes of the machine. Routes stay."""
+
+    @property
+    def replays(self) -> bool:
+        """Whether collectives can be timed once for all that are alike."""
+        return self.sharing == "fifo" and not self.store_and_forward
+
+    def run(self, plan: Plan, seconds: Floats) -> Timeline:
+        """Simulate `plan`, of which each computation takes `seconds`.
+
+        Under fifo all durations are multiples of a tick, so that sums are exact. Then it does not
+        matter whether a part of the run is simulated at its time or at time zero.
+        """
+        if self.sharing == "fair":
+            return self._run(_with(plan.routed, seconds, self.machine))
+        tick = tick_of(plan, seconds)
+        while True:
+            timeline = self._in_ticks(plan, seconds, tick)
+            if timeline.makespan <= EXACT * tick:
+                return timeline
+            tick *= COARSER
+
+    def _in_ticks(self, plan: Plan, seconds: Floats, tick: float) -> Timeline:
+        if plan.blocks:
+            return replay(plan, seconds, self.machine, tick)
+        return self._run(in_ticks(_with(plan.routed, seconds, self.machine), tick))
+
+    def _run(self, routed: Routed) -> Timeline:
+        return run(
+            routed, self.engine, sharing=self.sharing, store_and_forward=self.store_and_forward
+        )
+
+
+DEFAULT = TrainingRules()
+
+
+def tick_of(plan: Plan, seconds: Floats) -> float:
+    """The first tick of the times of `plan`, a power of two in seconds."""
+    busy = np.bincount(plan.schedule.rank, seconds).max(initial=0.0)
+    return float(2.0 ** np.ceil(np.log2(busy or 1.0))) * FINENESS
+
+
+def _with(routed: Routed, seconds: Floats, machine: Callable[[Topology], Topology]) -> Routed:
+    _ = routed.schedule.successors
+    schedule = replace(routed.schedule, seconds=seconds)
+    vars(schedule)["successors"] = routed.schedule.successors
+    return replace(routed, schedule=schedule, topology=machine(routed.topology))
+
+
+def train(plan: Plan, rules: TrainingRules = DEFAULT, seconds: Floats | None = None) -> Timeline:
+    """The timeline of `plan`. Its computations take `seconds`, by default those of its schedule.
 
     With a `slowdown` s, communication slows down the computations of its rank: a second counts as 1
     / (1 + s) seconds while the rank communicates. A computation of t seconds ends when its seconds
     add up to t.
     """
-    timeline = simulate(plan.schedule, plan.topology)
+    base = plan.schedule.seconds if seconds is None else seconds
+    timeline = rules.run(plan, base)
     if not plan.slowdown:
         return timeline
     schedule = plan.schedule
@@ -38,11 +107,12 @@ def train(plan: Plan, simulate: Simulate) -> Timeline:
         (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
     )
     main = main[np.argsort(schedule.rank[main], kind="stable")]
+    before = base
     for _ in range(ROUNDS):
-        seconds = schedule.seconds.copy()
-        seconds[main] = _slowed(plan, timeline, main)
-        moved = np.abs(seconds - timeline.schedule.seconds).max()
-        timeline = simulate(replace(schedule, seconds=seconds), plan.topology)
+        slowed = base.copy()
+        slowed[main] = _slowed(plan, timeline, main, base[main])
+        moved = np.abs(slowed - before).max()
+        timeline, before = rules.run(plan, slowed), slowed
         if moved <= TOLERANCE * timeline.makespan:
             return timeline
     raise InputError(
@@ -51,12 +121,12 @@ def train(plan: Plan, simulate: Simulate) -> Timeline:
     )
 
 
-def _slowed(plan: Plan, timeline: Timeline, main: npt.NDArray[np.intp]) -> Floats:
+def _slowed(plan: Plan, timeline: Timeline, main: npt.NDArray[np.intp], base: Floats) -> Floats:
     """What each of the `main` computations, sorted by rank, takes among the communications of
-    `timeline`."""
-    slower, base = 1 + plan.slowdown, plan.schedule.seconds[main]
+    `timeline`. Without them they take `base`."""
+    slower = 1 + plan.slowdown
     result, rank_of = base.copy(), plan.schedule.rank[main]
-    for rank in range(plan.workers):
+    for rank in plan.standing.tolist():
         section = slice(*np.searchsorted(rank_of, [rank, rank + 1]))
         of_rank = plan.spans.rank == rank
         begin, end = union(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.engines import continued
-from simulator.engines.continued import Windows
-from simulator.schedules.routed import in_ticks, route
+from simulator.engines.continued import Part, Places, Windows
+from simulator.schedules.routed import Routed, in_ticks, whole_ticks
+from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import Plan
 from simulator.training.segments import (
@@ -22,11 +24,10 @@ from simulator.training.segments import (
     structure,
     write,
 )
-from topologies.topology import Floats
+from topologies.topology import Floats, Topology
 
-FINENESS = 2.0**-46
-"""The tick of times, as a share of the time that a rank computes: sums are exact in runs that take
-up to 128 times as long."""
+MOST_NODES = 2**26
+"""So many nodes of simulated segments are remembered."""
 
 
 class Outcome(NamedTuple):
@@ -40,6 +41,8 @@ class Outcome(NamedTuple):
     windows: Windows
     end: float
     """When all of its operations are finished."""
+    waits: Places
+    """The lanes and media for which it waits that earlier segments hold."""
 
 
 class Done(NamedTuple):
@@ -49,6 +52,15 @@ class Done(NamedTuple):
     outcome: Outcome
     base: float
     """When the segment begins."""
+    entry: Floats
+    """When what each operation waits for before the segment is finished, from the begin on; below
+    0: it waits for nothing there."""
+    left: Floats
+    """When each lane and medium is free of earlier segments, from the begin on."""
+    known: bool
+    """Whether a segment before has the same outcome."""
+    since: int
+    """The first of the segments for whose media and lanes it waits, or itself."""
 
 
 @dataclass
@@ -73,29 +85,39 @@ class Replay:
     segment uses a medium or lane before an earlier one is through with it, the two are merged.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.schedule, self.topology = plan, plan.schedule, plan.topology
+    def __init__(
+        self, plan: Plan, schedule: Schedule, machine: Callable[[Topology], Topology], tick: float
+    ) -> None:
+        """`schedule` is that of the plan, with other seconds. `machine` is what changes of the
+        topology. All durations are multiples of `tick`."""
+        self.plan, self.schedule, self._machine, self._tick = plan, schedule, machine, tick
         self.counts = Counts()
         rows = len(self.schedule)
         self.ready, self.start, self.finish = np.zeros((3, rows))
-        lanes = self.schedule.lanes + 1
-        self._count = len(self.topology.medium_names)
-        self._free = np.zeros(self._count + self.schedule.ranks * lanes)
+        self._serials = self.schedule.ranks * (self.schedule.lanes + 1)
+        self._free = np.zeros(self._serials + len(plan.topology.medium_bandwidth))
         self._last = np.full(len(self._free), -np.inf)
-        self._done: list[Done] = []
-        self._written: dict[tuple[object, ...], Written] = {}
+        self._user = np.full(len(self._free), -1)
+        self.done: list[Done] = []
         self._outcomes: dict[tuple[object, ...], Outcome] = {}
-        self._tick = tick_of(plan)
+        self._parts: dict[tuple[object, ...], Part] = {}
 
-    def run(self) -> Timeline:
+    @property
+    def places(self) -> int:
+        """The number of lanes and media."""
+        return len(self._free)
+
+    @property
+    def replayed(self) -> int:
+        """Collectives that have the times of an earlier simulation."""
+        return sum(len(done.segment.blocks) for done in self.done if done.known)
+
+    def run(self) -> None:
         """Time everything."""
         pieces = self._pieces()
         while pieces:
             self._add(pieces)
-        self.counts.alone = sum(len(done.segment.blocks) == 1 for done in self._done)
-        causes = np.full(len(self.schedule), -1, dtype=np.int32)
-        routed = route(self.schedule, self.topology)
-        return Timeline(routed, self.ready, self.finish, self.start, causes)
+        self.counts.alone = sum(len(done.segment.blocks) == 1 for done in self.done)
 
     def _pieces(self) -> list[Segment]:
         """Each collective, and the computations between them, the last piece first."""
@@ -118,8 +140,8 @@ class Replay:
                 self._keep(done)
                 return
             self.counts.rounds += 1
-            blocks = [block for each in self._done[overlap:] for block in each.segment.blocks]
-            first = self._done[overlap].segment.first
+            blocks = [block for each in self.done[overlap:] for block in each.segment.blocks]
+            first = self.done[overlap].segment.first
             segment = Segment(first, segment.last, (*blocks, *segment.blocks))
             # What overlaps goes on to: a segment that doubles is simulated a few times alone.
             for _ in range(len(blocks) - 1):
@@ -136,11 +158,12 @@ class Replay:
         windows = outcome.windows
         self._free[windows.place] = done.base + windows.free
         self._last[windows.place] = np.maximum(self._last[windows.place], done.base + windows.last)
-        self._done.append(done)
+        self._user[windows.place] = len(self.done)
+        self.done.append(done)
 
     def _forget(self, number: int) -> None:
-        kept = self._done[:number]
-        self._free[:], self._last[:], self._done = 0.0, -np.inf, []
+        kept = self.done[:number]
+        self._free[:], self._last[:], self._user[:], self.done = 0.0, -np.inf, -1, []
         for done in kept:
             self._keep(done)
 
@@ -149,9 +172,11 @@ class Replay:
         windows, regions = done.outcome.windows, _regions(done.segment)
         arrival = done.base + windows.first
         used = bool(np.any(self._last[windows.place] > arrival))
+        if not used and not regions:
+            return None
         first = np.full(len(self._free), np.inf)
         first[windows.place] = arrival
-        for number, earlier in enumerate(self._done):
+        for number, earlier in enumerate(self.done):
             lasts = earlier.base + earlier.outcome.end > done.base
             if lasts and regions & _regions(earlier.segment):
                 return number
@@ -163,62 +188,115 @@ class Replay:
 
     def _timed(self, segment: Segment) -> Done:
         ready, roots = ready_from_outside(self.schedule, segment, self.finish)
-        base = float(ready[roots].min(initial=np.inf))
-        entry = np.maximum(ready - base, 0.0)
+        base = float(np.maximum(ready[roots], 0.0).min(initial=np.inf))
+        entry = ready - base
         if not segment.blocks and segment.last - segment.first == len(roots):
-            return Done(segment, self._computed(segment, entry, base), base)
-        key = structure(self.schedule, segment)
-        if key not in self._written:
-            self._written[key] = write(self.schedule, segment, self.topology)
-        written = self._written[key]
+            entry = np.maximum(entry, 0.0)
+            outcome = self._computed(segment, entry, base)
+            return Done(segment, outcome, base, entry, np.zeros(0), False, len(self.done))
+        written = self.written(segment)
         used = np.unique(written.uses.place)
         left = np.zeros(len(self._free))
         left[used] = np.maximum(self._free[used] - base, 0.0)
-        name = (*key, *amounts(self.schedule, segment), entry.tobytes(), left[used].tobytes())
-        if name in self._outcomes:
+        name = self._name(segment, entry, left)
+        known = name in self._outcomes
+        if known:
             self.counts.hits += 1
         else:
             self.counts.misses += 1
-            self._outcomes[name] = self._simulated(segment, written, entry, left)
-        return Done(segment, self._outcomes[name], base)
+            part = self._part(name, segment, entry, left)
+            times = (part.times.ready, part.times.start, part.times.finish)
+            nodes = written.routed.node_indptr[written.place]
+            self._outcomes[name] = Outcome(
+                times[0][written.place],
+                times[1][nodes],
+                times[2][written.place],
+                part.windows,
+                float(times[2].max(initial=0.0)),
+                part.waits,
+            )
+        outcome = self._outcomes[name]
+        since = int(self._user[outcome.waits].min(initial=len(self.done)))
+        return Done(segment, outcome, base, entry, left, known, since)
 
-    def _simulated(
-        self, segment: Segment, written: Written, entry: Floats, left: Floats
-    ) -> Outcome:
+    def written(self, segment: Segment) -> Written:
+        """The segment, written out; all that are alike share this."""
+        key = structure(self.schedule, segment)
+        cache = self.plan.written
+        if key not in cache:
+            cache[key] = write(self.schedule, segment, self.plan.topology)
+        result: Written = cache[key]
+        return result
+
+    def _name(self, segment: Segment, entry: Floats, left: Floats) -> tuple[object, ...]:
+        """What has the same outcome."""
+        held = np.flatnonzero(left)
+        return (
+            *structure(self.schedule, segment),
+            *amounts(self.schedule, segment),
+            np.maximum(entry, 0.0).tobytes(),
+            held.tobytes(),
+            left[held].tobytes(),
+        )
+
+    def routed(self, segment: Segment) -> Routed:
+        """The segment, written out for the machine, with durations in ticks."""
+        routed = sized(self.written(segment), self.schedule, segment)
+        return in_ticks(replace(routed, topology=self._machine(routed.topology)), self._tick)
+
+    def part(self, done: Done) -> Part:
+        """All times of a segment, from its begin on."""
+        return self._part(
+            self._name(done.segment, done.entry, done.left), done.segment, done.entry, done.left
+        )
+
+    def _part(
+        self, name: tuple[object, ...], segment: Segment, entry: Floats, left: Floats
+    ) -> Part:
+        if name in self._parts:
+            return self._parts[name]
+        written = self.written(segment)
         ready = np.zeros(len(written.routed.schedule))
-        ready[written.place] = entry
-        routed = in_ticks(sized(written, self.schedule, segment), self._tick)
-        part = continued.run(routed, written.uses, ready, left)
-        ready, start, finish = (times[written.place] for times in part[:3])
-        return Outcome(ready, start, finish, part.windows, float(part.finish.max(initial=0.0)))
+        ready[written.place] = np.maximum(entry, 0.0)
+        part = continued.run(self.routed(segment), written.uses, ready, left)
+        self._parts[name] = part
+        while sum(len(each.times.start) for each in self._parts.values()) > MOST_NODES:
+            if len(self._parts) == 1:
+                break
+            self._parts.pop(next(iter(self._parts)))
+        return part
 
     def _computed(self, segment: Segment, entry: Floats, base: float) -> Outcome:
         """Computations that do not wait for each other."""
         rows = slice(segment.first, segment.last)
         rank = self.schedule.rank[rows].astype(np.int64)
-        place = self._count + rank * (self.schedule.lanes + 1) + self.schedule.lane[rows]
+        place = rank * (self.schedule.lanes + 1) + self.schedule.lane[rows]
         assert len(np.unique(place)) == len(place)
         start = np.maximum(entry, self._free[place] - base)
-        finish = start + self._rounded(self.schedule.seconds[rows])
+        finish = start + whole_ticks(self.schedule.seconds[rows], self._tick)
         end = float(finish.max(initial=0.0))
-        return Outcome(entry, start, finish, Windows(place, entry, entry, finish), end)
-
-    def _rounded(self, seconds: Floats) -> Floats:
-        """Seconds in whole ticks: sums of these are exact."""
-        return np.asarray(np.rint(seconds / self._tick) * self._tick, dtype=np.float64)
-
-
-def tick_of(plan: Plan) -> float:
-    """The tick of the times of `plan`, a power of two in seconds."""
-    schedule = plan.schedule
-    busy = np.bincount(schedule.rank, schedule.seconds).max(initial=0.0)
-    return float(2.0 ** np.ceil(np.log2(busy or 1.0))) * FINENESS
+        windows = Windows(place, entry, entry, finish)
+        return Outcome(entry, start, finish, windows, end, place[:0])
 
 
 def _regions(segment: Segment) -> set[int]:
     return {block.region.slot for block in segment.blocks}
 
 
-def replay(plan: Plan) -> Timeline:
-    """The timeline of an outline."""
-    return Replay(plan).run()
+@dataclass(frozen=True, eq=False)
+class Replayed(Timeline):
+    """The timeline of an outline, and how it came about."""
+
+    replay: Replay | None = None
+
+
+def replay(
+    plan: Plan, seconds: Floats, machine: Callable[[Topology], Topology], tick: float
+) -> Replayed:
+    """The timeline of an outline, of which computations take `seconds`."""
+    schedule = replace(plan.schedule, seconds=seconds)
+    run = Replay(plan, schedule, machine, tick)
+    run.run()
+    causes = np.full(len(schedule), -1, dtype=np.int32)
+    routed = in_ticks(replace(plan.routed, schedule=schedule), tick)
+    return Replayed(routed, run.ready, run.finish, run.start, causes, replay=run)

@@ -12,6 +12,7 @@ from simulator.engines.continued import Uses, uses_of
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Folded
 from simulator.training.communicator import Region, add_collective, layout
 from simulator.training.plan import Block
 from topologies.topology import Floats, Ints, Topology
@@ -113,7 +114,9 @@ def sized(written: Written, schedule: Schedule, segment: Segment) -> Routed:
         nbytes[operations] = block.region.schedule.nbytes
     changed = replace(routed.schedule, nbytes=nbytes, seconds=seconds)
     vars(changed)["successors"] = routed.schedule.successors
-    return replace(routed, schedule=changed)
+    result = replace(routed, schedule=changed)
+    vars(result)["sender"] = routed.sender
+    return result
 
 
 def _place(region: Region) -> tuple[int, int]:
@@ -126,8 +129,10 @@ def _regions(segment: Segment) -> dict[tuple[int, int], Region]:
 
 def _builder(schedule: Schedule, regions: Sequence[Region]) -> tuple[ScheduleBuilder, list[Region]]:
     slots = layout([region.schedule for region in regions], {})
+    folds = [region.schedule.fold for region in regions]
+    fold = folds[0] if folds else None
     builder = ScheduleBuilder(
-        schedule.workers,
+        schedule.workers if fold is None else Folded(fold.shifts, (), fold.channels),
         slots.nbytes,
         slots=slots.buffer,
         scratch=slots.scratch,
@@ -135,7 +140,7 @@ def _builder(schedule: Schedule, regions: Sequence[Region]) -> tuple[ScheduleBui
         switches=schedule.switches,
     )
     # All segments share the lanes of the outline.
-    builder.compute(0, 0.0, lane=schedule.lanes - 1)
+    builder.compute(np.zeros(0, dtype=np.int32), 0.0, lane=schedule.lanes - 1)
     return builder, slots.buckets
 
 
@@ -171,14 +176,14 @@ def _waits(schedule: Schedule, segment: Segment, place: Ints, begin: int, end: i
 
 
 def ready_from_outside(schedule: Schedule, segment: Segment, finish: Floats) -> tuple[Floats, Ints]:
-    """When what each operation waits for before the segment is finished, and the operations that
-    wait for nothing in it."""
+    """When what each operation waits for before the segment is finished, -inf if it waits for
+    nothing there; and the operations that wait for nothing in the segment."""
     begin, end = schedule.indptr[segment.first], schedule.indptr[segment.last]
     before = schedule.indices[begin:end]
     count = np.diff(schedule.indptr[segment.first : segment.last + 1])
     row = np.repeat(np.arange(len(count)), count)
     outer = before < segment.first
-    ready = np.zeros(len(count))
+    ready = np.full(len(count), -np.inf)
     np.maximum.at(ready, row[outer], finish[before[outer]])
     waits = np.bincount(row[~outer], minlength=len(count))
     return ready, np.flatnonzero(waits == 0).astype(np.int32)

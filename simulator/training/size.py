@@ -8,6 +8,8 @@ from topologies.errors import InputError
 
 MOST_OPERATIONS = 2**24
 """The most operations of a run. They take about 5 GB."""
+WRITTEN = 2_000_000
+"""Up to this many operations, all transfers of a run are simulated, and its memory is traced."""
 
 
 class Size(NamedTuple):

@@ -3,11 +3,13 @@ lanes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.training.communicator import Region, add_collective
+from simulator.training.communicator import Chosen, Region, add_collective
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.plan import (
@@ -36,14 +38,24 @@ class Trainer:
     """
 
     def __init__(
-        self, model: Model, setting: Setting, builder: ScheduleBuilder, *, startup: int = 0
+        self,
+        model: Model,
+        setting: Setting,
+        builder: ScheduleBuilder,
+        *,
+        startup: int = 0,
+        chosen: Chosen | None = None,
     ) -> None:
-        """`startup` is the number of steps that run before the first step of the setting.
+        """`startup` is the number of steps that run before the first step of the setting. `chosen`
+        says whether some workers stand for all, and whether collectives are written out.
 
         Raises InputError if no worker has input in the last step.
         """
         self.model, self.setting, self.builder = model, setting, builder
-        self.ranks = np.arange(setting.ranks)
+        self._outline = chosen is not None and chosen.outline
+        self._shifts = None if chosen is None else chosen.communicator.shifts
+        standing = np.arange(setting.ranks) if chosen is None else chosen.communicator.standing
+        self.ranks = np.asarray(standing, dtype=np.int64)
         if not setting.conditions.has_input(setting.steps - 1, setting.ranks).any():
             raise InputError(f"{setting.steps} steps: nobody has input for all of them, take fewer")
         self.attempts = [Attempt(0)] * startup + setting.conditions.attempts(setting.steps)
@@ -64,7 +76,8 @@ class Trainer:
         has_input = self.setting.conditions.has_input(
             self.attempts[self._step].step, self.setting.ranks
         )
-        return np.asarray(self._factors[self._step] * has_input, dtype=np.float64)
+        factors = self._factors[self._step] * has_input
+        return np.asarray(factors[self.ranks], dtype=np.float64)
 
     def compute(self, phase: str, seconds: float | Floats, *after: Ints | None) -> Ints:
         """A computation on every worker's main lane, after what came before there and after
@@ -109,7 +122,7 @@ class Trainer:
         """
         self.builder.phase(phase)
         waits = columns(self._streams.get(lane), *after)
-        if self.setting.outline:
+        if self._outline:
             first = self.builder.compute(self.ranks, seconds[0], lane=lane, after=waits)
             last = self.builder.compute(self.ranks, seconds[1], lane=lane, after=first[:, None])
             self._blocks.append(Block(region, first, last))
@@ -177,6 +190,7 @@ class Trainer:
         stored: Stored | None = None,
         words: tuple[str, ...] = (),
         slowdown: float = 0.0,
+        buckets: Sequence[Region] = (),
     ) -> Plan:
         """The finished plan."""
         spans = Spans(*(np.concatenate(column) for column in zip(*self._spans, strict=True)))
@@ -197,6 +211,8 @@ class Trainer:
             words=words,
             slowdown=slowdown,
             blocks=tuple(self._blocks),
+            buckets=tuple(buckets),
+            shifts=self._shifts,
         )
 
 

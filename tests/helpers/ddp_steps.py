@@ -1,6 +1,5 @@
 """Steps of DDP on a star, of a small model with round numbers."""
 
-from simulator.engines import simulate
 from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
@@ -46,7 +45,7 @@ def planned(
 
 def ran(strategy: DDP, ranks: int, **options: object) -> tuple[Plan, Timeline, Measures]:
     plan = planned(strategy, ranks, **options)  # type: ignore[arg-type]
-    timeline = train(plan, simulate)
+    timeline = train(plan)
     return plan, timeline, measure(plan, timeline)
 
 

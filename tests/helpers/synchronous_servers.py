@@ -1,6 +1,5 @@
 """Synchronous SGD on a star with whole numbers of seconds, and the closed form of a step."""
 
-from simulator.engines import simulate
 from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions
 from simulator.training.model import Layer, Model, Tensor
@@ -42,7 +41,7 @@ def planned(
 
 
 def run(plan: Plan) -> Timeline:
-    return train(plan, simulate)
+    return train(plan)
 
 
 def serial(ssgd: SSGD, ranks: int, bandwidth: float, latency: float, model: Model = MODEL) -> float:

@@ -48,7 +48,7 @@ def request_(tmp_path: Path) -> Request:
     model = tmp_path / "four.yaml"
     model.write_text(MODEL)
     star = MachineOptions("star", bandwidth="1GB/s", latency="0us")
-    return Request(str(model), "ddp", "4", machine=star)
+    return Request(str(model), "ddp", p="4", machine=star)
 
 
 def shown(
@@ -180,7 +180,10 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"slow_link": "1:1.5"}, "1 at most"),
         ({"fail": "rank=1,rank=2,step=0,restart=1s"}, "write rank=3,step=5"),
         ({"strategy": "ddp:bucket=1MiB", "bucket": "2MiB"}, "--strategy names a bucket already"),
-        ({"p": "16384"}, "operations, a run at most 16777216: take fewer ranks"),
+        (
+            {"p": "16384", "straggler": "3:2"},
+            "operations, a run at most 16777216 at a time: take fewer ranks",
+        ),
         ({"model": "resnet51"}, "did you mean 'resnet50'"),
         ({"model": "no/such/file.yaml"}, "no/such/file.yaml"),
     ],
@@ -274,13 +277,13 @@ def test_bytes_a_step_are_of_as_many_updates_as_workers(
 def test_a_shipped_model_is_on_the_devices_of_the_machine(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    request = Request("resnet50:batch=2", "ddp", "2", machine=MachineOptions("dgx1"))
+    request = Request("resnet50:batch=2", "ddp", p="2", machine=MachineOptions("dgx1"))
     assert "resnet50, batch 2 on v100, ddp, 2 ranks of dgx1" in shown(request, capsys)
     assert "on a100" in shown(replace(request, model="resnet50:device=a100"), capsys)
 
 
 def test_more_than_a_device_holds_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
-    request = Request("resnet50:batch=1024", "ddp", "2", machine=MachineOptions("dgx1"))
+    request = Request("resnet50:batch=1024", "ddp", p="2", machine=MachineOptions("dgx1"))
     assert run(request, None, None, None, "table") == 0
     assert "more than the 32GB of v100" in capsys.readouterr().err
 
@@ -324,7 +327,7 @@ def test_one_worker_alone_is_on_the_machine_of_all(
 
 def test_a_cpu_may_hold_more_than_a_device(capsys: pytest.CaptureFixture[str]) -> None:
     dgx1 = MachineOptions("dgx1")
-    request = Request("bert_large:batch=1,seq=128", "ssgd:server=cpu", "8", machine=dgx1)
+    request = Request("bert_large:batch=1,seq=128", "ssgd:server=cpu", p="8", machine=dgx1)
     assert run(request, None, None, None, "table") == 0
     assert "holds" not in capsys.readouterr().err
 

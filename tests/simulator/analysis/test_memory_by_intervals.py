@@ -170,6 +170,6 @@ def test_training(strategy: Strategy, failing: bool) -> None:
     except InputError:
         pytest.skip("this strategy cannot go on after a failure")
     with patch.object(memory, "trace", wraps=memory.trace) as follow:
-        footprint(plan, train(plan, simulate))
+        footprint(plan, train(plan))
     _, timeline, holdings, live = follow.call_args.args
     check(timeline, holdings, live)

@@ -28,27 +28,30 @@ def test_a_medium_that_is_held_delays_a_message() -> None:
     uses = uses_of(routed)
     media = len(routed.topology.medium_names)
     free = np.zeros(media + routed.work.ranks.serials)
-    free[uses.place[uses.place < media]] = 10.0
+    serials = routed.work.ranks.serials
+    free[uses.place[uses.place >= serials]] = 10.0
     part = continued.run(routed, uses, np.zeros(2), free)
-    assert part.finish.tolist() == [3.0, 19.0]
+    assert part.times.finish.tolist() == [3.0, 19.0]
     window = part.windows
-    crossed = int(np.flatnonzero(window.place < media)[0])
+    crossed = int(np.flatnonzero(window.place >= serials)[0])
+    assert part.waits.tolist() == [window.place[crossed]]
     assert (window.first[crossed], window.last[crossed], window.free[crossed]) == (0.0, 0.0, 15.0)
 
 
 def test_a_lane_that_is_held_delays_a_computation() -> None:
     routed = message()
     free = np.zeros(len(routed.topology.medium_names) + routed.work.ranks.serials)
-    free[len(routed.topology.medium_names)] = 4.0
-    assert continued.run(routed, uses_of(routed), np.zeros(2), free).finish.tolist() == [7.0, 9.0]
+    free[0] = 4.0
+    part = continued.run(routed, uses_of(routed), np.zeros(2), free)
+    assert part.times.finish.tolist() == [7.0, 9.0]
 
 
 def test_operations_are_not_ready_before_their_entry() -> None:
     routed = message()
     free = np.zeros(len(routed.topology.medium_names) + routed.work.ranks.serials)
     part = continued.run(routed, uses_of(routed), np.array([1.0, 2.0]), free)
-    assert part.ready.tolist() == [1.0, 2.0]
-    assert part.finish.tolist() == [4.0, 11.0]
+    assert part.times.ready.tolist() == [1.0, 2.0]
+    assert part.times.finish.tolist() == [4.0, 11.0]
 
 
 @given(
@@ -65,4 +68,6 @@ def test_in_ticks_the_begin_moves_all_times(
     free = np.zeros(len(topology.medium_names) + routed.work.ranks.serials)
     ready = np.full(len(routed.schedule), begin * 2.0**-20)
     expected = whole(routed).finish + begin * 2.0**-20
-    assert np.array_equal(continued.run(routed, uses_of(routed), ready, free).finish, expected)
+    assert np.array_equal(
+        continued.run(routed, uses_of(routed), ready, free).times.finish, expected
+    )

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.collectives.collective import BROADCAST, REDUCE
-from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.schedule import COMPUTE, TRANSFER
 from simulator.schedules.timeline import Timeline
@@ -64,7 +63,7 @@ def ran(
     strategy: DataParallel | DDP, ranks: int, **options: object
 ) -> tuple[Plan, Timeline, Measures]:
     plan = planned(strategy, ranks, **options)  # type: ignore[arg-type]
-    timeline = train(plan, simulate)
+    timeline = train(plan)
     return plan, timeline, measure(plan, timeline)
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from simulator.engines import simulate
 from simulator.training.ddp import DDP
 from simulator.training.measures import measure, union
 from simulator.training.model import Layer, Model, Tensor
@@ -20,7 +19,7 @@ MODEL = Model(
 def steps(slowdown: float, bandwidth: float = 1024.0) -> np.ndarray:
     topology = find("star").with_links(bandwidth=bandwidth, latency=0.0).build(2)
     plan = DDP(bucket=0.0, slowdown=slowdown).plan(MODEL, Setting(topology, 2))
-    return measure(plan, train(plan, simulate)).computing
+    return measure(plan, train(plan)).computing
 
 
 def test_a_computation_is_slower_while_its_rank_communicates() -> None:
@@ -38,7 +37,7 @@ def test_without_communication_nothing_is_slower() -> None:
 def test_the_lengths_are_those_of_the_timeline_that_they_make() -> None:
     topology = find("star").with_links(bandwidth=700.0, latency=1e-3).build(4)
     plan = DDP(bucket=0.0, slowdown=0.3).plan(MODEL, Setting(topology, 4, steps=2))
-    timeline = train(plan, simulate)
+    timeline = train(plan)
     measures = measure(plan, timeline)
     assert measures.computing == pytest.approx(2 * 9 + measures.hidden * (1 - 1 / 1.3))
 

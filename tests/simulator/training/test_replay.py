@@ -10,13 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddp_steps import MODEL, quiet, star
-from simulator.engines import run
-from simulator.schedules.routed import in_ticks, route
+from simulator.analysis.critical_path import parts, trace_back
+from simulator.analysis.waits import waits
+from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
+from simulator.training.explanation import explanation_of
 from simulator.training.measures import measure
 from simulator.training.plan import Plan, Setting
-from simulator.training.replay import Counts, Replay, tick_of
+from simulator.training.plan_simulation import train
+from simulator.training.replay import Counts, Replayed
 from topologies.catalogue import find
 from topologies.topology import Topology
 
@@ -28,7 +31,8 @@ def outlined(
 ) -> tuple[Plan, Plan]:
     """The plan with all transfers, and its outline."""
     setting = Setting(topology, ranks, steps, Conditions(**conditions))  # type: ignore[arg-type]
-    return strategy.plan(MODEL, setting), strategy.plan(MODEL, replace(setting, outline=True))
+    outline = replace(setting, outline_beyond=0)
+    return strategy.plan(MODEL, setting), strategy.plan(MODEL, outline)
 
 
 def compared(
@@ -36,9 +40,9 @@ def compared(
 ) -> Counts:
     """Time a run in both ways, and compare."""
     full, outline = outlined(strategy, ranks, topology, steps=steps, **conditions)
-    expected = run(in_ticks(route(full.schedule, full.topology), tick_of(full)))
-    replay = Replay(outline)
-    timeline = replay.run()
+    expected, timeline = train(full), train(outline)
+    assert isinstance(timeline, Replayed)
+    assert timeline.replay is not None
     for operations in ("first", "last"):
         of_full, of_outline = (getattr(plan.spans, operations) for plan in (full, outline))
         for name in ("ready", "start", "finish"):
@@ -46,7 +50,30 @@ def compared(
             assert np.array_equal(times, getattr(expected, name)[of_full]), name
     assert np.array_equal(timeline.finish[outline.ends], expected.finish[full.ends])
     assert measured(outline, timeline) == measured(full, expected)
-    return replay.counts
+    explained(full, expected, outline, timeline)
+    return timeline.replay.counts
+
+
+def explained(full: Plan, expected: Timeline, outline: Plan, timeline: Replayed) -> None:
+    """Compare bubbles by cause, and the critical path."""
+    near = 1e-12 * expected.makespan
+    before, after = measure(full, expected), measure(outline, timeline)
+    assert after.bubbles.seconds == pytest.approx(before.bubbles.seconds, rel=0, abs=near)
+    path = explanation_of(timeline).path(after.window.last)
+    whole = trace_back(expected, before.window.last)
+    assert parts(path) == pytest.approx(parts(whole), rel=0, abs=near)
+    phases = [
+        [run.schedule.phases[phase] for phase in run.schedule.phase[row.operation]]
+        for run, row in (
+            (run, row.take((row.part == 0) & (row.seconds > 0)))
+            for run, row in ((timeline, path), (expected, whole))
+        )
+    ]
+    assert phases[0] == phases[1]
+    behind = [
+        waits(run, row.take(row.contended)) for run, row in ((timeline, path), (expected, whole))
+    ]
+    assert [wait[:3] for wait in behind[0]] == [wait[:3] for wait in behind[1]]
 
 
 def measured(plan: Plan, timeline: object) -> list[list[float]]:

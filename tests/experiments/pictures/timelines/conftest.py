@@ -1,18 +1,16 @@
 """Small training runs, simulated."""
 
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
-from simulator.engines import simulate
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
-from simulator.training.plan_simulation import train
+from simulator.training.plan_simulation import TrainingRules, train
 from topologies.catalogue import find
 
 Run = Callable[..., tuple[Plan, Timeline]]
@@ -54,6 +52,6 @@ def run() -> Run:
             model(layers, name, channels),
             Setting(topology, ranks, steps, conditions or Conditions()),
         )
-        return plan, train(plan, partial(simulate, sharing=sharing))
+        return plan, train(plan, TrainingRules(sharing=sharing))
 
     return made

@@ -78,7 +78,8 @@ def test_boxes_are_where_and_when_things_happen(run: Run) -> None:
         boxes(axes),
         [patch for patch in axes.patches if isinstance(patch, Rectangle)],
     )
-    assert [box[:2] for box in boxes_of["forward"]] == [(0, 1e-3), (1e-3, 2e-3)] * 2
+    forwards = [pytest.approx(times) for times in [(0, 1e-3), (1e-3, 2e-3)] * 2]
+    assert [box[:2] for box in boxes_of["forward"]] == forwards
     last = timeline.makespan - 5e-4
     assert [box[:2] for box in boxes_of["optimizer"]] == [
         pytest.approx((last, timeline.makespan))
