@@ -105,21 +105,19 @@ def trace(
     again. Data in a switch count as neither. `holdings` is added to the resident memory, and `live`
     to the distinct live values.
     """
-    course = course_of(timeline)
-    memory = _trace(course, holdings, live)
+    course, rank = course_of(timeline), np.arange(schedule.ranks, dtype=np.int32)
     if schedule.fold is None:
-        return memory
+        return _trace(course, rank, holdings, live)
     shifts = schedule.fold.shifts
-    standing = replace(memory, changes=partial(_standing, memory.changes, shifts), shifts=shifts)
-    if len(shifts.representatives) == 1:
-        peak = float(memory.resident.max(initial=0.0)) / shifts.order
-        return replace(standing, peaks=np.full(schedule.ranks, peak))
-    peaks = np.zeros(schedule.ranks)
-    np.maximum.at(peaks, standing.holdings.rank, standing.holdings.nbytes)
-    return replace(standing, peaks=peaks[shifts.folded(np.arange(schedule.ranks))])
+    place = shifts.place(rank).astype(np.int32)
+    memory = _trace(course, place, holdings, live)
+    changes = partial(_standing, memory.changes, shifts)
+    peaks = memory.peaks[place] / shifts.order
+    return replace(memory, changes=changes, shifts=shifts, peaks=peaks)
 
 
-def _trace(course: Course, holdings: Changes | None, live: Changes | None) -> Memory:
+def _trace(course: Course, place: Ints, holdings: Changes | None, live: Changes | None) -> Memory:
+    """`place` is where the bytes of each rank are counted, as in :class:`Levels`."""
     schedule = course.schedule
     layout, is_compiled = _layout(schedule), pays(2 * len(schedule), fill, follow)
     form = _arrays if is_compiled else _lists
@@ -135,7 +133,7 @@ def _trace(course: Course, holdings: Changes | None, live: Changes | None) -> Me
     scratch = _scratch(moments, layout, contents)
     events = _events(course, layout, joined(_first_uses(scratch), holdings), live)
     most = len(order) + len(events.arrivals) + len(events.times) + 1
-    levels = form(Levels.blank(schedule.ranks, most))
+    levels = form(Levels.blank(place, most))
     walk = compiled(follow) if is_compiled else follow
     steps = walk(*inputs, contents, copies, form(events), levels)
     times, resident, distinct = (np.array(column[:steps]) for column in levels[-3:])

@@ -46,12 +46,14 @@ class Events(NamedTuple):
 class Levels(NamedTuple):
     """Bytes now, and at the ends of steps."""
 
+    place: Ints
+    """Where each rank is counted: ranks of one place are counted together."""
     held: Floats
-    """What each rank holds."""
+    """What each place holds."""
     peaks: Floats
-    """The most that each rank held at the end of a step before its last change."""
+    """The most that each place held at the end of a step before its last change."""
     step: Ints
-    """The step of the last change of each rank."""
+    """The step of the last change of each place."""
     totals: Floats
     """What changed in this step: the bytes that all ranks hold, and those of distinct live values.
     The third entry is the number of changes in all steps."""
@@ -61,12 +63,14 @@ class Levels(NamedTuple):
     live: Floats
 
     @classmethod
-    def blank(cls, ranks: int, steps: int) -> Levels:
+    def blank(cls, place: Ints, steps: int) -> Levels:
         """Nothing is held; room for so many steps."""
+        places = int(place.max()) + 1
         return cls(
-            np.zeros(ranks),
-            np.zeros(ranks),
-            np.full(ranks, -1, np.int32),
+            place,
+            np.zeros(places),
+            np.zeros(places),
+            np.full(places, -1, np.int32),
             np.zeros(3),
             np.empty(steps),
             np.empty(steps),
@@ -122,16 +126,17 @@ def follow(
             time = min(time, times[other])
         if place < len(order):
             time = min(time, finish[order[place]])
-    for rank in range(len(levels.held)):
-        levels.peaks[rank] = max(levels.peaks[rank], levels.held[rank])
+    for spot in range(len(levels.held)):
+        levels.peaks[spot] = max(levels.peaks[spot], levels.held[spot])
     return steps
 
 
 def _begin(layout: Layout, contents: Contents, copies: Copies, levels: Levels) -> None:
     """Let every cell hold its first version, and every worker its buffer."""
     contents.written[0] = 0
-    for rank in range(len(levels.held)):
-        levels.step[rank] = 0
+    for rank in range(len(levels.place)):
+        spot = levels.place[rank]
+        levels.step[spot] = 0
         for slot in range(layout.slots):
             version = contents.written[0]
             contents.version[version] = version
@@ -140,7 +145,7 @@ def _begin(layout: Layout, contents: Contents, copies: Copies, levels: Levels) -
                 contents.value[version] = -1
                 continue
             place = rank * layout.stride + slot
-            levels.held[rank] += layout.size[place]
+            levels.held[spot] += layout.size[place]
             levels.totals[0] += layout.size[place]
             levels.totals[2] += 1
             value = contents.value[version]
@@ -225,10 +230,11 @@ def _weigh(rank: Index, nbytes: float, step: Index, levels: Levels) -> None:
     if rank < 0:
         levels.totals[1] += nbytes
         return
-    if levels.step[rank] != step:
-        levels.step[rank] = step
-        levels.peaks[rank] = max(levels.peaks[rank], levels.held[rank])
-    levels.held[rank] += nbytes
+    spot = levels.place[rank]
+    if levels.step[spot] != step:
+        levels.step[spot] = step
+        levels.peaks[spot] = max(levels.peaks[spot], levels.held[spot])
+    levels.held[spot] += nbytes
     levels.totals[0] += nbytes
 
 
