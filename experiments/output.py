@@ -97,17 +97,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def duration(seconds: float) -> str:
-    """A time to come, for people.
-
-    >>> duration(42.0), duration(400.0), duration(10_000.0)
-    ('42 s', '7 min', '3 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"
-
-
 def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
     """Raise InputError now, before any work, if `path` cannot be written or has an unknown
     ending."""

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -95,3 +96,17 @@ def simctl(
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     yield here
     logger.setLevel(level)
+
+
+@pytest.fixture
+def free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets so many bytes of memory be free."""
+    from topologies import resources
+
+    def let(nbytes: float) -> None:
+        file = tmp_path / "proc" / "meminfo"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"MemAvailable: {nbytes // 1024:.0f} kB\n")
+        monkeypatch.setattr(resources, "SYSTEM", tmp_path)
+
+    return let

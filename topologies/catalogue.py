@@ -16,6 +16,7 @@ import numpy as np
 from topologies.clusters import cluster, joined
 from topologies.columns import distinct
 from topologies.errors import InputError, nearest_name, unknown_option
+from topologies.machine_size import check_machine
 from topologies.machines import MACHINES
 from topologies.placement import Placement, placed
 from topologies.shapes import SHAPES
@@ -46,6 +47,8 @@ class Blueprint:
     """γ of every rank in seconds a byte. None: that of the devices."""
     placement: Placement = "node"
     """Which rank runs on which device."""
+    force: bool = False
+    """Whether to build it where the memory is likely too small."""
 
     def with_options(self, **options: object) -> Blueprint:
         """The same machine with other options, like `nodes=2`."""
@@ -127,7 +130,10 @@ class Blueprint:
 
     def _shape(self, ranks: int) -> Topology:
         figures = {"bandwidth": BANDWIDTH, "latency": LATENCY, "reduction": self.reduction or 0.0}
-        return self.make(ranks, **figures | dict(self.options))
+        make = partial(self.make, **figures | dict(self.options))
+        if not self.force:
+            check_machine(f"{self.text} of {ranks} ranks", make, ranks)
+        return make(ranks)
 
     def _sized(self, ranks: int) -> Topology:
         """As many nodes as the options say, or as the ranks need."""
@@ -140,7 +146,11 @@ class Blueprint:
     def _nodes(self, **options: object) -> Topology:
         parameters: dict[str, Any] = {**self.options, **options}
         paths = parameters.pop("paths", None)
-        topology = self.make(**parameters)
+        nodes = parameters.pop("nodes", 1)
+        make = partial(self.make, **parameters)
+        if not self.force:
+            check_machine(f"{nodes} nodes of {self.name}", lambda few: make(nodes=few), nodes)
+        topology = make(nodes=nodes)
         return topology if paths is None else replace(topology, paths=paths)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.cli.completion import completer, machine_names, placement_orders
-from experiments.cli.options import EngineName, Engines, SharingName, SymmetryName
+from experiments.cli.options import EngineName, Engines, Force, SharingName, SymmetryName
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ class RuleOptions:
     store_and_forward: StoreAndForward = False
     engine: Engines = EngineName.auto
     symmetry: Symmetry = SymmetryName.auto
+    force: Force = False
 
     @property
     def rules(self) -> Rules:
@@ -158,6 +159,7 @@ class RuleOptions:
             self.sharing.value,
             self.store_and_forward,
             self.symmetry.value,
+            self.force,
         )
 
     @property

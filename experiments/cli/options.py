@@ -113,3 +113,7 @@ Timeline = Annotated[
     Path | None,
     typer.Option(help="Draw who does what when: FILE.png, .svg, .pdf, or .json for Perfetto."),
 ]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Go on where it likely takes hours, or more memory than is free."),
+]

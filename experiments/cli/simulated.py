@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -94,7 +94,7 @@ def sweep(
         algorithms,
         parse_ranks(p),
         parse_sizes(size),
-        machine.blueprint,
+        replace(machine.blueprint, force=rules.force),
         rules.rules,
         calibrated,
         parameters={**machine.parameters, **rules.parameters, **parameters, **pattern.parameters},
@@ -140,7 +140,7 @@ def run(
         algorithm,
         parse_rank_count(p),
         parse_bytes(size),
-        machine.blueprint,
+        replace(machine.blueprint, force=rules.force),
         rules.rules,
         calibrated,
         parameters={**machine.parameters, **rules.parameters, **parameters, **pattern.parameters},

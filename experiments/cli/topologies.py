@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from experiments.cli.completion import completer, machine_names
 from experiments.cli.machine_options import TOPOLOGY_HELP
-from experiments.cli.options import Format, Output
+from experiments.cli.options import Force, Format, Output
 from experiments.cli.plain_values import PlainGroup
 
 app = typer.Typer(
@@ -50,13 +51,15 @@ def topo_show(
         Path | None, typer.Option(help="Draw the machine: FILE.png, .svg or .pdf.")
     ] = None,
     format: Output = Format.table,
+    force: Force = False,
 ) -> None:
     """Show the links, distances, rings and bounds of a machine."""
     from experiments.cli.values import parse_rank_count
     from experiments.commands import topo as command
     from topologies.catalogue import find
 
-    command.show(find(name), parse_rank_count(p) if p else None, png, format.value)
+    machine = replace(find(name), force=force)
+    command.show(machine, parse_rank_count(p) if p else None, png, format.value)
 
 
 @app.command("import", epilog="Example: simctl topo import topo.txt --out machine.yaml")
@@ -72,6 +75,7 @@ def topo_import(
     out: Annotated[
         Path, typer.Option(help="Write the machine to FILE.yaml, .yml, .json or .graphml.")
     ],
+    force: Force = False,
 ) -> None:
     """Write a machine of another tool, or one by name, to a file.
 
@@ -80,4 +84,4 @@ def topo_import(
     from experiments.commands import topo as command
     from topologies.catalogue import find
 
-    command.import_file(find(source), out)
+    command.import_file(replace(find(source), force=force), out)

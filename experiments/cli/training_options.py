@@ -164,7 +164,7 @@ class TrainingOptions:
             model_catalogue.find(model),
             name,
             strategy,
-            machine.blueprint,
+            replace(machine.blueprint, force=rules.force),
             rules.rules,
             self._steps(strategy),
             condition_parser.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),

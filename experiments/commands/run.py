@@ -11,7 +11,9 @@ from typing import cast
 import numpy as np
 
 from experiments import output
+from experiments.simulations import workload
 from experiments.simulations.case import Case
+from experiments.simulations.grid import Grid
 from experiments.simulations.ineffective_labels import ineffective_labels
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.sweep_rows import SweepRow, judge
@@ -53,12 +55,20 @@ class Request:
     parameters: Mapping[str, output.Value] = field(default_factory=dict)
     """The options as the user writes them: stored with a trace."""
 
+    @property
+    def grid(self) -> Grid:
+        """The one point."""
+        point = [self.algorithm], [self.ranks], [self.size]
+        return Grid(*point, self.machine.build, self.rules, self.profile)
+
 
 def run(request: Request, timeline: Path | None, how: str) -> int:
     """Print one collective in full; 1 if a check failed."""
     output.check_writable(timeline, (*output.PICTURES, ".json"))
     progress = output.Progress("built and proven, simulated, explained")
     algorithm, ranks, profile = request.algorithm, request.ranks, request.profile
+    if not request.rules.force:
+        workload.check_points(request.grid.points, 1, jobs=1)
     topology = request.machine.build(ranks, algorithm.servers)
     try:
         case = Case(algorithm, ranks, topology, request.rules, profile).tuned(request.size)

@@ -77,7 +77,7 @@ def run(request: Request, show: Show, execution: Execution = HERE) -> int:
     _check_paths(show)
     if is_complete(show.out, request.facts, execution.resume):
         return 0
-    _announce(request)
+    _announce(request, execution)
     with ExitStack() as stack:
         journal = None
         if show.out:
@@ -160,18 +160,17 @@ def _check_paths(show: Show) -> None:
         raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
 
 
-def _announce(request: Request) -> None:
-    """Refuse what would take days, and say of what takes minutes how long."""
-    grid = request.grid
-    number = len(grid.algorithms) * len(grid.ranks) * len(grid.sizes)
-    operations, points = sum(grid.work), output.counted(number, "point")
-    workload.check(operations, points)
-    if operations > workload.MANY:
-        least = output.duration(operations * workload.SECONDS)
-        output.note(
-            f"{points} with about {workload.in_words(operations)} operations: this takes {least} "
-            f"or more"
-        )
+def _announce(request: Request, execution: Execution) -> None:
+    """Refuse what takes hours or does not fit, and say of what takes minutes how long.
+
+    A cluster may have more memory and processes than this machine.
+    """
+    points, number = request.grid.points, len(request.grid.costs)
+    if execution.dask is None and not request.rules.force:
+        workload.check_points(points, number, execution.jobs)
+    total = workload.total(points, execution.jobs)
+    if total.seconds > workload.MINUTES:
+        output.note(f"{output.counted(number, 'point')}: this takes about {total}")
 
 
 def _say(progress: output.Progress, kept: bool) -> Say:

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 
 CHUNKS = 16
 """Chunks of each worker, at least. The last ones are small, so that all workers end together."""
-LEAST, MOST = 50_000.0, 2_000_000.0
-"""Operations of a chunk: a tenth of a second, and several. Less would mostly be messages, and more
-would be lost with a worker."""
+LEAST, MOST = 0.1, 4.0
+"""Seconds of a chunk. Less would mostly be messages, and more would be lost with a worker."""
 
 
 def chunks(costs: Mapping[int, float], workers: int) -> list[list[int]]:
     """Neighbouring points of about the same cost together, the dearest chunk first.
 
-    >>> chunks({0: 1e5, 1: 9e6, 2: 2e5, 3: 1e4, 4: 1e4}, workers=2)
+    >>> chunks({0: 0.2, 1: 18.0, 2: 0.4, 3: 0.02, 4: 0.02}, workers=2)
     [[1], [2, 3, 4], [0]]
     """
     limit = min(max(sum(costs.values()) / (CHUNKS * max(workers, 1)), LEAST), MOST)

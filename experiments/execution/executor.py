@@ -16,8 +16,8 @@ class Executor(Protocol):
     def map(self, run: Run[T], costs: Mapping[int, float]) -> Iterator[tuple[int, T]]:
         """The number and the result of each point, as soon as it is there.
 
-        The keys of `costs` are the numbers of the points. Its values estimate how long each takes,
-        in operations.
+        The keys of `costs` are the numbers of the points. Its values estimate how many seconds each
+        takes.
         """
 
     def close(self) -> None:

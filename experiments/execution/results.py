@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from experiments import output
 from experiments.execution.executor import Executor
 from experiments.execution.journal import Journal
+from topologies.resources import duration
 
 T = TypeVar("T")
 FEW = 0.01
@@ -22,7 +23,7 @@ class Points(Protocol[T]):
 
     @property
     def costs(self) -> Sequence[float]:
-        """About how many operations each point has."""
+        """About how many seconds each point takes."""
 
     def run(self, numbers: Sequence[int]) -> Iterator[T]:
         """The results of the points with these numbers, in that order."""
@@ -84,5 +85,5 @@ class Countdown:
         remark = ""
         if self._spent > FEW * self._left:
             seconds = (monotonic() - self._start) * self._left / self._spent
-            remark = f", {output.duration(seconds)} left"
+            remark = f", {duration(seconds)} left"
         self._progress(self._done, len(self._costs), remark)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from experiments.simulations import workload
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
 from simulator.collectives.best_options import best
-from simulator.collectives.operation_counts import estimate
+from simulator.collectives.operation_counts import bounds, estimate
 from simulator.collectives.proof import prove
 from simulator.collectives.symmetry import Folded, fold
 from simulator.cost_models import CostModel
@@ -17,7 +18,9 @@ from simulator.profile import Profile, Run
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import WrongResult
+from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
+from topologies.resources import Need, affordable
 from topologies.topology import Topology
 
 FEW = 4096
@@ -49,7 +52,7 @@ class Case:
         self._machine = self.topology
         folded = self._folded()
         if folded is None:
-            workload.check_schedule(self.algorithm, self.ranks)
+            self._check()
             fitted = self.algorithm.on(self.topology, self.ranks, 1.0)
         else:
             fitted, self._routed = folded
@@ -66,7 +69,36 @@ class Case:
         few = estimate(self.algorithm, self.ranks) < FEW
         if self.rules.symmetry == "off" or self.profile is not None or few:
             return None
-        return fold(self.algorithm, self.topology, self.ranks)
+        return fold(self.algorithm, self.topology, self.ranks, self._is_worth_trying)
+
+    def _is_worth_trying(self, shifts: Shifts) -> bool:
+        """Whether it is cheap to see whether the schedule can be folded, or all ranks take as
+        long."""
+        if self.rules.force or self.ranks <= workload.FEW:
+            return True
+        least, trial, whole = (self._need(share) for share in (0.0, 1 / shifts.order, 1.0))
+        short = trial.seconds < least.seconds + workload.TRIAL
+        return affordable(trial) and (short or affordable(whole))
+
+    def _check(self) -> None:
+        """Refuse a schedule of all ranks that is too large."""
+        if self.ranks > workload.FEW:
+            point = workload.Point(self.algorithm, self.ranks, self._need(1.0))
+            workload.check_schedule(point, self.rules.force)
+
+    def _need(self, share: float) -> Need:
+        machine = workload.Machine(share, self._rings)
+        return workload.need(self.algorithm, self.ranks, self.rules, machine)
+
+    @cached_property
+    def _rings(self) -> float:
+        """How many times as many operations there are as on no particular machine."""
+        if self.algorithm.fit is None:
+            return 1.0
+        on_machine = max(
+            each.operations for each in bounds(self.algorithm, self.topology, self.ranks)
+        )
+        return max(1.0, on_machine / estimate(self.algorithm, self.ranks))
 
     @property
     def routed(self) -> Routed:

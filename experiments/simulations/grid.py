@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from itertools import groupby, product
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from experiments.execution.executor import Executor, Serial
@@ -16,15 +17,15 @@ from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.sweep_rows import SweepRow, judge
 from experiments.simulations.verdict import Verdict
+from experiments.simulations.workload import MachineBuilder as MachineBuilder
 from simulator.collectives import Algorithm
+from simulator.collectives.operation_counts import estimate
 from simulator.engines import REFERENCE_COST
 from simulator.profile import Profile
 from topologies._compile import CROSSOVER, pays
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-MachineBuilder = Callable[[int, int], Topology]
-"""From the numbers of workers and of servers to the machine."""
 SMALL = 64
 """Ranks of the machines that are kept while a grid runs."""
 T = TypeVar("T")
@@ -57,22 +58,39 @@ class Grid:
     profile: Profile | None = None
     """A calibrated library, whose protocols are simulated."""
 
-    @property
-    def work(self) -> list[float]:
-        """The operations of each algorithm at each number of ranks, over all sizes."""
-        protocols = len(self.profile.protocols) if self.profile else 1
-        return workload.work(self.algorithms, self.ranks, len(self.sizes) * protocols)
+    @cached_property
+    def points(self) -> list[workload.Point]:
+        """Each algorithm at each number of ranks, with what all its sizes are likely to take."""
+        return [self._point(*case) for case in product(self.algorithms, self.ranks)]
+
+    def _point(self, algorithm: Algorithm, p: int) -> workload.Point:
+        runs = len(self.sizes) * (len(self.profile.protocols) if self.profile else 1)
+        need = partial(workload.need, algorithm, p, self.rules, runs=runs)
+        if p <= workload.FEW or self.profile:
+            return workload.Point(algorithm, p, need())
+        if algorithm.name not in self._probes:
+            self._probes[algorithm.name] = workload.probe(algorithm, self.machine, self.rules)
+        machine = workload.likely(algorithm, p, self._probes[algorithm.name])
+        return workload.Point(algorithm, p, need(machine))
+
+    @cached_property
+    def _probes(self) -> dict[str, workload.Machine]:
+        return {}
 
     @cached_property
     def costs(self) -> list[float]:
-        """The operations of each point."""
+        """About how many seconds each point takes."""
         sizes = len(self.sizes)
-        return [operations / sizes for operations in self.work for _ in range(sizes)]
+        seconds = [point.need.seconds for point in self.points]
+        return [each / sizes if each < inf else 0.0 for each in seconds for _ in range(sizes)]
 
     @cached_property
     def _operations(self) -> int:
         """What kernels would have to do if all points ran in this process."""
-        return REFERENCE_COST * int(sum(self.work) - workload.OF_A_POINT * len(self.costs))
+        operations = sum(
+            estimate(algorithm, p) for algorithm, p in product(self.algorithms, self.ranks)
+        )
+        return REFERENCE_COST * len(self.sizes) * int(operations)
 
     def run(self, numbers: Sequence[int]) -> Iterator[SweepRow | MissingPoint]:
         """The points with these numbers. Neighbours share what does not depend on the size.

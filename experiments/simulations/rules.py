@@ -25,6 +25,8 @@ class Rules(NamedTuple):
     """Whether switches forward whole messages."""
     symmetry: Literal["auto", "off"] = "auto"
     """Whether one rank may stand for all that do the same: the results are the same."""
+    force: bool = False
+    """Whether to go on where the memory is likely too small, or where it takes hours."""
 
     @property
     def unassumed(self) -> str:

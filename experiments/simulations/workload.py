@@ -1,53 +1,156 @@
-"""How much work a sweep is: estimated before it starts."""
+"""What a simulation takes: estimated before it starts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import NamedTuple
 
+from experiments.simulations.rules import Rules
 from simulator.collectives import Algorithm
-from simulator.collectives.operation_counts import estimate
+from simulator.collectives.operation_counts import Counts, counts, estimate
+from simulator.collectives.symmetry import fold
+from simulator.schedules import folded_routes
 from simulator.schedules.schedule import LIMIT
 from topologies.errors import InputError
+from topologies.resources import Need, check
+from topologies.topology import Topology
 
-MOST = 2.0**32
-"""Operations of a sweep, at most: several hours."""
-MANY = 2.0**25
-"""Operations of a sweep that takes minutes."""
-OF_A_POINT = 1000
-"""What a point takes besides its operations, in operations."""
-SECONDS = 3e-6
-"""What an operation takes at least: to build, to prove, to simulate, to bound."""
-FEW = 1024
-"""Ranks of which every algorithm without options has a schedule."""
+MachineBuilder = Callable[[int, int], Topology]
+"""From the numbers of workers and of servers to the machine."""
+
+FEW = 128
+"""Ranks up to which any schedule is small."""
+START = Need(0.4, 60e6)
+"""A process with its imports and compiled code."""
+POINT = Need(1e-3, 0.0)
+RANK = Need(4e-6, 900.0)
+"""A device and its links, and what is told of them."""
+PAIR = Need(1.7e-6, 250.0)
+"""A route."""
+OPERATION = Need(0.4e-6, 115.0)
+"""To write, prove, simulate and judge an operation, compiled, without the following."""
+REFERENCE = Need(20e-6, 1200.0)
+"""The same in the reference engine."""
+WAIT = Need(0.1e-6, 12.0)
+"""A predecessor of an operation."""
+TOUCH = Need(0.2e-6, 25.0)
+"""A slot that an operation reads or writes."""
+AGAIN = 0.25
+"""What a further size takes, as a share of the time of the first."""
+TRIAL = 8.0
+"""Seconds for which ranks that stand for all are looked for where all ranks are too many."""
+PROBE = 64
+"""Ranks of a machine on which ranks that stand for all are looked for."""
+MINUTES = 60.0
+"""Seconds from which a sweep says how long it takes."""
 _NAMES = {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}
 
 
-def work(algorithms: Sequence[Algorithm], ranks: Sequence[int], runs: int) -> list[float]:
-    """Operations of every algorithm at every number of ranks, in that order, each simulated `runs`
-    times. A schedule that is too large to be built has none."""
-    counts = [estimate(algorithm, p) for algorithm in algorithms for p in ranks]
-    return [runs * ((count if count <= LIMIT else 0.0) + OF_A_POINT) for count in counts]
+class Point(NamedTuple):
+    """An algorithm at a number of ranks, simulated at some sizes."""
+
+    algorithm: Algorithm
+    ranks: int
+    need: Need
+
+    def __str__(self) -> str:
+        return f"{self.algorithm.name} of {self.ranks} ranks"
 
 
-def check(total: float, points: str) -> None:
-    """Raise InputError if `total` operations are too many; `points` says of how many points."""
-    if total > MOST:
-        raise InputError(
-            f"{points} with about {in_words(total)} operations, more than "
-            f"{in_words(MOST)}: "
-            "take fewer ranks or sizes, like --p 2..1024:x2"
-        )
+class Machine(NamedTuple):
+    """What a machine makes of an algorithm."""
+
+    share: float = 1.0
+    """The share of the ranks that stands for all."""
+    rings: float = 1.0
+    """How many times as many operations there are as on no particular machine."""
 
 
-def check_schedule(algorithm: Algorithm, ranks: int) -> None:
+ANY = Machine()
+"""No particular machine."""
+
+
+def need(
+    algorithm: Algorithm, ranks: int, rules: Rules, machine: Machine = ANY, runs: int = 1
+) -> Need:
+    """What a schedule takes that is simulated `runs` times: nothing if the algorithm does not exist
+    for these ranks, and all if no schedule is so large."""
+    if not algorithm.defined(ranks):
+        return Need()
+    share, rings = machine
+    if estimate(algorithm, ranks) * share * rings > LIMIT:
+        return Need(inf, inf)
+    if ranks > FEW:
+        size = counts(algorithm, ranks)
+    else:
+        operations = estimate(algorithm, ranks)
+        size = Counts(operations, 2 * operations, operations, operations)
+    operation = REFERENCE if rules.engine == "reference" else OPERATION
+    parts = zip(size, (operation, WAIT, TOUCH, PAIR), (share, share, share, 1.0), strict=True)
+    used = [(number * rings * kept, rate) for number, rate, kept in parts]
+    seconds = sum(number * rate.seconds for number, rate in used)
+    nbytes = sum(number * rate.nbytes for number, rate in used)
+    return Need(
+        ranks * RANK.seconds + seconds * (1 + AGAIN * (runs - 1)) + runs * POINT.seconds,
+        ranks * RANK.nbytes + nbytes,
+    )
+
+
+def likely(algorithm: Algorithm, ranks: int, few: Machine) -> Machine:
+    """What a machine makes of an algorithm, if it does so of `PROBE` ranks."""
+    shifts = algorithm.shifts_on is not None or algorithm.shifts(ranks) is not None
+    pairs = counts(algorithm, ranks).pairs * few.rings
+    if not shifts or few.share == 1.0 or pairs > folded_routes.MOST:
+        return few._replace(share=1.0)
+    return few._replace(share=few.share * PROBE / ranks)
+
+
+def probe(algorithm: Algorithm, machine: MachineBuilder, rules: Rules) -> Machine:
+    """What a machine of few ranks makes of an algorithm: all that is possible, where there is no
+    such machine."""
+    try:
+        topology = machine(PROBE, algorithm.servers)
+        folded = fold(algorithm, topology, PROBE) if rules.symmetry == "auto" else None
+        fitted = algorithm.on(topology, PROBE, 1.0) if folded is None else folded.fitted
+    except InputError:
+        return Machine(1 / PROBE)
+    members = fitted.schedule.members
+    return Machine(1 / members, len(fitted.schedule) * members / estimate(algorithm, PROBE))
+
+
+def total(points: Sequence[Point], jobs: int) -> Need:
+    """What all points take, so many at a time."""
+    points = [point for point in points if point.need.seconds < inf]
+    seconds = sum(point.need.seconds for point in points) / min(jobs, max(len(points), 1))
+    largest = sorted(point.need.nbytes for point in points)[-jobs:]
+    return Need(START.seconds + seconds, sum(nbytes + START.nbytes for nbytes in largest))
+
+
+def check_points(points: Sequence[Point], number: int, jobs: int) -> None:
+    """Raise InputError if the points, of which there are `number` with all sizes, take more than
+    there is."""
+    largest = max(points, key=lambda point: point.need.nbytes)
+    if min(point.need.nbytes for point in points) == inf:
+        check_schedule(largest)
+    subject, advice = str(largest), "take fewer ranks, or an algorithm with fewer transfers"
+    if number > 1:
+        subject = f"{number} points with {largest}"
+        advice = "take fewer ranks or sizes, like --p 2..1024:x2"
+    check(subject, total(points, jobs), advice)
+
+
+def check_schedule(point: Point, force: bool = False) -> None:
     """Raise InputError, before any memory is taken, if one schedule has more operations than a
-    schedule may have."""
-    if (ranks > FEW or algorithm.options) and (count := estimate(algorithm, ranks)) > LIMIT:
+    schedule may have, or needs more than there is."""
+    if point.need.nbytes == inf:
+        count = estimate(point.algorithm, point.ranks)
         raise InputError(
-            f"{algorithm.name} of {ranks} ranks has about {in_words(count)} operations, more "
-            f"than {in_words(LIMIT)}: "
-            "take fewer ranks, or an algorithm with fewer transfers"
+            f"{point} has about {in_words(count)} operations, more than {in_words(LIMIT)}: take "
+            f"fewer ranks, or an algorithm with fewer transfers"
         )
+    if not force:
+        check(str(point), point.need, "take fewer ranks, or an algorithm with fewer transfers")
 
 
 def in_words(number: float) -> str:

@@ -64,7 +64,15 @@ class Job:
         symmetric = self.rules.symmetry == "auto"
         replays = self.detail == "auto" and self.rules.training().replays
         most = WRITTEN if replays else inf
-        return Setting(self.topology(ranks), ranks, self.steps, self.conditions, most, symmetric)
+        return Setting(
+            self.topology(ranks),
+            ranks,
+            self.steps,
+            self.conditions,
+            outline_beyond=most,
+            symmetric=symmetric,
+            force=self.rules.force,
+        )
 
     def plan(self, ranks: int) -> Plan:
         """The operations of `ranks` workers."""
@@ -83,7 +91,7 @@ class Job:
         topology = replace(self, slow_links={}).topology(ranks)
         servers = topology.placement[ranks:][: self.strategy.servers(1)]
         topology = replace(topology, placement=np.append(topology.placement[:1], servers))
-        plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps))
+        plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps, force=True))
         return measure(plan, train(plan, self.rules.training())).samples_per_s
 
 

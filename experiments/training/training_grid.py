@@ -12,9 +12,8 @@ from experiments.training.job import Job, TrainingRun
 from experiments.training.strategy_options import SweptValue
 from experiments.training.training_table import COLUMNS
 
-RUN = 2_000_000.0
-"""A run counts as so many operations for each worker: each is a chunk, those of most workers
-first."""
+RUN = 4.0
+"""A run counts as so many seconds for each worker: each is a chunk, those of most workers first."""
 
 
 class Outcome(NamedTuple):
@@ -37,7 +36,7 @@ class TrainingGrid:
 
     @property
     def costs(self) -> list[float]:
-        """The operations of each run, roughly."""
+        """More seconds for more workers: how many is not known."""
         return [RUN * p for _, p in product(self.variants, self.ranks)]
 
     def run(self, numbers: Sequence[int]) -> Iterator[Outcome]:

@@ -1,4 +1,4 @@
-"""How many operations the schedule of an algorithm has, before it is built."""
+"""How large the schedule of an algorithm is, before it is built."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from functools import cache
 from math import log2, prod
 from typing import NamedTuple
 
+import numpy as np
+
 from simulator.collectives import algorithms
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.rings import rings_of
 from simulator.collectives.two_level import equal_nodes, nodes_of
+from simulator.schedules.schedule import Schedule
 from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -33,6 +36,42 @@ class Bound(NamedTuple):
     """Whether it has exactly as many."""
 
 
+class Count(NamedTuple):
+    """A number at a number of ranks."""
+
+    ranks: int
+    number: float
+
+
+class Counts(NamedTuple):
+    """What the time and the memory of a schedule depend on."""
+
+    operations: float
+    waits: float
+    """Predecessors of all operations."""
+    touches: float
+    """Slots that all operations read or write."""
+    pairs: float
+    """Ranks and peers that are different on a channel: each pair has a route."""
+
+
+def counts(algorithm: Algorithm, ranks: int) -> Counts:
+    """About how large the schedule is: counted at few ranks, and extended as :func:`estimate` is.
+
+    >>> from simulator.collectives import find
+    >>> counts(find("naive"), 64)
+    Counts(operations=7936.0, waits=253952.0, touches=7936.0, pairs=4096.0)
+    """
+    if algorithm.origin:
+        operations = estimate(algorithm, ranks)
+        return Counts(operations, 2 * operations, operations, operations)
+    if algorithm.listed_name != algorithm.name:
+        times = _multiple(algorithm)
+        return Counts(*(times * count for count in counts(_listed(algorithm), ranks)))
+    extended = Counts(*(_extended(*column, ranks) for column in _counted(algorithm)))
+    return extended._replace(operations=estimate(algorithm, ranks))
+
+
 def estimate(algorithm: Algorithm, ranks: int) -> float:
     """About how many operations `algorithm` has: exact where a formula is known, else counted at
     few ranks p, and extended as a power of p or as p log p.
@@ -45,16 +84,12 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
     (1984.0, 31.0)
     """
     if algorithm.listed_name != algorithm.name:
-        return _multiple(algorithm) * estimate(algorithms()[algorithm.listed_name], ranks)
+        return _multiple(algorithm) * estimate(_listed(algorithm), ranks)
     if (exact := _exact(algorithm, ranks)) is not None:
         return exact
     if algorithm.origin:
         return _built(algorithm, ranks)
-    (small_ranks, small), (large_ranks, large) = _counted(algorithm)
-    power = log2(large / small) / log2(large_ranks / small_ranks)
-    if abs(power - round(power)) < NEAR:
-        return float(large * (ranks / large_ranks) ** round(power))
-    return large * ranks * log2(ranks) / (large_ranks * log2(large_ranks))
+    return _extended(*_counted(algorithm)[0], ranks)
 
 
 def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bound]:
@@ -80,9 +115,14 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
         yield Bound(PIECES * ranks * (nodes - 1.0), False)
 
 
+def _listed(algorithm: Algorithm) -> Algorithm:
+    """The algorithm without options."""
+    return algorithms()[algorithm.listed_name]
+
+
 def _multiple(algorithm: Algorithm) -> float:
     """How many times the operations of the algorithm without options there are."""
-    defaults = algorithms()[algorithm.listed_name].options
+    defaults = _listed(algorithm).options
     return prod(algorithm.options[key] / defaults[key] for key in defaults if key in MULTIPLIERS)
 
 
@@ -110,8 +150,23 @@ def _built(algorithm: Algorithm, ranks: int) -> float:
         return 1.0
 
 
+def _extended(small: Count, large: Count, ranks: int) -> float:
+    power = log2(large.number / small.number) / log2(large.ranks / small.ranks)
+    if abs(power - round(power)) < NEAR:
+        return float(large.number * (ranks / large.ranks) ** round(power))
+    return large.number * ranks * log2(ranks) / (large.ranks * log2(large.ranks))
+
+
 @cache
-def _counted(algorithm: Algorithm) -> list[tuple[int, int]]:
-    """Ranks and operations of a small and of a large schedule."""
-    ranks = [next(filter(algorithm.defined, range(most, 0, -1))) for most in (SMALL, LARGE)]
-    return [(p, max(1, len(algorithm.build(p, 1.0)))) for p in ranks]
+def _counted(algorithm: Algorithm) -> list[tuple[Count, Count]]:
+    """Each of the counts of a small and of a large schedule."""
+    few, many = (next(filter(algorithm.defined, range(p, 0, -1))) for p in (SMALL, LARGE))
+    columns = zip(*(_sizes(algorithm.build(p, 1.0)) for p in (few, many)), strict=True)
+    return [(Count(few, max(1, less)), Count(many, max(1, more))) for less, more in columns]
+
+
+def _sizes(schedule: Schedule) -> Counts:
+    channel = schedule.lane.astype(np.int64)
+    pair = (channel * schedule.ranks + schedule.rank) * schedule.ranks + schedule.peer
+    operations, waits = len(schedule), len(schedule.indices)
+    return Counts(operations, waits, int(schedule.count.sum()), len(distinct(pair)))

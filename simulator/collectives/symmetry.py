@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isqrt
 from typing import NamedTuple
 
@@ -26,9 +27,14 @@ TRIALS = 24
 """Groups of shifts that are tried at most."""
 
 
-def fold(algorithm: Algorithm, topology: Topology, ranks: int) -> Folded | None:
+def fold(
+    algorithm: Algorithm,
+    topology: Topology,
+    ranks: int,
+    worth_trying: Callable[[Shifts], bool] = lambda shifts: True,
+) -> Folded | None:
     """The schedule of `algorithm` for V = 1 byte on a machine, written for as few ranks as stand
-    exactly for all; None if there are none.
+    exactly for all; None if there are none among the shifts that are `worth_trying`.
 
     >>> from simulator.collectives import find
     >>> from topologies.shapes import star
@@ -41,7 +47,7 @@ def fold(algorithm: Algorithm, topology: Topology, ranks: int) -> Folded | None:
     on, first = algorithm.shifts_on, None
     group = algorithm.shifts(ranks) if on is None else on(topology, ranks)
     known: dict[Shifts, bool] = {}
-    for shifts in candidates(group, ranks_of_a_node(topology, ranks)):
+    for shifts in filter(worth_trying, candidates(group, ranks_of_a_node(topology, ranks))):
         if first is not None and not _may_suit(shifts, first, topology, known):
             continue
         try:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from simulator.collectives import Algorithm, find
+from simulator.collectives.collective import Fitted
 from simulator.collectives.operation_counts import bounds
 from simulator.collectives.proof import prove
 from simulator.collectives.symmetry import fold
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Folded, Shifts
-from simulator.training.size import MOST_OPERATIONS, Size
+from simulator.training.size import Size, check_collective
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 FEW = 4096
 """Operations of a collective that are sooner simulated than folded."""
+TRIED = 2.0**22
+"""Operations of a schedule of ranks that may stand for all, at most: some seconds."""
 
 
 class Communicator:
@@ -39,12 +42,11 @@ class Communicator:
         ranks: int,
         algorithm: str | Algorithm = "ring",
         small: str = "tree",
-        *,
-        symmetric: bool = False,
+        folded: Fitted | None = None,
     ) -> None:
         self.topology, self.ranks = topology, ranks
         self.words: tuple[str, ...] = ()
-        self._large = self._schedule(find_all_reduce(algorithm), symmetric)
+        self._large = self._schedule(find_all_reduce(algorithm), folded)
         self.servers = self._large.ranks - self._large.workers - self._large.switches
         self.switches = self._large.switches
         if find_all_reduce(small).fit is not None or find(small).servers:
@@ -93,11 +95,10 @@ class Communicator:
             self._plain[name] = find(name).build(self.ranks, 1.0)
         return self._plain[name].scaled(nbytes)
 
-    def _schedule(self, algorithm: Algorithm, symmetric: bool) -> Schedule:
+    def _schedule(self, algorithm: Algorithm, folded: Fitted | None) -> Schedule:
         if self.ranks == 1:
             return ScheduleBuilder(1, 1.0).build()
-        folded = fold(algorithm, self.topology, self.ranks) if symmetric else None
-        fitted = algorithm.on(self.topology, self.ranks, 1.0) if folded is None else folded.fitted
+        fitted = folded or algorithm.on(self.topology, self.ranks, 1.0)
         schedule, self.topology, _, self.words = fitted
         if algorithm.origin:
             prove(algorithm, schedule)
@@ -126,26 +127,36 @@ def choose(
     Raises InputError if the run has too many operations.
     """
     found, ranks = find_all_reduce(algorithm), setting.ranks
-    if not alike:
+    folded = _folded(found, setting) if alike else None
+    if folded is None:
         for least, exact in bounds(found, setting.topology, ranks):
             _check(setting, size(least, ranks), least, exact)
-    else:
-        alike = max(least for least, _ in bounds(found, setting.topology, ranks)) > FEW
-    communicator = Communicator(setting.topology, ranks, algorithm, small, symmetric=alike)
+    communicator = Communicator(setting.topology, ranks, algorithm, small, folded)
     large = len(communicator.all_reduce(1.0))
     total = size(large, len(communicator.standing))
     _check(setting, total, large)
     return Chosen(communicator, setting.is_outline(total))
 
 
+def _folded(algorithm: Algorithm, setting: Setting) -> Fitted | None:
+    """The all-reduce of the ranks that stand for all, where that is worth looking for."""
+    number = max(least for least, _ in bounds(algorithm, setting.topology, setting.ranks))
+    if number <= FEW:
+        return None
+    folded = fold(
+        algorithm,
+        setting.topology,
+        setting.ranks,
+        lambda shifts: setting.force or number / shifts.order <= TRIED,
+    )
+    return None if folded is None else folded.fitted
+
+
 def _check(setting: Setting, size: Size, large: float, exact: bool = True) -> None:
     if not setting.is_outline(size):
         setting.check_size(size, exact=exact)
-    elif large > MOST_OPERATIONS:
-        raise InputError(
-            f"a collective has {large:.3g} operations, a run at most {MOST_OPERATIONS} at a time: "
-            f"take fewer ranks or another algorithm"
-        )
+    elif not setting.force:
+        check_collective(large)
 
 
 def find_all_reduce(name: str | Algorithm) -> Algorithm:

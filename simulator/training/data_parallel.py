@@ -20,7 +20,7 @@ from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting, Stored
-from simulator.training.size import MOST_OPERATIONS, Size
+from simulator.training.size import Size, most_operations
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -153,7 +153,7 @@ class DataParallel(Strategy):
         return Size((3 * len(model.layers) + 4) * ranks + (ranks - 1) * (slots + copies) + 2, 1.0)
 
     def _chunks(self, nbytes: float, chains: Numbers) -> int:
-        most = MOST_OPERATIONS // chains.size
+        most = most_operations() // chains.size
         if nbytes > self.chunk * most:
             raise InputError(
                 f"dp: chunk={self.chunk:g} cuts {format_bytes(nbytes)} into more than {most} chunks"

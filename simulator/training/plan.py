@@ -43,6 +43,8 @@ class Setting:
     :class:`Block`)."""
     symmetric: bool = False
     """Whether one rank may stand for all that do the same."""
+    force: bool = False
+    """Whether to build a run that is likely too large."""
 
     def __post_init__(self) -> None:
         if self.ranks < 1:
@@ -72,6 +74,8 @@ class Setting:
         A `size` that is not `exact` is a lower bound: then only a single step is checked. A
         strategy that `repeats` runs the steps since the checkpoint again after a failure.
         """
+        if self.force:
+            return
         repeated = self.conditions.repeated(self.steps) if repeats else 0
         check_size(size, *(self.steps, repeated) if exact else (1,))
 

@@ -1,15 +1,16 @@
-"""Estimates the operations of a run, and refuses too many before any is built."""
+"""How many operations a run has, before any is built, and whether they are too many."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from topologies.errors import InputError
+from simulator.schedules.schedule import LIMIT
+from topologies.resources import LONG, Need, check, free_memory, refuse
 
-MOST_OPERATIONS = 2**24
-"""The most operations of a run. They take about 5 GB."""
 WRITTEN = 2_000_000
 """Up to this many operations, all transfers of a run are simulated, and its memory is traced."""
+OPERATION = Need(4e-6, 300.0)
+"""To build, simulate and measure an operation."""
 
 
 class Size(NamedTuple):
@@ -23,21 +24,39 @@ class Size(NamedTuple):
     """The average holds for numbers of steps that this divides; others have no more."""
 
 
+def most_operations() -> int:
+    """The operations for which the free memory suffices, and the time that a command may take."""
+    return int(min(free_memory() / OPERATION.nbytes, LONG / OPERATION.seconds, LIMIT))
+
+
 def check_size(size: Size, steps: int, repeated: int = 0) -> None:
     """Raise InputError if `steps` steps, and `repeated` attempts that a failure adds, have more
     operations than a run may. What it advises changes no time of a step."""
-    total = size.once + size.step * (steps + repeated)
-    if total <= MOST_OPERATIONS:
+    total, most = size.once + size.step * (steps + repeated), most_operations()
+    if total <= most:
         return
-    fewer = int((MOST_OPERATIONS - size.once) // size.step) - repeated
+    fewer = int((most - size.once) // size.step) - repeated
     fewer -= fewer % size.every
     if 1 <= fewer < steps:
-        take = f"take {fewer} step{'s' * (fewer > 1)}"
-        raise InputError(
-            f"{steps} steps have {total:.3g} operations, a run at most {MOST_OPERATIONS}: {take}"
+        subject = f"{steps} steps have {total:.3g} operations"
+        advice = f"take {fewer} step{'s' * (fewer > 1)}"
+    else:
+        subject = f"a step has {size.once + size.step:.3g} operations"
+        advice = (
+            "take fewer ranks; other buckets or another algorithm may have fewer operations, but "
+            "their times are others"
         )
-    raise InputError(
-        f"a step has {size.once + size.step:.3g} operations, a run at most {MOST_OPERATIONS}: "
-        f"take fewer ranks; "
-        "other buckets or another algorithm may have fewer operations, but their times are others"
+    refuse(subject, _need(total), advice)
+
+
+def _need(operations: float) -> Need:
+    return Need(operations * OPERATION.seconds, operations * OPERATION.nbytes)
+
+
+def check_collective(operations: float) -> None:
+    """Raise InputError if one collective has more operations than a run may."""
+    check(
+        f"a collective has {operations:.3g} operations",
+        _need(operations),
+        "take fewer ranks or another algorithm",
     )

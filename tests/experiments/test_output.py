@@ -142,13 +142,3 @@ def test_progress_makes_room_for_a_row_on_a_terminal(monkeypatch: pytest.MonkeyP
     progress.clear()
     progress.clear()
     assert stream.getvalue() == "points: 2 of 10, 3 min left\r\033[K"
-
-
-def test_times_to_come_are_in_fitting_units() -> None:
-    assert [output.duration(seconds) for seconds in (0.4, 89, 91, 5399, 5401)] == [
-        "0 s",
-        "89 s",
-        "2 min",
-        "90 min",
-        "2 h",
-    ]

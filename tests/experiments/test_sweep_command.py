@@ -23,6 +23,7 @@ from experiments.simulations.sweep_rows import SweepRow
 from experiments.simulations.verdict import Verdict
 from experiments.streaming import Table
 from simulator.collectives import algorithms, find
+from topologies.catalogue import find as find_machine
 from topologies.shapes import star
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -170,18 +171,32 @@ def test_a_sweep_of_which_all_points_fail_is_one_mistake(simctl: Simctl) -> None
 
 
 def test_a_sweep_of_days_is_refused_at_once_with_one_that_runs(simctl: Simctl) -> None:
-    done = simctl("sweep", "--p", "2..100000")
+    done = simctl("sweep", "--p", "2..100000", "--topology", "line")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "99999 points with about" in done.stderr
-    advice = done.stderr.split("like --p ")[1].strip()
-    ranks = parse_ranks(advice)
-    workload.check(sum(workload.work([find("ring")], ranks, 1), 0.0), "")
+    assert done.stderr.startswith("simctl: 99999 points with ring of ")
+    advice = done.stderr.split("like --p ")[1].partition(",")[0]
+    machine = find_machine("line").build
+    points = Grid([find("ring")], parse_ranks(advice), [1e6], machine).points
+    workload.check_points(points, len(points), jobs=1)
+
+
+def test_a_sweep_without_enough_memory_goes_on_with_force(
+    simctl: Simctl, free: Callable[[float], None]
+) -> None:
+    free(1e6)
+    done = simctl("sweep", "--p", "4")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("simctl: ring of 4 ranks: this takes about 0.4 s and 60MB of")
+    assert simctl("run", "--p", "4").stderr == done.stderr
+    for name in ("sweep", "run"):
+        forced = simctl(name, "--p", "4", "--force")
+        assert (forced.returncode, forced.stderr) == (0, "")
 
 
 def test_a_sweep_of_minutes_says_so(simctl: Simctl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workload, "MANY", 1000.0)
+    monkeypatch.setattr(workload, "MINUTES", 0.1)
     assert simctl("sweep", "--p", "4").stderr == (
-        "note: 1 point with about 1 thousand operations: this takes 0 s or more\n"
+        "note: 1 point: this takes about 0.4 s and 60MB of memory\n"
     )
 
 
