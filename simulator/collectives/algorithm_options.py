@@ -16,6 +16,7 @@ from topologies.units import parse_whole
 HELP = {
     "segments": "pieces that follow one another, like 8",
     "channels": "equal shares of V that are sent at the same time, like 4",
+    "levels": "axes of the box in which the ranks are, like 3",
     "radix": "base of the numbers of the ranks, or children of a rank plus 1, like 4",
     "chunks": "most chunks of a message, like 8",
     "window": "messages of a rank in flight, like 4",

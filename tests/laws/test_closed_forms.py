@@ -164,6 +164,7 @@ MEMORY: dict[str, tuple[Ports, ...]] = {
     "parameter_server_apart": POSTED,
     "pairwise": ("peer",),
     "linear_all_to_all": ("peer",),
+    "two_shot": ("peer",),
 }
 """Ports on which memory is claimed, where that is not all: inboxes depend on who comes first."""
 

@@ -83,6 +83,7 @@ def test_segments_keep_the_promise(name: str) -> None:
 
 
 VARIANTS = (
+    "blue_connect:levels=2",
     "bruck_all_gather:radix=3",
     "bruck_all_to_all:radix=4",
     "k_nomial_broadcast:radix=3,segments=3",

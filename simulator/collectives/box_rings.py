@@ -1,0 +1,208 @@
+"""All-reduce by rings along each axis of a box of ranks: BlueConnect, and rings on tori.
+
+A reduce-scatter along one axis after the other leaves a rank less and less; all-gathers take the
+axes backwards.
+"""
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
+from simulator.collectives.torus_shape import dims_of
+from simulator.collectives.two_level import nodes_of
+from simulator.cost_models import box_formulas, neighbors
+from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Move, Shifts, fold
+from topologies.topology import Ints, Topology
+
+Dims = tuple[int, ...]
+LEVELS = 3
+
+
+def blue_connect_all_reduce(
+    ranks: int,
+    nbytes: float,
+    dims: Dims = (),
+    shifts: Shifts | None = None,
+    *,
+    levels: int = LEVELS,
+) -> Schedule:
+    """Rings along the last axis of `dims` first, which has the ranks of a node.
+
+    The default is a box of so many `levels`, as nearly a cube as can be.
+
+    >>> blue_connect_all_reduce(12, 12.0).steps
+    8
+    """
+    return _all_reduce(dims or box(ranks, levels), nbytes, 1, 1, shifts)
+
+
+def torus_rings_all_reduce(
+    ranks: int, nbytes: float, dims: Dims = (), shifts: Shifts | None = None
+) -> Schedule:
+    """V has a part for each of the two directions of each dimension of a torus, so that all links
+    are busy. Without a machine it is one ring, one way."""
+    if dims:
+        return _all_reduce(dims, nbytes, len(dims), 2, shifts)
+    return _all_reduce((ranks,), nbytes, 1, 1, shifts)
+
+
+def _all_reduce(
+    dims: Dims, nbytes: float, orders: int, ways: int, shifts: Shifts | None
+) -> Schedule:
+    """Part k has its axes in the k-th of `orders` orders, and is sent round the other way behind
+    them."""
+    if shifts is not None and shifts.shape != dims:
+        raise NotSymmetric("ranks are shifted along other axes")
+    ranks, parts = prod(dims), orders * ways
+    chosen = [_Part(dims, k % orders, 1 if k < orders else -1, k * ranks) for k in range(parts)]
+    moves = [move for part in chosen for move in part.moves()]
+    box_of = ScheduleBuilder(fold(ranks, shifts, *moves), nbytes, slots=ranks * parts)
+    for turn in range(len(dims)):
+        box_of.phase(f"reduce-scatter {turn + 1}")
+        for part in chosen:
+            part.send(box_of, box_of.reduce, turn, 1)
+    for turn in reversed(range(len(dims))):
+        box_of.phase(f"all-gather {turn + 1}")
+        for part in chosen:
+            part.send(box_of, box_of.copy, turn, 0)
+    return box_of.build()
+
+
+class _Part:
+    """A part of V, cut into a chunk for each rank: its number has the rank's place on the part's
+    first axis as its highest digit."""
+
+    def __init__(self, dims: Dims, order: int, way: int, first: int) -> None:
+        axes = np.roll(np.arange(len(dims))[::-1], -order)
+        sizes = np.array(dims)[axes]
+        self.dims, self.way, self.first = dims, way, first
+        self.axes, self.sizes = axes.tolist(), sizes.tolist()
+        self.counts = (prod(dims) // np.cumprod(sizes)).tolist()
+
+    def moves(self) -> list[Move]:
+        """Chunks go where their ranks go."""
+        end = self.first + prod(self.dims)
+        counts = zip(self.axes, self.counts, strict=True)
+        return [Move(axis, self.first, count, end) for axis, count in counts]
+
+    def send(
+        self, box_of: ScheduleBuilder, send: Callable[..., Ints], turn: int, ahead: int
+    ) -> None:
+        """Once round all rings along the axis of a turn."""
+        rank = box_of.each()
+        place = np.unravel_index(rank, self.dims)
+        axis, size, count = self.axes[turn], self.sizes[turn], self.counts[turn]
+        step = np.arange(size - 1)[:, None]
+        kept = sum(place[a] * c for a, c in zip(self.axes[:turn], self.counts, strict=False))
+        chunk = (place[axis] - self.way * (step + ahead)) % size
+        stride = prod(self.dims[axis + 1 :])
+        peer = rank + ((place[axis] + self.way) % size - place[axis]) * stride
+        slot = self.first + kept + chunk * count
+        send(rank, peer, slot=slot, count=count, steps=True)
+
+
+def box(ranks: int, levels: int) -> Dims:
+    """So many factors of `ranks`, as nearly equal as can be, the largest last.
+
+    >>> box(12, 3), box(7, 2), box(64, 3)
+    ((2, 2, 3), (1, 7), (4, 4, 4))
+    """
+    if levels == 1:
+        return (ranks,)
+    root = ranks ** (1 / levels) + 1e-9
+    least = max(factor for factor in range(1, int(root) + 1) if ranks % factor == 0)
+    return tuple(sorted((least, *box(ranks // least, levels - 1))))
+
+
+def _levels_of(topology: Topology, ranks: int, levels: int) -> Dims:
+    """The dimensions of a torus; else the nodes in `levels` - 1 axes, and the ranks of a node."""
+    if dims := dims_of(topology, ranks):
+        return dims
+    node = topology.node[topology.placement[:ranks]]
+    if (node < 0).any() or levels == 1:
+        return box(ranks, levels)
+    nodes = nodes_of(topology, ranks)
+    if (nodes.ravel() != np.arange(ranks)).any():
+        return box(ranks, levels)
+    return (*box(len(nodes), levels - 1), nodes.shape[1])
+
+
+def fit_blue_connect(
+    topology: Topology,
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    levels: int = LEVELS,
+) -> Fitted:
+    """The levels of the machine, from the ranks of a node outwards."""
+    dims = _levels_of(topology, ranks, levels)
+    schedule = blue_connect_all_reduce(ranks, nbytes, dims, shifts)
+    return Fitted(schedule, topology, box_formulas.blue_connect_of(dims), (_words(dims),))
+
+
+def fit_torus(
+    topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
+) -> Fitted:
+    """The dimensions of a torus; one ring on any other machine."""
+    dims = dims_of(topology, ranks)
+    if not dims:
+        schedule = torus_rings_all_reduce(ranks, nbytes, (), shifts)
+        return Fitted(schedule, topology, neighbors.RING_ALL_REDUCE)
+    schedule = torus_rings_all_reduce(ranks, nbytes, dims, shifts)
+    return Fitted(schedule, topology, box_formulas.on_torus(dims), (_words(dims),))
+
+
+def _words(dims: Dims) -> str:
+    return f"rings of {', '.join(map(str, reversed(dims)))} ranks"
+
+
+def _shifts(ranks: int, levels: int = LEVELS) -> Shifts:
+    return _all_shifts(box(ranks, levels))
+
+
+def _shifts_on(topology: Topology, ranks: int, levels: int = LEVELS) -> Shifts:
+    return _all_shifts(_levels_of(topology, ranks, levels))
+
+
+def _torus_shifts(ranks: int) -> Shifts:
+    return _all_shifts((ranks,))
+
+
+def _torus_shifts_on(topology: Topology, ranks: int) -> Shifts:
+    return _all_shifts(dims_of(topology, ranks) or (ranks,))
+
+
+def _all_shifts(dims: Dims) -> Shifts:
+    return Shifts(dims, (1,) * len(dims))
+
+
+ALGORITHMS = (
+    Algorithm(
+        "blue_connect",
+        ALL_REDUCE,
+        blue_connect_all_reduce,
+        box_formulas.blue_connect(LEVELS),
+        "rings inside nodes, and along each axis of a box of nodes",
+        fit=fit_blue_connect,
+        shifts=_shifts,
+        shifts_on=_shifts_on,
+        options={"levels": LEVELS},
+        formula=box_formulas.blue_connect,
+    ),
+    Algorithm(
+        "torus_rings",
+        ALL_REDUCE,
+        torus_rings_all_reduce,
+        neighbors.RING_ALL_REDUCE,
+        "rings both ways along all dimensions of a torus at the same time",
+        fit=fit_torus,
+        shifts=_torus_shifts,
+        shifts_on=_torus_shifts_on,
+    ),
+)
