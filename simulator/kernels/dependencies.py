@@ -2,120 +2,154 @@
 
 from __future__ import annotations
 
+from typing import Annotated, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels.records import Accesses, Flags, Ints
+from simulator.kernels.records import Accesses, Csr, Flags, Index, Ints
 
 Longs = npt.NDArray[np.int64]
+READ, OVERWRITE = 1, 2
+"""What an access is; a reduction is one more."""
+
+
+class Groups(NamedTuple):
+    """Who has done what to each cell (rank, slot)."""
+
+    cells: Annotated[Ints, 2]
+    """What the accesses of the latest group are, or 0; the latest group, and the one before. A
+    group is 0 for none, one more than the number of an operation, or ~k for member k and more."""
+    slots: int
+    """Slots of a rank."""
+    member: Ints
+    """Operations in groups of several."""
+    rest: Ints
+    """The other members of the group: a group."""
+
+    @classmethod
+    def none(cls, ranks: int, slots: int, accesses: Accesses) -> Groups:
+        """Nobody has done anything."""
+        most = 2 * int(accesses.count.sum())
+        cells = np.zeros((ranks * slots, 3), np.int32)
+        return cls(cells, slots, np.empty(most, np.int32), np.empty(most, np.int32))
+
+
+class Waits(NamedTuple):
+    """What operations wait for."""
+
+    indptr: Ints
+    """Operation i waits for `indices[indptr[i]:indptr[i + 1]]`."""
+    indices: Ints
+    """Room for the numbers of these operations, in ascending order."""
+    conflict: Longs
+    """Two operations of a call of which one writes what the other reads, or which overwrite the
+    same; the cell, and whether both overwrite. Without a conflict -1."""
+
+    @classmethod
+    def none(cls, operations: int, room: int) -> Waits:
+        """Nothing."""
+        indptr = np.zeros(operations + 1, np.int32)
+        return cls(indptr, np.empty(room, np.int32), np.full(4, -1, np.int64))
 
 
 def derive(
-    accesses: Accesses, call: Ints, local: Flags, reduces: Flags, ranks: int, slots: int
-) -> tuple[Longs, Ints, Longs]:
-    """Predecessors from what operations read and write, as a CSR (indptr, indices), in which
-    duplicates may remain; and a conflict.
+    accesses: Accesses,
+    call: Ints,
+    local: Flags,
+    reduces: Flags,
+    groups: Groups,
+    more: Csr,
+    waits: Waits,
+) -> int:
+    """Fill in predecessors from what operations read and write, and `more`; returns the room that
+    they need. If that is more than there is, they are not all there.
 
     The accesses to a cell (rank, slot) form groups: an overwrite is a group of
     one, and so is a run of reductions, or of reads, of any length. Every member of a group waits
     for every member of the group before it, and for nothing else: older ones are ancestors already.
 
-    Operations of one call see the state before it. A conflict is two of them of which one writes
-    what the other reads, or which overwrite the same: their numbers, the slot, and whether both
-    overwrite; or -1. A `local` operation may write what it reads.
+    Operations of one call see the state before it. A `local` operation may write what it reads.
     """
-    owner, rank, peer, source, target, count = accesses
-    cells = ranks * slots
-    begins = np.zeros(cells + 1, np.int64)
-    rows, operations = len(owner), len(reduces)
-    for row in range(rows):
-        for j in range(count[row]):
-            if source[row] >= 0:
-                begins[rank[row] * slots + source[row] + j + 1] += 1
-            if target[row] >= 0:
-                begins[peer[row] * slots + target[row] + j + 1] += 1
-    for cell in range(cells):
-        begins[cell + 1] += begins[cell]
-    filled = begins[:-1].copy()
-    entries = np.empty(begins[cells], np.int32)
-    for row in range(rows):
-        for j in range(count[row]):
-            if source[row] >= 0:
-                cell = rank[row] * slots + source[row] + j
-                entries[filled[cell]] = owner[row] * 2
-                filled[cell] += 1
-            if target[row] >= 0:
-                cell = peer[row] * slots + target[row] + j
-                entries[filled[cell]] = owner[row] * 2 + 1
-                filled[cell] += 1
-    conflict = np.full(4, -1, np.int64)
-    waits = np.zeros(operations + 1, np.int64)
-    indices = np.empty(0, np.int32)
-    for emit in range(2):
-        for cell in range(cells):
-            first, previous, last_kind = begins[cell], begins[cell], -1
-            last = -1
-            for k in range(begins[cell], begins[cell + 1]):
-                i = entries[k] // 2
-                access = 0 if entries[k] % 2 == 0 else 1 + reduces[i]
-                opens = access != last_kind or access == 1
-                if opens and last >= 0 and call[last] == call[i] and not (last == i and local[i]):
-                    conflict[0], conflict[1], conflict[2] = last, i, cell % slots
-                    conflict[3] = access == 1 and last_kind == 1
-                if opens:
-                    previous, first, last_kind = first, k, access
-                last = i
-                for before in range(previous, first):
-                    j = entries[before] // 2
-                    if j == i:
-                        continue
-                    if emit == 0:
-                        waits[i + 1] += 1
-                    else:
-                        indices[waits[i]] = j
-                        waits[i] += 1
-        if emit == 0:
-            for i in range(operations):
-                waits[i + 1] += waits[i]
-            indices = np.empty(waits[operations], np.int32)
-    return np.concatenate((np.zeros(1, np.int64), waits[:-1])), indices, conflict
-
-
-def merge(
-    indptr: Longs, indices: Ints, more_indptr: Longs, more_indices: Ints
-) -> tuple[Ints, Ints]:
-    """Two CSRs of predecessors in one, each row sorted and without duplicates. int64 in, int32
-    out."""
-    operations = len(indptr) - 1
-    merged = np.empty(len(indices) + len(more_indices), np.int32)
-    out = np.zeros(operations + 1, np.int32)
-    end = 0
+    cells, slots, member, rest = groups
+    indptr, indices, conflict = waits
+    rows, operations, room = len(accesses.owner), len(reduces), len(indices)
+    row, used = 0, 0
+    end: Index = 0
     for i in range(operations):
-        begin, behind = end, end
-        for k in range(indptr[i], indptr[i + 1]):
-            merged[behind] = indices[k]
-            behind += 1
-        for k in range(more_indptr[i], more_indptr[i + 1]):
-            merged[behind] = more_indices[k]
-            behind += 1
-        gap = 1
-        while gap < (behind - begin) // 3:
-            gap = 3 * gap + 1
-        # Shell's sort: insertion where a row is short, and not quadratic where it is long
-        while gap > 0:
-            for k in range(begin + gap, behind):
-                value, place = merged[k], k
-                while place - gap >= begin and merged[place - gap] > value:
-                    merged[place] = merged[place - gap]
-                    place -= gap
-                merged[place] = value
-            gap //= 3
-        for k in range(begin, behind):
-            if end == begin or merged[k] != merged[end - 1]:
-                merged[end] = merged[k]
+        while row < rows and accesses.owner[row] == i:
+            for at in range(2 * accesses.count[row]):
+                cell, access = visited(accesses, row, at, slots, reduces[i])
+                if access < 0:
+                    continue
+                kind, latest = cells[cell, 0], cells[cell, 1]
+                if access == kind and access != OVERWRITE:
+                    member[used], rest[used] = i, latest
+                    cells[cell, 1] = ~used
+                    used += 1
+                else:
+                    last = member[~latest] if latest < 0 else latest - 1
+                    races = last >= 0 and call[last] == call[i] and not (last == i and local[i])
+                    if races and cell >= conflict[2]:
+                        conflict[0], conflict[1], conflict[2] = last, i, cell
+                        conflict[3] = access == OVERWRITE and kind == OVERWRITE
+                    cells[cell, 0], cells[cell, 1], cells[cell, 2] = access, i + 1, latest
+                end = collect(groups, cells[cell, 2], i, indices, end)
+            row += 1
+        if len(more.indptr) > 0:
+            for k in range(more.indptr[i], more.indptr[i + 1]):
+                if end < room:
+                    indices[end] = more.indices[k]
                 end += 1
-        out[i + 1] = end
-    return out, merged[:end].copy()
+        if end <= room:
+            end = sort(indices, indptr[i], end)
+            indptr[i + 1] = end
+    return int(end)
+
+
+def visited(
+    accesses: Accesses, row: Index, at: Index, slots: Index, reduces: Index
+) -> tuple[Index, Index]:
+    """The cell of an access of a row, and what it is, or -1 for none."""
+    if at % 2 == 0:
+        cell = accesses.rank[row] * slots + accesses.source[row] + at // 2
+        return cell, READ if accesses.source[row] >= 0 else -1
+    cell = accesses.peer[row] * slots + accesses.target[row] + at // 2
+    return cell, OVERWRITE + reduces if accesses.target[row] >= 0 else -1
+
+
+def collect(groups: Groups, group: Index, i: Index, indices: Ints, end: Index) -> Index:
+    """Append the members of a group but `i`; returns the end."""
+    while group != 0:
+        j = groups.member[~group] if group < 0 else group - 1
+        group = groups.rest[~group] if group < 0 else 0
+        if j != i:
+            if end < len(indices):
+                indices[end] = j
+            end += 1
+    return end
+
+
+def sort(indices: Ints, begin: Index, end: Index) -> Index:
+    """Sort a part of an array, and remove what is there twice; returns where it ends then."""
+    gap = 1
+    while gap < (end - begin) // 3:
+        gap = 3 * gap + 1
+    # Shell's sort: insertion where a row is short, and not quadratic where it is long
+    while gap > 0:
+        for k in range(begin + gap, end):
+            value, place = indices[k], k
+            while place - gap >= begin and indices[place - gap] > value:
+                indices[place] = indices[place - gap]
+                place -= gap
+            indices[place] = value
+        gap //= 3
+    kept = begin
+    for k in range(begin, end):
+        if kept == begin or indices[k] != indices[kept - 1]:
+            indices[kept] = indices[k]
+            kept += 1
+    return kept
 
 
 def invert(indptr: Ints, indices: Ints) -> tuple[Ints, Ints]:

@@ -18,7 +18,6 @@ from topologies._compile import Kernel
 KERNELS: tuple[Kernel, ...] = (
     dependencies.derive,
     fair_sharing.simulate,
-    dependencies.merge,
     execution.execute,
     dependencies.chain,
     dependencies.invert,

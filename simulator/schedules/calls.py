@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.kernels import dependencies
+from simulator.kernels.dependencies import Groups, Waits
+from simulator.kernels.records import Accesses, Csr, Flags
+from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -43,14 +47,31 @@ class Calls:
         sizes = np.repeat(sizes, counts)
         return np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
 
-    def waits(self, operations: int) -> tuple[Longs, Ints]:
-        """What each of so many operations waits for, as a CSR (indptr, indices)."""
+    def derive(
+        self, rows: Accesses, local: Flags, reduces: Flags, cells: tuple[int, int]
+    ) -> tuple[Csr, list[int]]:
+        """What operations wait for, by what they read and write in `cells` (ranks, slots), and
+        besides; and a conflict, for :func:`conflict_message`."""
+        operations, (ranks, slots) = len(reduces), cells
+        derive, calls = kernel(dependencies.derive, operations), self.numbers
+        more, room, needed = self.waits(operations), -1, 2 * operations
+        while needed > room:
+            room = needed
+            groups, waits = Groups.none(ranks, slots, rows), Waits.none(operations, room)
+            needed = derive(rows, calls, local, reduces, groups, more, waits)
+        first, other, cell, both = waits.conflict.tolist()
+        return Csr(waits.indptr, waits.indices[:needed]), [first, other, cell % slots, both]
+
+    def waits(self, operations: int) -> Csr:
+        """What each of so many operations waits for; without rows if there is nothing."""
         none = np.zeros(0, np.int32)
+        if not self._after:
+            return Csr(none, none)
         waiting = np.concatenate([none, *(pairs[0] for pairs in self._after)])
         indices = np.concatenate([none, *(pairs[1] for pairs in self._after)])
-        indptr = np.zeros(operations + 1, dtype=np.int64)
+        indptr = np.zeros(operations + 1, dtype=np.int32)
         np.cumsum(np.bincount(waiting, minlength=operations), out=indptr[1:])
-        return indptr, indices[np.argsort(waiting, kind="stable")]
+        return Csr(indptr, indices[np.argsort(waiting, kind="stable")])
 
 
 def pairs_of(first: int, last: int, after: Longs) -> tuple[Ints, Ints]:

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels import dependencies
-from simulator.kernels.records import Accesses
+from simulator.kernels.records import Accesses, Csr
 from simulator.schedules.calls import Calls, Sizes, conflict_message, pairs_of
 from simulator.schedules.folding import Fold, accesses
 from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
 from simulator.schedules.shifts import Folded, Move, rotations
 from simulator.schedules.slots import Cut, Slots
 from simulator.schedules.whole_numbers import Column, Index, whole_number, whole_numbers
-from topologies._compile import kernel
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -263,11 +261,7 @@ class ScheduleBuilder:
         if self.shifts is not None:
             moves = tuple(dict.fromkeys(self._moves))
             fold = Fold(self.shifts, moves, self._calls.numbers, self._channels)
-        indptr, indices, conflict = self._derived(columns, fold)
-        if conflict[0] >= 0:
-            raise InputError(conflict_message(columns, *conflict.tolist()))
-        merge = kernel(dependencies.merge, self._size)
-        indptr, indices = merge(indptr, indices, *self._calls.waits(self._size))
+        indptr, indices = self._derived(columns, fold)
         return Schedule(
             ranks=self.ranks,
             workers=self.workers,
@@ -283,10 +277,8 @@ class ScheduleBuilder:
             **columns,
         )
 
-    def _derived(
-        self, columns: dict[str, Any], fold: Fold | None
-    ) -> tuple[npt.NDArray[np.int64], Ints, npt.NDArray[np.int64]]:
-        """Who waits for whom by the slots, and a conflict."""
+    def _derived(self, columns: dict[str, Any], fold: Fold | None) -> Csr:
+        """Who waits for whom."""
         local = (columns["kind"] == COMPUTE).astype(np.int8)
         slots = [self.slots.in_order(columns[name]) for name in ("source", "target")]
         owner, ranks = np.arange(self._size, dtype=np.int32), self.ranks
@@ -295,11 +287,11 @@ class ScheduleBuilder:
         )
         if fold is not None:
             rows, ranks = accesses(fold, rows), ranks // fold.order
-        derive = kernel(dependencies.derive, self._size)
-        result: tuple[npt.NDArray[np.int64], Ints, npt.NDArray[np.int64]] = derive(
-            rows, self._calls.numbers, local, columns["reduces"], ranks, len(self.slots)
-        )
-        return result
+        reduces, cells = columns["reduces"], (ranks, len(self.slots))
+        waits, conflict = self._calls.derive(rows, local, reduces, cells)
+        if conflict[0] >= 0:
+            raise InputError(conflict_message(columns, *conflict))
+        return waits
 
     def _calls_of(self, child: Schedule, slot: int, scratch: int) -> Sizes:
         """The calls of a schedule that is added: the sizes, and how many have each. Its slots move

@@ -227,12 +227,10 @@ def test_predecessors_are_sorted_lower_and_there_once(
 def test_compiled_and_plain_kernels_derive_the_same(
     program: tuple[int, int, tuple[Call, ...]],
 ) -> None:
-    with patch(
-        "simulator.schedules.schedule_builder.kernel", lambda function, operations: function
-    ):
+    with patch("simulator.schedules.calls.kernel", lambda function, operations: function):
         plain, _ = play(*program)
     with patch(
-        "simulator.schedules.schedule_builder.kernel",
+        "simulator.schedules.calls.kernel",
         lambda function, operations: compiled(function),
     ):
         fast, _ = play(*program)
