@@ -13,6 +13,7 @@ TERMS = {
     "redundant": "the peak amount of duplicate data over all ranks",
     "not claimed": "an assumption of the formula does not hold, so a difference is no failure",
     "FAIL": "a check failed",
+    "left out": "bounds that are not computed for so many ranks and links, but may be higher",
     "--wide": "prints all columns: bounds, steps, bytes and memory too",
 }
 

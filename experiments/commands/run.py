@@ -184,7 +184,9 @@ def _text(
     if chosen:
         blocks.insert(2, "chosen for this machine\n" + "\n".join(f"  {line}" for line in chosen))
     verdict = [row.verdict.word] if row.verdict.reason else []
-    blocks.append(footnote(["V", "busbw", "redundant", *verdict]))
+    terms, left_out = ["V", "busbw", "redundant", *verdict], row.bounds_left_out
+    terms += ["left out"] * bool(left_out)
+    blocks.append(footnote(terms, {"left out": [left_out]}))
     return "\n\n".join(blocks)
 
 

@@ -64,7 +64,18 @@ def explanation(rows: Sequence[SweepRow], shown: Sequence[Column[SweepRow]], *, 
         word: [_shortened(f"{reason} ({', '.join(names)})") for reason, names in known.items()]
         for word, known in reasons.items()
     }
-    return footnote(terms, {} if wide else examples)
+    ranks = dict[str, list[int]]()
+    for row in rows:
+        ranks.setdefault(row.bounds_left_out, []).append(row.ranks)
+    ranks.pop("", None)
+    left_out = [_shortened(f"{names} (p = {_span(counts)})") for names, counts in ranks.items()]
+    terms += ["left out"] * bool(left_out)
+    return footnote(terms, {**({} if wide else examples), "left out": left_out})
+
+
+def _span(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _shortened(text: str) -> str:

@@ -11,7 +11,7 @@ from experiments.output import Record
 from experiments.simulations.case import Case
 from experiments.simulations.verdict import Verdict
 from simulator.analysis import memory
-from simulator.analysis.bounds import best_bound
+from simulator.analysis.bounds import best_bound, left_out
 from simulator.cost_models.fabric import Fabric
 from simulator.profile import Run
 
@@ -61,6 +61,8 @@ class SweepRow:
     """The fastest protocol of the profile, if there is one."""
     launch_s: float = 0.0
     """What the profile adds before the first message."""
+    bounds_left_out: str = ""
+    """The bounds that are not computed for so large a machine, and might be higher."""
 
     def record(self) -> Record:
         """The fields by name, as files show them."""
@@ -81,7 +83,8 @@ def judge(case: Case, run: Run) -> SweepRow:
     schedule, cost, p = timeline.schedule, case.cost, case.ranks
     nbytes, simulated, time = schedule.nbytes_total, timeline.makespan, run.seconds
     fabric = case.fabric(timeline.routed)
-    bound = best_bound(case.algorithm.collective, timeline.routed.machine, p, nbytes)
+    collective, machine = case.algorithm.collective, timeline.routed.machine
+    bound = best_bound(collective, machine, p, nbytes)
     usage = memory.trace(schedule, timeline)
     formula = cost.time(fabric, p, nbytes)
     algbw = nbytes / time if time > 0 else math.inf
@@ -108,6 +111,7 @@ def judge(case: Case, run: Run) -> SweepRow:
         verdict=Verdict(),
         protocol=run.protocol,
         launch_s=run.launch,
+        bounds_left_out="; ".join(left_out(collective, machine, p)),
     )
     return replace(row, verdict=_verdict(row, case, fabric))
 

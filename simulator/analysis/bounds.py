@@ -69,6 +69,14 @@ class Limit(NamedTuple):
     per_byte: float
 
 
+class Known(NamedTuple):
+    """All limits of a collective on a machine."""
+
+    limits: tuple[Limit, ...]
+    left_out: tuple[str, ...]
+    """The limits that are not computed, and might be higher."""
+
+
 class Bound(NamedTuple):
     """A lower limit on the time, in seconds, and its cause."""
 
@@ -89,9 +97,7 @@ class Task(NamedTuple):
         return self.topology.placement[: self.workers]
 
 
-_KNOWN: WeakKeyDictionary[Topology, dict[tuple[Collective, int], tuple[Limit, ...]]] = (
-    WeakKeyDictionary()
-)
+_KNOWN: WeakKeyDictionary[Topology, dict[tuple[Collective, int], Known]] = WeakKeyDictionary()
 """The limits that have been computed, as long as their topology is in use."""
 
 
@@ -140,6 +146,10 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
 
     Raises InputError unless `workers` is a whole number from 1 to the ranks of the topology.
     """
+    return _known(collective, topology, workers).limits
+
+
+def _known(collective: Collective, topology: Topology, workers: int) -> Known:
     known = _KNOWN.setdefault(topology, {})
     if (collective, workers) not in known:
         machine = turned(topology, workers, collective.root) if collective.root else topology
@@ -147,7 +157,7 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
     return known[collective, workers]
 
 
-def _limits(collective: Collective, topology: Topology, workers: int) -> tuple[Limit, ...]:
+def _limits(collective: Collective, topology: Topology, workers: int) -> Known:
     if not 1 <= whole_number("workers", workers) <= topology.ranks:
         ranks = f"{topology.name} has {topology.ranks} ranks, expected 1 to {topology.ranks}"
         raise InputError(f"workers are {workers}: {ranks}")
@@ -161,19 +171,23 @@ def _limits(collective: Collective, topology: Topology, workers: int) -> tuple[L
         Limit("all ports", 0.0, total),
     ]
     _raise(bounds_so_far, _in_groups(task, groups))
+    left_out = [] if is_exact(collective, workers) else ["latency of every pair"]
     if workers * topology.links > CUTS:
         is_met = topology.links <= HALVES and _is_met(task, _highest(bounds_so_far))
         halves = [] if is_met else _cut_in_half(task)
         _raise(bounds_so_far, [*halves, *_links(task)])
+        left_out += [] if is_met else _too_large(task)
     elif not _is_met(task, _highest(bounds_so_far)):
         _raise(bounds_so_far, _links(task))
         _raise(bounds_so_far, _searched(task, _highest(bounds_so_far)))
-    return tuple(bounds_so_far)
+        if _exchanges(collective) and not _beyond_links(task):
+            left_out += _too_large(task)
+    return Known(tuple(bounds_so_far), tuple(left_out))
 
 
 def left_out(collective: Collective, topology: Topology, workers: int) -> tuple[str, ...]:
-    """The bounds that :func:`limits` does not compute for so large a machine. Any of them may be
-    higher than the others.
+    """The bounds that :func:`limits` does not compute for so large a machine, though any of them
+    may be higher than the others.
 
     - latency of every pair: a few pairs are looked at, which are far apart.
     - every cut, cut in half: the tightest of all cuts, and the flow between two halves.
@@ -184,15 +198,20 @@ def left_out(collective: Collective, topology: Topology, workers: int) -> tuple[
     >>> left_out(ALL_REDUCE, star(8, bandwidth=1e9), 8)
     ()
     """
-    exchanges, pairs = _exchanges(collective), workers * topology.links
+    return _known(collective, topology, workers).left_out
+
+
+def _too_large(task: Task) -> list[str]:
+    """The limits of links that are not computed for so many workers and links."""
+    exchanges, links = _exchanges(task.collective), task.topology.links
+    sources = len(distinct(task.devices))
     names = {
-        "latency of every pair": not is_exact(collective, workers),
-        "every cut": pairs > CUTS and not exchanges,
-        "cut in half": topology.links > HALVES and (pairs > CUTS or exchanges),
-        "best routing": pairs > FLOWS and exchanges,
-        "all links": workers > PAIRS and exchanges,
+        "every cut": not exchanges,
+        "cut in half": links > HALVES,
+        "best routing": exchanges and sources * links > FLOWS,
+        "all links": exchanges and task.workers > PAIRS,
     }
-    return tuple(name for name, missing in names.items() if missing)
+    return [name for name, missing in names.items() if missing]
 
 
 def _through(task: Task, groups: Grouping) -> tuple[Floats, Floats, float]:
@@ -300,17 +319,23 @@ def _near(task: Task) -> bool:
 
 def _searched(task: Task, above: float) -> Iterator[Limit]:
     """The tightest of all cuts, or the best routing."""
-    beyond, exchanges = tree_cuts(task.topology), _exchanges(task.collective)
-    if len(beyond) and not task.topology.shared_names:
-        yield from _in_groups(
-            task, (Grouping(task.topology, row.astype(np.int32)) for row in beyond)
-        )
+    exchanges = _exchanges(task.collective)
+    if groups := _beyond_links(task):
+        yield from _in_groups(task, groups)
     elif exchanges and len(distinct(task.devices)) * task.topology.links <= FLOWS:
         yield Limit("best routing", 0.0, concurrent_flow(task.topology, *_pairs(task)))
     elif exchanges:
         yield from _cut_in_half(task)
     else:
         yield from _tightest(task, above)
+
+
+def _beyond_links(task: Task) -> list[Grouping]:
+    """What each link of a tree separates. There is none where links share a medium."""
+    if task.topology.shared_names:
+        return []
+    beyond = tree_cuts(task.topology)
+    return [Grouping(task.topology, row.astype(np.int32)) for row in beyond]
 
 
 def _tightest(task: Task, above: float) -> Iterator[Limit]:

@@ -22,6 +22,7 @@ from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.simulations.verdict import Verdict
 from experiments.streaming import Table
+from simulator.analysis import bounds
 from simulator.collectives import algorithms, find
 from topologies.catalogue import find as find_machine
 from topologies.shapes import star
@@ -295,6 +296,21 @@ def test_a_group_of_columns_has_its_heading_above_the_first(simctl: Simctl) -> N
 def test_a_wide_table_does_not_change_the_data(how: str, simctl: Simctl) -> None:
     line = ("sweep", "--p", "4", "--format", how)
     assert simctl(*line, "--wide").stdout == simctl(*line).stdout
+
+
+def test_bounds_that_are_left_out_are_named(
+    simctl: Simctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = ("--algo", "tree", "--topology", "line")
+    assert "left out" not in simctl("sweep", *line, "--p", "4").stdout
+    monkeypatch.setattr(bounds, "CUTS", 20)
+    assert "- every cut (p = 4 to 6)" in simctl("sweep", *line, "--p", "3..6").stdout
+    assert "- every cut\n" in simctl("run", *line, "--p", "8").stdout
+    text = simctl("sweep", *line, "--p", "3,4", "--format", "csv").stdout
+    rows = csv.DictReader(io.StringIO(text))
+    assert [row["bounds_left_out"] for row in rows] == ["", "every cut"]
+    [record] = json.loads(simctl("sweep", *line, "--p", "9", "--format", "json").stdout)
+    assert record["bounds_left_out"] == "every cut"
 
 
 @pytest.mark.parametrize("how", ["csv", "json"])

@@ -9,7 +9,7 @@ from simulator.analysis.bounds import HALVES, left_out, limits
 from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, BROADCAST
 from topologies.groupings import groupings
 from topologies.routing import distances
-from topologies.shapes import bus, nodes, ring, star
+from topologies.shapes import bus, line, nodes, ring, star
 from topologies.topology import Topology
 
 
@@ -41,6 +41,17 @@ def test_what_is_left_out_of_a_large_machine_has_a_name() -> None:
         "best routing",
         "all links",
     )
+
+
+def test_nothing_is_left_out_where_a_schedule_meets_the_bounds() -> None:
+    machines = star(2048, bandwidth=1e9), line(2048, bandwidth=1e9)
+    assert [left_out(ALL_REDUCE, machine, 2048) for machine in machines] == [
+        ("latency of every pair",),
+        ("latency of every pair", "every cut"),
+    ]
+    assert left_out(ALL_TO_ALL, star(64, bandwidth=1e9), 64) == ()
+    assert left_out(ALL_TO_ALL, line(64, bandwidth=1e9), 64) == ()
+    assert left_out(ALL_TO_ALL, ring(64, bandwidth=1e9), 64) == ("best routing",)
 
 
 def test_a_large_star_has_the_bounds_of_a_small_one() -> None:
