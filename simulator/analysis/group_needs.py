@@ -93,6 +93,9 @@ def _leave_and_enter(
         case "all_to_all":
             moved = share * len(group) * (occupied * (1.0 - share))
             return moved, moved
+        case "ring_exchange":
+            blocks = share * len(group)
+            return blocks, occupied * (len(group) - blocks)
         case "send_recv":
             later = np.roll(group, -1)
             leave, enter = (

@@ -38,7 +38,9 @@ def farthest(collective: Collective, topology: Topology, workers: int) -> float:
             return _apart(topology, near, np.zeros_like(near))
         case "send_recv":
             return _apart(topology, near, (near + 1) % workers)
-        case "all_reduce" | "reduce_scatter" | "all_gather" | "all_to_all" | "barrier":
+        case "all_reduce" | "reduce_scatter" | "all_gather" | "all_to_all":
+            return _diameter(topology, workers)
+        case "barrier" | "ring_exchange":
             return _diameter(topology, workers)
     return 0.0
 

@@ -16,8 +16,6 @@ from topologies.errors import InputError, nearest_name
 FIRST = ("ring", "rings", "gloo")
 """Files listed before the others, which follow by name. The first algorithm of a collective is the
 default for measurements of that collective."""
-UNCOMPUTED = ("barrier",)
-"""Collectives without an algorithm here."""
 
 
 @cache
@@ -79,8 +77,6 @@ def _unknown(name: str, names: dict[str, Algorithm]) -> str:
         return f"{quoted} is a collective and no algorithm: choose one of {', '.join(computing)}"
     if computing:
         return f"{quoted} is a collective and no algorithm: choose {computing[0]}"
-    if plain in UNCOMPUTED:
-        return f"{quoted} is a collective that no algorithm here computes: simctl algos lists all"
     return f"no algorithm {quoted}: {nearest_name(name, names, 'simctl algos lists them')}"
 
 

@@ -20,6 +20,8 @@ HELP = {
     "radix": "base of the numbers of the ranks, or children of a rank plus 1, like 4",
     "chunks": "most chunks of a message, like 8",
     "window": "messages of a rank in flight, like 4",
+    "map_us": "microseconds that each rank maps, like 500",
+    "reduce_us": "microseconds that each rank reduces, like 500",
     "ways": "2: half of V goes round in the other direction",
 }
 BEST = "best"

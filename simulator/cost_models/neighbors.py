@@ -78,6 +78,17 @@ SHIFT = CostModel(
     redundant=lambda p, nbytes: p * nbytes,
 )
 
+RING_EXCHANGE = CostModel(
+    latex=r"(p-1)\left(\alpha + g + \frac{V}{\beta}\right)",
+    assumes=RING_ASSUMES,
+    source="Liu, Zaharia, Abbeel, Ring attention with blockwise transformers, ICLR 2024",
+    time=lambda fabric, p, nbytes: (p - 1) * (fabric.latency + fabric.send(nbytes)),
+    volume=lambda p, nbytes: p * (p - 1) * nbytes,
+    steps=lambda p: p - 1,
+    peak=lambda p, nbytes: 2 * nbytes,
+    redundant=lambda p, nbytes: p * nbytes,
+)
+
 
 def rings(base: CostModel, bandwidth: float, channels: int) -> CostModel:
     """The formula of several rings that together pass on `bandwidth` bytes/s. For a single ring it

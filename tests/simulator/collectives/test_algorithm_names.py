@@ -28,13 +28,6 @@ def test_other_spellings_of_a_collective_list_its_algorithms(name: str) -> None:
     )
 
 
-def test_a_barrier_has_no_algorithm() -> None:
-    assert (
-        refusal(find, "barrier")
-        == "'barrier' is a collective that no algorithm here computes: simctl algos lists all"
-    )
-
-
 def test_a_misspelt_algorithm_gets_the_nearest_name() -> None:
     assert (
         refusal(find, "rnig")

@@ -1,0 +1,68 @@
+"""Barriers: no rank leaves before all ranks have entered. Messages carry no bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.collectives.collective import Algorithm, Collective
+from simulator.cost_models import barrier_formulas as formulas
+from simulator.cost_models import log2_ceil
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.semantics import Chosen, Data, Promise
+from topologies.topology import Ints
+
+
+def central_barrier(ranks: int, nbytes: float) -> Schedule:
+    """All ranks tell rank 0 that they have entered. Then rank 0 tells all ranks to leave."""
+    barrier = _builder(ranks, nbytes, "enter")
+    others = np.arange(1, ranks)
+    entered = barrier.signal(others, 0)
+    barrier.phase("leave")
+    barrier.signal(0, others, after=entered)
+    return barrier.build()
+
+
+def dissemination_barrier(ranks: int, nbytes: float) -> Schedule:
+    """In round k rank r tells rank r + 2^k of all ranks of which it has heard: ⌈log2 p⌉ rounds."""
+    barrier = _builder(ranks, nbytes, "round 0")
+    rank = np.arange(ranks)
+    heard: Ints = np.zeros((ranks, 0), dtype=np.int32)
+    for level in range(log2_ceil(ranks)):
+        barrier.phase(f"round {level}")
+        told = barrier.signal(rank, (rank + (1 << level)) % ranks, after=heard)
+        heard = np.column_stack((heard, told[(rank - (1 << level)) % ranks]))
+    return barrier.build()
+
+
+def _builder(ranks: int, nbytes: float, phase: str) -> ScheduleBuilder:
+    """A barrier has no data: its buffer has no bytes, whatever V is."""
+    return ScheduleBuilder(ranks, nbytes, slots=np.zeros((ranks, 1)), phase=phase)
+
+
+def _nothing(before: Data, chosen: Chosen = None) -> Promise:
+    return np.zeros(before.shape, dtype=np.bool_), before
+
+
+def _none(ranks: int) -> float:
+    return 0.0
+
+
+BARRIER = Collective("barrier", _nothing, _none, _none, _none, _none, causal=True)
+
+ALGORITHMS = (
+    Algorithm(
+        "central_barrier",
+        BARRIER,
+        central_barrier,
+        formulas.CENTRAL,
+        "all ranks report to rank 0, which releases all",
+    ),
+    Algorithm(
+        "dissemination_barrier",
+        BARRIER,
+        dissemination_barrier,
+        formulas.DISSEMINATION,
+        "in round k every rank tells the rank 2^k ahead",
+    ),
+)

@@ -1,0 +1,187 @@
+"""Collectives whose chunks differ in size: all-gatherv, reduce-scatterv, gatherv, scatterv, and an
+all-to-all whose blocks a matrix or a router gives.
+
+Every one of them is made for a router. The default router is a ramp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from simulator.collectives.collective import (
+    ALL_GATHER,
+    ALL_TO_ALL,
+    GATHER,
+    REDUCE_SCATTER,
+    SCATTER,
+    Algorithm,
+    Collective,
+    Pairs,
+)
+from simulator.collectives.pairs import exchange
+from simulator.collectives.posted_exchanges import posted
+from simulator.collectives.routers import RAMP, Router
+from simulator.cost_models import uneven_formulas as formulas
+from simulator.cost_models.cost_model import CostModel
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+Write = Callable[[ScheduleBuilder], None]
+
+
+def _chunked(router: Router, write: Write, ranks: int, nbytes: float) -> Schedule:
+    """A schedule on chunks of the sizes that a router gives."""
+    builder = ScheduleBuilder(ranks, nbytes, slots=router.chunks(ranks))
+    write(builder)
+    return builder.build()
+
+
+def _ring_all_gather(ring: ScheduleBuilder) -> None:
+    """Every chunk travels once round the ring from its owner."""
+    rank, step = np.arange(ring.ranks), np.arange(ring.ranks - 1)[:, None]
+    ring.phase("all-gather")
+    ring.copy(rank, (rank + 1) % ring.ranks, slot=(rank - step) % ring.ranks, steps=True)
+
+
+def _ring_reduce_scatter(ring: ScheduleBuilder) -> None:
+    """Every chunk travels once round the ring to its owner."""
+    rank, step = np.arange(ring.ranks), np.arange(ring.ranks - 1)[:, None]
+    ring.phase("reduce-scatter")
+    ring.reduce(rank, (rank + 1) % ring.ranks, slot=(rank - step - 1) % ring.ranks, steps=True)
+
+
+def _gather(builder: ScheduleBuilder) -> None:
+    """Every rank sends its chunk to rank 0 at once."""
+    others = np.arange(1, builder.ranks)
+    builder.phase("gather")
+    builder.copy(others, 0, slot=others)
+
+
+def _scatter(builder: ScheduleBuilder) -> None:
+    """Rank 0 sends every rank its chunk at once."""
+    others = np.arange(1, builder.ranks)
+    builder.phase("scatter")
+    builder.copy(0, others, slot=others)
+
+
+def _matrix_pairs(router: Router, ranks: int) -> Pairs:
+    """Peers in the order r+1, r+2, ... A block of no bytes is not sent."""
+    matrix = router.matrix(ranks)
+    turn, source = np.divmod(np.arange(ranks * (ranks - 1)), max(1, ranks))
+    target = (source + turn + 1) % max(1, ranks)
+    share = matrix[source, target]
+    return Pairs(source[share > 0], target[share > 0], share[share > 0])
+
+
+def _collective(even: Collective, router: Router) -> Collective:
+    return replace(
+        even,
+        name=f"{even.name}v",
+        even=even.name,
+        shares=router.chunks,
+        sends=partial(_least, even, router, 0),
+        receives=partial(_least, even, router, 1),
+        volume=partial(_volume, even, router),
+    )
+
+
+def _least(even: Collective, router: Router, end: int, ranks: int) -> Floats:
+    """The least that each rank sends, or receives."""
+    chunk = router.chunks(ranks)
+    least = {
+        "all_gather": (chunk, 1 - chunk),
+        "reduce_scatter": (1 - chunk, chunk),
+        "gather": (chunk, 0 * chunk),
+        "scatter": (0 * chunk, chunk),
+    }
+    return least[even.name][end] if ranks > 1 else 0 * chunk
+
+
+def _volume(even: Collective, router: Router, ranks: int) -> float:
+    rooted = even.root is not None
+    return float(1 - router.chunks(ranks)[0]) if rooted else even.volume(ranks)
+
+
+def _algorithm(
+    name: str,
+    even: Collective,
+    write: Write,
+    cost: Callable[[formulas.Chunks], CostModel],
+    summary: str,
+    router: Router,
+) -> Algorithm:
+    return Algorithm(
+        name,
+        _collective(even, router),
+        partial(_chunked, router, write),
+        cost(router.chunks),
+        summary,
+    )
+
+
+def all_to_allv(router: Router) -> Algorithm:
+    """Every rank posts all blocks at once; those that stay on their rank are not counted."""
+    pattern = partial(_matrix_pairs, router)
+    collective = replace(
+        exchange("all_to_allv", pattern), even="all_to_all", busbw=ALL_TO_ALL.busbw
+    )
+    return Algorithm(
+        "posted_all_to_allv",
+        collective,
+        partial(posted, pattern),
+        formulas.all_to_allv(router.matrix),
+        "every rank sends every other rank a block of any size",
+    )
+
+
+def skewed(algorithm: Algorithm, router: Router) -> Algorithm:
+    """An algorithm for the sizes that a router gives. Raises InputError if its sizes are equal."""
+    if algorithm.name not in _MADE:
+        raise InputError(
+            f"{algorithm.name} has parts of equal sizes: choose one of {', '.join(_MADE)}"
+        )
+    return replace(_MADE[algorithm.name](router), recipe=(skewed, (algorithm, router)))
+
+
+_MADE: dict[str, Callable[[Router], Algorithm]] = {
+    "ring_all_gatherv": partial(
+        _algorithm,
+        "ring_all_gatherv",
+        ALL_GATHER,
+        _ring_all_gather,
+        formulas.ring_all_gatherv,
+        "each chunk goes round a ring; chunks differ in size",
+    ),
+    "ring_reduce_scatterv": partial(
+        _algorithm,
+        "ring_reduce_scatterv",
+        REDUCE_SCATTER,
+        _ring_reduce_scatter,
+        formulas.ring_reduce_scatterv,
+        "each chunk goes round a ring and grows; chunks differ in size",
+    ),
+    "linear_gatherv": partial(
+        _algorithm,
+        "linear_gatherv",
+        GATHER,
+        _gather,
+        formulas.linear_gatherv,
+        "every rank sends its chunk to rank 0; chunks differ in size",
+    ),
+    "linear_scatterv": partial(
+        _algorithm,
+        "linear_scatterv",
+        SCATTER,
+        _scatter,
+        formulas.linear_scatterv,
+        "rank 0 sends every rank its chunk; chunks differ in size",
+    ),
+    "posted_all_to_allv": all_to_allv,
+}
+ALGORITHMS = tuple(make(RAMP) for make in _MADE.values())

@@ -1,0 +1,114 @@
+"""Formulas of collectives whose chunks differ in size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.cost_models.cost_model import ASSUMES, RING_ASSUMES, CostModel
+from simulator.cost_models.fabric import Fabric
+
+Floats = npt.NDArray[np.float64]
+Chunks = Callable[[int], Floats]
+"""From p to the shares of V of all chunks, or of all blocks."""
+TRAFF = "Träff, Relationships between regular and irregular collectives, IPDPS 2009"
+
+
+def _largest(chunks: Chunks, p: int, nbytes: float) -> float:
+    return float(chunks(p).max()) * nbytes
+
+
+def ring_all_gatherv(chunks: Chunks) -> CostModel:
+    """The largest chunk sets the pace of all steps."""
+    return CostModel(
+        latex=r"(p-1)\left(\alpha + g + \frac{wV}{\beta}\right)",
+        assumes=f"{RING_ASSUMES}; w: share of the largest chunk",
+        source=TRAFF,
+        time=lambda fabric, p, nbytes: (
+            (p - 1) * (fabric.latency + fabric.send(_largest(chunks, p, nbytes)))
+        ),
+        volume=lambda p, nbytes: (p - 1) * nbytes,
+        steps=lambda p: p - 1,
+        peak=lambda p, nbytes: nbytes,
+        redundant=lambda p, nbytes: (p - 1) * nbytes,
+    )
+
+
+def ring_reduce_scatterv(chunks: Chunks) -> CostModel:
+    """The same, and every rank adds."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        chunk = _largest(chunks, p, nbytes)
+        return (p - 1) * (fabric.latency + fabric.send(chunk) + chunk * fabric.reduction)
+
+    return CostModel(
+        latex=r"(p-1)\left(\alpha + g + \frac{wV}{\beta} + wV\gamma\right)",
+        assumes=f"{RING_ASSUMES}; w: share of the largest chunk",
+        source=TRAFF,
+        time=time,
+        volume=lambda p, nbytes: (p - 1) * nbytes,
+        steps=lambda p: p - 1,
+        peak=lambda p, nbytes: nbytes + _largest(chunks, p, nbytes),
+        redundant=lambda p, nbytes: (p - 1) * nbytes,
+        memory_ports=(),
+    )
+
+
+def _linear(chunks: Chunks) -> CostModel:
+    """All chunks but the root's pass its port, one after the other."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        sends = [fabric.send(float(share) * nbytes) for share in chunks(p)[1:]]
+        return fabric.latency + (max(sends) if fabric.ports == "peer" else sum(sends))
+
+    def moved(p: int, nbytes: float) -> float:
+        return float(1 - chunks(p)[0]) * nbytes
+
+    return CostModel(
+        latex=r"\alpha + \sum_{r>0}\left(g + \frac{w_rV}{\beta}\right)",
+        assumes=f"{ASSUMES}; w_r: share of rank r; with a port for each peer the largest alone",
+        source="MPI_Gatherv and MPI_Scatterv, linear",
+        time=time,
+        volume=moved,
+        steps=lambda p: 1,
+        peak=lambda p, nbytes: nbytes,
+        redundant=moved,
+    )
+
+
+linear_gatherv = linear_scatterv = _linear
+
+
+def all_to_allv(matrix: Chunks) -> CostModel:
+    """The busiest port is busy all the time."""
+
+    def sent(p: int) -> Floats:
+        blocks = matrix(p).copy()
+        np.fill_diagonal(blocks, 0.0)
+        return blocks
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        blocks = sent(p)
+        busy = [
+            fabric.gap * np.count_nonzero(blocks, axis=axis)
+            + blocks.sum(axis=axis) * nbytes / fabric.bandwidth
+            for axis in (0, 1)
+        ]
+        if fabric.ports == "peer":
+            return fabric.latency + fabric.send(float(blocks.max()) * nbytes)
+        return fabric.latency + float(np.max(busy))
+
+    return CostModel(
+        latex=r"\alpha + \max_r\left(m_r g + \frac{w_r V}{\beta}\right)",
+        assumes="one port a rank; m_r, w_r: messages and share of V out of r, or into r; no port "
+        "that is busiest ever waits",
+        source="by definition: the busiest port",
+        time=time,
+        volume=lambda p, nbytes: float(sent(p).sum()) * nbytes,
+        steps=lambda p: 1,
+        peak=lambda p, nbytes: float((sent(p).sum(axis=0) + sent(p).sum(axis=1)).max()) * nbytes,
+        redundant=lambda p, nbytes: float(sent(p).sum()) * nbytes,
+        unclaimed="blocks differ in size",
+    )
