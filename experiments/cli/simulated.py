@@ -38,10 +38,19 @@ RankCounts = Annotated[
     ),
 ]
 Sizes = Annotated[
-    str,
-    typer.Option(help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4."),
+    str | None,
+    typer.Option(
+        help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.  "
+        "[default: 64MiB; with --matrix what the file says]"
+    ),
 ]
-Size = Annotated[str, typer.Option(help="V, the size as nccl-tests counts it, like 1GiB.")]
+Size = Annotated[
+    str | None,
+    typer.Option(
+        help="V, the size as nccl-tests counts it, like 1GiB.  "
+        "[default: 64MiB; with --matrix what the file says]"
+    ),
+]
 Algorithm = Annotated[
     str | None,
     typer.Option(
@@ -62,7 +71,7 @@ def sweep(
     algo_file: AlgorithmFiles = None,
     collective: CollectiveName = None,
     p: RankCounts = None,
-    size: Sizes = "64MiB",
+    size: Sizes = None,
     pattern: PatternOptions = PatternOptions(),
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
@@ -86,6 +95,7 @@ def sweep(
     machine, calibrated = machine.under(profile, usual="ring")
     algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file)]
     p = usual_ranks(machine.blueprint, algorithms, "2..64") if p is None else p
+    size = pattern.size(size)
     names = algo or ",".join(one.name for one in algorithms if not one.origin)
     parameters = {**named(names, algo_file), "p": p, "size": size, "engine": rules.engine.value}
     if profile is not None:
@@ -116,7 +126,7 @@ def run(
             "--p", help="The number of ranks.  [default: all of the machine; 8 of a shape]"
         ),
     ] = None,
-    size: Size = "64MiB",
+    size: Size = None,
     pattern: PatternOptions = PatternOptions(),
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
@@ -135,6 +145,7 @@ def run(
     machine, calibrated = machine.under(profile, usual="ring")
     algorithm = pattern.of(parse_algorithm(algo, algo_file))
     p = usual_ranks(machine.blueprint, [algorithm], "8") if p is None else p
+    size = pattern.size(size)
     parameters = {**named(algo, algo_file), "p": p, "size": size, "engine": rules.engine.value}
     request = command.Request(
         algorithm,

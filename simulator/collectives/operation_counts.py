@@ -65,6 +65,8 @@ def counts(algorithm: Algorithm, ranks: int) -> Counts:
     if algorithm.origin:
         operations = estimate(algorithm, ranks)
         return Counts(operations, 2 * operations, operations, operations)
+    if (base := _base(algorithm)) is not None:
+        return counts(base, ranks)
     if algorithm.listed_name != algorithm.name:
         times = _multiple(algorithm)
         return Counts(*(times * count for count in counts(_listed(algorithm), ranks)))
@@ -83,6 +85,8 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
     >>> estimate(find("ring"), 32), estimate(find("tree_reduce"), 32)
     (1984.0, 31.0)
     """
+    if (base := _base(algorithm)) is not None:
+        return estimate(base, ranks)
     if algorithm.listed_name != algorithm.name:
         return _multiple(algorithm) * estimate(_listed(algorithm), ranks)
     if (exact := _exact(algorithm, ranks)) is not None:
@@ -113,6 +117,12 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
     if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():
         nodes = len(distinct(topology.node[topology.placement[:ranks]]))
         yield Bound(PIECES * ranks * (nodes - 1.0), False)
+
+
+def _base(algorithm: Algorithm) -> Algorithm | None:
+    """The algorithm of which another root, or other sizes, make this one, if any."""
+    base = algorithm.recipe[1][0] if algorithm.recipe else None
+    return base if isinstance(base, Algorithm) else None
 
 
 def _listed(algorithm: Algorithm) -> Algorithm:

@@ -209,6 +209,8 @@ VALUES: dict[str, Value] = {
     "algo": _several(*_ALGORITHMS, most=2),
     "collective": _of("broadcast", "scatter"),
     "root": _of("0", "1"),
+    "skew": _of("zipf:1.2", "zipf:0,seed=3"),
+    "matrix": _of("sizes.csv", "chunks.csv"),
     "algo_file": _of("middle.py", "middle.py:middle"),
     "p": _of(*_COUNTS),
     "size": _of(*_SIZES),

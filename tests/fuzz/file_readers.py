@@ -91,6 +91,18 @@ def _noise(path: Path) -> None:
     parse(None, str(path), None, None, 0)
 
 
+def _sizes(path: Path) -> None:
+    from experiments.size_tables import read_table
+    from simulator.collectives import find
+    from simulator.collectives.uneven import skewed
+
+    table = read_table(path)
+    ranks = len(table.rows[0])
+    if 1 < ranks <= SMALL:
+        name = "ring_all_gatherv" if len(table.rows) == 1 else "posted_all_to_allv"
+        skewed(find(name), table).build(ranks, 1e6)
+
+
 READERS: dict[str, Reader] = {
     "measurements": _measurements,
     "index of a folder": _index,
@@ -100,6 +112,7 @@ READERS: dict[str, Reader] = {
     "model": _model,
     "profile": _profile,
     "noise": _noise,
+    "sizes": _sizes,
 }
 
 

@@ -226,6 +226,11 @@ def _noise() -> Iterator[Seed]:
     yield Seed("noise.txt", b"1.0\n12.5ms\n0.9e-3\n100us\n2s\n")
 
 
+def _sizes() -> Iterator[Seed]:
+    yield Seed("sizes.csv", b"# bytes\n0,4096,1e6,12\n7,0,0,3\n1,2,0,4.5\n0,0,1,0\n")
+    yield Seed("chunks.csv", b"4096,1024,0,512\n")
+
+
 def _index() -> Iterator[Seed]:
     yield Seed("index.csv", _INDEX.encode())
 
@@ -252,4 +257,5 @@ _SEEDS = {
     "model": _models,
     "profile": _profiles,
     "noise": _noise,
+    "sizes": _sizes,
 }

@@ -65,6 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "topology": ("machine.yaml", "machine.json", "machine.graphml"),
         "model": ("trace.json", "model.json"),
         "noise": ("noise.txt",),
+        "sizes": ("sizes.csv", "chunks.csv"),
     }.items():
         for seed in file_seeds.seeds(reader):
             if seed.name in names and not (tmp_path / seed.name).exists():

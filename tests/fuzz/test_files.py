@@ -19,7 +19,7 @@ from fuzz_findings import Finding, Request, place_of
 from topologies.errors import InputError
 
 SHARES = {
-    "measurements": 0.32,
+    "measurements": 0.29,
     "topology": 0.25,
     "model": 0.15,
     "profile": 0.1,
@@ -27,6 +27,7 @@ SHARES = {
     "runs to resume": 0.05,
     "journal": 0.03,
     "noise": 0.05,
+    "sizes": 0.03,
 }
 """Of the count: the more a format can say, the more."""
 FEW = 100

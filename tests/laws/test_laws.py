@@ -200,5 +200,5 @@ def test_an_algorithm_is_refused_for_ranks_for_which_it_is_not_defined() -> None
     )
     rings = replace(find("rings"), defined=lambda ranks: ranks > 8)
     assert refusal(rings.on, SHAPES["ring"](8, bandwidth=1e9), 8, 1.0) == (
-        "rings does not exist for 8 ranks"
+        "rings does not exist for 8 ranks: take 9, or another algorithm"
     )

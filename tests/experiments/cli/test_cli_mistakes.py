@@ -61,6 +61,19 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         ("run", "--root", "1"),
         "--root 1: ring is all_reduce, which has no root",
     ),
+    "skew of equal parts": (
+        ("run", "--algo", "ring", "--skew", "zipf:1.2"),
+        "--skew zipf:1.2: ring has parts of equal sizes: choose one of ring_all_gatherv,",
+    ),
+    "an unknown skew": (("run", "--skew", "pareto:1"), "expected zipf:EXPONENT, like zipf:1.2"),
+    "a skew without a number": (("run", "--skew", "zipf:much"), "'much' is not a number"),
+    "a skew too steep": (("run", "--skew", "zipf:11"), "the exponent is 11, expected 0 to 10"),
+    "a skew with another option": (("run", "--skew", "zipf:1,sed=2"), "did you mean 'seed'?"),
+    "a skew and a matrix": (
+        ("run", "--skew", "zipf:1", "--matrix", "m.csv"),
+        "--skew zipf:1 and --matrix m.csv: leave one of them out",
+    ),
+    "no matrix": (("run", "--matrix", "none.csv"), "none.csv"),
     "no log": (("validate", "none.log"), "none.log"),
     "log is a folder": (("validate", "/"), "/"),
     "algorithm for another collective": (

@@ -36,9 +36,9 @@ def test_what_is_measured_is_the_librarys_and_ours() -> None:
 @pytest.mark.parametrize(
     ("line", "completed"),
     [
-        ("run --algo ring_all", ["ring_all_gather"]),
-        ("validate --algo ring_all", ["ring_all_gather"]),
-        ("sweep --algo tree,ring_all", ["tree,ring_all_gather"]),
+        ("run --algo ring_red", ["ring_reduce_scatter", "ring_reduce_scatterv"]),
+        ("validate --algo ring_red", ["ring_reduce_scatter", "ring_reduce_scatterv"]),
+        ("sweep --algo tree,ring_red", ["tree,ring_reduce_scatter", "tree,ring_reduce_scatterv"]),
         ("sweep --topology hgx", ["hgx_h100", "hgx_h200"]),
         ("sweep --placement r", ["round-robin"]),
         ("run --profile leo", ["leonardo_cpu"]),

@@ -30,6 +30,7 @@ CALLS = {
     "cli/measuring_options.py: parse_names": "--collectives",
     "cli/measuring_options.py: parse_seconds": "--budget and --timeout",
     "cli/measuring_options.py: parse_sizes": "--sizes",
+    "cli/pattern_options.py: parse_skew": "--skew",
     "cli/simulated.py: parse_algorithm": "--algo of run",
     "cli/simulated.py: parse_algorithms": "--algo of sweep",
     "cli/simulated.py: parse_bytes": "--size of run",
@@ -53,6 +54,7 @@ CALLS = {
     "commands/diagnose.py: catalogue.find": "the machine of a profile",
     "commands/judge.py: catalogue.find": "the machine of a profile",
     "commands/models.py: model_catalogue.find": "each model that is listed",
+    "size_tables.py: parse_table": "the file of --matrix",
 }
 """The options that a file gives to a parser, one call each: another call would parse an option
 twice."""

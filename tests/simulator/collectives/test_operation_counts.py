@@ -5,6 +5,7 @@ import pytest
 from simulator.collectives import algorithms, find
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE
 from simulator.collectives.operation_counts import bounds, estimate
+from simulator.collectives.roots import from_root
 from topologies.catalogue import find as machine
 
 
@@ -14,6 +15,11 @@ def test_operations_are_estimated(name: str, ranks: int) -> None:
     algorithm = find(name)
     estimated, counted = estimate(algorithm, ranks), len(algorithm.build(ranks, 1.0))
     assert estimated == pytest.approx(counted, rel=0.15)
+
+
+def test_another_root_counts_alike() -> None:
+    tree = find("tree_broadcast")
+    assert estimate(from_root(tree, 40), 64) == estimate(tree, 64)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8, 13])

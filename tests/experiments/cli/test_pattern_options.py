@@ -1,0 +1,28 @@
+"""Roots and sizes on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from simctl_process import Simctl
+
+
+def test_a_matrix_is_simulated_at_its_size(command: Simctl, tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("0,6e9,2e9\n1e9,0,0\n0,3e9,0\n")
+    line = ("run", "--algo", "posted_all_to_allv", "--p", "3", "--topology", "star")
+    report = command(
+        *line, "--bandwidth", "1GB/s", "--latency", "0s", "--matrix", str(tmp_path / "m.csv"),
+        "--format", "json",
+    )  # fmt: skip
+    summary = json.loads(report.stdout)["summary"]
+    assert (summary["size_B"], summary["volume_B"]) == (4e9, 12e9)
+    assert summary["time_s"] == summary["bound_s"] == 9.0
+
+
+def test_a_router_has_a_seed(command: Simctl) -> None:
+    def time(skew: str) -> float:
+        line = ("run", "--algo", "linear_gatherv", "--p", "5", "--skew", skew, "--format", "json")
+        return float(json.loads(command(*line).stdout)["summary"]["time_s"])
+
+    assert time("zipf:1.2") == time("zipf:1.2,seed=0") != time("zipf:1.2,seed=4")
