@@ -26,10 +26,12 @@ COMMANDS = (
     "judge",
     "calibrate",
     "diagnose",
-    "algos",
     "strategies",
     "models",
     "doctor",
+    "algos",
+    "algos import",
+    "algos export",
     "topo list",
     "topo show",
     "topo import",
@@ -163,7 +165,7 @@ def test_no_command_is_missing(printed: Printed) -> None:
     ) == tuple(dict.fromkeys(command.split()[0] for command in COMMANDS))
 
 
-@pytest.mark.parametrize("group", [(), ("topo",)])
+@pytest.mark.parametrize("group", [(), ("topo",), ("algos",)])
 def test_no_help_of_one_line_is_cut_off(
     group: tuple[str, ...], simctl: Simctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:

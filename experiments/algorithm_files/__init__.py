@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,9 +12,11 @@ from simulator.collectives import Algorithm
 from topologies.errors import InputError, nearest_name
 from topologies.readers.contents import contents
 
+MOST = 1024
+"""Pieces of a chunk."""
 LIMIT = 16 * 2**20
 """Bytes of a file, at most. The largest published programs have 1.4 MB."""
-SUFFIXES = (".py",)
+SUFFIXES = (".py", ".xml")
 """The endings of files with algorithms."""
 
 
@@ -21,17 +25,23 @@ def read_algorithm(text: str) -> Algorithm:
 
     Raises InputError with the place if the file cannot be read, or has no such algorithm.
     """
-    path, name = _place(text)
+    path, content = contents_of(text)
+    return algorithm_in(content, str(path), _place(text)[1])
+
+
+def contents_of(text: str) -> tuple[Path, bytes]:
+    """The file in FILE or FILE:NAME, and its bytes. Raises InputError if it cannot be read."""
+    path, _ = _place(text)
     content = contents(path, LIMIT)
     if len(content) > LIMIT:
         raise InputError(f"{path.name} has more than {LIMIT} bytes: no algorithm is larger")
-    return algorithm_in(content, str(path), name)
+    return path, content
 
 
 @lru_cache(maxsize=16)
 def algorithm_in(content: bytes, path: str, name: str) -> Algorithm:
     """The algorithm in a file with this content, which another process may not have."""
-    known = _read(content, path)
+    known = _read(content, path, name)
     if not name and len(known) > 1:
         raise InputError(
             f"{path} has {len(known)} algorithms: write {path}:NAME with one of {', '.join(known)}"
@@ -52,10 +62,44 @@ def _place(text: str) -> tuple[Path, str]:
     return Path(text), ""
 
 
-def _read(content: bytes, path: str) -> dict[str, Algorithm]:
-    from experiments.algorithm_files.python_file import read_python
-
-    suffix = Path(path).suffix.lower()
+def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
+    """The algorithms of a file, by name. A file with one algorithm may have an option."""
+    name, suffix = Path(path).name, Path(path).suffix.lower()
     if suffix == ".py":
+        from experiments.algorithm_files.python_file import read_python
+
         return read_python(content, path)
+    if suffix == ".xml":
+        from experiments.algorithm_files.msccl.algorithm import algorithm_of
+        from experiments.algorithm_files.msccl.reader import read_program
+
+        program = read_program(_text(content, name), name)
+        with _place_of(name):
+            return {option: algorithm_of(program, _count(option, "loops"))}
     raise InputError(f"{path}: an algorithm's file ends in {', '.join(SUFFIXES)}")
+
+
+def _text(content: bytes, name: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name}: byte {error.start} is not UTF-8 text: is it the right file?"
+        ) from None
+
+
+def _count(option: str, key: str) -> int:
+    """The number of an option like loops=4; 1 without an option."""
+    name, _, value = option.partition("=")
+    if option and (name != key or not value.isdecimal() or not 1 <= int(value[:6]) <= MOST):
+        raise InputError(f"option {option[:80]!r}: write {key}=4, from 1 to {MOST}")
+    return int(value[:6]) if option else 1
+
+
+@contextmanager
+def _place_of(name: str) -> Iterator[None]:
+    """Put the name of a file before what is wrong with it."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None

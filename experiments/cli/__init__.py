@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli import lists, measured, simulated, topologies
+from experiments.cli import algorithms, lists, measured, simulated, topologies
 from experiments.cli.old_spellings import Commands
 from topologies.errors import InputError
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 for part in (simulated, measured, lists):
     app.registered_commands += part.app.registered_commands
+app.add_typer(algorithms.app, name="algos")
 app.add_typer(topologies.app, name="topo")
 
 

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from experiments.cli.options import CollectiveName, Format, Output
+from experiments.cli.options import Format, Output
 
 app = typer.Typer()
-
-
-@app.command(epilog="Example: simctl algos --collective broadcast")
-def algos(collective: CollectiveName = None, format: Output = Format.table) -> None:
-    """List the algorithms with formula, assumptions and source."""
-    from experiments.commands import algos as command
-
-    command.run(collective, format.value)
 
 
 @app.command(epilog="Example: simctl strategies --format json")

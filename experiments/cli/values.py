@@ -6,10 +6,12 @@ Imported when a command runs, since algorithms take a while to load.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from experiments.algorithm_files import SUFFIXES, read_algorithm
 from simulator.collectives import Algorithm, find, of_collective
 from simulator.collectives.algorithm_options import names_in
+from simulator.collectives.collective import FARTHEST
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import parse_counts, parse_number
@@ -95,8 +97,17 @@ def parse_tolerance(text: str) -> float:
 
 def usual_ranks(machine: Blueprint, algorithms: Sequence[Algorithm], of_a_shape: str) -> str:
     """All ranks of a machine of known size, where the servers of a shape are devices like the
-    others."""
+    others; those of an algorithm's file if it is for one number of ranks alone."""
+    fixed = {ranks for each in algorithms if each.origin and (ranks := only_rank_count(each))}
+    if len(fixed) == 1:
+        return str(fixed.pop())
     if machine.size is None:
         return of_a_shape
     servers = min(algorithm.servers for algorithm in algorithms) if machine.kind == "shape" else 0
     return str(machine.size - servers)
+
+
+def only_rank_count(algorithm: Algorithm) -> int | None:
+    """The number of ranks of an algorithm that exists for one number alone."""
+    several = list(islice(filter(algorithm.defined, range(2, FARTHEST)), 2))
+    return several[0] if len(several) == 1 else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from experiments import output
-from simulator.collectives import every_algorithm, of_collective
+from simulator.collectives import Algorithm, every_algorithm, of_collective
 
 
 def run(collective: str | None, how: str) -> None:
@@ -36,3 +38,47 @@ def _block(record: dict[str, str]) -> str:
         if value and key not in ("algorithm", "summary")
     ]
     return f"{record['algorithm']}: {record['summary']}\n{output.align([*lines])}"
+
+
+def import_file(file: str, algorithm: Algorithm, ranks: int, how: str) -> None:
+    """Print what a file says, and whether it is right."""
+    from experiments.algorithm_files.details import details
+    from simulator.collectives.proof import prove
+
+    schedule = algorithm.build(ranks, 1.0)
+    prove(algorithm, schedule)
+    record = {
+        "algorithm": algorithm.name,
+        "collective": algorithm.collective.name,
+        "ranks": str(ranks),
+        **details(file),
+        "bytes moved": f"{schedule.volume:g} V",
+        "steps": str(schedule.steps),
+        "proof": f"right on {ranks} ranks",
+    }
+    if how == "table":
+        output.say(output.align([[f"  {key}", value] for key, value in record.items()]))
+    else:
+        output.say(output.render([record], {}, how))
+
+
+def export(algorithm: Algorithm, file: str | None, ranks: int, form: str, out: Path | None) -> None:
+    """Print an algorithm as a program of another tool, or write it to a file."""
+    output.check_writable(out)
+    text = _program(algorithm, file, ranks, form)
+    if out is None:
+        output.say(text.rstrip("\n"))
+    else:
+        output.write(out, text)
+
+
+def _program(algorithm: Algorithm, file: str | None, ranks: int, form: str) -> str:
+    from experiments.algorithm_files.details import rewritten
+    from experiments.algorithm_files.msccl.export import program_of
+    from experiments.algorithm_files.msccl.writer import write_program
+    from simulator.collectives.proof import prove
+
+    prove(algorithm, algorithm.build(ranks, 1.0))
+    if file is not None and (text := rewritten(file)) is not None:
+        return text
+    return write_program(program_of(algorithm, ranks))

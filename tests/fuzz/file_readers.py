@@ -103,6 +103,18 @@ def _sizes(path: Path) -> None:
         skewed(find(name), table).build(ranks, 1e6)
 
 
+def _program(path: Path) -> None:
+    from experiments.algorithm_files import read_algorithm
+    from experiments.algorithm_files.details import details
+    from simulator.collectives.proof import prove
+
+    algorithm = read_algorithm(str(path))
+    details(str(path))
+    for ranks in range(2, SMALL):
+        if algorithm.defined(ranks):
+            prove(algorithm, algorithm.build(ranks, 1.0))
+
+
 READERS: dict[str, Reader] = {
     "measurements": _measurements,
     "index of a folder": _index,
@@ -113,6 +125,7 @@ READERS: dict[str, Reader] = {
     "profile": _profile,
     "noise": _noise,
     "sizes": _sizes,
+    "program": _program,
 }
 
 

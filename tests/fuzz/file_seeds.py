@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import msccl_texts
 import nccl_logs
 from experiments.execution.journal import Journal, facts_of, journal_of
 
@@ -244,6 +245,11 @@ def _journal() -> Iterator[Seed]:
             yield Seed("x.csv.journal", journal_of(out).read_bytes())
 
 
+def _programs() -> Iterator[Seed]:
+    for name, text in msccl_texts.SHAPES.items():
+        yield Seed(f"{name}.xml", text.encode())
+
+
 def _resumed() -> Iterator[Seed]:
     yield Seed("runs.csv", _RUNS.encode())
 
@@ -258,4 +264,5 @@ _SEEDS = {
     "profile": _profiles,
     "noise": _noise,
     "sizes": _sizes,
+    "program": _programs,
 }

@@ -15,6 +15,7 @@ from random import Random
 import pytest
 
 import file_seeds
+import msccl_texts
 import pretended_ranks
 from command_lines import annotation, command_line, commands, value_of
 from command_runs import Done, mistakes, run
@@ -82,6 +83,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).write_bytes((root / source).read_bytes())
     for name, text in {
         "module.py": MODULE,
+        "ring.xml": msccl_texts.SHAPES["ring"],
         "small.csv": SMALL,
         "pairs.csv": PAIRS,
         "empty.txt": "",

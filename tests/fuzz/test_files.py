@@ -19,7 +19,7 @@ from fuzz_findings import Finding, Request, place_of
 from topologies.errors import InputError
 
 SHARES = {
-    "measurements": 0.29,
+    "measurements": 0.24,
     "topology": 0.25,
     "model": 0.15,
     "profile": 0.1,
@@ -28,6 +28,7 @@ SHARES = {
     "journal": 0.03,
     "noise": 0.05,
     "sizes": 0.03,
+    "program": 0.05,
 }
 """Of the count: the more a format can say, the more."""
 FEW = 100

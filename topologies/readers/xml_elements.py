@@ -77,16 +77,16 @@ class Element:
         return value
 
 
-def parse(text: str, file: str) -> Element:
-    """The root element of an XML text. Raises InputError with the line if it is not well-formed, or
-    not harmless."""
+def parse(text: str, file: str, most: int = MOST) -> Element:
+    """The root element of an XML text of at most so many elements. Raises InputError with the line
+    if it is not well-formed, or not harmless."""
     from defusedxml.common import DefusedXmlException
     from defusedxml.expatreader import DefusedExpatParser
 
     text = check_text(text, file)
     skipped = text[: len(text) - len(text.lstrip())].count("\n")
     parser = DefusedExpatParser(forbid_dtd=True)
-    reader = _Reader(file, skipped, parser)
+    reader = _Reader(file, skipped, parser, most)
     parser.setContentHandler(reader)
     try:
         parser.feed(text.lstrip())
@@ -111,8 +111,9 @@ class _Reader(ContentHandler):
 
     root: Element
 
-    def __init__(self, file: str, skipped: int, locator: Locator) -> None:
+    def __init__(self, file: str, skipped: int, locator: Locator, most: int) -> None:
         super().__init__()
+        self.most = most
         self.file, self.skipped, self.locator, self.count = file, skipped, locator, 0
         self.open: list[Element] = []
 
@@ -122,13 +123,15 @@ class _Reader(ContentHandler):
             self.file, name if len(name) <= 40 else f"{name[:37]}...", line, dict(attrs.items())
         )
         self.count += 1
-        if len(self.open) >= DEEPEST or self.count > MOST:
+        if len(self.open) >= DEEPEST or self.count > self.most:
             what = (
                 f"{DEEPEST} elements within each other"
-                if self.count <= MOST
-                else f"{MOST} elements"
+                if self.count <= self.most
+                else f"{self.most} elements"
             )
-            raise InputError(f"{self.file} line {line}: more than {what}: no machine has so many")
+            raise InputError(
+                f"{self.file} line {line}: more than {what}: no file of this kind has so many"
+            )
         if self.open:
             self.open[-1].children.append(element)
         else:

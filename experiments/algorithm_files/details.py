@@ -1,0 +1,42 @@
+"""What `simctl algos import` says of a file besides what holds for every algorithm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.algorithm_files import contents_of
+from experiments.algorithm_files.msccl.lowering import FIFO, Lowering
+from experiments.algorithm_files.msccl.msccl_program import Program
+from experiments.algorithm_files.msccl.reader import read_program
+from experiments.algorithm_files.msccl.writer import write_program
+from topologies.units import format_bytes
+
+
+def details(text: str) -> dict[str, str]:
+    """Facts of the file that the user names, by their names."""
+    path, content = contents_of(text)
+    if path.suffix.lower() != ".xml":
+        return {}
+    program = _program(path, content)
+    lowering = Lowering(program)
+    most = format_bytes(program.most) if program.most else "any size"
+    return {
+        "format": f"MSCCL, {program.protocol}, {'in' if program.in_place else 'out of'} place",
+        "sizes": f"{format_bytes(program.least)} to {most}",
+        "channels": str(program.channels),
+        "thread blocks": str(sum(len(gpu.blocks) for gpu in program.gpus)),
+        "program steps": str(program.steps),
+        "chunks": str(program.chunks),
+        f"deadlock with {FIFO} FIFO slots": lowering.deadlock(FIFO) or "none",
+        "deadlock without FIFO slots": lowering.deadlock(0) or "none",
+    }
+
+
+def rewritten(text: str) -> str | None:
+    """An MSCCL file that the user names, written anew; None for other files."""
+    path, content = contents_of(text)
+    return write_program(_program(path, content)) if path.suffix.lower() == ".xml" else None
+
+
+def _program(path: Path, content: bytes) -> Program:
+    return read_program(content.decode("utf-8-sig"), path.name)

@@ -1,0 +1,233 @@
+"""Programs of serial lanes: each moves data, posts events, and waits for events of others.
+
+A run decides in which order the moves can happen, and whether the lanes block each other. It also
+finds moves on the same slots in no fixed order: they would be right or wrong by chance.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.sequences import sequence
+from topologies.errors import InputError
+
+Event = Hashable
+Clock = npt.NDArray[np.int32]
+"""How many instructions of each lane are known to be done."""
+
+
+class Place(NamedTuple):
+    """Where in a file an instruction stands."""
+
+    rank: int
+    lane: int
+    step: int
+
+    def __str__(self) -> str:
+        return f"gpu {self.rank}, thread block {self.lane}, step {self.step}"
+
+
+class Move(NamedTuple):
+    """Data from slots of a rank to slots of a peer, which may be the rank itself."""
+
+    rank: int
+    peer: int
+    source: int
+    target: int
+    size: int
+    """How many slots."""
+    reduces: bool = False
+    channel: int = 0
+    posted: bool = False
+    """Whether the lane goes on at once: the message is on its way, and an event says when it is
+    there."""
+
+
+class Post(NamedTuple):
+    """The next event of a name."""
+
+    event: Event
+    arrives: bool = False
+    """Whether the event happens when the last move has arrived."""
+
+
+class Wait(NamedTuple):
+    """Wait until an event of a name has happened so many times."""
+
+    event: Event
+    times: int
+    reason: str
+    """What is waited for, in words."""
+
+
+class Instruction(NamedTuple):
+    """A step of a lane, or a part of one."""
+
+    place: Place
+    action: Move | Post | Wait
+
+
+Lane = list[Instruction]
+
+
+class Layout(NamedTuple):
+    """The slots of a rank."""
+
+    ranks: int
+    buffer: int
+    scratch: int
+    nbytes: float = 1.0
+
+
+@dataclass
+class Run:
+    """The moves of all lanes in an order that they allow."""
+
+    moves: list[Move] = field(default_factory=list)
+    waits: list[tuple[int, int]] = field(default_factory=list)
+    """Pairs of moves of which the first waits for the second."""
+    stuck: str = ""
+    """Why the lanes block each other, if they do."""
+
+    def schedule(self, layout: Layout, ends: Sequence[Move] = ()) -> Schedule:
+        """The moves as a schedule, and then those of `ends`, which wait for what they read or
+        overwrite."""
+        moves = [*self.moves, *ends]
+        columns = np.array([move[:6] for move in moves], dtype=np.int64).reshape(-1, 6).T
+        waits = np.array(self.waits, dtype=np.int32).reshape(-1, 2).T
+        builder = ScheduleBuilder(
+            layout.ranks, layout.nbytes, slots=layout.buffer, scratch=layout.scratch
+        )
+        names = "rank", "peer", "source", "target", "count", "reduces"
+        values = dict(zip(names, columns, strict=True))
+        values["lane"] = np.array([move.channel for move in moves], dtype=np.int64)
+        return sequence(builder, values, (waits[0], waits[1]))
+
+
+def run(lanes: Sequence[Lane], check: bool = True) -> Run:
+    """Run the lanes until all are done, or none can go on.
+
+    With `check`, raises InputError with both places if two moves use the same slots in no fixed
+    order, and one of them writes.
+    """
+    state = _State(lanes, check)
+    ready = deque(range(len(lanes)))
+    while ready:
+        ready.extend(state.advance(ready.popleft()))
+    state.result.stuck = state.blocked()
+    return state.result
+
+
+class _Access(NamedTuple):
+    lane: int
+    time: int
+    place: Place
+
+
+class _State:
+    def __init__(self, lanes: Sequence[Lane], check: bool) -> None:
+        self.lanes, self.result = lanes, Run()
+        self.next = [0] * len(lanes)
+        self.frontier: list[tuple[int, ...]] = [()] * len(lanes)
+        self.last = [-1] * len(lanes)
+        self.happened: dict[Event, list[tuple[int, ...]]] = defaultdict(list)
+        self.clocks_of: dict[Event, list[Clock]] = defaultdict(list)
+        self.waiting: dict[Event, list[int]] = defaultdict(list)
+        self.clock = np.zeros((len(lanes), len(lanes) if check else 0), dtype=np.int32)
+        self.check = check
+        self.written: dict[tuple[int, int], _Access] = {}
+        self.read: dict[tuple[int, int], dict[int, _Access]] = defaultdict(dict)
+
+    def advance(self, lane: int) -> list[int]:
+        """Go on with a lane until it waits, or has sent a message. Returns the lanes that can go on
+        now: lanes that send at once take turns."""
+        woken: list[int] = []
+        instructions = self.lanes[lane]
+        while self.next[lane] < len(instructions):
+            place, action = instructions[self.next[lane]]
+            if isinstance(action, Wait):
+                if len(self.happened[action.event]) < action.times:
+                    self.waiting[action.event].append(lane)
+                    return woken
+                self._join(lane, action)
+            elif isinstance(action, Post):
+                woken += self._post(lane, action)
+            else:
+                self._move(lane, action, place)
+            self.next[lane] += 1
+            if isinstance(action, Post) and action.arrives:
+                return [*woken, lane]
+        return woken
+
+    def blocked(self) -> str:
+        """The first lane that is not done, and what it waits for."""
+        for lane, instructions in enumerate(self.lanes):
+            if self.next[lane] < len(instructions):
+                place, action = instructions[self.next[lane]]
+                assert isinstance(action, Wait)
+                return f"{place} waits for {action.reason}"
+        return ""
+
+    def _join(self, lane: int, wait: Wait) -> None:
+        if wait.times > 0:
+            earlier = self.happened[wait.event][wait.times - 1]
+            self.frontier[lane] = tuple(dict.fromkeys((*self.frontier[lane], *earlier)))
+            if self.check:
+                other = self.clocks_of[wait.event][wait.times - 1]
+                np.maximum(self.clock[lane], other, out=self.clock[lane])
+
+    def _post(self, lane: int, post: Post) -> list[int]:
+        moves = (self.last[lane],) if post.arrives else self.frontier[lane]
+        self.happened[post.event].append(moves)
+        if self.check:
+            self.clocks_of[post.event].append(self.clock[lane].copy())
+        return self.waiting.pop(post.event, [])
+
+    def _move(self, lane: int, move: Move, place: Place) -> None:
+        number = len(self.result.moves)
+        self.result.moves.append(move)
+        self.result.waits += [(number, earlier) for earlier in self.frontier[lane]]
+        self.last[lane] = number
+        if not move.posted:
+            self.frontier[lane] = (number,)
+        if self.check:
+            self.clock[lane, lane] += 1
+            access = _Access(lane, int(self.clock[lane, lane]), place)
+            for offset in range(move.size):
+                self._reads(move.rank, move.source + offset, access)
+            for offset in range(move.size):
+                self._writes(move.peer, move.target + offset, access)
+
+    def _reads(self, rank: int, slot: int, access: _Access) -> None:
+        cell = rank, slot
+        if cell in self.written:
+            self._ordered(self.written[cell], access)
+        self.read[cell][access.lane] = access
+
+    def _writes(self, rank: int, slot: int, access: _Access) -> None:
+        cell = rank, slot
+        if cell in self.written:
+            self._ordered(self.written[cell], access)
+        for earlier in self.read.pop(cell, {}).values():
+            self._ordered(earlier, access)
+        self.written[cell] = access
+
+    def _ordered(self, earlier: _Access, later: _Access) -> None:
+        if self.clock[later.lane, earlier.lane] < earlier.time:
+            raise InputError(
+                f"{later.place} and {earlier.place} use the same chunk, and nothing orders them: "
+                f"a dependency is missing"
+            )
+
+
+def instructions(place: Place, actions: Callable[[], Iterator[Move | Post | Wait]]) -> Lane:
+    """Actions at one place of the file."""
+    return [Instruction(place, action) for action in actions()]

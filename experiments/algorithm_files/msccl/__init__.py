@@ -1,0 +1,1 @@
+"""MSCCL's XML: programs of thread blocks, one for each GPU of a collective."""

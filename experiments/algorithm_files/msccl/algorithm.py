@@ -1,0 +1,90 @@
+"""An MSCCL file as an algorithm."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+
+from experiments.algorithm_files.msccl.lowering import Lowering, in_order_of_chunks
+from experiments.algorithm_files.msccl.msccl_program import Program
+from simulator.collectives import Algorithm, Collective, algorithms, of_collective
+from simulator.cost_models.cost_model import NO_FORMULA
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.semantics import Chosen, Data, Promise, WrongResult, check
+from topologies.errors import InputError
+
+_UNNAMED = re.compile(r"[^\w.+-]", re.ASCII)
+
+
+def algorithm_of(program: Program, loops: int = 1) -> Algorithm:
+    """A program as an algorithm for its number of ranks, whose chunks move in so many pieces.
+
+    Raises InputError with the place if it cannot run. It is proven when it is simulated.
+    """
+    ranks = len(program.gpus)
+    lowering = Lowering(program, loops)
+
+    @cache
+    def whole() -> Schedule:
+        return lowering.schedule()
+
+    def schedule(workers: int, nbytes: float) -> Schedule:
+        return whole().scaled(nbytes)
+
+    blocks = sum(len(gpu.blocks) for gpu in program.gpus)
+    summary = (
+        f"MSCCL, {program.protocol}, {program.channels} channels, {blocks} thread blocks of "
+        f"{ranks} GPUs"
+    )
+    collective = _promise(program) if program.collective == "custom" else _named(program)
+    return Algorithm(
+        free_name(program.name, "xml"),
+        _in_pieces(collective, program.chunks, loops),
+        schedule,
+        NO_FORMULA,
+        summary,
+        defined=lambda workers: workers == ranks,
+    )
+
+
+def free_name(name: str, ending: str) -> str:
+    """A name that no algorithm of simctl has, and that may stand in a list.
+
+    >>> free_name("ring", "xml"), free_name("my ring: 2", "xml")
+    ('ring.xml', 'my_ring__2')
+    """
+    plain = _UNNAMED.sub("_", name)[:63] or ending
+    return f"{plain}.{ending}" if plain in algorithms() else plain
+
+
+def _named(program: Program) -> Collective:
+    return of_collective(program.collective, algorithms())[0].collective
+
+
+def _promise(program: Program) -> Collective:
+    """What a custom program computes: the first collective that it is."""
+    schedule = Lowering(program).schedule()
+    for collective in dict.fromkeys(each.collective for each in algorithms().values()):
+        try:
+            check(schedule, collective)
+        except (WrongResult, ValueError):
+            continue
+        return collective
+    raise InputError(
+        f"{program.name}: coll is custom, and it computes no collective that simctl knows"
+    )
+
+
+def _in_pieces(collective: Collective, chunks: int, loops: int) -> Collective:
+    """The collective on slots that are ordered loop by loop."""
+    if loops == 1:
+        return collective
+    order = in_order_of_chunks(chunks, loops)
+
+    def postcondition(before: Data, chosen: Chosen = None) -> Promise:
+        promised, after = collective.postcondition(before[:, order], chosen)
+        back = order.argsort()
+        return promised[:, back], after[:, back]
+
+    return replace(collective, postcondition=postcondition)

@@ -1,0 +1,263 @@
+"""A schedule of simctl as an MSCCL program."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.algorithm_files.msccl.msccl_program import (
+    BLOCKS_OF_CHANNEL,
+    MOST_BLOCKS,
+    MOST_CHANNELS,
+    MOST_COUNT,
+    MOST_STEPS,
+    Block,
+    Chunks,
+    Flag,
+    Gpu,
+    Program,
+    Step,
+)
+from simulator.collectives import Algorithm
+from simulator.engines import simulate
+from simulator.schedules.schedule import COMPUTE, Schedule
+from topologies.errors import InputError
+from topologies.shapes import star
+
+COLLECTIVES = {
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reduce_scatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "all_to_all": "alltoall",
+}
+"""MSCCL's words. The root is rank 0."""
+LARGEST = 2**39
+"""The bytes for which every program is made."""
+
+
+class _Lane(NamedTuple):
+    """What tells the thread blocks of a GPU apart."""
+
+    channel: int
+    send: int
+    receive: int
+
+
+class _Place(NamedTuple):
+    """A step of a GPU."""
+
+    lane: _Lane
+    number: int
+    """Its place among the steps of the thread block."""
+
+
+@dataclass
+class _Draft:
+    """A GPU's steps, and the places that each waits for."""
+
+    lanes: dict[_Lane, list[tuple[Step, list[_Place]]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    adders: dict[int, _Place] = field(default_factory=dict)
+    """The step that last added to a chunk."""
+
+
+def program_of(algorithm: Algorithm, ranks: int, protocol: str = "Simple") -> Program:
+    """The program of an algorithm for a number of ranks, in place.
+
+    Every thread block sends to one peer or receives from one peer, or works locally. Its steps are
+    in the order of the schedule, so that no number of FIFO slots makes the program stuck.
+
+    Raises InputError if MSCCL cannot say what the schedule says.
+    """
+    schedule = algorithm.build(ranks, 1.0)
+    _check(algorithm, schedule)
+    collective = COLLECTIVES[algorithm.collective.name]
+    drafts = _drafts(schedule, "o" if collective == "allgather" else "i")
+    share = schedule.buffer // ranks
+    inputs = share if collective == "allgather" else schedule.buffer
+    outputs = {"allgather": schedule.buffer, "reduce_scatter": share}.get(collective, 0)
+    scratch = schedule.slots - schedule.buffer
+    gpus = tuple(
+        Gpu(inputs, outputs, scratch, _blocks(algorithm, draft, rank))
+        for rank, draft in enumerate(drafts)
+    )
+    channels = 1 + max((block.channel for gpu in gpus for block in gpu.blocks), default=0)
+    if channels > MOST_CHANNELS:
+        raise InputError(
+            f"{algorithm.name} on {ranks} ranks needs {channels} channels: MSCCL has "
+            f"{MOST_CHANNELS}, take fewer ranks"
+        )
+    return Program(
+        algorithm.name[:63],
+        collective,
+        protocol,
+        schedule.buffer,
+        channels,
+        True,
+        gpus,
+        0,
+        LARGEST,
+    )
+
+
+def _check(algorithm: Algorithm, schedule: Schedule) -> None:
+    reason, collective = "", algorithm.collective
+    if collective.name not in COLLECTIVES or (collective.root or 0) != 0:
+        root = f" from rank {collective.root}" if collective.root else ""
+        reason = f"MSCCL has no {collective.name}{root}, it has {', '.join(COLLECTIVES.values())}"
+    elif schedule.switches:
+        reason = "switches reduce in it, MSCCL has GPUs alone"
+    elif schedule.ranks > schedule.workers:
+        reason = "it has a server besides the GPUs of the collective"
+    elif (schedule.kind == COMPUTE).any() or (schedule.source < 0).any():
+        reason = "it computes, or sends messages without data"
+    elif not np.allclose(schedule.shares, schedule.shares.ravel()[0]):
+        reason = "its slots are of several sizes"
+    elif not len(schedule):
+        reason = "it does nothing"
+    if reason:
+        raise InputError(f"{algorithm.name} cannot be an MSCCL program: {reason}")
+
+
+def _drafts(schedule: Schedule, buffer: str) -> list[_Draft]:
+    """The steps of every GPU, with what each waits for."""
+    drafts = [_Draft() for _ in range(schedule.ranks)]
+    steps: dict[int, dict[int, list[_Place]]] = {}
+    columns = [
+        column.tolist()
+        for column in (
+            schedule.rank,
+            schedule.peer,
+            schedule.source,
+            schedule.target,
+            schedule.count,
+            schedule.reduces,
+            schedule.lane,
+        )
+    ]
+
+    def chunks(slot: int) -> Chunks:
+        inside = slot < schedule.buffer
+        return Chunks(buffer if inside else "s", slot if inside else slot - schedule.buffer)
+
+    for number in _in_time(schedule):
+        rank, peer, source, target, count, reduces, lane = (each[number] for each in columns)
+        earlier = schedule.predecessors(number).tolist()
+        waits = {end: [p for q in earlier for p in steps[q].get(end, ())] for end in (rank, peer)}
+        if any(not {rank, peer} & set(steps[q]) for q in earlier):
+            raise InputError(
+                f"operation {number} from rank {rank} to {peer} waits for an operation of other "
+                f"ranks: MSCCL waits within a GPU alone"
+            )
+        added: dict[int, list[_Place]] = {rank: [], peer: []}
+        for first in range(0, count, MOST_COUNT):
+            size = min(MOST_COUNT, count - first)
+            ends = chunks(source + first), chunks(target + first)
+            for end, key, step in _steps(rank, peer, lane, schedule, ends, size, bool(reduces)):
+                draft, needed = drafts[end], list(waits[end])
+                if end == peer and reduces:
+                    needed += _one_adder(draft, target + first, size)
+                place = _Place(key, len(draft.lanes[key]))
+                draft.lanes[key].append((step, needed))
+                added[end].append(place)
+                if end == peer and step.kind != "s":
+                    for slot in range(target + first, target + first + size):
+                        draft.adders[slot] = place
+        steps[number] = added
+    return drafts
+
+
+def _in_time(schedule: Schedule) -> list[int]:
+    """The operations as they start on a switch without latency: a thread block does not hold up a
+    message that is ready by one that is not."""
+    machine = star(max(2, schedule.ranks), bandwidth=1.0)
+    start = simulate(schedule, machine).start
+    return [int(number) for number in np.lexsort((np.arange(len(schedule)), start))]
+
+
+def _steps(
+    rank: int,
+    peer: int,
+    channel: int,
+    schedule: Schedule,
+    ends: tuple[Chunks, Chunks],
+    size: int,
+    reduces: bool,
+) -> list[tuple[int, _Lane, Step]]:
+    """The steps of a transfer: its GPU, thread block and step."""
+    source, target = ends
+    if rank == peer:
+        return [(rank, _Lane(channel, -1, -1), Step("re" if reduces else "cpy", *ends, size))]
+    ranks = schedule.ranks
+    more = ((peer - rank) % ranks - 1) // BLOCKS_OF_CHANNEL
+    channel += schedule.lanes * more
+    return [
+        (rank, _Lane(channel, peer, -1), Step("s", source, source, size)),
+        (
+            peer,
+            _Lane(channel, -1, rank),
+            Step("rrc" if reduces else "r", target, target, size),
+        ),
+    ]
+
+
+def _one_adder(draft: _Draft, slot: int, size: int) -> list[_Place]:
+    """The steps that add to the same chunks before: two at a time would lose a contribution."""
+    return [draft.adders[each] for each in range(slot, slot + size) if each in draft.adders]
+
+
+def _blocks(algorithm: Algorithm, draft: _Draft, rank: int) -> tuple[Block, ...]:
+    """The thread blocks of a GPU, with numbers for blocks and steps."""
+    order = {lane: number for number, lane in enumerate(draft.lanes)}
+    if len(order) > MOST_BLOCKS:
+        raise InputError(
+            f"{algorithm.name} needs {len(order)} thread blocks on gpu {rank}: MSCCL has "
+            f"{MOST_BLOCKS}, take fewer ranks"
+        )
+    needed = {
+        lane: [_needed(lane, waits) for _, waits in steps] for lane, steps in draft.lanes.items()
+    }
+    numbers = {
+        lane: (np.cumsum([max(1, len(waits)) for waits in several]) - 1).tolist()
+        for lane, several in needed.items()
+    }
+    raised = {place for several in needed.values() for waits in several for place in waits}
+    blocks = []
+    for lane in order:
+        if numbers[lane][-1] >= MOST_STEPS:
+            raise InputError(
+                f"{algorithm.name} needs {numbers[lane][-1] + 1} steps of a thread block on gpu "
+                f"{rank}: MSCCL has {MOST_STEPS}, take fewer ranks"
+            )
+        steps = tuple(
+            replace(
+                step,
+                waits=tuple(
+                    Flag(order[place.lane], numbers[place.lane][place.number])
+                    for place in needed[lane][number]
+                ),
+                flag=_Place(lane, number) in raised,
+                number=numbers[lane][number],
+            )
+            for number, (step, _) in enumerate(draft.lanes[lane])
+        )
+        blocks.append(Block(lane.send, lane.receive, lane.channel, steps))
+    return tuple(blocks)
+
+
+def _needed(lane: _Lane, waits: list[_Place]) -> list[_Place]:
+    """The last step of each other thread block: its earlier steps and those of the same block are
+    done by then."""
+    last: dict[_Lane, _Place] = {}
+    for place in waits:
+        if place.lane != lane and (
+            place.lane not in last or last[place.lane].number < place.number
+        ):
+            last[place.lane] = place
+    return [last[key] for key in sorted(last)]

@@ -1,0 +1,88 @@
+"""`simctl algos`: parsing only."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.cli.completion import algorithm_names, completer
+from experiments.cli.options import AlgorithmFile, CollectiveName, Format, Output
+from experiments.cli.plain_values import PlainGroup
+
+app = typer.Typer(
+    cls=PlainGroup,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+USUAL_RANKS = 8
+
+
+class Program(StrEnum):
+    """The formats of other tools."""
+
+    msccl = "msccl"
+
+
+@app.callback()
+def algos(
+    context: typer.Context, collective: CollectiveName = None, format: Output = Format.table
+) -> None:
+    """List the algorithms with formula, assumptions and source."""
+    from experiments.commands import algos as command
+
+    if context.invoked_subcommand is None:
+        command.run(collective, format.value)
+
+
+@app.command("import", epilog="Example: simctl algos import allreduce.xml")
+def algos_import(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="MSCCL's XML, or your own algorithm in Python.")
+    ],
+    p: Annotated[
+        str | None, typer.Option("--p", help="The number of ranks.  [default: the file's, or 8]")
+    ] = None,
+    format: Output = Format.table,
+) -> None:
+    """Read an algorithm from a file, and prove it.
+
+    Run it with simctl run --algo-file FILE.
+    """
+    from experiments.cli.values import only_rank_count, parse_algorithm, parse_rank_count
+    from experiments.commands import algos as command
+
+    algorithm = parse_algorithm(None, file)
+    ranks = parse_rank_count(p) if p is not None else only_rank_count(algorithm) or USUAL_RANKS
+    command.import_file(file, algorithm, ranks, format.value)
+
+
+@app.command("export", epilog="Example: simctl algos export ring --p 8 --to msccl --out ring.xml")
+def algos_export(
+    algo: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ALGO]",
+            help="One algorithm: see `simctl algos`.",
+            autocompletion=completer(algorithm_names),
+        ),
+    ] = None,
+    algo_file: AlgorithmFile = None,
+    p: Annotated[
+        str | None, typer.Option("--p", help="The number of ranks.  [default: the file's, or 8]")
+    ] = None,
+    to: Annotated[Program, typer.Option(help="The format.")] = Program.msccl,
+    out: Annotated[Path | None, typer.Option(help="Write FILE.  [default: print it]")] = None,
+) -> None:
+    """Write an algorithm as a program for another tool."""
+    from experiments.cli.values import only_rank_count, parse_algorithm, parse_rank_count
+    from experiments.commands import algos as command
+
+    algorithm = parse_algorithm(algo, algo_file)
+    ranks = parse_rank_count(p) if p is not None else only_rank_count(algorithm) or USUAL_RANKS
+    command.export(algorithm, algo_file, ranks, to.value, out)

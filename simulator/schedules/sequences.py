@@ -1,0 +1,70 @@
+"""Operations that another tool has put into an order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from simulator.schedules.schedule import TRANSFER, Schedule
+from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
+from simulator.schedules.whole_numbers import Column, whole_numbers
+from topologies.errors import InputError
+
+_WHOLE = {
+    "kind": TRANSFER,
+    "rank": 0,
+    "peer": 0,
+    "source": -1,
+    "target": -1,
+    "count": 0,
+    "reduces": 0,
+    "lane": 0,
+    "phase": 0,
+}
+
+
+def sequence(
+    builder: ScheduleBuilder, columns: Mapping[str, Column], waits: tuple[Column, Column]
+) -> Schedule:
+    """The schedule of operations in an order, each of which sees the state after the one before.
+
+    `columns` are those of a schedule. Without slots (-1), a transfer has its `nbytes`. `waits` are
+    pairs of operations of which the first waits for the second, besides what the slots imply.
+    """
+    size = len(columns["rank"])
+    whole = {
+        name: np.broadcast_to(whole_numbers(name, columns.get(name, usual)), (size,))
+        for name, usual in _WHOLE.items()
+    }
+    rank, source, count, lane = (whole[name] for name in ("rank", "source", "count", "lane"))
+    builder.slots.check(source, whole["target"], np.maximum(count, 1))
+    if size and not 0 <= lane.min() <= lane.max() <= LANES:
+        raise InputError(f"lanes {lane.min()} to {lane.max()}: lanes run from 0 to {LANES}")
+    none = np.zeros(size)
+    sized = builder.slots.bytes_of(rank, np.maximum(source, 0), np.where(source < 0, 0, count))
+    order = np.argsort(waits[0], kind="stable")
+    indptr = np.searchsorted(waits[0][order], np.arange(size + 1))
+    builder.inline(
+        Schedule(
+            ranks=builder.ranks,
+            workers=builder.workers,
+            switches=builder.switches,
+            nbytes_total=builder.slots.nbytes,
+            buffer=builder.slots.buffer,
+            shares=builder.slots.shares,
+            phases=("transfer",),
+            lanes=int(lane.max(initial=0)) + 1,
+            nbytes=np.where(source < 0, columns.get("nbytes", none), sized),
+            seconds=np.asarray(columns.get("seconds", none), dtype=np.float64),
+            indptr=indptr.astype(np.int32),
+            indices=waits[1][order].astype(np.int32),
+            **_typed(whole),
+        )
+    )
+    return builder.build()
+
+
+def _typed(columns: Mapping[str, Column]) -> dict[str, Any]:
+    return {name: column.astype(np.int32) for name, column in columns.items()}

@@ -1,0 +1,53 @@
+"""Lanes run in turns, wait for each other, block each other, and race."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.algorithm_files.lanes import (
+    Instruction,
+    Lane,
+    Layout,
+    Move,
+    Place,
+    Post,
+    Wait,
+    run,
+)
+from refusals import refusal
+
+
+def lane(rank: int, *actions: Move | Post | Wait) -> Lane:
+    return [Instruction(Place(rank, 0, step), action) for step, action in enumerate(actions)]
+
+
+SEND = Move(0, 1, 0, 0, 1, posted=True)
+ADD = Move(1, 1, 0, 1, 1, reduces=True)
+
+
+def test_a_wait_orders_moves() -> None:
+    waiting = lane(1, Wait("there", 1, "the message"), ADD)
+    result = run([waiting, lane(0, SEND, Post("there", arrives=True))])
+    assert result.moves == [SEND, ADD]
+    assert result.waits == [(1, 0)]
+    schedule = result.schedule(Layout(2, 2, 0, 8.0))
+    assert schedule.predecessors(1).tolist() == [0]
+    assert schedule.nbytes.tolist() == [4.0, 4.0]
+
+
+def test_lanes_that_wait_for_each_other_are_stuck() -> None:
+    lanes = [lane(rank, Wait(1 - rank, 1, f"rank {1 - rank}"), Post(rank)) for rank in range(2)]
+    assert run(lanes).stuck == "gpu 0, thread block 0, step 0 waits for rank 1"
+
+
+def test_moves_on_the_same_slot_without_an_order_are_refused() -> None:
+    message = refusal(run, [lane(1, ADD), lane(0, SEND)])
+    assert "nothing orders them" in message
+    assert run([lane(1, ADD), lane(0, SEND)], check=False).moves == [ADD, SEND]
+
+
+@pytest.mark.parametrize("posted", [False, True])
+def test_a_lane_goes_on_while_its_message_is_on_the_way(posted: bool) -> None:
+    first, second = Move(0, 1, 0, 0, 1, posted=posted), Move(0, 2, 1, 1, 1)
+    result = run([lane(0, first, second)])
+    assert result.waits == ([] if posted else [(1, 0)])

@@ -1,0 +1,63 @@
+"""`simctl algos import` and `export`: between files and algorithms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from msccl_texts import SHAPES
+from simctl_process import Simctl
+
+
+def test_an_exported_algorithm_is_imported_and_run(command: Simctl, tmp_path: Path) -> None:
+    export = ("algos", "export", "ring", "--p", "4", "--to", "msccl")
+    printed = command(*export, cwd=tmp_path)
+    assert command(*export, "--out", "mine.xml", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "mine.xml").read_text() == printed.stdout
+    done = command("algos", "import", "mine.xml", "--format", "json", cwd=tmp_path)
+    (facts,) = json.loads(done.stdout)
+    assert facts["collective"] == "all_reduce"
+    assert facts["deadlock without FIFO slots"] == "none"
+    assert facts["proof"] == "right on 4 ranks"
+    summary = json.loads(
+        command("run", "--algo-file", "mine.xml", "--format", "json", cwd=tmp_path).stdout
+    )["summary"]
+    assert (summary["algorithm"], summary["ranks"]) == ("ring.xml", 4)
+    again = command("algos", "export", "--algo-file", "mine.xml", cwd=tmp_path)
+    assert again.stdout == printed.stdout
+
+
+def test_import_prints_a_table_and_refuses_what_is_wrong(command: Simctl, tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(SHAPES["ring"])
+    (tmp_path / "b.xml").write_text(SHAPES["ring"].replace('type="rrcs"', 'type="rcs"'))
+    assert "right on 3 ranks" in command("algos", "import", "a.xml", cwd=tmp_path).stdout
+    wrong = command("algos", "import", "b.xml", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("simctl: b.xml: small is wrong on 3 ranks: rank 0, slot 0")
+
+
+def test_a_sweep_takes_the_ranks_of_the_file(command: Simctl, tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(SHAPES["ring"])
+    done = command("sweep", "--algo-file", "a.xml", "--algo", "naive", cwd=tmp_path)
+    assert [line.split()[:2] for line in done.stdout.splitlines()[1:3]] == [
+        ["naive", "3"],
+        ["small", "3"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("import", "none.xml"), "no such file"),
+        (("export", "sharp"), "switches reduce in it"),
+        (("export", "ring", "--out", "/proc/x"), "cannot write"),
+        (("export", "ring", "--p", "1"), "ranks must be at least 2"),
+    ],
+)
+def test_mistakes_are_one_line(command: Simctl, options: tuple[str, ...], words: str) -> None:
+    done = command("algos", *options)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
