@@ -7,6 +7,7 @@ sharing the bytes of a flow are added in another order, and times agree to a rel
 import numpy as np
 
 from simulator.kernels import fair_sharing, first_come
+from simulator.kernels.events import Runs
 from simulator.kernels.flows import Queues, Rates
 from simulator.kernels.records import Times, Turns
 from simulator.schedules.flow_routes import flow_routes
@@ -31,7 +32,7 @@ def run(routed: Routed, sharing: Sharing = "fifo", store_and_forward: bool = Fal
     else:
         media = Turns.of(len(bandwidth))
         done = compiled(first_come.simulate)(
-            work, waiting, successors, times, media, lanes, store_and_forward
+            work, waiting, successors, times, media, lanes, Runs.empty(), store_and_forward
         )
     if done == fair_sharing.STUCK:
         raise RuntimeError("fair sharing stopped: no time comes next, or no flow ends at that time")

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import first_come
+from simulator.kernels.events import RUNS, Runs
 from simulator.kernels.records import Times, Turns
 from simulator.schedules.folding import spread
 from simulator.schedules.routed import Routed
@@ -98,9 +99,9 @@ def run(routed: Routed, uses: Uses, ready: Floats, free: Floats) -> Part:
     media.free[:] = free[serials : serials + count]
     for turns in (media, lanes):
         turns.holder[turns.free > 0] = HELD
-    done = kernel(first_come.simulate, len(schedule))(
-        work, np.diff(schedule.indptr), schedule.successors, times, media, lanes, False
-    )
+    loop, waiting = kernel(first_come.simulate, len(schedule)), np.diff(schedule.indptr)
+    runs = Runs.empty(0 if loop is first_come.simulate else RUNS)
+    done = loop(work, waiting, schedule.successors, times, media, lanes, runs, False)
     if done != len(schedule):
         raise RuntimeError(f"{len(schedule) - done} operations never became ready")
     waiting = np.flatnonzero(times.cause[uses.node] == HELD)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 
+from simulator.kernels.events import Runs, append, earliest, follows, take
 from simulator.kernels.records import Csr, Index, Ints, Times, Turns, Work
 
 COMPUTE, TRANSFER = 0, 1
@@ -18,6 +20,7 @@ def simulate(
     times: Times,
     media: Turns,
     lanes: Turns,
+    runs: Runs,
     store_and_forward: bool,
 ) -> int:
     """Fill in the times of all operations; returns how many are done.
@@ -33,16 +36,20 @@ def simulate(
     reduction, copy, latency = work.ranks.reduction, work.ranks.copy, work.network.latency
     ready, finish, start = times.ready, times.finish, times.start
     first, followers = successors.indptr, successors.indices
-    owner, heap = np.empty(nodes[-1], np.int32), [(0.0, np.int64(0))]
+    heap: list[tuple[float, Any, Any]] = [(0.0, np.int64(0), np.int64(0))]
     heap.clear()
-    for i in range(len(kind)):
-        owner[nodes[i] : nodes[i + 1]] = i
-        if waiting[i] == 0:
-            heappush(heap, (ready[i], np.int64(nodes[i])))
+    for j in range(len(kind)):
+        if waiting[j] == 0 and not append(runs, ready[j], nodes[j], j):
+            heappush(heap, (ready[j], np.int64(nodes[j]), np.int64(j)))
     done = 0
-    while len(heap) > 0:
-        now, node = heappop(heap)
-        i = owner[node]
+    while True:
+        run = earliest(runs)
+        if len(heap) > 0 and follows(runs, run, heap[0][0], heap[0][1]):
+            now, node, i = heappop(heap)
+        elif run >= 0:
+            now, node, i = take(runs, run)
+        else:
+            break
         hop = node - nodes[i]
         hops = indptr[route[i] + 1] - indptr[route[i]] if kind[i] == TRANSFER else 0
         if hop < hops:
@@ -51,11 +58,13 @@ def simulate(
             finish[i] = max(finish[i], sent) + latency[link]
             if hop + 1 < hops:
                 head = finish[i] if store_and_forward else begin + latency[link]
-                heappush(heap, (head, node + 1))
+                if not append(runs, head, node + 1, i):
+                    heappush(heap, (head, node + 1, i))
                 continue
             if reduces[i]:
                 if reduction[peer[i]] > 0.0 or copy[peer[i]] > 0.0:
-                    heappush(heap, (finish[i], node + 1))
+                    if not append(runs, finish[i], node + 1, i):
+                        heappush(heap, (finish[i], node + 1, i))
                     continue
                 start[node + 1] = finish[i]
         else:
@@ -65,8 +74,8 @@ def simulate(
             j = followers[k]
             ready[j] = max(ready[j], finish[i])
             waiting[j] -= 1
-            if waiting[j] == 0:
-                heappush(heap, (ready[j], np.int64(nodes[j])))
+            if waiting[j] == 0 and not append(runs, ready[j], nodes[j], j):
+                heappush(heap, (ready[j], np.int64(nodes[j]), np.int64(j)))
     return done
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.kernels import first_come
+from simulator.kernels.events import Runs
 from simulator.kernels.records import Times, Turns, Work
 from simulator.schedules.routed import route
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -45,6 +46,7 @@ def test_everything_is_done_in_order() -> None:
     times, lanes, media = Times.blank(work()), Turns.of(work().ranks.serials), Turns.of(2)
     no_predecessors = work().predecessors._replace(indptr=np.zeros(3, np.int32))
     waiting = np.zeros(2, np.int32)
-    done = first_come.simulate(work(), waiting, no_predecessors, times, media, lanes, False)
+    runs = Runs.empty()
+    done = first_come.simulate(work(), waiting, no_predecessors, times, media, lanes, runs, False)
     assert done == 2
     assert times.finish.tolist() == [3.0, 9.0]
