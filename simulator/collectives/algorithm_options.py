@@ -22,6 +22,8 @@ HELP = {
     "window": "messages of a rank in flight, like 4",
     "map_us": "microseconds that each rank maps, like 500",
     "reduce_us": "microseconds that each rank reduces, like 500",
+    "servers": "CPU machines that serve, like 2",
+    "shards": "workers that serve, like 4",
     "ways": "2: half of V goes round in the other direction",
 }
 BEST = "best"
@@ -108,6 +110,7 @@ def _variant(
         cost=_filled(listed.formula, options)(),
         options=options,
         searched=searched,
+        servers=options.get("servers", listed.servers),
         **functions,
     )
 

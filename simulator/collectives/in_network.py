@@ -1,13 +1,14 @@
 """All-reduce in switches that reduce and multicast: SHARP in network switches, NVLS in
 NVSwitches."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
-from simulator.cost_models import in_network_formulas
+from simulator.cost_models import CostModel, in_network_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
@@ -18,6 +19,7 @@ SHARP_PIECES = 16
 NVLS_PIECES = 8
 """Few enough to keep latencies small: from 8 to 64 pieces change an HGX H100 by 4% at 1 GiB."""
 Ranks = npt.NDArray[np.integer]
+Across = Callable[[ScheduleBuilder, Ranks, Ranks], None]
 
 
 def sharp_all_reduce(
@@ -66,9 +68,19 @@ def nvls_all_reduce(
     of the one before.
     """
     group = np.arange(ranks)[None, :] if groups is None else groups
+    if above:
+        return switched(ranks, nbytes, group, segments, _across_switches, group.shape[1])
+    return switched(ranks, nbytes, group, segments, _across_rings)
+
+
+def switched(
+    ranks: int, nbytes: float, group: Ranks, segments: int, across: Across, above: int = 0
+) -> Schedule:
+    """The switches of the groups reduce and multicast, and `across` joins the owners of each chunk,
+    with the help of so many switches `above`."""
     number, size = group.shape
     slots = segments * size * number
-    nvls = ScheduleBuilder(ranks, nbytes, slots=slots, switches=number + (size if above else 0))
+    nvls = ScheduleBuilder(ranks, nbytes, slots=slots, switches=number + above)
     switch = ranks + np.arange(number)[:, None]
     got: Ints | None = None
     for piece in range(segments):
@@ -81,7 +93,7 @@ def nvls_all_reduce(
             nvls.reduce(group, switch, slot=chunk[owner], count=number, after=waits)
         got = nvls.copy(switch, group, slot=chunk[None, :], count=number)
         if number > 1:
-            (_across_switches if above else _across_rings)(nvls, group, chunk)
+            across(nvls, group, chunk)
         nvls.phase("multicast")
         nvls.copy(group, switch, slot=chunk[None, :], count=number)
         for ahead in range(1, size):
@@ -133,6 +145,17 @@ def fit_nvls(
     Between groups, the owners of each chunk share a reducing network switch if there is one for
     each chunk. Otherwise they form rings.
     """
+    groups, used = groups_of(topology, ranks)
+    rails = _rail_switches(topology, groups, ranks) if len(used) > 1 else None
+    chosen = used if rails is None else np.concatenate((used, rails))
+    above = rails is not None
+    schedule = nvls_all_reduce(ranks, nbytes, groups, above=above, segments=segments)
+    cost = in_network_formulas.nvls(segments, len(used), in_network=above)
+    return fitted(topology, ranks, schedule, cost, chosen)
+
+
+def groups_of(topology: Topology, ranks: int) -> tuple[Ranks, Ints]:
+    """The workers on each NVSwitch, shape (groups, workers of a group), and the switches."""
     switches = _reducing(topology, network=False)
     latency = _latencies(topology, switches, ranks)
     used, group = np.unique(latency.argmin(axis=1), return_inverse=True)
@@ -142,13 +165,15 @@ def fit_nvls(
             f"nvls: {sizes.max()} ranks on one switch and {sizes.min()} on another: take as many "
             f"on each"
         )
-    groups = np.argsort(group, kind="stable").reshape(len(used), -1)
-    rails = _rail_switches(topology, groups, ranks) if len(used) > 1 else None
-    chosen = switches[used] if rails is None else np.concatenate((switches[used], rails))
-    above = rails is not None
-    schedule = nvls_all_reduce(ranks, nbytes, groups, above=above, segments=segments)
-    cost = in_network_formulas.nvls(segments, len(used), in_network=above)
-    return Fitted(schedule, _with_switches(topology, ranks, chosen), cost, _words(topology, chosen))
+    return np.argsort(group, kind="stable").reshape(len(used), -1), switches[used]
+
+
+def fitted(
+    topology: Topology, ranks: int, schedule: Schedule, cost: CostModel, switches: Ints
+) -> Fitted:
+    """A schedule with the chosen switches behind the workers."""
+    machine = _with_switches(topology, ranks, switches)
+    return Fitted(schedule, machine, cost, _words(topology, switches))
 
 
 def _reducing(topology: Topology, *, network: bool) -> Ints:

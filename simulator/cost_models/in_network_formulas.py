@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.cost_models.cost_model import CostModel
+from dataclasses import replace
+
+from simulator.cost_models.cost_model import CostModel, log2_ceil
 
 
 def sharp(segments: int, leaves: int = 1) -> CostModel:
@@ -49,3 +51,27 @@ def nvls(segments: int, groups: int = 1, *, in_network: bool = False) -> CostMod
         memory_ports=(),
         unclaimed="pipelined in pieces",
     )
+
+
+def nvls_tree(segments: int, groups: int = 1) -> CostModel:
+    """:func:`nvls` with a reduce up and a broadcast down a binary tree of the groups."""
+    plain = nvls(segments, groups)
+    return replace(
+        plain,
+        source="NVLSTree of NVIDIA/nccl since 2.18",
+        steps=lambda p: 2 * segments + 2 * log2_ceil(groups) + (2 if p > groups else 1),
+    )
+
+
+MULTIMEM = CostModel(
+    latex=r"2\alpha + (p+1)\left(g + \frac{V}{\beta}\right)",
+    assumes="one switch reduces at full rate; a port carries V for each reader",
+    source="multimem.ld_reduce, one shot: contrib/custom_algos/allreduce of NVIDIA/nccl",
+    time=lambda fabric, p, nbytes: 2 * fabric.latency + (p + 1) * fabric.send(nbytes),
+    volume=lambda p, nbytes: (p * p + p) * nbytes,
+    steps=lambda p: 2,
+    peak=lambda p, nbytes: 2 * nbytes,
+    redundant=lambda p, nbytes: p * nbytes,
+    ports=("peer",),
+    memory_ports=(),
+)

@@ -153,19 +153,14 @@ PORTS = {"star": "switch", "full_mesh": "peer", "full_mesh_one_port": "one", "bu
 """How messages at the same time share the ports of a shape."""
 ON_A_BUS = {"naive", "naive_serial", "parameter_server", "parameter_server_apart"}
 """Algorithms that send all that they can at once, for which the time on a bus is claimed."""
+NOWHERE = """bruck_all_gather bruck_all_to_all pat_all_gather pat_reduce_scatter rail_all_to_all
+forwarded_all_to_all chain_reduce chain_scan chain_exscan map_reduce ring_reduce_scatterv"""
+WHERE_POSTED = "naive_serial parameter_server parameter_server_apart"
+PEERS = "pairwise linear_all_to_all two_shot sharded_parameter_server"
 MEMORY: dict[str, tuple[Ports, ...]] = {
-    "bruck_all_gather": (),
-    "bruck_all_to_all": (),
-    "pat_all_gather": (),
-    "pat_reduce_scatter": (),
-    "chain_reduce": (),
-    **dict.fromkeys(("chain_scan", "chain_exscan", "map_reduce", "ring_reduce_scatterv"), ()),
-    "naive_serial": POSTED,
-    "parameter_server": POSTED,
-    "parameter_server_apart": POSTED,
-    "pairwise": ("peer",),
-    "linear_all_to_all": ("peer",),
-    "two_shot": ("peer",),
+    **dict.fromkeys(NOWHERE.split(), ()),
+    **dict.fromkeys(WHERE_POSTED.split(), POSTED),
+    **dict.fromkeys(PEERS.split(), ("peer",)),
 }
 """Ports on which memory is claimed, where that is not all: inboxes depend on who comes first."""
 

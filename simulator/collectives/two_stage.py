@@ -1,0 +1,155 @@
+"""All-to-all in two stages over nodes: inside a node and across, on rails.
+
+A rail is the ranks with the same place in their nodes. Messages across nodes stay on their rail,
+and each has the blocks of a whole node. PXN of NCCL goes to the rail inside the node first; DeepEP
+crosses the network first.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.collectives.collective import ALL_TO_ALL, Algorithm, Fitted
+from simulator.collectives.two_level import equal_nodes, nodes_of
+from simulator.cost_models import two_stage_formulas
+from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Move, Shifts, fold
+from topologies.topology import Topology
+
+Ranks = npt.NDArray[np.integer]
+
+
+def rail_all_to_all(
+    ranks: int, nbytes: float, nodes: Ranks | None = None, shifts: Shifts | None = None
+) -> Schedule:
+    """Inside the node first: rank j of a node collects the blocks for rank j of every node.
+
+    >>> rail_all_to_all(4, 4.0, equal_nodes(4, per_node=2)).sent().tolist()
+    [4.0, 4.0, 4.0, 4.0]
+    """
+    return _two_stages(nodes_or_default(ranks, nodes), nbytes, shifts, inside_first=True)
+
+
+def forwarded_all_to_all(
+    ranks: int, nbytes: float, nodes: Ranks | None = None, shifts: Shifts | None = None
+) -> Schedule:
+    """Across nodes first: a rank forwards the blocks that arrive to the ranks of its node."""
+    return _two_stages(nodes_or_default(ranks, nodes), nbytes, shifts, inside_first=False)
+
+
+def nodes_or_default(ranks: int, nodes: Ranks | None) -> Ranks:
+    """The ranks of each node, shape (nodes, ranks of a node)."""
+    return equal_nodes(ranks) if nodes is None else nodes
+
+
+def _two_stages(
+    nodes: Ranks, nbytes: float, shifts: Shifts | None, *, inside_first: bool
+) -> Schedule:
+    count, size = nodes.shape
+    ranks, order = count * size, nodes.ravel()
+    if shifts is not None and (shifts.shape != nodes.shape or (order != np.arange(ranks)).any()):
+        raise NotSymmetric("nodes are shifted apart")
+    # Scratch in four parts: packed and received in the first stage, and in the second.
+    moves = [Move(axis, 0, (size, 1)[axis], ranks) for axis in (0, 1)]
+    by_node, by_place = (size, 1), (1, count)
+    layouts = (by_place, by_place, by_node, by_node)
+    if not inside_first:
+        layouts = (by_node, by_node, by_place, by_place)
+    for part, inner in enumerate(layouts, start=1):
+        moves += [Move(axis, part * ranks, inner[axis], (part + 1) * ranks) for axis in (0, 1)]
+    stages = ScheduleBuilder(fold(ranks, shifts, *moves), nbytes, slots=ranks, scratch=4 * ranks)
+    rank = stages.each()
+    node, place = np.divmod(np.argsort(order)[rank], size)
+    away = (axis.ravel()[1:, None] for axis in np.mgrid[:count, :size])
+    n, j = (
+        (own + far) % extent
+        for own, far, extent in zip((node, place), away, nodes.shape, strict=True)
+    )
+
+    def slots(part: int, node: Ranks, place: Ranks) -> Ranks:
+        inner = layouts[part - 1]
+        return np.asarray(part * ranks + node * inner[0] + place * inner[1])
+
+    def local(slot: Ranks, target: Ranks) -> None:
+        stages.copy(rank, rank, slot=slot, target=target, steps=True)
+
+    def send(part: int, inside: bool) -> None:
+        """Blocks go from scratch `part` to the next part of the peers inside or across."""
+        stages.phase("inside nodes" if inside else "across nodes")
+        own, others = (place, size) if inside else (node, count)
+        length = ranks // others
+        for turn in range(0 if length > 1 else 1, others):
+            other = (own + turn) % others
+            peer = nodes[node, other] if inside else nodes[other, place]
+            first, target = part * ranks + other * length, (part + 1) * ranks + own * length
+            stages.copy(rank, peer, slot=first, target=target, count=length)
+
+    stages.phase("pack")
+    local(order[n * size + j], slots(1, n, j))
+    send(1, inside_first)
+    stages.phase("pack")
+    local(slots(2, n, j), slots(3, n, j))
+    send(3, not inside_first)
+    stages.phase("unpack")
+    local(slots(4, n, j), order[n * size + j])
+    return stages.build()
+
+
+def _fit(
+    topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None, *, inside_first: bool
+) -> Fitted:
+    nodes = nodes_of(topology, ranks)
+    schedule = _two_stages(nodes, nbytes, shifts, inside_first=inside_first)
+    words = f"{nodes.shape[0]} nodes of {nodes.shape[1]} ranks"
+    return Fitted(schedule, topology, two_stage_formulas.two_stages(nodes.shape[1]), (words,))
+
+
+def fit_rail(topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None) -> Fitted:
+    """The nodes of the machine; ranks that are in no node are cut as without a machine."""
+    return _fit(topology, ranks, nbytes, shifts, inside_first=True)
+
+
+def fit_forwarded(
+    topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
+) -> Fitted:
+    """As :func:`fit_rail`."""
+    return _fit(topology, ranks, nbytes, shifts, inside_first=False)
+
+
+def _shifts(ranks: int) -> Shifts:
+    return Shifts(equal_nodes(ranks).shape, (1, 1))
+
+
+def _shifts_on(topology: Topology, ranks: int) -> Shifts:
+    return Shifts(nodes_of(topology, ranks).shape, (1, 1))
+
+
+def _operations(ranks: int) -> float:
+    return ranks * (3.0 * ranks + sum(equal_nodes(ranks).shape))
+
+
+ALGORITHMS = (
+    Algorithm(
+        "rail_all_to_all",
+        ALL_TO_ALL,
+        rail_all_to_all,
+        two_stage_formulas.two_stages(),
+        "to the rail inside the node, then along the rail, as NCCL's PXN",
+        fit=fit_rail,
+        shifts=_shifts,
+        shifts_on=_shifts_on,
+        operations=_operations,
+    ),
+    Algorithm(
+        "forwarded_all_to_all",
+        ALL_TO_ALL,
+        forwarded_all_to_all,
+        two_stage_formulas.two_stages(),
+        "along the rail, then inside the node, as DeepEP",
+        fit=fit_forwarded,
+        shifts=_shifts,
+        shifts_on=_shifts_on,
+        operations=_operations,
+    ),
+)
