@@ -17,7 +17,7 @@ from simulator.effects.jobs import Jobs, job, nodes_of, reduces
 from simulator.effects.memory_costs import Memory
 from simulator.effects.parameter_units import Count, Word
 from simulator.engines import run
-from simulator.schedules.routed import Routed, route
+from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
@@ -233,21 +233,22 @@ class Profile:
         return 1.0 if crowding is None else crowding.sharing(jobs.sharers())
 
     def simulate(
-        self,
-        schedule: Schedule,
-        topology: Topology,
-        algorithm: Algorithm,
-        run: Callable[[Routed], Timeline] = run,
+        self, routed: Routed, algorithm: Algorithm, run: Callable[[Routed], Timeline] = run
     ) -> Run:
         """Simulate every protocol over the routes that the machine has without one, and keep the
-        fastest."""
-        nbytes, routed = schedule.nbytes_total, route(schedule, topology)
-        overheads = self.overheads(schedule, topology, algorithm)
-        jobs = job(algorithm.listed_name, topology)
-        machines = self._applied(topology, self.protocols, jobs, nbytes)
+        fastest. A schedule that is folded is checked for lanes: see
+        :func:`simulator.schedules.routed.route`."""
+        schedule, nbytes = routed.schedule, routed.schedule.nbytes_total
+        overheads = self.overheads(schedule, routed.machine, algorithm)
+        jobs = job(algorithm.listed_name, routed.machine)
+        machines = self._applied(routed.machine, self.protocols, jobs, nbytes)
+        folded: Sequence[Topology | None] = [None] * len(machines)
+        if routed.whole is not None:
+            folded = self._applied(routed.topology, self.protocols, jobs, nbytes)
+        laid = [over(routed, *pair) for pair in zip(machines, folded, strict=True)]
         runs = (
-            Run(protocol.name, run(over(routed, machine)), overheads)
-            for protocol, machine in zip(self.protocols, machines, strict=True)
+            Run(protocol.name, run(routes), overheads)
+            for protocol, routes in zip(self.protocols, laid, strict=True)
         )
         return min(runs, key=lambda candidate: candidate.seconds)
 
@@ -300,11 +301,13 @@ class Profile:
         return next(entries, None)
 
 
-def over(routed: Routed, machine: Topology) -> Routed:
-    """The same routes on a machine whose links cost something else."""
+def over(routed: Routed, machine: Topology, folded: Topology | None = None) -> Routed:
+    """The same routes on a machine whose links cost something else; `folded` is that of a folded
+    schedule."""
     return replace(
         routed,
-        topology=machine,
+        topology=folded or machine,
+        whole=folded and machine,
         reduction=machine.reduction[machine.placement[: len(routed.reduction)]],
     )
 

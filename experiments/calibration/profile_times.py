@@ -61,7 +61,8 @@ def times(
     schedule, topology, _, _ = algorithm.on(topology, ranks, 1.0)
     if len(schedule) > LARGE:
         return _Large(profile, algorithm, schedule, topology).times(sorted(sizes))
-    runs = {size: profile.simulate(schedule.scaled(size), topology, algorithm) for size in sizes}
+    routed = route(schedule, topology)
+    runs = {size: profile.simulate(routed.scaled(size), algorithm) for size in sizes}
     return {size: (result.seconds, result.protocol) for size, result in runs.items()}
 
 

@@ -66,10 +66,12 @@ class Case:
 
     def _folded(self) -> Folded | None:
         """The schedule of the ranks that stand for all, where that is worth looking for."""
-        few = estimate(self.algorithm, self.ranks) < FEW
-        if self.rules.symmetry == "off" or self.profile is not None or few:
+        if self.rules.symmetry == "off" or estimate(self.algorithm, self.ranks) < FEW:
             return None
-        return fold(self.algorithm, self.topology, self.ranks, self._is_worth_trying)
+        merges = self.profile is not None
+        return fold(
+            self.algorithm, self.topology, self.ranks, self._is_worth_trying, merges=merges
+        )
 
     def _is_worth_trying(self, shifts: Shifts) -> bool:
         """Whether it is cheap to see whether the schedule can be folded, or all ranks take as
@@ -134,7 +136,7 @@ class Case:
 
     def run(self, nbytes: float) -> Run:
         """Simulate one size; under a profile, by its fastest protocol."""
+        routed = self.routed.scaled(nbytes)
         if self.profile is None:
-            return Run("", self.rules.run(self.routed.scaled(nbytes)), {})
-        schedule = self.schedule.scaled(nbytes)
-        return self.profile.simulate(schedule, self.topology, self.algorithm, self.rules.run)
+            return Run("", self.rules.run(routed), {})
+        return self.profile.simulate(routed, self.algorithm, self.rules.run)

@@ -32,9 +32,12 @@ def fold(
     topology: Topology,
     ranks: int,
     worth_trying: Callable[[Shifts], bool] = lambda shifts: True,
+    *,
+    merges: bool = False,
 ) -> Folded | None:
     """The schedule of `algorithm` for V = 1 byte on a machine, written for as few ranks as stand
-    exactly for all; None if there are none among the shifts that are `worth_trying`.
+    exactly for all; None if there are none among the shifts that are `worth_trying`. With `merges`
+    they still do if reductions take time.
 
     >>> from simulator.collectives import find
     >>> from topologies.shapes import star
@@ -53,7 +56,7 @@ def fold(
         try:
             fitted = algorithm.on(topology, ranks, 1.0, shifts)
             first = first or fitted.schedule
-            return Folded(fitted, route(fitted.schedule, fitted.topology))
+            return Folded(fitted, route(fitted.schedule, fitted.topology, merges=merges))
         except NotSymmetric:
             continue
     return None

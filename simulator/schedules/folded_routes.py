@@ -21,7 +21,7 @@ from topologies._compile import kernel
 from topologies.columns import Words, distinct
 from topologies.errors import InputError
 from topologies.routing import find_routes
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Ints, Topology
 
 MOST = 2**25
 """Routes that are found and compared at most."""
@@ -79,6 +79,7 @@ def fold_routes(
     routes = source, target, channel
     if len(elements) > FEW:
         _check_wires(topology, *_images_of(fold, topology, routes, elements[:FEW]), FEW)
+    _check_nodes(shifts, topology)
     hops, links = _images_of(fold, topology, routes, elements)
     media = Media(
         np.full(len(topology.medium_bandwidth), -1, dtype=np.int64),
@@ -91,6 +92,20 @@ def fold_routes(
     own = np.zeros(len(source) + 1, dtype=np.int32)
     np.cumsum(hops, out=own[1:])
     return _quotient(topology, own, crossed, media)
+
+
+def _check_nodes(shifts: Shifts, topology: Topology) -> None:
+    """Raises NotSymmetric unless ranks of a node stay together."""
+    rank, node = np.arange(shifts.ranks), topology.node[topology.placement[: shifts.ranks]]
+    if node.max() < 0:
+        return
+    node = np.where(node < 0, node.max() + 1 + rank, node)
+    for axis in shifts.along_each_axis:
+        shifted = node[shifts.shifted(rank, axis.elements[1])]
+        image = np.zeros(node.max() + 1, dtype=shifted.dtype)
+        image[node] = shifted
+        if (image[node] != shifted).any():
+            raise NotSymmetric("a shift parts the ranks of a node")
 
 
 def _images_of(
@@ -164,8 +179,8 @@ def _crossed(
     shifts: Shifts, topology: Topology, links: Ints, media: Media
 ) -> tuple[list[int], int]:
     """The orbits of the media of a link, and its shift; `links` are its images."""
-    if np.ptp(topology.latency[links]):
-        raise NotSymmetric("links have different latencies")
+    if np.ptp(topology.latency[links]) or np.ptp(topology.link_kinds.codes[links]):
+        raise NotSymmetric("links have different latencies, or are of different kinds")
     begin, end = topology.link_indptr[links], topology.link_indptr[links + 1]
     if np.ptp(end - begin):
         raise NotSymmetric("links share different numbers of media")
@@ -236,9 +251,10 @@ def _quotient(
     return FoldedRoutes(quotient, indptr, links, shift)
 
 
-def check_order(schedule: Schedule, route: Ints, folded: FoldedRoutes, costs: Floats) -> None:
-    """Raises NotSymmetric where operations of one call, from different shifts, meet at a medium or
-    at a rank that reduces or copies: which is served first would not be the same everywhere."""
+def check_order(schedule: Schedule, route: Ints, folded: FoldedRoutes, *, lanes: bool) -> None:
+    """Raises NotSymmetric where operations of one call, from different shifts, meet at a medium or,
+    with `lanes`, at a rank that reduces or copies: which is served first would not be the same
+    everywhere."""
     assert schedule.fold is not None
     shifts, media = schedule.fold.shifts, folded.topology
     count = np.diff(media.link_indptr)[folded.links]
@@ -254,15 +270,15 @@ def check_order(schedule: Schedule, route: Ints, folded: FoldedRoutes, costs: Fl
         folded.shift[row],
         len(media.medium_bandwidth),
     )
-    if meeting < 0 and costs.any():
+    if meeting < 0 and lanes:
         peer = schedule.peer
-        lanes = Csr(
+        used = Csr(
             np.arange(len(schedule) + 1, dtype=np.int32), shifts.place(peer).astype(np.int32)
         )
         meeting = kernel(meetings, len(schedule))(
             schedule.fold.call,
             np.arange(len(schedule), dtype=np.int32),
-            lanes,
+            used,
             shifts.element(peer).astype(np.int32),
             len(shifts.representatives),
         )

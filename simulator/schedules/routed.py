@@ -109,9 +109,12 @@ class Routed:
         )
 
 
-def route(schedule: Schedule, topology: Topology) -> Routed:
+def route(schedule: Schedule, topology: Topology, *, merges: bool = False) -> Routed:
     """Find the route of every transfer. Raises InputError if a rank has no device or cannot reach
-    its peer."""
+    its peer, or if ranks of a folded schedule do not stand for others.
+
+    With `merges` they still stand for others if reductions take time that take none here.
+    """
     if schedule.ranks > topology.ranks:
         raise InputError(
             f"the schedule has {schedule.ranks} ranks, {topology.name} only {topology.ranks}: "
@@ -127,7 +130,8 @@ def route(schedule: Schedule, topology: Topology) -> Routed:
         indptr, links = topology.routes(*ends)
     else:
         folded = fold_routes(schedule.fold, topology, *ends)
-        check_order(schedule, route_of, folded, np.concatenate(costs))
+        lanes = merges or bool(np.any(costs))
+        check_order(schedule, route_of, folded, lanes=lanes)
         _, indptr, links, _ = folded
     indptr = np.concatenate((np.zeros(1, np.int32), indptr))
     hops = np.diff(indptr)[route_of]

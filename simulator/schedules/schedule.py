@@ -151,9 +151,13 @@ class Schedule:
         step, rank, peer = (
             column[chosen].astype(np.int64) for column in (chain, self.rank, self.peer)
         )
+        back = peer, rank
+        if self.fold is not None:
+            shifts = self.fold.shifts
+            back = shifts.folded(peer), shifts.back(rank, shifts.element(peer))
         mutual = np.isin(
+            (step * self.ranks + back[0]) * self.ranks + back[1],
             (step * self.ranks + rank) * self.ranks + peer,
-            (step * self.ranks + peer) * self.ranks + rank,
         )
         longest = np.zeros(int(step.max()) + 1)
         np.maximum.at(longest, step[mutual], self.nbytes[chosen][mutual])

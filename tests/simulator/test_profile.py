@@ -5,13 +5,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
-from simulator.collectives import find
+from folded import assert_alike, groups
+from simulator.collectives import Algorithm, algorithms, find
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.memory_costs import Memory
 from simulator.engines import simulate
 from simulator.profile import Profile, Protocol
+from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.routed import route
+from simulator.schedules.shifts import rotations
+from topologies.clusters import cluster
+from topologies.columns import Words
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.shapes import nodes, ring
@@ -141,8 +149,9 @@ def test_an_algorithm_may_have_another_launch_and_bandwidth() -> None:
 
 def test_the_fastest_protocol_is_kept() -> None:
     profile, schedule = Profile("x", "nodes", 3e-6, (LL, SIMPLE)), RING.build(8, 1.0)
-    small = profile.simulate(schedule.scaled(64.0), machine(), RING)
-    large = profile.simulate(schedule.scaled(2.0**30), machine(), RING)
+    routed = route(schedule, machine())
+    small = profile.simulate(routed.scaled(64.0), RING)
+    large = profile.simulate(routed.scaled(2.0**30), RING)
     assert (small.protocol, large.protocol) == ("LL", "Simple")
     for run, protocol, nbytes in ((small, LL, 64.0), (large, SIMPLE, 2.0**30)):
         alone = simulate(
@@ -156,7 +165,7 @@ def test_one_rank_a_node_is_hockneys_model() -> None:
     """p ranks, one a node: 2(p-1) steps of 2α and V/p bytes, merged at γ in the first half."""
     flat = Protocol("flat", {"network": Link(1e9, 2e-6)})
     profile = Profile("x", "nodes", 0.0, (flat,), memory=Memory(1e-9, 1e-9))
-    seconds = profile.simulate(RING.build(4, 4e6), machine(4, 1), RING).seconds
+    seconds = profile.simulate(route(RING.build(4, 4e6), machine(4, 1)), RING).seconds
     assert seconds == pytest.approx(2 * 3 * (4e-6 + 1e6 / 1e9) + 3 * 1e6 * 1e-9, rel=1e-12)
 
 
@@ -227,16 +236,11 @@ def test_long_exchanges_between_nodes_take_longer() -> None:
         (doubling, machine(4, 1), 2 * 2**19 * 1e-9 * 2),
         (doubling, machine(4, 4), 0.0),
     ):
-        schedule = algorithm.build(4, nbytes)
-        times = [
-            profile.simulate(schedule, machine_, algorithm).seconds for profile in (plain, slow)
-        ]
+        routed = route(algorithm.build(4, nbytes), machine_)
+        times = [profile.simulate(routed, algorithm).seconds for profile in (plain, slow)]
         assert times[1] - times[0] == pytest.approx(more, rel=1e-9)
-    ring = RING.build(4, 8 * nbytes)
-    assert (
-        slow.simulate(ring, machine(4, 1), RING).seconds
-        == plain.simulate(ring, machine(4, 1), RING).seconds
-    )
+    ring = route(RING.build(4, 8 * nbytes), machine(4, 1))
+    assert slow.simulate(ring, RING).seconds == plain.simulate(ring, RING).seconds
 
 
 def test_a_machine_without_such_links_is_refused() -> None:
@@ -245,3 +249,60 @@ def test_a_machine_without_such_links_is_refused() -> None:
         match=r"^ring has links of kind link, which x knows nothing of: it is of nodes:per_node=4$",
     ):
         Profile("x", "nodes:per_node=4", 0.0, (LL,)).apply(ring(4, bandwidth=1e9), LL)
+
+
+def costs(kinds: tuple[str, ...]) -> st.SearchStrategy[Protocol]:
+    """A protocol of links of these kinds; some take no time but that of their bytes."""
+    link = st.builds(
+        Link, st.sampled_from((1.0, 2.0, 8.0)), *[st.sampled_from((0.0, 0.5, 3.0))] * 2
+    )
+    return st.builds(Protocol, st.just("p"), st.fixed_dictionaries(dict.fromkeys(kinds, link)))
+
+
+FOLDING = [algorithm for algorithm in algorithms().values() if algorithm.shifts(8)]
+MACHINES = (
+    nodes(8, per_node=1, bandwidth=1e9, latency=1e-6),
+    nodes(8, per_node=4, bandwidth=1e9, latency=1e-6),
+    nodes(8, per_node=8, bandwidth=1e9),
+    cluster("mn5_acc", 2),
+    cluster("pcie_box", 2),
+)
+
+
+@given(algorithm=st.sampled_from(FOLDING), data=st.data())
+def test_a_folded_run_is_the_whole_one(algorithm: Algorithm, data: st.DataObject) -> None:
+    """Also where reductions take time under the profile alone, and links of equal costs differ."""
+    topology = data.draw(st.sampled_from(MACHINES))
+    ranks = topology.ranks
+    protocol = data.draw(costs(topology.link_kinds.vocabulary))
+    memory = data.draw(st.sampled_from((Memory(), Memory(0.25, 0.25))))
+    profile = Profile("x", "x", 1.0, (protocol,), memory=memory, exchanges=Exchanges(0.5, 1.0))
+    all_shifts = algorithm.shifts_on or (lambda _, count: algorithm.shifts(count))
+    group = data.draw(st.sampled_from([*groups(all_shifts(topology, ranks))]))
+    try:
+        fitted = algorithm.on(topology, ranks, 16.0 * ranks, group)
+        folded = profile.simulate(route(fitted.schedule, topology, merges=True), algorithm)
+    except NotSymmetric:
+        event("refused")
+        return
+    event("folded")
+    schedule = algorithm.on(topology, ranks, 16.0 * ranks).schedule
+    whole = profile.simulate(route(schedule, topology), algorithm)
+    assert_alike(whole.timeline, folded.timeline)
+    assert folded.overheads == whole.overheads
+
+
+def test_links_of_different_kinds_do_not_stand_for_each_other() -> None:
+    topology = ring(4, bandwidth=1e9)
+    kinds = Words(topology.source.astype(np.int8) % 2, ("node", "network"))
+    with pytest.raises(NotSymmetric, match="of different kinds"):
+        route(RING.on(topology, 4, 4.0, rotations(4)).schedule, replace(topology, link_kinds=kinds))
+
+
+def test_ranks_of_a_node_do_not_stand_for_those_of_two() -> None:
+    """What a long exchange costs depends on whether its ends are on one node."""
+    topology = ring(4, bandwidth=1e9)
+    topology = replace(topology, node=np.array([0, 0, 1, 1], dtype=np.int32))
+    with pytest.raises(NotSymmetric, match="parts the ranks of a node"):
+        route(RING.on(topology, 4, 4.0, rotations(4)).schedule, topology)
+    assert route(RING.on(topology, 4, 4.0, rotations(4, 2)).schedule, topology).whole is topology
