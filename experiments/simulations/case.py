@@ -69,9 +69,7 @@ class Case:
         if self.rules.symmetry == "off" or estimate(self.algorithm, self.ranks) < FEW:
             return None
         merges = self.profile is not None
-        return fold(
-            self.algorithm, self.topology, self.ranks, self._is_worth_trying, merges=merges
-        )
+        return fold(self.algorithm, self.topology, self.ranks, self._is_worth_trying, merges=merges)
 
     def _is_worth_trying(self, shifts: Shifts) -> bool:
         """Whether it is cheap to see whether the schedule can be folded, or all ranks take as

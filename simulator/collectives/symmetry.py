@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
-from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.routed import Routed, check_few, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
 from simulator.cost_models import neighbors
-from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold

@@ -5,7 +5,6 @@ Nothing is taken on trust: the routes of all ranks are found, and held against e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,12 +13,12 @@ import numpy.typing as npt
 
 from simulator.kernels.meetings import meetings
 from simulator.kernels.records import Csr
-from simulator.schedules.folding import Fold
+from simulator.schedules.folding import Fold, spread
+from simulator.schedules.orbits import Crossed, NotSymmetric, Orbits
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Longs, Shifts
 from topologies._compile import kernel
 from topologies.columns import Words, distinct
-from topologies.errors import InputError
 from topologies.routing import find_routes
 from topologies.topology import Ints, Topology
 
@@ -29,10 +28,6 @@ FEW = 64
 """Shifts, or routes, that are looked at first."""
 SOME = 16
 """Shifts that are looked at first where many groups are tried."""
-
-
-class NotSymmetric(InputError):
-    """A machine does not look the same from all ranks for which one stands."""
 
 
 class FoldedRoutes(NamedTuple):
@@ -46,17 +41,6 @@ class FoldedRoutes(NamedTuple):
     shift: Ints
     """The shift that takes the link that stands for the orbit to the one crossed, for each entry of
     `links`."""
-
-
-class Media(NamedTuple):
-    """The media that are crossed, by orbits."""
-
-    kind: Longs
-    """The orbit of each medium of the machine; -1 of those that are not crossed."""
-    shift: Longs
-    """The shift that takes the first medium of the orbit to each."""
-    first: list[int]
-    """The first medium of each orbit."""
 
 
 def fold_routes(
@@ -81,17 +65,9 @@ def fold_routes(
         _check_wires(topology, *_images_of(fold, topology, routes, elements[:FEW]), FEW)
     _check_nodes(shifts, topology)
     hops, links = _images_of(fold, topology, routes, elements)
-    media = Media(
-        np.full(len(topology.medium_bandwidth), -1, dtype=np.int64),
-        np.zeros(len(topology.medium_bandwidth), dtype=np.int64),
-        [],
-    )
-    crossed: list[tuple[list[int], int]] = []
-    for images in _images(links, hops, len(elements)):
-        crossed.append(_crossed(shifts, topology, images, media))
-    own = np.zeros(len(source) + 1, dtype=np.int32)
-    np.cumsum(hops, out=own[1:])
-    return _quotient(topology, own, crossed, media)
+    orbits = Orbits(shifts, topology)
+    crossed = orbits.crossed(links, hops)
+    return _quotient(topology, hops, orbits, crossed)
 
 
 def _check_nodes(shifts: Shifts, topology: Topology) -> None:
@@ -167,70 +143,20 @@ def _check_wires(
             raise NotSymmetric("a shift leaves a medium in place")
 
 
-def _images(links: Ints, hops: npt.NDArray[np.integer], order: int) -> Iterator[Ints]:
-    """For each link of each route: the links to which the shifts take it, in their order."""
-    begin = 0
-    for count in hops.tolist():
-        yield from links[begin : begin + order * count].reshape(order, count).T
-        begin += order * count
-
-
-def _crossed(
-    shifts: Shifts, topology: Topology, links: Ints, media: Media
-) -> tuple[list[int], int]:
-    """The orbits of the media of a link, and its shift; `links` are its images."""
-    if np.ptp(topology.latency[links]) or np.ptp(topology.link_kinds.codes[links]):
-        raise NotSymmetric("links have different latencies, or are of different kinds")
-    begin, end = topology.link_indptr[links], topology.link_indptr[links + 1]
-    if np.ptp(end - begin):
-        raise NotSymmetric("links share different numbers of media")
-    kinds = []
-    taken = set()
-    for place in range(int(end[0] - begin[0])):
-        kind, shift = _orbit(shifts, topology, topology.link_media[begin + place], media)
-        kinds.append(kind)
-        taken.add(shift)
-    if len(taken) > 1:
-        raise NotSymmetric("media of a link are shifted apart")
-    return kinds, taken.pop()
-
-
-def _orbit(shifts: Shifts, topology: Topology, images: Ints, media: Media) -> tuple[int, int]:
-    """The orbit of a medium and its shift there; `images` are those of the medium."""
-    elements = shifts.elements
-    kind, first = int(media.kind[images[0]]), np.int64(images[0])
-    if kind < 0:
-        kind = len(media.first)
-        figures = topology.medium_bandwidth, topology.medium_gap
-        if (media.kind[images] >= 0).any() or any(
-            (column[images] != column[first]).any() for column in figures
-        ):
-            raise NotSymmetric("media differ")
-        media.first.append(int(first))
-        media.kind[images], media.shift[images] = kind, elements
-    shift = media.shift[first]
-    if (media.kind[images] != kind).any() or (
-        media.shift[images] != shifts.shifted(elements, shift)
-    ).any():
-        raise NotSymmetric("a shift leaves a medium in place, or takes it to another one's")
-    return kind, int(shift)
-
-
 def _quotient(
-    topology: Topology, indptr: Ints, crossed: list[tuple[list[int], int]], media: Media
+    topology: Topology, hops: npt.NDArray[np.integer], orbits: Orbits, crossed: Crossed
 ) -> FoldedRoutes:
     """The machine with one link of each orbit: that of its wire."""
-    wire_of: dict[int, int] = {}
-    for kinds, _ in crossed:
-        wire_of.setdefault(kinds[0], len(wire_of))
-    shared = [kind for kind in range(len(media.first)) if kind not in wire_of]
-    number = wire_of | {kind: len(wire_of) + k for k, kind in enumerate(shared)}
-    kept = np.array([media.first[kind] for kind in wire_of], dtype=np.int64)
-    by_wire = {kinds[0]: kinds for kinds, _ in crossed}
-    lists = [[number[kind] for kind in by_wire[wire]] for wire in wire_of]
-    chosen = np.array([media.first[kind] for kind in (*wire_of, *shared)], dtype=np.int64)
-    link_indptr = np.zeros(len(lists) + 1, dtype=np.int32)
-    np.cumsum([len(each) for each in lists], out=link_indptr[1:])
+    first_entry = np.cumsum(crossed.media) - crossed.media
+    wires = crossed.kind[first_entry]
+    rows = np.sort(np.unique(wires, return_index=True)[1])
+    is_shared = np.ones(len(orbits.first), dtype=np.bool_)
+    is_shared[wires] = False
+    chosen = np.concatenate((wires[rows], np.flatnonzero(is_shared)))
+    number = np.argsort(chosen).astype(np.int32)
+    owner, offset = spread(crossed.media[rows])
+    media = np.array(orbits.first, dtype=np.int64)[chosen]
+    kept, shared = media[: len(rows)], media[len(rows) :]
     quotient = replace(
         topology,
         source=topology.source[kept],
@@ -238,17 +164,17 @@ def _quotient(
         latency=topology.latency[kept],
         link_kinds=Words(topology.link_kinds.codes[kept], topology.link_kinds.vocabulary),
         assumed=topology.assumed[kept],
-        link_indptr=link_indptr,
-        link_media=np.array([kind for each in lists for kind in each], dtype=np.int32),
-        shared_names=tuple(
-            topology.shared_names[media.first[kind] - topology.links] for kind in shared
-        ),
-        medium_bandwidth=topology.medium_bandwidth[chosen],
-        medium_gap=topology.medium_gap[chosen],
+        link_indptr=_ends_of(crossed.media[rows]),
+        link_media=number[crossed.kind[first_entry[rows][owner] + offset]],
+        shared_names=tuple(topology.shared_names[k] for k in (shared - topology.links).tolist()),
+        medium_bandwidth=topology.medium_bandwidth[media],
+        medium_gap=topology.medium_gap[media],
     )
-    links = np.array([wire_of[kinds[0]] for kinds, _ in crossed], dtype=np.int32)
-    shift = np.array([shift for _, shift in crossed], dtype=np.int32)
-    return FoldedRoutes(quotient, indptr, links, shift)
+    return FoldedRoutes(quotient, _ends_of(hops), number[wires], crossed.shift.astype(np.int32))
+
+
+def _ends_of(counts: npt.NDArray[np.integer]) -> Ints:
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
 
 
 def check_order(schedule: Schedule, route: Ints, folded: FoldedRoutes, *, lanes: bool) -> None:

@@ -15,7 +15,7 @@ from simulator.effects.exchanges import Exchanges
 from simulator.effects.memory_costs import Memory
 from simulator.engines import simulate
 from simulator.profile import Profile, Protocol
-from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.routed import route
 from simulator.schedules.shifts import rotations
 from topologies.clusters import cluster
@@ -295,7 +295,7 @@ def test_a_folded_run_is_the_whole_one(algorithm: Algorithm, data: st.DataObject
 def test_links_of_different_kinds_do_not_stand_for_each_other() -> None:
     topology = ring(4, bandwidth=1e9)
     kinds = Words(topology.source.astype(np.int8) % 2, ("node", "network"))
-    with pytest.raises(NotSymmetric, match="of different kinds"):
+    with pytest.raises(NotSymmetric, match="different latencies, kinds"):
         route(RING.on(topology, 4, 4.0, rotations(4)).schedule, replace(topology, link_kinds=kinds))
 
 

@@ -12,7 +12,7 @@ from simulator.collectives import find
 from simulator.collectives.rings import rings_all_gather, rings_all_reduce, rings_reduce_scatter
 from simulator.engines import simulate
 from simulator.schedules import semantics
-from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.shifts import Shifts
 from topologies.clusters import cluster
 from topologies.degraded import slowed

@@ -13,7 +13,7 @@ from simulator.collectives import Algorithm, algorithms, find
 from simulator.collectives.ring import ring_all_reduce
 from simulator.collectives.symmetry import candidates
 from simulator.engines import simulate
-from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold, rotations
