@@ -16,7 +16,7 @@ MOST = 1024
 """Pieces of a chunk."""
 LIMIT = 16 * 2**20
 """Bytes of a file, at most. The largest published programs have 1.4 MB."""
-SUFFIXES = (".py", ".xml")
+SUFFIXES = (".py", ".xml", ".goal")
 """The endings of files with algorithms."""
 
 
@@ -76,6 +76,12 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
         program = read_program(_text(content, name), name)
         with _place_of(name):
             return {option: algorithm_of(program, _count(option, "loops"))}
+    if suffix == ".goal":
+        from experiments.algorithm_files.goal import goal_algorithm
+        from experiments.algorithm_files.goal.goal_reader import read_goal
+
+        goal = read_goal(_text(content, name), name)
+        return {option: goal_algorithm.algorithm_of(goal, name, option)}
     raise InputError(f"{path}: an algorithm's file ends in {', '.join(SUFFIXES)}")
 
 

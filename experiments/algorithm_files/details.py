@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from experiments.algorithm_files import contents_of
+from experiments.algorithm_files.goal.goal_program import GoalProgram
+from experiments.algorithm_files.goal.goal_reader import read_goal
 from experiments.algorithm_files.msccl.lowering import FIFO, Lowering
 from experiments.algorithm_files.msccl.msccl_program import Program
 from experiments.algorithm_files.msccl.reader import read_program
@@ -15,7 +18,10 @@ from topologies.units import format_bytes
 def details(text: str) -> dict[str, str]:
     """Facts of the file that the user names, by their names."""
     path, content = contents_of(text)
-    if path.suffix.lower() != ".xml":
+    suffix = path.suffix.lower()
+    if suffix == ".goal":
+        return _messages(read_goal(content.decode("utf-8-sig"), path.name))
+    if suffix != ".xml":
         return {}
     program = _program(path, content)
     lowering = Lowering(program)
@@ -40,3 +46,15 @@ def rewritten(text: str) -> str | None:
 
 def _program(path: Path, content: bytes) -> Program:
     return read_program(content.decode("utf-8-sig"), path.name)
+
+
+def _messages(program: GoalProgram) -> dict[str, str]:
+    kinds = Counter(operation.kind for operation in program.operations)
+    sent = sum(each.size for each in program.operations if each.kind == "send")
+    return {
+        "format": "GOAL",
+        "bytes moved": format_bytes(sent),
+        "messages": str(kinds["send"]),
+        "computations": str(kinds["calc"]),
+        "checked": "every send has its receive, and nothing waits for itself",
+    }

@@ -27,6 +27,7 @@ class Program(StrEnum):
     """The formats of other tools."""
 
     msccl = "msccl"
+    goal = "goal"
 
 
 @app.callback()
@@ -43,7 +44,8 @@ def algos(
 @app.command("import", epilog="Example: simctl algos import allreduce.xml")
 def algos_import(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="MSCCL's XML, or your own algorithm in Python.")
+        str,
+        typer.Argument(metavar="FILE", help="MSCCL's XML, GOAL, or your own algorithm."),
     ],
     p: Annotated[
         str | None, typer.Option("--p", help="The number of ranks.  [default: the file's, or 8]")
@@ -76,13 +78,15 @@ def algos_export(
     p: Annotated[
         str | None, typer.Option("--p", help="The number of ranks.  [default: the file's, or 8]")
     ] = None,
+    size: Annotated[str, typer.Option(help="V of the messages in GOAL, like 1GiB.")] = "64MiB",
     to: Annotated[Program, typer.Option(help="The format.")] = Program.msccl,
     out: Annotated[Path | None, typer.Option(help="Write FILE.  [default: print it]")] = None,
 ) -> None:
     """Write an algorithm as a program for another tool."""
     from experiments.cli.values import only_rank_count, parse_algorithm, parse_rank_count
     from experiments.commands import algos as command
+    from topologies.units import parse_bytes
 
     algorithm = parse_algorithm(algo, algo_file)
     ranks = parse_rank_count(p) if p is not None else only_rank_count(algorithm) or USUAL_RANKS
-    command.export(algorithm, algo_file, ranks, to.value, out)
+    command.export(command.Export(algorithm, algo_file, ranks, parse_bytes(size)), to.value, out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments import output
 from simulator.collectives import Algorithm, every_algorithm, of_collective
@@ -47,14 +48,15 @@ def import_file(file: str, algorithm: Algorithm, ranks: int, how: str) -> None:
 
     schedule = algorithm.build(ranks, 1.0)
     prove(algorithm, schedule)
+    unknown = algorithm.cost.unclaimed
     record = {
         "algorithm": algorithm.name,
         "collective": algorithm.collective.name,
         "ranks": str(ranks),
-        **details(file),
         "bytes moved": f"{schedule.volume:g} V",
         "steps": str(schedule.steps),
-        "proof": f"right on {ranks} ranks",
+        **details(file),
+        "proof": unknown if "not proven" in unknown else f"right on {ranks} ranks",
     }
     if how == "table":
         output.say(output.align([[f"  {key}", value] for key, value in record.items()]))
@@ -62,23 +64,39 @@ def import_file(file: str, algorithm: Algorithm, ranks: int, how: str) -> None:
         output.say(output.render([record], {}, how))
 
 
-def export(algorithm: Algorithm, file: str | None, ranks: int, form: str, out: Path | None) -> None:
+class Export(NamedTuple):
+    """What to export."""
+
+    algorithm: Algorithm
+    file: str | None
+    """Its file, if it is from a file."""
+    ranks: int
+    nbytes: float
+    """V, where the format has sizes."""
+
+
+def export(request: Export, form: str, out: Path | None) -> None:
     """Print an algorithm as a program of another tool, or write it to a file."""
     output.check_writable(out)
-    text = _program(algorithm, file, ranks, form)
+    text = _program(request, form)
     if out is None:
         output.say(text.rstrip("\n"))
     else:
         output.write(out, text)
 
 
-def _program(algorithm: Algorithm, file: str | None, ranks: int, form: str) -> str:
+def _program(request: Export, form: str) -> str:
     from experiments.algorithm_files.details import rewritten
+    from experiments.algorithm_files.goal.goal_writer import write_goal
     from experiments.algorithm_files.msccl.export import program_of
     from experiments.algorithm_files.msccl.writer import write_program
     from simulator.collectives.proof import prove
 
-    prove(algorithm, algorithm.build(ranks, 1.0))
+    algorithm, file, ranks, nbytes = request
+    schedule = algorithm.build(ranks, nbytes)
+    prove(algorithm, schedule)
+    if form == "goal":
+        return write_goal(schedule, algorithm.name)
     if file is not None and (text := rewritten(file)) is not None:
         return text
     return write_program(program_of(algorithm, ranks))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.schedules.schedule import TRANSFER, Schedule
 from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
@@ -26,7 +27,7 @@ _WHOLE = {
 
 
 def sequence(
-    builder: ScheduleBuilder, columns: Mapping[str, Column], waits: tuple[Column, Column]
+    builder: ScheduleBuilder, columns: Mapping[str, npt.NDArray[Any]], waits: tuple[Column, Column]
 ) -> Schedule:
     """The schedule of operations in an order, each of which sees the state after the one before.
 

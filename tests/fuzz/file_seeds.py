@@ -63,6 +63,27 @@ _MODEL = json.dumps(
 )
 
 
+_GOAL = """num_ranks 3
+// a comment
+rank 0 {
+a: calc 1000 cpu 1
+b: send 100000b to 1 tag 4 nic 1
+b irequires a
+c: send 8b to 2
+c requires b
+}
+rank 1 {
+l: recv 100000b from 0 tag 4
+m: send 8b to 2
+m requires l
+}
+rank 2 {
+recv 8b from 0
+recv 8b from 1 cpu 2
+}
+"""
+
+
 class Seed(NamedTuple):
     """The bytes of a valid file, and the ending of its name."""
 
@@ -248,6 +269,7 @@ def _journal() -> Iterator[Seed]:
 def _programs() -> Iterator[Seed]:
     for name, text in msccl_texts.SHAPES.items():
         yield Seed(f"{name}.xml", text.encode())
+    yield Seed("tree.goal", _GOAL.encode())
 
 
 def _resumed() -> Iterator[Seed]:

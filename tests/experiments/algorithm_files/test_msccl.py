@@ -81,7 +81,7 @@ EXPORTED = (
     "ring",
     "tree",
     "naive",
-    "chain",
+    "chain_broadcast",
     "double_tree",
     "halving_doubling",
     "recursive_doubling",

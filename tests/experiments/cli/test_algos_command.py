@@ -47,6 +47,17 @@ def test_a_sweep_takes_the_ranks_of_the_file(command: Simctl, tmp_path: Path) ->
     ]
 
 
+def test_goal_is_written_and_read(command: Simctl, tmp_path: Path) -> None:
+    export = ("algos", "export", "ring", "--p", "9", "--to", "goal", "--size", "9KB")
+    assert command(*export, "--out", "ring9.goal", cwd=tmp_path).returncode == 0
+    facts = command("algos", "import", "ring9.goal", cwd=tmp_path).stdout
+    assert "not proven, as GOAL carries no data" in facts
+    assert "144kB" in facts
+    done = command("run", "--algo-file", "ring9.goal:o=1us", "--format", "json", cwd=tmp_path)
+    summary = json.loads(done.stdout)["summary"]
+    assert (summary["ranks"], summary["steps"], summary["volume_B"]) == (9, 16, 144000.0)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -1,0 +1,1 @@
+"""GOAL, the input of LogGOPSim: messages and computations of ranks, without data."""

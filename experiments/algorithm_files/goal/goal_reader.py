@@ -1,0 +1,127 @@
+"""Read GOAL's text. Every mistake is one line with the line of the file."""
+
+from __future__ import annotations
+
+import re
+
+from experiments.algorithm_files.goal.goal_program import GoalProgram, Operation, Wait
+from topologies.errors import InputError
+from topologies.readers.file_checks import check_text
+
+MOST_RANKS = 2**16
+MOST_SIZE = 2**50
+MOST_TAG = 2**32 - 1
+MOST_LANE = 255
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(\*/|\Z)", re.DOTALL)
+_LABEL = r"[A-Za-z][A-Za-z0-9_]*"
+_RANKS = re.compile(r"num_ranks\s+(\d+)", re.ASCII)
+_RANK = re.compile(r"rank\s+(\d+)\s*\{", re.ASCII)
+_OPERATION = re.compile(
+    rf"(?:({_LABEL})\s*:\s*)?(?:(send|recv)\s+(\d+)b\s+(to|from)\s+(-1|\d+)|(calc)\s+(\d+))"
+    r"((?:\s+(?:tag|cpu|nic)\s+(?:-1|\d+))*)",
+    re.ASCII,
+)
+_WAIT = re.compile(rf"({_LABEL})\s+(i?requires)\s+({_LABEL})", re.ASCII)
+_LONGEST = 80
+
+
+def read_goal(text: str, file: str) -> GoalProgram:
+    """The program in the GOAL file `file`. Raises InputError with the line if it is none."""
+    return _Reader(file).read(check_text(text, file))
+
+
+class _Reader:
+    def __init__(self, file: str) -> None:
+        self.file, self.line = file, 0
+        self.ranks, self.rank, self.open = -1, -1, False
+        self.operations: list[Operation] = []
+        self.waits: list[Wait] = []
+        self.labels: dict[str, int] = {}
+        self.pending: list[tuple[str, str, bool, int]] = []
+
+    def read(self, text: str) -> GoalProgram:
+        plain = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
+        for number, content in enumerate(plain.split("\n"), 1):
+            self.line = number
+            if words := content.strip():
+                self._line(words)
+        if self.ranks < 0:
+            raise self._mistake("", "it begins with num_ranks N")
+        if self.open or self.rank < self.ranks - 1:
+            missing = f"rank {self.rank} has no }}" if self.open else f"no rank {self.rank + 1}"
+            raise self._mistake("", f"{missing}: there are {self.ranks} ranks")
+        return GoalProgram(self.ranks, tuple(self.operations), tuple(self.waits))
+
+    def _line(self, words: str) -> None:
+        if self.ranks < 0:
+            if not (found := _RANKS.fullmatch(words)):
+                raise self._mistake(words, "it begins with num_ranks N")
+            self.ranks = self._whole(found[1], "num_ranks", MOST_RANKS)
+            if not self.ranks:
+                raise self._mistake(words, "1 rank or more")
+        elif not self.open:
+            if not (found := _RANK.fullmatch(words)):
+                raise self._mistake(words, f"expected rank {self.rank + 1} {{")
+            rank = self._whole(found[1], "rank", MOST_RANKS)
+            if rank != self.rank + 1 or rank >= self.ranks:
+                raise self._mistake(
+                    words, f"ranks are in order, from 0 to {self.ranks - 1}, once each"
+                )
+            self.rank, self.open, self.labels = rank, True, {}
+        elif words == "}":
+            self._end()
+        elif found := _WAIT.fullmatch(words):
+            self.pending.append((found[1], found[3], found[2] == "irequires", self.line))
+        elif found := _OPERATION.fullmatch(words):
+            self._operation(found, words)
+        else:
+            raise self._mistake(
+                words, "expected send 8b to 1, recv 8b from 1, calc 100, or a requires b"
+            )
+
+    def _operation(self, found: re.Match[str], words: str) -> None:
+        label, kind, size, way, peer, calc, time, rest = found.groups()
+        if kind and way != {"send": "to", "recv": "from"}[kind]:
+            raise self._mistake(words, "a send goes to a rank, a recv comes from a rank")
+        options = {"tag": 0, "cpu": 0, "nic": 0}
+        named = re.findall(r"(tag|cpu|nic)\s+(-1|\d+)", rest)
+        if len(dict(named)) < len(named):
+            raise self._mistake(words, "tag, cpu and nic are there once")
+        for name, value in named:
+            options[name] = self._whole(value, name, MOST_TAG if name == "tag" else MOST_LANE)
+        place = self.rank if calc else self._whole(peer, "rank", self.ranks - 1)
+        amount = self._whole(time or size, "size", MOST_SIZE)
+        if label:
+            if label in self.labels:
+                raise self._mistake(words, f"rank {self.rank} has a label {label[:40]} already")
+            self.labels[label] = len(self.operations)
+        self.operations.append(
+            Operation(kind or calc, self.rank, place, amount, **options, line=self.line)
+        )
+
+    def _end(self) -> None:
+        """The end of a rank: its labels are known."""
+        for later, earlier, start, line in self.pending:
+            for label in (later, earlier):
+                if label not in self.labels:
+                    self.line = line
+                    raise self._mistake("", f"rank {self.rank} has no label {label[:40]}")
+            self.waits.append(Wait(self.labels[later], self.labels[earlier], start))
+        self.pending, self.open = [], False
+
+    def _whole(self, digits: str, name: str, most: int) -> int:
+        if digits == "-1":
+            raise self._mistake(
+                f"{name} -1", "any rank or tag: simctl matches messages by rank and tag"
+            )
+        if len(digits) > 20 or int(digits) > most:
+            raise self._mistake(f"{name} {digits[:30]}", f"from 0 to {most}")
+        return int(digits)
+
+    def _mistake(self, words: str, right: str) -> InputError:
+        shown = words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
+        return InputError(
+            f"{self.file} line {self.line}: {shown!r}: {right}"
+            if words
+            else f"{self.file} line {self.line}: {right}"
+        )
