@@ -58,6 +58,12 @@ Algorithm = Annotated[
         autocompletion=completer(algorithm_names),
     ),
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help='Collectives of groups at once: "0-7;8-15" or "0-3 tree 1MiB; 0,4 stream=1 after=0".'
+    ),
+]
 Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the table.")]
 
 
@@ -127,6 +133,7 @@ def run(
         ),
     ] = None,
     size: Size = None,
+    groups: Groups = None,
     pattern: PatternOptions = PatternOptions(),
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
@@ -136,7 +143,8 @@ def run(
 ) -> None:
     """Simulate one collective and explain where its time goes.
 
-    The report has the critical path, the busiest links, and what each parameter is worth.
+    The report has the critical path, the busiest links, and what each parameter is worth. With
+    --groups several collectives run at once, each beside its time alone.
     """
     from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import run as command
@@ -144,6 +152,11 @@ def run(
 
     machine, calibrated = machine.under(profile, usual="ring")
     algorithm = pattern.of(parse_algorithm(algo, algo_file))
+    if groups is not None:
+        from experiments.cli.group_parser import GroupOptions
+
+        chosen = GroupOptions(groups, algorithm, pattern.size(size), p, profile)
+        raise typer.Exit(chosen.run(machine.blueprint, rules, timeline, format.value))
     p = usual_ranks(machine.blueprint, [algorithm], "8") if p is None else p
     size = pattern.size(size)
     parameters = {**named(algo, algo_file), "p": p, "size": size, "engine": rules.engine.value}

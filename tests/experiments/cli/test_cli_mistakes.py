@@ -74,6 +74,24 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         "--skew zipf:1 and --matrix m.csv: leave one of them out",
     ),
     "no matrix": (("run", "--matrix", "none.csv"), "none.csv"),
+    "a group of one": (("run", "--groups", "0-3;4"), "call 1: ranks [4]: a group has 2 or more"),
+    "no groups": (("run", "--groups", ""), "a group is empty: write ranks like 0-7;8-15"),
+    "ranks that are none": (("run", "--groups", "a-b"), "'a-b' are no ranks: write 0-7"),
+    "ranks backwards": (("run", "--groups", "7-0"), "'7-0': the first rank comes first"),
+    "a group beyond the ranks": (
+        ("run", "--groups", "0-7", "--p", "4"),
+        "call 0: rank 7: 4 ranks run from 0 to 3",
+    ),
+    "a group's unknown algorithm": (("run", "--groups", "0-3 rnig"), "did you mean 'ring'?"),
+    "a group's stream": (("run", "--groups", "0-3 stream=x"), "'x' is not a whole number"),
+    "a group that waits for a later one": (
+        ("run", "--groups", "0-3 after=1;0-3"),
+        "call 0: it waits for [1]: earlier calls alone",
+    ),
+    "groups under a profile": (
+        ("run", "--groups", "0-3", "--profile", "mn5_acc"),
+        "--groups and --profile mn5_acc: leave one of them out",
+    ),
     "no log": (("validate", "none.log"), "none.log"),
     "log is a folder": (("validate", "/"), "/"),
     "algorithm for another collective": (

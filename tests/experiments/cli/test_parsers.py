@@ -18,6 +18,10 @@ FINDERS = (
 """Parsers with other names: from text to a machine, a model, a profile, a strategy, a quantity."""
 CALLS = {
     "cli/condition_parser.py: parse_seconds": "--noise; restart of --fail; timeout of --fail",
+    "cli/group_parser.py: parse_bytes": "--size with --groups; a size of --groups",
+    "cli/group_parser.py: parse_groups": "--groups",
+    "cli/group_parser.py: parse_rank_count": "--p with --groups",
+    "cli/group_parser.py: parse_whole": "a stream of --groups",
     "cli/machine_options.py: _quantity": "--bandwidth; --latency; --gap; --reduction",
     "cli/machine_options.py: catalogue.find": "--topology",
     "cli/machine_options.py: parse_placement": "--placement",
@@ -92,6 +96,7 @@ TEXTS = {
     "measure": "parameters",
     "profile_model": "device dtype optimizer target",
     "run": "parameters",
+    "run_groups": "parameters",
     "sweep": "parameters",
     "train": "parameters swept",
 }

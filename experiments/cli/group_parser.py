@@ -1,0 +1,94 @@
+"""From the text of --groups to calls of collectives."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from experiments.cli.machine_options import RuleOptions
+from experiments.cli.values import parse_rank_count
+from experiments.commands import run_groups
+from simulator.collectives import Algorithm, find
+from simulator.collectives.joined_calls import Call
+from topologies.catalogue import Blueprint
+from topologies.errors import InputError
+from topologies.units import parse_bytes, parse_whole
+
+_RANKS = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", re.ASCII)
+MOST = 2**20
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """What the user writes of groups."""
+
+    text: str
+    algorithm: Algorithm
+    size: str
+    ranks: str | None
+    profile: str | None
+
+    def run(self, machine: Blueprint, rules: RuleOptions, timeline: Path | None, how: str) -> int:
+        """Simulate them; the exit code. Raises InputError for what groups do not take."""
+        if self.profile is not None:
+            raise InputError(f"--groups and --profile {self.profile}: leave one of them out")
+        calls = parse_groups(self.text, self.algorithm, parse_bytes(self.size))
+        most = max(max(call.ranks) for call in calls) + 1
+        ranks = most if self.ranks is None else parse_rank_count(self.ranks)
+        blueprint = replace(machine, force=rules.force)
+        return run_groups.run(
+            run_groups.Request(
+                calls,
+                max(2, ranks),
+                blueprint,
+                rules.rules,
+                {"groups": self.text, "algo": self.algorithm.name, "size": self.size},
+            ),
+            timeline,
+            how,
+        )
+
+
+def parse_groups(text: str, algorithm: Algorithm, nbytes: float) -> list[Call]:
+    """Calls from text like "0-7; 8-15 tree 1MiB stream=1 after=0".
+
+    A call has ranks, and words in any order: an algorithm, a size, a stream, and earlier calls to
+    wait for. `algorithm` and `nbytes` are those of calls that name none.
+
+    >>> ring = find("ring")
+    >>> [call.ranks for call in parse_groups("0-3; 0-6:2,7", ring, 1.0)]
+    [(0, 1, 2, 3), (0, 2, 4, 6, 7)]
+    """
+    return [_call(part.split(), algorithm, nbytes) for part in text.removesuffix(";").split(";")]
+
+
+def _call(words: list[str], algorithm: Algorithm, nbytes: float) -> Call:
+    if not words:
+        raise InputError("--groups: a group is empty: write ranks like 0-7;8-15")
+    ranks, stream, waits = _ranks(words[0]), 0, tuple[int, ...]()
+    for word in words[1:]:
+        if word.startswith("stream="):
+            stream = parse_whole(word.removeprefix("stream="))
+        elif word.startswith("after="):
+            waits = tuple(map(parse_whole, word.removeprefix("after=").split(",")))
+        elif word[0].isdigit():
+            nbytes = parse_bytes(word)
+        else:
+            algorithm = find(word)
+    return Call(algorithm, ranks, nbytes, stream, waits)
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    ranks: list[int] = []
+    for part in text.split(","):
+        match = _RANKS.fullmatch(part)
+        if match is None:
+            raise InputError(f"--groups: {text[:40]!r} are no ranks: write 0-7, 0-14:2 or 0,8")
+        first, last, step = (None if number is None else int(number) for number in match.groups())
+        assert first is not None
+        last = first if last is None else last
+        if last < first or step == 0 or last > MOST:
+            raise InputError(f"--groups: {part!r}: the first rank comes first, at most {MOST}")
+        ranks += range(first, last + 1, step or 1)
+    return tuple(ranks)

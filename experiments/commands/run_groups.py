@@ -1,0 +1,158 @@
+"""`simctl run --groups`: several collectives at once, each beside its time alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments import output
+from experiments.simulations.rules import DEFAULT, Rules
+from experiments.wait_records import wait_cells, wait_records
+from simulator.analysis.bounds import best_bound
+from simulator.analysis.critical_path import critical_path
+from simulator.analysis.waits import waits
+from simulator.collectives.joined_calls import Call, Joined, Placed, join, prove
+from simulator.schedules.semantics import WrongResult
+from simulator.schedules.timeline import Timeline
+from topologies.catalogue import Blueprint
+from topologies.units import format_bytes, format_seconds
+
+NAMED = 6
+"""Ranks of a group that are named."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to simulate."""
+
+    calls: Sequence[Call]
+    ranks: int
+    machine: Blueprint
+    rules: Rules = DEFAULT
+    parameters: Mapping[str, output.Value] = field(default_factory=dict)
+    """The options as the user writes them: stored with a trace."""
+
+
+def run(request: Request, timeline: Path | None, how: str) -> int:
+    """Print the times of all calls; 1 if a call breaks its promise."""
+    output.check_writable(timeline, (*output.PICTURES, ".json"))
+    machine = request.machine.build(request.ranks)
+    joined = join(request.calls, machine, request.ranks)
+    wrong = _wrong(joined)
+    result = request.rules.simulate(joined.schedule, joined.topology)
+    records = [
+        _record(number, placed, span, request.rules)
+        for number, (placed, span) in enumerate(
+            zip(joined.calls, joined.spans(result), strict=True)
+        )
+    ]
+    title = (
+        f"{output.counted(len(records), 'collective')} of {request.ranks} ranks on "
+        f"{request.machine.text}: {format_seconds(result.makespan)}"
+    )
+    if timeline:
+        output.write(timeline, _picture(result, timeline, title, request.parameters))
+    behind = waits(result, critical_path(result))
+    if how == "json":
+        report = {
+            "time_s": result.makespan,
+            "wrong": wrong,
+            "calls": records,
+            "contention": wait_records(behind, result.schedule),
+        }
+        output.say(output.to_json(report))
+    elif how == "csv":
+        output.say(output.to_csv(records).rstrip("\n"))
+    else:
+        contention = wait_cells(behind, result.schedule)
+        output.say(_text(title, records, contention, wrong))
+    return 1 if wrong else 0
+
+
+def _wrong(joined: Joined) -> str:
+    try:
+        prove(joined)
+    except WrongResult as error:
+        return str(error)
+    return ""
+
+
+def _record(
+    number: int, placed: Placed, span: tuple[float, float], rules: Rules
+) -> dict[str, output.Value]:
+    """A call: when it ran, and how long it would take alone."""
+    call, (enters, leaves) = placed.call, span
+    alone = rules.simulate(placed.schedule, placed.fitted.topology).makespan
+    collective = call.algorithm.collective
+    bound = best_bound(collective, placed.fitted.topology, len(call.ranks), call.nbytes)
+    return {
+        "call": number,
+        "ranks": _ranks(call.ranks),
+        "algorithm": call.algorithm.name,
+        "size_B": call.nbytes,
+        "stream": call.stream,
+        "enters_s": enters,
+        "leaves_s": leaves,
+        "time_s": leaves - enters,
+        "alone_s": alone,
+        "over_alone": (leaves - enters) / alone if alone > 0 else 1.0,
+        "bound_s": bound.seconds,
+    }
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """The ranks of a group in few words.
+
+    >>> _ranks([0, 1, 2, 3]), _ranks([0, 4, 8]), _ranks([3, 1, 2])
+    ('0-3', '0-8:4', '3,1,2')
+    """
+    step = ranks[1] - ranks[0]
+    if step > 0 and list(ranks) == list(range(ranks[0], ranks[-1] + 1, step)):
+        return f"{ranks[0]}-{ranks[-1]}" + (f":{step}" if step > 1 else "")
+    more = [f"{len(ranks) - NAMED} more"] if len(ranks) > NAMED else []
+    return ",".join([*map(str, ranks[:NAMED]), *more])
+
+
+def _picture(
+    timeline: Timeline, path: Path, title: str, parameters: Mapping[str, output.Value]
+) -> bytes | str:
+    if path.suffix.lower() == ".json":
+        from experiments.pictures.timelines.collective_trace import collective_trace
+
+        return collective_trace(timeline, dict(parameters))
+    from experiments.pictures.timelines.collective_picture import collective_figure
+
+    return collective_figure(timeline, title, path.suffix[1:].lower())
+
+
+def _text(
+    title: str,
+    records: Sequence[Mapping[str, output.Value]],
+    contention: list[list[str]],
+    wrong: str,
+) -> str:
+    head = ["  call", "ranks", "algorithm", "size", "stream", "enters", "time", "alone", "of alone"]
+    rows = [head] + [_cells(record) for record in records]
+    proof = f"  FAIL: {wrong}" if wrong else "  every call keeps its promise"
+    blocks = [f"{title}\n{output.align(rows)}", proof]
+    if contention:
+        words = "contention on the critical path: waiting behind messages of other ranks"
+        blocks.append(f"{words}\n{output.align(contention)}")
+    blocks.append("  alone  the time of the call if nothing else ran")
+    return "\n\n".join(blocks)
+
+
+def _cells(record: Mapping[str, output.Value]) -> list[str]:
+    seconds = [
+        format_seconds(float(str(record[name]))) for name in ("enters_s", "time_s", "alone_s")
+    ]
+    return [
+        f"  {record['call']}",
+        str(record["ranks"]),
+        str(record["algorithm"]),
+        format_bytes(float(str(record["size_B"]))),
+        str(record["stream"]),
+        *seconds,
+        f"{float(str(record['over_alone'])):.3f}",
+    ]
