@@ -152,22 +152,18 @@ def sort(indices: Ints, begin: Index, end: Index) -> Index:
     return kept
 
 
-def invert(indptr: Ints, indices: Ints) -> tuple[Ints, Ints]:
-    """Successors from predecessors, both as CSR, each row in ascending order."""
-    operations = len(indptr) - 1
-    out = np.zeros(operations + 1, np.int32)
+def invert(indptr: Ints, indices: Ints, behind: Ints, successors: Ints) -> None:
+    """Successors from predecessors, both as CSR, each row in ascending order. `behind` is the
+    indptr of successors with an entry more, of zeros at first."""
     for k in range(len(indices)):
-        out[indices[k] + 1] += 1
-    for i in range(operations):
-        out[i + 1] += out[i]
-    filled = out[:-1].copy()
-    successors = np.empty(len(indices), np.int32)
-    for i in range(operations):
+        behind[indices[k] + 2] += 1
+    for i in range(len(indptr)):
+        behind[i + 1] += behind[i]
+    for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
-            successors[filled[j]] = i
-            filled[j] += 1
-    return out, successors
+            successors[behind[j + 1]] = i
+            behind[j + 1] += 1
 
 
 def chain(weight: Flags, indptr: Ints, indices: Ints) -> Ints:

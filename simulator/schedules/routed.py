@@ -206,17 +206,22 @@ SPARSE = 2**20
 def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
     """The distinct (channel, sender, receiver) of remote transfers as one number each, and 1 + the
     index of its own for every operation."""
-    remote, key = schedule.remote, schedule.rank.astype(np.int64) * schedule.ranks + schedule.peer
-    channels = int(schedule.lane.max(initial=0)) + 1
+    remote, ranks, channels = schedule.remote, schedule.ranks, int(schedule.lane.max(initial=0)) + 1
+    whole = np.dtype(np.int32 if channels * ranks**2 < 2**31 else np.int64)
+    key = schedule.rank.astype(whole) * np.asarray(ranks, whole) + schedule.peer
     if channels > 1:
-        key += schedule.lane.astype(np.int64) * schedule.ranks**2
-    if channels * schedule.ranks**2 > min(DENSE, max(SPARSE, 8 * len(schedule))):
-        pairs, number = np.unique(key[remote], return_inverse=True)
-        route_of = np.zeros(len(schedule), dtype=np.int32)
+        key += schedule.lane.astype(whole) * np.asarray(ranks**2, whole)
+    moved = key if remote.all() else key[remote]
+    route_of = np.zeros(len(schedule), dtype=np.int32)
+    if channels * ranks**2 > min(DENSE, max(SPARSE, 8 * len(schedule))):
+        known, number = np.unique(moved, return_inverse=True)
         route_of[remote] = number + 1
-        return pairs, route_of
-    table = np.zeros(channels * schedule.ranks**2, dtype=np.int32)
-    table[key[remote]] = 1
-    pairs = np.flatnonzero(table)
+        return known.astype(np.int64), route_of
+    table = np.zeros(channels * ranks**2, dtype=np.int32)
+    table[moved] = 1
+    pairs: Pairs = np.flatnonzero(table)
     table[pairs] = np.arange(1, len(pairs) + 1)
-    return pairs, np.where(remote, table[key], np.int32(0))
+    if moved is key:
+        return pairs, table[key]
+    route_of[remote] = table[moved]
+    return pairs, route_of

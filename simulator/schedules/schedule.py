@@ -113,7 +113,10 @@ class Schedule:
     @cached_property
     def successors(self) -> Csr:
         """The operations that wait for each operation."""
-        return Csr(*kernel(dependencies.invert, len(self))(self.indptr, self.indices))
+        indptr = np.zeros(len(self) + 2, dtype=np.int32)
+        indices = np.empty(len(self.indices), dtype=np.int32)
+        kernel(dependencies.invert, len(self))(self.indptr, self.indices, indptr, indices)
+        return Csr(indptr[:-1], indices)
 
     @cached_property
     def followed(self) -> Followed:
@@ -171,7 +174,8 @@ class Schedule:
         """
         if not 0 < nbytes < np.inf:
             raise InputError(f"nbytes is {nbytes}: it is above 0")
-        moved = np.where(self.source >= 0, self.nbytes * (nbytes / self.nbytes_total), self.nbytes)
+        moved, fixed = self.nbytes * (nbytes / self.nbytes_total), self.source < 0
+        moved[fixed] = self.nbytes[fixed]
         changed = replace(self, nbytes_total=nbytes, nbytes=moved)
         return _with_computed(changed, self)
 

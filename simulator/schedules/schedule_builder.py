@@ -84,6 +84,8 @@ class ScheduleBuilder:
         self._moves, self._channels, self._calls = list(folded.moves), folded.channels, Calls()
         self._size = 0
         self._columns = {name: np.zeros(1024, dtype=dtype) for name, dtype in _COLUMNS.items()}
+        self._used = set[str]()
+        """Columns with anything but zeros. The others take no memory."""
         self._built = False
         self._phases: dict[str, int] = {}
         self._lanes = 1
@@ -354,8 +356,10 @@ class ScheduleBuilder:
         self._grow(last)
         if last > first and "phase" not in values:
             values["phase"] = self._phases.setdefault(self._phase, len(self._phases))
-        for name, column in self._columns.items():
-            column[first:last].reshape(shape)[...] = values.get(name, 0)
+        for name, value in values.items():
+            if name in self._used or np.any(value):
+                self._used.add(name)
+                self._columns[name][first:last].reshape(shape)[...] = value
         if self.shifts is not None and np.any(
             self.shifts.element(self._columns["rank"][first:last])
         ):
@@ -388,5 +392,8 @@ class ScheduleBuilder:
             self._built = False
         capacity = len(self._columns["kind"])
         if size > capacity:
-            for column in self._columns.values():
-                column.resize(max(size, 2 * capacity), refcheck=False)
+            for name, column in self._columns.items():
+                longer = np.zeros(max(size, 2 * capacity), column.dtype)
+                if name in self._used:
+                    longer[: self._size] = column[: self._size]
+                self._columns[name] = longer

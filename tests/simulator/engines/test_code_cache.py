@@ -115,7 +115,8 @@ def test_without_any_writable_folder_it_works_uncached_with_one_warning(tree: Pa
         "XDG_CACHE_HOME": "/dev/null/x",
         "SIMCTL_CACHE_DIR": "/dev/null/x",
     }
-    code = f"{CHAIN}\ncompiled(dependencies.invert)(line, before)\n"
+    code = f"{CHAIN}\nout = np.zeros(6, np.int32), np.zeros(3, np.int32)\n"
+    code += "compiled(dependencies.invert)(line, before, *out)\n"
     code += "answer = dict(depths=compiled(dependencies.chain)(ones, line, before).tolist())"
     answer, error = run(code, tree, **nowhere)
     assert answer["depths"] == DEPTHS
