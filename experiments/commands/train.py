@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,6 +83,8 @@ def _one(request: Request, files: Files, how: str) -> int:
             f"--timeline"
         )
     job = request.variants[0][1] if request.variants else request.job
+    if files.timeline:
+        job = _in_full(job, request.ranks[0], files.timeline)
     progress = output.Progress("stages done")
     progress(0, 3)
     result = job.run(request.ranks[0])
@@ -103,6 +105,21 @@ def _one(request: Request, files: Files, how: str) -> int:
     else:
         output.say(text(result, what_if))
     return _verdict([failure_of(result)])
+
+
+def _in_full(job: Job, ranks: int, path: Path) -> Job:
+    """The job with all transfers of all ranks, which pictures show."""
+    written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
+    plan = job.plan(ranks)
+    if plan.blocks or plan.shifts is not None:
+        output.note(f"--timeline {path}: all transfers of all ranks are simulated")
+        try:
+            written.plan(ranks)
+        except InputError as error:
+            raise InputError(
+                f"--timeline {path}: it shows all transfers, as with --detail transfers: {error}"
+            ) from None
+    return written
 
 
 def _warn(training: TrainingRun) -> None:

@@ -95,7 +95,7 @@ class Path:
         """The part to which each segment counts, as a place in PARTS."""
         return np.where(self.contended, PARTS.index("contention"), self.part)
 
-    def take(self, chosen: npt.NDArray[np.bool_]) -> Path:
+    def take(self, chosen: npt.NDArray[np.bool_ | np.integer]) -> Path:
         """Some of the segments."""
         return Path(*(getattr(self, field.name)[chosen] for field in fields(self)))
 

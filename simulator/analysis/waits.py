@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.analysis.contention import mean_rate
-from simulator.analysis.critical_path import Segment
+from simulator.analysis.critical_path import SEGMENT_PARTS, Path, Segment
 from simulator.schedules.timeline import Timeline
 
 
@@ -25,8 +26,10 @@ class Wait(NamedTuple):
     """The time of the wait."""
 
 
-def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
+def waits(timeline: Timeline, path: Path | Iterable[Segment]) -> list[Wait]:
     """The waits for other ranks on the critical path, the longest first."""
+    if isinstance(path, Path) and timeline.sharing == "fifo":
+        path = _summed(path.take(path.contended & (path.seconds > 0)))
     seconds_of: dict[tuple[str, int], dict[int, float]] = {}
     for segment in path:
         if segment.contended and segment.seconds > 0:
@@ -44,6 +47,19 @@ def waits(timeline: Timeline, path: Iterable[Segment]) -> list[Wait]:
         for (where, waiter), behind in seconds_of.items()
     ]
     return sorted(longest_first, key=lambda wait: -wait.seconds)
+
+
+def _summed(path: Path) -> Path:
+    """One segment for all in which the same rank waits for the same rank, in the order of the
+    first of each."""
+    crosses = np.isin(path.part, [SEGMENT_PARTS.index(part) for part in ("serialisation", "gap")])
+    key = 2 * path.where.astype(np.int64) + crosses
+    for rank in (path.waiting, path.rank):
+        key = key * (int(rank.max(initial=0)) + 1) + rank
+    _, first, number = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    seconds = np.bincount(number.ravel(), path.seconds, len(first))
+    return replace(path.take(first[order]), seconds=np.asarray(seconds[order], dtype=np.float64))
 
 
 def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, int, dict[int, float]]:

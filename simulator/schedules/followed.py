@@ -84,9 +84,9 @@ def _first_slots(fold: Fold, slot: Longs) -> Longs:
     first = slot.copy()
     for move in fold.moves:
         extent, stride = fold.shifts.shape[move.axis], fold.shifts.strides[move.axis]
-        inside = (slot >= move.first) & (slot < move.end)
-        place = (first - move.first) // move.inner % extent
-        first -= np.where(inside, (place - place % stride) * move.inner, 0)
+        rows = slice(move.first, move.end)
+        place = (first[rows] - move.first) // move.inner % extent
+        first[rows] -= (place - place % stride) * move.inner
     return first
 
 
@@ -103,7 +103,7 @@ def _mixed(schedule: Schedule, first: Longs) -> Marks:
 def _members(fold: Fold, touched: Numbers, mixed: Marks, first: Longs) -> tuple[Longs, Longs]:
     """For each of the slots that are touched: its place, and the shifts that take it to a slot that
     is followed, a row each, in the order of the places."""
-    base, group = _shift_to_first(fold, touched, first)
+    base, group = (column[touched] for column in _shifts_to_first(fold, first))
     base, group = np.where(mixed[touched], 0, base), np.where(mixed[touched], 0, group)
     rows, elements = [], []
     for axes in np.flatnonzero(np.bincount(group)):
@@ -119,18 +119,21 @@ def _members(fold: Fold, touched: Numbers, mixed: Marks, first: Longs) -> tuple[
     return row[order], element[order]
 
 
-def _shift_to_first(fold: Fold, slot: Numbers, first: Longs) -> tuple[Longs, Longs]:
+def _shifts_to_first(fold: Fold, first: Longs) -> tuple[Longs, Longs]:
     """A shift that takes each slot to the first of its orbit, and the axes along which it moves, as
     the bits of a number."""
-    shifts, base, group = fold.shifts, np.zeros(len(slot), np.int64), np.zeros(len(slot), np.int64)
+    shifts = fold.shifts
+    base, group = np.zeros((2, len(first)), dtype=np.int64)
     for axis, begin, inner, end in fold.moves:
         extent, stride = shifts.shape[axis], shifts.strides[axis]
         if stride == extent:
             continue
-        inside = (slot >= begin) & (slot < end)
-        place, goal = ((column - begin) // inner % extent for column in (slot, first[slot]))
-        base += np.where(inside, (goal - place) % extent * shifts.steps[axis], 0)
-        group |= np.where(inside, 1 << axis, 0)
+        rows = slice(begin, end)
+        place, goal = (
+            (column - begin) // inner % extent for column in (np.arange(begin, end), first[rows])
+        )
+        base[rows] += (goal - place) % extent * shifts.steps[axis]
+        group[rows] |= 1 << axis
     return base, group
 
 

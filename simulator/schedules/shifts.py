@@ -159,6 +159,8 @@ class Shifts:
 
     def _moved(self, slot: Numbers, element: Numbers, moves: tuple[Move, ...], sign: int) -> Longs:
         result = np.asarray(slot, dtype=np.int64)
+        if len(moves) > SOME:
+            return self._moved_by_table(result, element, moves, sign)
         for axis, first, inner, end in moves:
             extent, stride, _ = self._axes[axis]
             if stride == extent:
@@ -170,6 +172,27 @@ class Shifts:
             inside = (result >= first) & (result < end)
             result = result + np.where(inside, change if inner == 1 else change * inner, 0)
         return result
+
+    def _moved_by_table(
+        self, slot: Longs, element: Numbers, moves: tuple[Move, ...], sign: int
+    ) -> Longs:
+        """The same for many moves. Those along an axis move different slots."""
+        result = slot
+        for axis, (extent, _, _) in self._moved_axes:
+            along = sorted(move for move in moves if move.axis == axis)
+            if not along:
+                continue
+            _, first, inner, end = (np.array(column) for column in zip(*along, strict=True))
+            number = np.maximum(np.searchsorted(first, result, side="right") - 1, 0)
+            inside = (result >= first[number]) & (result < end[number])
+            place = (result - first[number]) // inner[number] % extent
+            change = _around(place + sign * self._place(element, axis), extent) - place
+            result = result + np.where(inside, change * inner[number], 0)
+        return result
+
+
+SOME = 8
+"""More moves than these are looked up in a table."""
 
 
 def _around(place: Numbers, extent: int) -> Numbers:

@@ -130,12 +130,14 @@ def choose(
     folded = _folded(found, setting) if alike else None
     if folded is None:
         for least, exact in bounds(found, setting.topology, ranks):
-            _check(setting, size(least, ranks), least, exact)
+            total = size(least, ranks)
+            _check(setting, total, least, setting.is_outline(total), exact)
     communicator = Communicator(setting.topology, ranks, algorithm, small, folded)
-    large = len(communicator.all_reduce(1.0))
-    total = size(large, len(communicator.standing))
-    _check(setting, total, large)
-    return Chosen(communicator, setting.is_outline(total))
+    schedule = communicator.all_reduce(1.0)
+    large, of_all = len(schedule), len(schedule) * schedule.members
+    outline = setting.is_outline(size(of_all, ranks))
+    _check(setting, size(large, len(communicator.standing)), large, outline)
+    return Chosen(communicator, outline)
 
 
 def _folded(algorithm: Algorithm, setting: Setting) -> Fitted | None:
@@ -152,8 +154,8 @@ def _folded(algorithm: Algorithm, setting: Setting) -> Fitted | None:
     return None if folded is None else folded.fitted
 
 
-def _check(setting: Setting, size: Size, large: float, exact: bool = True) -> None:
-    if not setting.is_outline(size):
+def _check(setting: Setting, size: Size, large: float, outline: bool, exact: bool = True) -> None:
+    if not outline:
         setting.check_size(size, exact=exact)
     elif not setting.force:
         check_collective(large)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusals import message_of
-from simulator.schedules.shifts import Move, Shifts, halves, rotations
+from simulator.schedules.shifts import SOME, Move, Shifts, halves, rotations
 
 
 @st.composite
@@ -60,6 +60,21 @@ def test_slots_move_with_ranks_and_others_stay() -> None:
     assert moved[3:15].tolist() == [*range(5, 14), 2, 3, 4]
     assert moved[15:].tolist() == [14, 15]
     np.testing.assert_array_equal(group.slots_back(moved, np.array(1), moves), slots)
+
+
+@given(shifts(), st.data())
+def test_many_moves_are_looked_up_with_the_same_result(group: Shifts, data: st.DataObject) -> None:
+    moves: list[Move] = []
+    for axis, extent in enumerate(group.shape):
+        slots = extent * 2
+        moves += [Move(axis, k * slots, 2, (k + 1) * slots) for k in range(SOME)]
+    slot = np.arange(-1, 2 * SOME * max(group.shape) + 3)
+    element = np.array(data.draw(st.sampled_from(group.elements.tolist())))
+    expected = slot
+    for move in moves:
+        expected = group.slots_shifted(expected, element, (move,))
+    looked_up = group.slots_shifted(slot, element, (*moves, Move(0, 10**6, 1, 10**6)))
+    np.testing.assert_array_equal(looked_up, expected)
 
 
 def test_slots_of_bits_go_where_ranks_go() -> None:
