@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Flags = npt.NDArray[np.bool_]
 Routes = tuple[Ints, Ints]
 """Routes in CSR form: route i is `links[indptr[i]:indptr[i + 1]]`."""
+Ends = tuple[int, int, int]
+"""The device that sends, the device that receives, and the channel."""
 Paths = Literal["first", "link", "hash", "rail"]
 """Which of several equally short routes a message takes.
 
@@ -78,6 +80,9 @@ class Topology:
     paths: Paths = "first"
     notes: tuple[str, ...] = ()
     """Where the figures come from."""
+    pinned: Mapping[Ends, tuple[int, ...]] = field(default_factory=dict)
+    """Routes that an algorithm chose, whatever `paths` says: the links from one device to another
+    on a channel."""
     _checked: Mapping[str, object] = field(default_factory=dict, repr=False)
     """The columns that hold together: `dataclasses.replace` hands them on, so that only those that
     it changes are checked again."""
@@ -163,4 +168,17 @@ class Topology:
             if len(self._routes) >= REMEMBERED:
                 del self._routes[next(iter(self._routes))]
             self._routes[key] = find_routes(self, *asked)
+            if self.pinned:
+                self._routes[key] = self._as_pinned(asked, *self._routes[key])
         return self._routes[key]
+
+    def _as_pinned(self, asked: npt.NDArray[np.int64], indptr: Ints, links: Ints) -> Routes:
+        """The routes, with those that are pinned in place of others."""
+        devices = self.placement[asked[:2]]
+        routes = np.split(links, indptr[1:-1])
+        for number, ends in enumerate(zip(*devices.tolist(), asked[2].tolist(), strict=True)):
+            if ends in self.pinned:
+                routes[number] = np.array(self.pinned[ends], dtype=np.int32)
+        starts = np.zeros(len(routes) + 1, dtype=np.int32)
+        np.cumsum([len(route) for route in routes], out=starts[1:])
+        return starts, np.concatenate(routes).astype(np.int32)

@@ -15,6 +15,7 @@ from topologies.units import parse_whole
 
 HELP = {
     "segments": "pieces that follow one another, like 8",
+    "trees": "spanning trees of a rank, at most, like 4",
     "channels": "equal shares of V that are sent at the same time, like 4",
     "levels": "axes of the box in which the ranks are, like 3",
     "radix": "base of the numbers of the ranks, or children of a rank plus 1, like 4",

@@ -23,6 +23,14 @@ NEAR = 0.1
 """How far from a whole number a power may be."""
 PIECES = 16
 """Operations of nvls for each rank and each step round the ring of its nodes."""
+PACKED = {
+    "optimal": 2,
+    "optimal_all_gather": 1,
+    "optimal_reduce_scatter": 1,
+    "optimal_broadcast": 1,
+}
+"""Operations of trees that are made for a machine, for each segment and each two ranks, if each
+rank has a tree."""
 MULTIPLIERS = ("segments", "channels")
 """The options that multiply the operations."""
 
@@ -91,6 +99,9 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
         return _multiple(algorithm) * estimate(_listed(algorithm), ranks)
     if (exact := _exact(algorithm, ranks)) is not None:
         return exact
+    if algorithm.name in PACKED:
+        segments = algorithm.options["segments"]
+        return float(PACKED[algorithm.name] * segments * ranks * (ranks - 1))
     if algorithm.origin:
         return _built(algorithm, ranks)
     return _extended(*_counted(algorithm)[0], ranks)

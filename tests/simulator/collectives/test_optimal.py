@@ -1,0 +1,183 @@
+"""Packed trees reach the tightest cut as segments grow, and no listed algorithm is faster."""
+
+from contextlib import suppress
+
+import pytest
+from _pytest.mark.structures import ParameterSet
+
+from random_networks import SEEDS, random_network
+from simulator.analysis.bounds import best_bound
+from simulator.collectives import algorithms, find, of_collective
+from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
+from simulator.collectives.optimal import plan
+from simulator.collectives.roots import from_root
+from simulator.engines import simulate
+from simulator.schedules import semantics
+from simulator.schedules.schedule import Schedule
+from topologies.catalogue import find as machine
+from topologies.errors import InputError
+from topologies.link import Link
+from topologies.shapes import line, torus
+from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
+
+V = 64 * 2.0**20
+NAMES = "optimal_all_gather", "optimal_reduce_scatter", "optimal_broadcast", "optimal"
+every_name = pytest.mark.parametrize("name", NAMES)
+SAMPLE = 1, 3, 9
+FINE = 2048
+
+
+def some(seeds: range) -> list[ParameterSet]:
+    """The seeds, of which those that are no sample are left to the exhaustive tests."""
+    marks = pytest.mark.exhaustive
+    return [pytest.param(seed, marks=[marks] * (seed not in SAMPLE)) for seed in seeds]
+
+
+def seconds(algorithm: Algorithm, topology: Topology) -> float:
+    """The simulated time of V, proven."""
+    fitted = algorithm.on(topology, topology.ranks, V)
+    semantics.check(fitted.schedule, algorithm.collective)
+    return simulate(fitted.schedule, fitted.topology, "compiled").makespan
+
+
+def bound(algorithm: Algorithm, topology: Topology) -> float:
+    """The best bound; of an all-reduce the sum of those of its two phases."""
+    phases = (
+        (REDUCE_SCATTER, ALL_GATHER)
+        if algorithm.collective == ALL_REDUCE
+        else (algorithm.collective,)
+    )
+    return sum(best_bound(phase, topology, topology.ranks, V).seconds for phase in phases)
+
+
+def depth(algorithm: Algorithm, topology: Topology) -> int:
+    return plan(algorithm.collective.name, topology, topology.ranks).depth
+
+
+@pytest.mark.parametrize("seed", some(range(SEEDS)))
+@every_name
+def test_the_tightest_cut_is_reached_within_the_fill(name: str, seed: int) -> None:
+    network, algorithm = random_network(seed), find(name)
+    time, least = seconds(algorithm, network), bound(algorithm, network)
+    assert time <= least * (1 + (depth(algorithm, network) - 1) / 64 + 0.02)
+
+
+@pytest.mark.parametrize(
+    "seed", [*(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in (2, 25)), 4]
+)
+@every_name
+def test_with_many_segments_the_cut_is_reached_within_two_percent(name: str, seed: int) -> None:
+    network, algorithm = random_network(seed), find(f"{name}:segments={FINE}")
+    assert seconds(algorithm, network) <= bound(algorithm, network) * 1.02
+
+
+@pytest.mark.parametrize("seed", some(range(SEEDS)))
+@every_name
+def test_no_listed_algorithm_is_faster(name: str, seed: int) -> None:
+    """Where a listed algorithm has no fill, as a ring on a ring, more segments come as near as
+    wanted."""
+    network, algorithm = random_network(seed), find(name)
+    others = [
+        seconds(other, network)
+        for other in of_collective(algorithm.collective.name)
+        if other.name not in NAMES
+        and other.fit is None
+        and other.defined(network.ranks)
+        and not other.servers
+    ]
+    time = seconds(find(f"{name}:segments=256"), network)
+    assert time <= min(others) * (1 + (depth(algorithm, network) - 1) / 256 + 1e-9)
+
+
+def broken_torus() -> Topology:
+    """A torus of 4 x 4 ranks without the wire between the first two."""
+    whole, builder = torus(16, bandwidth=1e9), TopologyBuilder("broken torus")
+    names = [builder.device(name) for name in whole.device_names]
+    for source, target in zip(whole.source.tolist(), whole.target.tolist(), strict=True):
+        if {source, target} != {0, 1}:
+            builder.link(names[source], names[target], Link(1e9))
+    return builder.build(names)
+
+
+@every_name
+def test_a_torus_with_a_broken_link(name: str) -> None:
+    """Where a ring loses half of its bandwidth, trees lose what the cut says."""
+    broken = broken_torus()
+    algorithm = find(f"{name}:segments=128")
+    assert seconds(algorithm, broken) <= bound(algorithm, broken) * 1.08
+
+
+@pytest.mark.parametrize(
+    ("name", "topology"),
+    [
+        pytest.param(
+            name,
+            topology,
+            marks=[pytest.mark.exhaustive] * (topology != "dgx1" or name == "optimal"),
+        )
+        for name in NAMES
+        for topology in ("dgx1", "mi300x", "hgx_h100", "star")
+    ],
+)
+def test_no_listed_algorithm_is_faster_on_a_machine(name: str, topology: str) -> None:
+    """With latencies, at 64 MiB, by the best of a few numbers of segments and trees. Switches that
+    reduce are faster yet."""
+    built = machine(topology).build(8, 0)
+    others = []
+    for other in of_collective(find(name).collective.name):
+        with suppress(InputError):  # not for this machine
+            if other.name not in NAMES and not other.servers:
+                fitted = other.on(built, 8, V)
+                if not fitted.schedule.switches:
+                    others.append(simulate(fitted.schedule, fitted.topology, "compiled").makespan)
+    options = "segments=64", "segments=32", "trees=2", "trees=1", "segments=32,trees=4"
+    assert min(seconds(find(f"{name}:{option}"), built) for option in options) <= min(others)
+
+
+@pytest.mark.parametrize("segments", [1, 6])
+@every_name
+def test_the_formula_counts_the_steps_on_a_machine(name: str, segments: int) -> None:
+    built = machine("dgx1").build(8, 0)
+    fitted = find(f"{name}:segments={segments},trees=4").on(built, 8, V)
+    assert fitted.schedule.steps == fitted.cost.steps(8)
+    assert fitted.schedule.volume == pytest.approx(fitted.cost.volume(8, V))
+
+
+def test_another_root_takes_the_same_links() -> None:
+    algorithm = from_root(find("optimal_broadcast"), 3)
+    built = machine("dgx1").build(8, 0)
+    assert seconds(algorithm, built) <= 1.15 * best_bound(algorithm.collective, built, 8, V).seconds
+
+
+def test_both_engines_agree() -> None:
+    fitted = find("optimal").on(random_network(3), random_network(3).ranks, V)
+    times = [
+        simulate(fitted.schedule, fitted.topology, engine).makespan
+        for engine in ("reference", "compiled")
+    ]
+    assert times[0] == times[1]
+
+
+def test_one_root_suffices_on_a_line() -> None:
+    algorithm = find("optimal:segments=64")
+    assert seconds(algorithm, line(4, bandwidth=V)) == pytest.approx(1 + 3 / 64)
+
+
+def test_words_tell_what_was_packed() -> None:
+    words = find("optimal_all_gather").on(machine("dgx1").build(8, 0), 8, V).chosen
+    assert words[0] == "all-gather: 128 trees from 8 roots, up to 7 deep"
+    assert words[1].startswith("64 segments; 151 GB/s of V together, 0.18% below the tightest cut")
+
+
+def test_too_many_ranks_are_refused() -> None:
+    with pytest.raises(InputError, match="up to 128 ranks"):
+        find("optimal").on(machine("star").with_links(1e9, 0.0).build(129, 0), 129, V)
+
+
+@every_name
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_few_ranks(name: str, ranks: int) -> None:
+    star = machine("star").with_links(1e9, 0.0).build(2, 0)
+    schedule: Schedule = algorithms()[name].on(star, ranks, V).schedule
+    semantics.check(schedule, find(name).collective)

@@ -1,0 +1,193 @@
+"""Packed trees span all ranks, keep within every link, and reach the tightest cut."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from random_networks import SEEDS, random_network
+from refusals import refusal
+from topologies.catalogue import find
+from topologies.machines import MACHINES
+from topologies.packing import Branch, Forest, pack, pack_pair
+from topologies.packing.wiring import wiring
+from topologies.shapes import SHAPES, bus, full_mesh, hypercube, line, ring, star, torus
+from topologies.topology import Topology
+
+seeds = st.integers(0, SEEDS - 1)
+
+
+def trees_of(forest: Forest) -> dict[tuple[int, int], list[Branch]]:
+    """The branches of each tree, by its root and number."""
+    trees: dict[tuple[int, int], list[Branch]] = {}
+    for branch in forest.branches:
+        for number in range(branch.first, branch.first + branch.trees):
+            trees.setdefault((branch.root, number), []).append(branch)
+    return trees
+
+
+def check_trees(forest: Forest, ranks: int, *, towards: bool = False) -> None:
+    """Every tree leads from its root to every other rank once, or back."""
+    trees = trees_of(forest)
+    wanted = {(root, tree) for root in range(ranks) for tree in range(forest.trees[root])}
+    assert set(trees) == wanted or ranks == 1
+    for (root, _), branches in trees.items():
+        depth = {root: 0}
+        for branch in branches:
+            near, far = branch.source, branch.target
+            if towards:
+                near, far = far, near
+            assert far not in depth
+            depth[far] = depth[near] + 1
+            assert branch.depth == depth[far]
+        assert len(depth) == ranks
+
+
+def check_links(topology: Topology, branches: Iterable[Branch]) -> Counter[int]:
+    """Every branch takes links from its source to its target. Returns the trees on each medium."""
+    load: Counter[int] = Counter()
+    for branch in branches:
+        place = int(topology.placement[branch.source])
+        for link in branch.links:
+            assert topology.source[link] == place
+            place = int(topology.target[link])
+            for medium in topology.media_of(link).tolist():
+                load[medium] += branch.trees
+        assert place == topology.placement[branch.target]
+    return load
+
+
+def check_forest(topology: Topology, forest: Forest, ranks: int, *, towards: bool = False) -> None:
+    check_trees(forest, ranks, towards=towards)
+    for medium, trees in check_links(topology, forest.branches).items():
+        assert trees * forest.unit <= topology.medium_bandwidth[medium] * (1 + 1e-8)
+
+
+def tightest(topology: Topology, weight: np.ndarray) -> float:
+    """Bytes/s of all roots together at the tightest of all cuts, tried one by one."""
+    devices = range(len(topology.device_names))
+    best = np.inf
+    placed = set(topology.placement.tolist())
+    for size in range(1, len(devices)):
+        for chosen in combinations(devices, size):
+            inside = np.isin(devices, chosen)
+            if weight[inside].any() and not placed <= set(chosen):
+                leaving = inside[topology.source] & ~inside[topology.target]
+                bandwidth = topology.bandwidth[leaving].sum()
+                best = min(best, float(bandwidth / weight[inside].sum()))
+    return best * float(weight.sum())
+
+
+@given(seed=seeds, root=st.sampled_from([None, 0]), towards=st.booleans())
+@settings(max_examples=12)
+def test_trees_of_a_random_network_are_trees_and_fit(
+    seed: int, root: int | None, towards: bool
+) -> None:
+    network = random_network(seed)
+    forest = pack(network, network.ranks, root, towards=towards)
+    check_forest(network, forest, network.ranks, towards=towards)
+    assert forest.loss < 0.01
+
+
+@given(seed=seeds)
+@settings(max_examples=8)
+def test_trees_fit_where_links_differ_by_direction(seed: int) -> None:
+    network = random_network(seed, both_ways_alike=False)
+    check_forest(network, pack(network, network.ranks), network.ranks)
+
+
+@given(seed=seeds, root=st.sampled_from([None, 0]))
+@settings(max_examples=8)
+def test_the_limit_is_the_tightest_of_all_cuts(seed: int, root: int | None) -> None:
+    network = random_network(seed)
+    if len(network.device_names) <= 9:
+        forest = pack(network, network.ranks, root)
+        weight = np.zeros(len(network.device_names))
+        weight[network.placement if root is None else network.placement[[root]]] = 1.0
+        assert forest.limit == pytest.approx(tightest(network, weight), rel=1e-9)
+
+
+@given(seed=seeds)
+@settings(max_examples=4)
+def test_pairs_share_the_links(seed: int) -> None:
+    network = random_network(seed)
+    pair = pack_pair(network, network.ranks)
+    check_trees(pair.into, network.ranks, towards=True)
+    check_trees(pair.out, network.ranks)
+    seconds: Counter[int] = Counter()
+    for forest in (pair.into, pair.out):
+        for medium, trees in check_links(network, forest.branches).items():
+            share = trees / sum(forest.trees) / network.medium_bandwidth[medium]
+            seconds[medium] += share
+    assert max(seconds.values()) <= (1 + 1e-8) / pair.bandwidth
+    phases = 1 / pair.into.limit + 1 / pair.out.limit
+    assert pair.bandwidth >= 0.99 / phases or pair.into.trees == pair.out.trees
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_trees_of_shapes_fit(shape: str) -> None:
+    topology = SHAPES[shape](8, bandwidth=1e9)
+    forest = pack(topology, 8)
+    check_forest(topology, forest, 8)
+    assert forest.loss < 1e-6
+
+
+def test_by_hand() -> None:
+    """What all chunks together reach everyone with, or those of rank 0 alone."""
+    for topology, everyone, alone in (
+        (ring(8, bandwidth=7.0), 16.0, 14.0),
+        (star(8, bandwidth=7.0), 8.0, 7.0),
+        (full_mesh(8, bandwidth=1.0), 8.0, 7.0),
+        (bus(8, bandwidth=7.0), 1.0, 1.0),
+        (line(3, bandwidth=2.0), 3.0, 2.0),
+        (hypercube(8, bandwidth=7.0), 24.0, 21.0),
+        (torus(16, bandwidth=15.0), 64.0, 60.0),
+    ):
+        assert pack(topology, topology.ranks).bandwidth == pytest.approx(everyone)
+        assert pack(topology, topology.ranks, root=0).bandwidth == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("name", [name for name in MACHINES if name != "nvl72"])
+def test_trees_of_machines_fit(name: str) -> None:
+    topology = find(name).build(MACHINES[name].node().ranks, 0)
+    forest = pack(topology, topology.ranks)
+    check_forest(topology, forest, topology.ranks)
+    assert forest.loss < 0.01
+
+
+def test_fewer_trees_lose_what_they_say() -> None:
+    topology = find("dgx1").build(8, 0)
+    losses = [pack(topology, 8, most=most).loss for most in (1, 4, 32)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] > 0.05 > 0.005 > losses[-1]
+
+
+def test_ranks_on_one_device_hand_data_to_each_other() -> None:
+    crowded = star(4, bandwidth=1e9)
+    together = replace(crowded, placement=crowded.placement[[0, 0, 1, 2]])
+    forest = pack(together, 4)
+    check_trees(forest, 4)
+    assert any(not branch.links for branch in forest.branches)
+
+
+def test_one_root_is_enough_on_a_line() -> None:
+    """Everything is added up towards one end and comes back: V/β, not 2(p - 1)V/(pβ)."""
+    pair = pack_pair(line(5, bandwidth=3.0), 5)
+    assert pair.bandwidth == pytest.approx(3.0)
+    assert sum(count > 0 for count in pair.out.trees) == 1
+
+
+def test_media_with_other_ends_are_divided() -> None:
+    assert not wiring(bus(4, bandwidth=1.0)).divided
+    assert not wiring(SHAPES["full_mesh_one_port"](4, bandwidth=1.0)).divided
+
+
+def test_wrong_numbers_of_ranks_are_refused() -> None:
+    topology = star(200, bandwidth=1.0)
+    assert refusal(pack, topology, 129).startswith("trees are packed for up to 128 ranks, got 129")
+    assert refusal(pack, topology, 0).startswith("ranks is 0")

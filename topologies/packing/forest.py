@@ -1,0 +1,167 @@
+"""The trees of a machine, from every rank or from one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.capacity import tightest_cut
+from topologies.errors import InputError
+from topologies.packing.arborescences import trees
+from topologies.packing.balance import is_balanced, usage
+from topologies.packing.branches import Branch, Layout
+from topologies.packing.splitting import Split, split_off
+from topologies.packing.unit_search import Unit, unit
+from topologies.packing.wiring import wiring
+from topologies.topology import Flags, Floats, Ints, Topology
+
+Longs = npt.NDArray[np.int64]
+TREES = 32
+"""Trees of a rank, at most."""
+EQUAL = 1e-9
+"""The relative difference of two bandwidths that are equal."""
+LARGEST = 128
+"""Ranks for which trees are packed, at most."""
+
+
+class Forest(NamedTuple):
+    """Trees that together keep within the bandwidths of a machine."""
+
+    branches: tuple[Branch, ...]
+    """The branches of all trees, those of a tree from its root on."""
+    trees: tuple[int, ...]
+    """The trees of each rank, as their root."""
+    unit: float
+    """Bytes/s of a tree."""
+    limit: float
+    """Bytes/s of all trees together that cuts allow, at most."""
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes/s of all trees together."""
+        return self.unit * sum(self.trees)
+
+    @property
+    def depth(self) -> int:
+        """The depth of the deepest tree."""
+        return max((branch.depth for branch in self.branches), default=0)
+
+    @property
+    def loss(self) -> float:
+        """The share of the limit that the trees do not reach, as their number is capped."""
+        return max(0.0, 1 - self.bandwidth / self.limit) if np.isfinite(self.limit) else 0.0
+
+
+def pack(
+    topology: Topology,
+    ranks: int,
+    root: int | None = None,
+    *,
+    towards: bool = False,
+    most: int = TREES,
+) -> Forest:
+    """Trees over the first `ranks` ranks from each of them, or from `root` alone, or `towards`
+    their roots. Each root has equally many, at most `most`.
+
+    >>> from topologies.shapes import ring
+    >>> forest = pack(ring(4, bandwidth=3.0), 4)
+    >>> forest.trees, forest.bandwidth, forest.loss
+    ((2, 2, 2, 2), 8.0, 0.0)
+    """
+    check_ranks(topology, ranks)
+    placed = topology.placement[:ranks]
+    owners = np.arange(ranks) if root is None else np.array([root])
+    if len(np.unique(placed)) == 1:
+        return _on_one_device(topology, placed, owners.tolist(), towards=towards)
+    weight = np.bincount(placed[owners], minlength=len(topology.device_names))
+    cut = tightest_cut(topology, weight.astype(np.float64), np.unique(placed), reverse=towards)
+    limit = np.inf if cut is None else cut.bandwidth / float(weight[cut.inside].sum())
+    bandwidth = wiring(topology).bandwidth
+    chosen, split, limit = _best(bandwidth.T if towards else bandwidth, weight, placed, limit, most)
+    each = int(chosen.trees.max()) // int(weight.max())
+    counts = (np.bincount(owners, minlength=ranks) * each).astype(np.int64)
+    layout = Layout(topology, placed, split.ways, towards=towards)
+    rows = tuple(branches(chosen, split, layout, counts))
+    return Forest(rows, tuple(counts.tolist()), chosen.bandwidth, limit * len(owners))
+
+
+def check_ranks(topology: Topology, ranks: int) -> None:
+    """Raise InputError unless trees for so many ranks can be packed."""
+    if not 1 <= ranks <= topology.ranks:
+        raise InputError(f"ranks is {ranks}: {topology.name} has {topology.ranks}")
+    if ranks > LARGEST:
+        raise InputError(f"trees are packed for up to {LARGEST} ranks, got {ranks}: take fewer")
+
+
+def _on_one_device(topology: Topology, placed: Ints, owners: list[int], *, towards: bool) -> Forest:
+    layout = Layout(topology, placed, {}, towards=towards)
+    rows = [branch for owner in owners for branch in layout.lay([], owner, 0, 1)]
+    counts = np.bincount(owners, minlength=len(placed)).tolist()
+    return Forest(tuple(rows), tuple(counts), np.inf, np.inf)
+
+
+def spanned(placed: Ints, nodes: int) -> Flags:
+    """Which nodes have a rank."""
+    sinks = np.zeros(nodes, dtype=np.bool_)
+    sinks[placed] = True
+    return sinks
+
+
+def _best(
+    bandwidth: Floats, weight: Longs, placed: Ints, limit: float, most: int
+) -> tuple[Unit, Split, float]:
+    """The number of trees whose bandwidth together is highest, and the least of such numbers; the
+    edges between ranks that they have; the limit."""
+    sinks, weights = spanned(placed, len(bandwidth)), np.zeros(len(bandwidth), dtype=np.int64)
+    weights[: len(weight)] = weight
+    if not np.isfinite(limit):
+        bandwidth, limit = np.where(bandwidth > 0, 1.0, 0.0), 1.0
+    if not is_balanced(bandwidth, sinks):
+        used = usage(bandwidth, sinks, weights.astype(np.float64))
+        bandwidth = used.raised[0]
+        limit = min(limit, float(used.roots.sum() / weights.sum()))
+    units: list[Unit] = []
+    for count in range(1, most + 1):
+        units.append(unit(bandwidth, count * weights, sinks, limit / count))
+        if units[-1].bandwidth * count >= limit * (1 - EQUAL):
+            break
+    for chosen in sorted(units, key=lambda each: -together(each)):
+        if (split := split_off(chosen, sinks)) is not None:
+            return chosen, split, limit
+    raise InputError("no trees fit: use another algorithm on this machine")
+
+
+def together(chosen: Unit) -> float:
+    """Bytes/s of all trees, of equal numbers the same to the bit."""
+    return float(f"{chosen.bandwidth * chosen.trees.sum():.9g}")
+
+
+def branches(chosen: Unit, split: Split, layout: Layout, counts: Longs) -> Iterator[Branch]:
+    """The branches of all trees. The trees from a device belong to its ranks in turn, `counts` to
+    each."""
+    devices = sorted(layout.ranks_on)
+    laid = dict.fromkeys(devices, 0)
+    for bunch in trees(split.capacity, chosen.trees, devices):
+        owners = [rank for rank in layout.ranks_on[bunch.root] if counts[rank]]
+        each = int(counts[owners[0]])
+        for owner, first, count in _by_owner(laid[bunch.root], bunch.count, each):
+            yield from layout.lay(bunch.edges, owners[owner], first, count)
+        laid[bunch.root] += bunch.count
+
+
+def _by_owner(first: int, count: int, each: int) -> Iterator[tuple[int, int, int]]:
+    """The place of the owner, the first tree of it, and the number of trees, where owners have
+    `each`.
+
+    >>> list(_by_owner(1, 4, 3))
+    [(0, 1, 2), (1, 0, 2)]
+    """
+    end = first + count
+    while first < end:
+        owner, begin = divmod(first, each)
+        part = min(each - begin, end - first)
+        yield owner, begin, part
+        first += part
