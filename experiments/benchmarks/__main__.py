@@ -76,6 +76,10 @@ def parse(arguments: Sequence[str]) -> Namespace:
         options.names = ["speed"] if options.out else list(DEFAULT)
     if options.out and "speed" not in options.names:
         raise InputError("--out writes the rows of `speed`: name it")
+    if options.out and not options.out.is_dir():
+        raise InputError(f"--out {str(options.out)!r} is no folder: make it")
+    if options.out:
+        output.check_writable(options.out / speed_page.ROWS)
     options.peer = dict(map(revisions.parse_peer, options.peer))
     return options
 
@@ -87,7 +91,7 @@ def known(options: Namespace) -> Mapping[str, Callable[[], None]]:
         records = speed.measure(select(options.row, options.long), options.repeats)
         output.say(speed.table(records))
         if options.out:
-            speed_page.write(options.out, records)
+            speed_page.write(options.out, records, growth.measure(options.repeats, options.long))
 
     return {
         "speed": rows,

@@ -36,8 +36,12 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     return round(slope, 3)
 
 
-def table(repeats: int, with_long: bool) -> str:
-    """Build and simulate rings of all ranks in process. 4096 ranks take long."""
+Lines = list[list[str]]
+
+
+def measure(repeats: int, with_long: bool) -> tuple[Lines, Lines]:
+    """Build and simulate rings of all ranks in process: the figures, and their exponents. 4096
+    ranks take long."""
     rows = [["ring of all ranks", "transfers", "CPU", "a transfer", "bytes", "a transfer"]]
     points = []
     for p in RANKS if with_long else RANKS[:-1]:
@@ -50,10 +54,15 @@ def table(repeats: int, with_long: bool) -> str:
         times = [format_seconds(value) for value in (done.cpu, done.cpu / transfers)]
         memory = [f"{done.peak / 1e6:.1f}MB", f"{done.peak / transfers:.1f}B"]
         rows.append([f"{p} ranks", str(transfers), *times, *memory])
-    return f"{output.align(rows)}\n\n{output.align(exponents(points))}"
+    return rows, exponents(points)
 
 
-def exponents(points: Iterable[tuple[float, float, float, float]]) -> list[list[str]]:
+def table(repeats: int, with_long: bool) -> str:
+    """The figures and the exponents as text."""
+    return "\n\n".join(map(output.align, measure(repeats, with_long)))
+
+
+def exponents(points: Iterable[tuple[float, float, float, float]]) -> Lines:
     """The exponents of points of ranks, transfers, seconds and bytes."""
     points = list(points)
     large = [point for point in points if point[3] > FLAT]

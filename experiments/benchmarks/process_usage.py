@@ -4,11 +4,13 @@ machine."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from threading import Timer
 from time import perf_counter
 from typing import NamedTuple
 
@@ -22,6 +24,10 @@ UNIT = "import time\nb = time.process_time()\ns = 0\n" + (
 """A loop of a script, with global variables: its CPU seconds are y."""
 PYTHON = (sys.executable, "-P")
 SIMCTL = (*PYTHON, "-c", "from experiments.cli import main; main()")
+LIMIT = 120.0
+"""Seconds after which a process is ended."""
+ENOUGH = 30.0
+"""Seconds after which a work is not run again."""
 COMPILE = (*PYTHON, "-m", "simulator.kernels")
 """The command that compiles all kernels."""
 
@@ -47,16 +53,29 @@ def environment(root: Path = ROOT, cache: Path | None = None) -> dict[str, str]:
 
 
 def usage(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Usage:
-    """Run a command. Raises InputError with its last line on stderr if it fails."""
+    """Run a command. Raises InputError with its last line on stderr if it fails, or if it takes
+    more than `LIMIT`."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         begin = perf_counter()
         try:
-            process = subprocess.Popen(line, stdout=out, stderr=err, env=variables)
+            process = subprocess.Popen(
+                line, stdout=out, stderr=err, env=variables, start_new_session=True
+            )
         except OSError as error:
             raise InputError(f"{line[0]} does not start: {error.strerror}") from None
-        _, status, used = os.wait4(process.pid, 0)
+        late = Timer(LIMIT, os.killpg, (process.pid, signal.SIGKILL))
+        late.start()
+        try:
+            _, status, used = os.wait4(process.pid, 0)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        finally:
+            late.cancel()
         elapsed = perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode == -signal.SIGKILL and elapsed >= LIMIT:
+            raise InputError(f"ended after {LIMIT:.0f} s")
         out.seek(0)
         err.seek(0)
         if process.returncode:
@@ -79,12 +98,19 @@ def unit() -> float:
 
 
 def with_empty_cache(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Usage:
-    """Compile all kernels, and then run a command."""
+    """Compile all kernels, and then run a command, which compiles where an old revision does not
+    compile all."""
     with TemporaryDirectory() as folder:
         fresh = {**(variables or os.environ), "SIMCTL_CACHE_DIR": folder}
-        first, second = usage(COMPILE, fresh), usage(line, fresh)
-    peak = max(first.peak, second.peak)
-    return Usage(first.cpu + second.cpu, first.elapsed + second.elapsed, peak)
+        lines = (COMPILE, line) if compiles(Path(fresh.get("PYTHONPATH", ROOT))) else (line,)
+        parts = [usage(each, fresh) for each in lines]
+    cpu, elapsed = sum(part.cpu for part in parts), sum(part.elapsed for part in parts)
+    return Usage(cpu, elapsed, max(part.peak for part in parts))
+
+
+def compiles(root: Path) -> bool:
+    """Whether the packages in a folder have a program that compiles all kernels."""
+    return (root / "simulator" / "kernels" / "__main__.py").exists()
 
 
 def least(runs: Sequence[Usage]) -> Usage:
@@ -97,10 +123,11 @@ Measure = Callable[[], Usage]
 
 
 def alternate(measures: Mapping[str, Measure], repeats: int) -> dict[str, Usage | str]:
-    """The least usage of each of some works, in turn. A work that fails is not run again: its
-    message is in its place."""
+    """The least usage of each of some works, in turn, until `ENOUGH`. A work that fails is not run
+    again: its message is in its place."""
     runs: dict[str, list[Usage]] = {name: [] for name in measures}
     problems: dict[str, str] = {}
+    begin = perf_counter()
     for _ in range(repeats):
         for name, measure in measures.items():
             if name in problems:
@@ -109,4 +136,6 @@ def alternate(measures: Mapping[str, Measure], repeats: int) -> dict[str, Usage 
                 runs[name].append(measure())
             except InputError as error:
                 problems[name] = str(error)
+        if perf_counter() - begin > ENOUGH:
+            break
     return {name: problems.get(name) or least(runs[name]) for name in measures}

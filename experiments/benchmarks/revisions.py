@@ -16,6 +16,7 @@ from experiments.benchmarks.process_usage import (
     SIMCTL,
     Usage,
     alternate,
+    compiles,
     environment,
     unit,
     usage,
@@ -61,8 +62,7 @@ def against(revision: str, rows: Sequence[Row], repeats: int, root: Path = ROOT)
     with worktree(revision, root) as files, TemporaryDirectory() as caches:
         trees = {revision: (files, Path(caches) / "old"), "now": (root, Path(caches) / "new")}
         for folder, cache in trees.values():
-            has_program = (folder / "simulator" / "kernels" / "__main__.py").exists()
-            usage(COMPILE if has_program else WARM, environment(folder, cache))
+            usage(COMPILE if compiles(folder) else WARM, environment(folder, cache))
         return beside(rows, trees, repeats)
 
 

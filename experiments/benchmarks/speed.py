@@ -22,9 +22,12 @@ def measure(rows: Sequence[Row], repeats: int) -> list[output.Record]:
     """A record a row: the minimum of `repeats` runs, and the minimum y of the whole run."""
     run_process(COMPILE, environment())
     units, measured = [unit()], []
-    for row in rows:
+    progress = output.Progress("rows measured")
+    for number, row in enumerate(rows):
+        progress(number, len(rows), f", now {row.work}")
         measured.append(alternate({"": partial(row.run, row.line, environment())}, repeats)[""])
         units.append(unit())
+    progress.clear()
     return [_record(row, used, min(units)) for row, used in zip(rows, measured, strict=True)]
 
 
@@ -102,10 +105,13 @@ def beside(rows: Sequence[Row], trees: Mapping[str, tuple[Path, Path]], repeats:
     older, newer = trees
     lines = [["work", f"{older}, y", f"{newer}, y", "ratio", "peak, ratio", "note"]]
     places = {name: environment(*folders) for name, folders in trees.items()}
-    for row in rows:
+    progress = output.Progress("rows compared")
+    for number, row in enumerate(rows):
+        progress(number, len(rows), f", now {row.work}")
         measures = {name: partial(row.run, row.line, place) for name, place in places.items()}
         y, used = unit(), alternate(measures, repeats)
         lines.append([row.work, *_ratios(row, used[older], used[newer], y)])
+    progress.clear()
     return output.align(lines)
 
 

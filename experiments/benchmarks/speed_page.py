@@ -17,6 +17,7 @@ from pathlib import Path
 from string import Template
 
 from experiments import output
+from experiments.benchmarks.growth import Lines
 from experiments.benchmarks.speed import CELLS, number
 from topologies.errors import InputError
 from topologies.units import format_seconds
@@ -28,9 +29,10 @@ ROWS, MADE, TEXT = "rows.csv", "made.json", "page.txt"
 PACKAGES = ("simctl-collectives", "numpy", "numba", "llvmlite", "simpy")
 
 
-def write(folder: Path, records: Sequence[output.Record]) -> None:
-    """Write the csv file of a run, and how it was made."""
+def write(folder: Path, records: Sequence[output.Record], growth: Sequence[Lines]) -> None:
+    """Write the csv file of a run, its tables of growth, and how it was made."""
     made = {
+        "growth": growth,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
         "versions": {package: version(package) for package in PACKAGES},
@@ -65,11 +67,16 @@ def page(folder: Path = RESULTS) -> str:
         y = format_seconds(number(records[0], "y"))
     except (KeyError, ValueError, IndexError, ZeroDivisionError) as error:
         raise InputError(f"{folder / ROWS} is damaged ({error!r}): measure it anew") from None
-    lines = [list(CELLS), ["---"] * len(CELLS), *cells]
     return Template((folder / TEXT).read_text()).substitute(
         date=made["date"],
         machine=made["machine"],
         versions=", ".join(f"{name} {number}" for name, number in made["versions"].items()),
         y=y,
-        rows="\n".join(f"| {' | '.join(line)} |" for line in lines),
+        rows=_markdown([list(CELLS), *cells]),
+        growth="\n\n".join(map(_markdown, made["growth"])),
     )
+
+
+def _markdown(lines: Lines) -> str:
+    head, *rest = lines
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rest])

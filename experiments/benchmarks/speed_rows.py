@@ -94,6 +94,8 @@ ROWS = (
         work="compile all, then sweep --algo ring --p 64", run=with_empty_cache, clock="elapsed"
     ),
     _simctl("train --model bert_large --topology hgx_h100:nodes=16", 2, 1),
+    _simctl("train --model llama_7b --topology hgx_h100:nodes=128", 3),
+    _simctl("train --model llama_7b --topology hgx_h100:nodes=2048", 10),
 )
 
 

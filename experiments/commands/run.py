@@ -13,7 +13,6 @@ import numpy as np
 from experiments import output
 from experiments.simulations import workload
 from experiments.simulations.case import Case
-from experiments.simulations.grid import Grid
 from experiments.simulations.ineffective_labels import ineffective_labels
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.sweep_rows import SweepRow, judge
@@ -55,12 +54,6 @@ class Request:
     parameters: Mapping[str, output.Value] = field(default_factory=dict)
     """The options as the user writes them: stored with a trace."""
 
-    @property
-    def grid(self) -> Grid:
-        """The one point."""
-        point = [self.algorithm], [self.ranks], [self.size]
-        return Grid(*point, self.machine.build, self.rules, self.profile)
-
 
 def run(request: Request, timeline: Path | None, how: str) -> int:
     """Print one collective in full; 1 if a check failed."""
@@ -68,7 +61,8 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     progress = output.Progress("built and proven, simulated, explained")
     algorithm, ranks, profile = request.algorithm, request.ranks, request.profile
     if not request.rules.force:
-        workload.check_points(request.grid.points, 1, jobs=1)
+        machine = workload.Estimates(request.machine.build, request.rules, profile)
+        workload.check_points([machine.point(algorithm, ranks)], 1, jobs=1)
     topology = request.machine.build(ranks, algorithm.servers)
     try:
         case = Case(algorithm, ranks, topology, request.rules, profile).tuned(request.size)

@@ -61,21 +61,8 @@ class Grid:
     @cached_property
     def points(self) -> list[workload.Point]:
         """Each algorithm at each number of ranks, with what all its sizes are likely to take."""
-        return [self._point(*case) for case in product(self.algorithms, self.ranks)]
-
-    def _point(self, algorithm: Algorithm, p: int) -> workload.Point:
-        runs = len(self.sizes) * (len(self.profile.protocols) if self.profile else 1)
-        need = partial(workload.need, algorithm, p, self.rules, runs=runs)
-        if p <= workload.FEW or self.profile:
-            return workload.Point(algorithm, p, need())
-        if algorithm.name not in self._probes:
-            self._probes[algorithm.name] = workload.probe(algorithm, self.machine, self.rules)
-        machine = workload.likely(algorithm, p, self._probes[algorithm.name])
-        return workload.Point(algorithm, p, need(machine))
-
-    @cached_property
-    def _probes(self) -> dict[str, workload.Machine]:
-        return {}
+        estimates = workload.Estimates(self.machine, self.rules, self.profile, len(self.sizes))
+        return [estimates.point(*case) for case in product(self.algorithms, self.ranks)]
 
     @cached_property
     def costs(self) -> list[float]:

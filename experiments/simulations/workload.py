@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from experiments.simulations.rules import Rules
 from simulator.collectives import Algorithm
 from simulator.collectives.operation_counts import Counts, counts, estimate
 from simulator.collectives.symmetry import fold
+from simulator.profile import Profile
 from simulator.schedules import folded_routes
 from simulator.schedules.schedule import LIMIT
 from topologies.errors import InputError
@@ -117,6 +119,28 @@ def probe(algorithm: Algorithm, machine: MachineBuilder, rules: Rules) -> Machin
         return Machine(1 / PROBE)
     members = fitted.schedule.members
     return Machine(1 / members, len(fitted.schedule) * members / estimate(algorithm, PROBE))
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What points take on a machine."""
+
+    machine: MachineBuilder
+    rules: Rules
+    profile: Profile | None = None
+    """A calibrated library: every one of its protocols is simulated."""
+    sizes: int = 1
+    _probes: dict[str, Machine] = field(default_factory=dict)
+
+    def point(self, algorithm: Algorithm, p: int) -> Point:
+        """What all sizes are likely to take at a number of ranks."""
+        runs = self.sizes * (len(self.profile.protocols) if self.profile else 1)
+        if p <= FEW or self.profile:
+            return Point(algorithm, p, need(algorithm, p, self.rules, runs=runs))
+        if algorithm.name not in self._probes:
+            self._probes[algorithm.name] = probe(algorithm, self.machine, self.rules)
+        machine = likely(algorithm, p, self._probes[algorithm.name])
+        return Point(algorithm, p, need(algorithm, p, self.rules, machine, runs))
 
 
 def total(points: Sequence[Point], jobs: int) -> Need:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FEW = 4096
 """Operations of a collective that are sooner simulated than folded."""
-TRIED = 2.0**22
+TRIED = 2.0**25
 """Operations of a schedule of ranks that may stand for all, at most: some seconds."""
 
 

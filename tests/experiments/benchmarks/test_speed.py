@@ -1,6 +1,7 @@
 """Benchmarks of speed: arguments, works in turn, revisions, peers, the page, and bad input."""
 
 import csv
+import os
 import subprocess
 import sys
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments import output
-from experiments.benchmarks import growth, revisions, speed, speed_page
+from experiments.benchmarks import growth, process_usage, revisions, speed, speed_page
 from experiments.benchmarks.__main__ import main, parse
 from experiments.benchmarks.process_usage import (
     Usage,
@@ -60,7 +61,7 @@ def test_a_run_without_names_runs_what_matters_most() -> None:
     assert parse(["machines", "steps"]).names == ["machines", "steps"]
     assert parse(["--against", "main"]).names == []
     assert parse(["--peer", "a=b {p}"]).peer == {"a": "b {p}"}
-    assert parse(["--out", "x"]).names == ["speed"]
+    assert parse(["--out", "."]).names == ["speed"]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,7 @@ def test_a_run_without_names_runs_what_matters_most() -> None:
         (["--peer", "sim="], "--peer is 'sim=': it is NAME=CMD"),
         (["--peer", "sim=run 8"], "the command of peer 'sim' lacks {p}"),
         (["growth", "--out", "x"], "--out writes the rows of `speed`"),
+        (["--out", "no/such/folder"], "--out 'no/such/folder' is no folder: make it"),
         (["speed", "--row", "no such row"], "no row has 'no such row' in its name"),
         (["speed", "--row", "--p 4096"], "takes more than a minute: add --long"),
         (["--against", "no-such-revision"], "no revision 'no-such-revision' in"),
@@ -116,6 +118,37 @@ def test_a_failure_is_named_by_the_last_line_of_stderr() -> None:
         usage(BAD.line)
     with pytest.raises(InputError, match=r"^/no/such/file does not start: No such file"):
         usage(("/no/such/file",))
+
+
+def test_a_process_that_takes_too_long_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_usage, "LIMIT", 0.5)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(InputError, match=r"^ended after 0 s$"):
+        usage(("/bin/sh", "-c", f"sh -c 'exec tail -f /dev/null > {pipe}'; true"))
+    os.set_blocking(end, True)
+    assert os.read(end, 1) == b""  # nobody is left to write
+    os.close(end)
+
+
+def test_a_work_that_takes_long_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_usage, "ENOUGH", 0.0)
+    file = tmp_path / "runs"
+    alternate({"a": partial(usage, ("/bin/sh", "-c", f"echo a >> {file}"))}, 3)
+    assert file.read_text() == "a\n"
+
+
+def test_an_old_revision_compiles_what_its_command_needs(tmp_path: Path) -> None:
+    cache = "import os; print(os.environ['SIMCTL_CACHE_DIR'])"
+    done = process_usage.with_empty_cache((*PYTHON, cache), {"PYTHONPATH": str(tmp_path)})
+    assert done.cpu > 0
+    assert not process_usage.compiles(tmp_path)
+    assert process_usage.compiles(process_usage.ROOT)
 
 
 def test_works_run_in_turn_and_a_failure_once() -> None:
@@ -206,13 +239,16 @@ def test_imports_are_summed_by_package() -> None:
 def results(tmp_path: Path) -> Path:
     """A folder with two measured rows and the text of the page."""
     good = speed._record(TINY, Usage(0.5, 1.0, 5e7), 0.45)
-    speed_page.write(tmp_path, [good, speed._record(BAD, "exit code 1: no", 0.45)])
-    (tmp_path / speed_page.TEXT).write_text("$rows\n")
+    bad = speed._record(BAD, "exit code 1: no", 0.45)
+    speed_page.write(tmp_path, [good, bad], [[["p", "CPU"], ["64", "1s"]]])
+    (tmp_path / speed_page.TEXT).write_text("$growth\n$rows\n")
     return tmp_path
 
 
 def test_the_page_has_the_rows_of_the_csv_file(results: Path) -> None:
-    *_, good, bad = speed_page.page(results).splitlines()
+    text = speed_page.page(results)
+    assert text.startswith("| p | CPU |\n| --- | --- |\n| 64 | 1s |\n")
+    *_, good, bad = text.splitlines()
     assert good == "| tiny | cpu | 500ms | 1.11 | 500ms | 1s | 500ms | 50MB | 1GB | aim |"
     assert bad == "| bad | cpu |  |  |  | 1s |  |  |  | fails: exit code 1: no |"
     with (results / speed_page.ROWS).open(newline="") as file:
