@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from ddp_steps import MODEL, quiet, star
 from simulator.analysis.critical_path import parts, trace_back
 from simulator.analysis.waits import waits
+from simulator.collectives import find as find_algorithm
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
+from simulator.training.communicator import Chosen, Communicator, builder_of, layout
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.explanation import explanation_of
@@ -20,6 +24,7 @@ from simulator.training.measures import measure
 from simulator.training.plan import Plan, Setting
 from simulator.training.plan_simulation import train
 from simulator.training.replay import Counts, Replayed
+from simulator.training.trainer import Trainer
 from topologies.catalogue import find
 from topologies.topology import Topology
 
@@ -39,7 +44,11 @@ def compared(
     strategy: DDP, ranks: int, topology: Topology, *, steps: int = 1, **conditions: object
 ) -> Counts:
     """Time a run in both ways, and compare."""
-    full, outline = outlined(strategy, ranks, topology, steps=steps, **conditions)
+    return agreed(*outlined(strategy, ranks, topology, steps=steps, **conditions))
+
+
+def agreed(full: Plan, outline: Plan) -> Counts:
+    """Time both plans, and compare."""
     expected, timeline = train(full), train(outline)
     assert isinstance(timeline, Replayed)
     assert timeline.replay is not None
@@ -154,6 +163,34 @@ def test_windows_that_overlap_are_simulated_together() -> None:
     counts = compared(quiet(bucket=0.0, streams=2), 8, star(8, bandwidth=10240.0))
     assert counts.rounds > 0
     assert counts.alone < 4
+
+
+def in_groups(*groups: list[int]) -> Schedule:
+    """A ring all-reduce in each group of eight ranks."""
+    builder = ScheduleBuilder(8, 65536.0, slots=len(groups[0]))
+    for group in groups:
+        builder.inline(find_algorithm("ring").build(len(group), 65536.0), ranks=group)
+    return builder.build()
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-3])
+def test_groups_that_share_a_nic_are_timed_together(gap: float) -> None:
+    """Tensor-parallel groups of neighbours, and data-parallel groups across two nodes."""
+    topology = find("nodes:per_node=4").with_links(bandwidth=1e6, latency=1e-4, gap=gap).build(8)
+    tensor = in_groups([0, 1, 4, 5], [2, 3, 6, 7])
+    data = in_groups(*([rank, rank + 4] for rank in range(4)))
+    plans = []
+    for outline in (False, True):
+        chosen = Chosen(Communicator(topology, 8), outline)
+        slots = layout([tensor, data], {})
+        trainer = Trainer(MODEL, Setting(topology, 8), builder_of(slots, chosen), chosen=chosen)
+        for layer in MODEL.layers:
+            done = trainer.compute("backward", np.linspace(0.01, 0.08, 8))
+            trainer.collective(f"tensor {layer.name}", slots.buckets[0], done)
+            trainer.collective(f"data {layer.name}", slots.buckets[1], done, lane=2)
+        trainer.end(trainer.optimize(*trainer.streams()))
+        plans.append(trainer.plan(topology, ("compute", "tensor", "data")))
+    assert agreed(*plans).rounds > 0
 
 
 def test_an_outline_has_no_transfers() -> None:
