@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from simulator.collectives import Algorithm
+from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError, nearest_name
 from topologies.readers.contents import contents
 
@@ -16,7 +17,7 @@ MOST = 1024
 """Pieces of a chunk."""
 LIMIT = 16 * 2**20
 """Bytes of a file, at most. The largest published programs have 1.4 MB."""
-SUFFIXES = (".py", ".xml", ".goal")
+SUFFIXES = (".py", ".xml", ".json", ".goal")
 """The endings of files with algorithms."""
 
 
@@ -75,7 +76,15 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
 
         program = read_program(_text(content, name), name)
         with _place_of(name):
-            return {option: algorithm_of(program, _count(option, "loops"))}
+            read = algorithm_of(program, _count(option, "loops"))
+        return {option: _placed(read, name)}
+    if suffix == ".json":
+        from experiments.algorithm_files.mscclpp.plan_algorithm import algorithm_of as of_plan
+        from experiments.algorithm_files.mscclpp.plan_reader import read_plan
+
+        with _place_of(name):
+            algorithm = of_plan(read_plan(_text(content, name), "plan"))
+        return {"": _placed(algorithm, name)}
     if suffix == ".goal":
         from experiments.algorithm_files.goal import goal_algorithm
         from experiments.algorithm_files.goal.goal_reader import read_goal
@@ -100,6 +109,16 @@ def _count(option: str, key: str) -> int:
     if option and (name != key or not value.isdecimal() or not 1 <= int(value[:6]) <= MOST):
         raise InputError(f"option {option[:80]!r}: write {key}=4, from 1 to {MOST}")
     return int(value[:6]) if option else 1
+
+
+def _placed(algorithm: Algorithm, name: str) -> Algorithm:
+    """The algorithm, whose schedule may be refused with the name of its file."""
+
+    def schedule(ranks: int, nbytes: float) -> Schedule:
+        with _place_of(name):
+            return algorithm.schedule(ranks, nbytes)
+
+    return replace(algorithm, schedule=schedule)
 
 
 @contextmanager

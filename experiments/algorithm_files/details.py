@@ -12,6 +12,7 @@ from experiments.algorithm_files.msccl.lowering import FIFO, Lowering
 from experiments.algorithm_files.msccl.msccl_program import Program
 from experiments.algorithm_files.msccl.reader import read_program
 from experiments.algorithm_files.msccl.writer import write_program
+from experiments.algorithm_files.mscclpp.plan_reader import read_plan
 from topologies.units import format_bytes
 
 
@@ -21,6 +22,14 @@ def details(text: str) -> dict[str, str]:
     suffix = path.suffix.lower()
     if suffix == ".goal":
         return _messages(read_goal(content.decode("utf-8-sig"), path.name))
+    if suffix == ".json":
+        plan = read_plan(content.decode("utf-8-sig"), path.name)
+        where = "in" if plan.in_place else "out of"
+        blocks = sum(len(gpu.blocks) for gpu in plan.gpus)
+        return {
+            "format": f"MSCCL++, {plan.protocol}, {where} place",
+            "thread blocks": str(blocks),
+        }
     if suffix != ".xml":
         return {}
     program = _program(path, content)

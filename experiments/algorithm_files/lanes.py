@@ -7,8 +7,9 @@ finds moves on the same slots in no fixed order: they would be right or wrong by
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,12 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.sequences import sequence
 from topologies.errors import InputError
 
+MOST = 2**22
+"""Instructions of all lanes."""
+MOST_SLOTS = 2**24
+"""Slots that all moves together read."""
+MOST_CLOCKS = 2**27
+"""Lanes times lanes and events, as each event knows what is done in each lane."""
 Event = Hashable
 Clock = npt.NDArray[np.int32]
 """How many instructions of each lane are known to be done."""
@@ -55,8 +62,8 @@ class Post(NamedTuple):
     """The next event of a name."""
 
     event: Event
-    arrives: bool = False
-    """Whether the event happens when the last move has arrived."""
+    arrives: int = 0
+    """How many of the last moves that were on their way must have arrived."""
 
 
 class Wait(NamedTuple):
@@ -112,6 +119,18 @@ class Run:
         return sequence(builder, values, (waits[0], waits[1]))
 
 
+def listed(lanes: Iterable[Iterable[Instruction]]) -> list[Lane]:
+    """The lanes as lists. Raises InputError if there are too many instructions."""
+    several: list[Lane] = []
+    rest = MOST
+    for lane in lanes:
+        several.append(list(islice(lane, rest + 1)))
+        rest -= len(several[-1])
+        if rest < 0:
+            raise InputError(f"the program has more than {MOST} steps")
+    return several
+
+
 def run(lanes: Sequence[Lane], check: bool = True) -> Run:
     """Run the lanes until all are done, or none can go on.
 
@@ -135,14 +154,19 @@ class _Access(NamedTuple):
 class _State:
     def __init__(self, lanes: Sequence[Lane], check: bool) -> None:
         self.lanes, self.result = lanes, Run()
+        posts = sum(isinstance(each.action, Post) for lane in lanes for each in lane)
+        if check and len(lanes) * (len(lanes) + posts) > MOST_CLOCKS:
+            raise InputError(
+                f"{len(lanes)} thread blocks with {posts} events: too many to check them"
+            )
         self.next = [0] * len(lanes)
         self.frontier: list[tuple[int, ...]] = [()] * len(lanes)
-        self.last = [-1] * len(lanes)
+        self.posted: list[list[int]] = [[] for _ in lanes]
         self.happened: dict[Event, list[tuple[int, ...]]] = defaultdict(list)
         self.clocks_of: dict[Event, list[Clock]] = defaultdict(list)
         self.waiting: dict[Event, list[int]] = defaultdict(list)
         self.clock = np.zeros((len(lanes), len(lanes) if check else 0), dtype=np.int32)
-        self.check = check
+        self.check, self.slots = check, 0
         self.written: dict[tuple[int, int], _Access] = {}
         self.read: dict[tuple[int, int], dict[int, _Access]] = defaultdict(dict)
 
@@ -185,7 +209,9 @@ class _State:
                 np.maximum(self.clock[lane], other, out=self.clock[lane])
 
     def _post(self, lane: int, post: Post) -> list[int]:
-        moves = (self.last[lane],) if post.arrives else self.frontier[lane]
+        moves = self.frontier[lane]
+        if post.arrives:
+            moves = tuple(self.posted[lane][-post.arrives :])
         self.happened[post.event].append(moves)
         if self.check:
             self.clocks_of[post.event].append(self.clock[lane].copy())
@@ -195,9 +221,13 @@ class _State:
         number = len(self.result.moves)
         self.result.moves.append(move)
         self.result.waits += [(number, earlier) for earlier in self.frontier[lane]]
-        self.last[lane] = number
-        if not move.posted:
+        if move.posted:
+            self.posted[lane].append(number)
+        else:
             self.frontier[lane] = (number,)
+        self.slots += move.size
+        if self.slots > MOST_SLOTS:
+            raise InputError(f"all steps together move more than {MOST_SLOTS} chunks")
         if self.check:
             self.clock[lane, lane] += 1
             access = _Access(lane, int(self.clock[lane, lane]), place)
@@ -226,8 +256,3 @@ class _State:
                 f"{later.place} and {earlier.place} use the same chunk, and nothing orders them: "
                 f"a dependency is missing"
             )
-
-
-def instructions(place: Place, actions: Callable[[], Iterator[Move | Post | Wait]]) -> Lane:
-    """Actions at one place of the file."""
-    return [Instruction(place, action) for action in actions()]

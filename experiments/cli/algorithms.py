@@ -45,7 +45,7 @@ def algos(
 def algos_import(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="MSCCL's XML, GOAL, or your own algorithm."),
+        typer.Argument(metavar="FILE", help="MSCCL's XML, MSCCL++'s JSON, GOAL or Python."),
     ],
     p: Annotated[
         str | None, typer.Option("--p", help="The number of ranks.  [default: the file's, or 8]")

@@ -81,13 +81,16 @@ CollectiveName = Annotated[
 ]
 AlgorithmFile = Annotated[
     str | None,
-    typer.Option(help="Your own algorithm instead: FILE.py, or FILE.py:NAME of several."),
+    typer.Option(
+        help="An algorithm in a file: FILE.py[:NAME], or .xml, .json, .goal of other tools."
+    ),
 ]
 AlgorithmFiles = Annotated[
     list[str] | None,
     typer.Option(
         "--algo-file",
-        help="Your own algorithm: FILE.py, or FILE.py:NAME of several. May be repeated.",
+        help="An algorithm in a file: FILE.py[:NAME], or .xml, .json, .goal of other tools. May be "
+        "repeated.",
     ),
 ]
 Engines = Annotated[

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msccl_texts
+import mscclpp_plans
 import nccl_logs
 from experiments.execution.journal import Journal, facts_of, journal_of
 
@@ -269,6 +270,8 @@ def _journal() -> Iterator[Seed]:
 def _programs() -> Iterator[Seed]:
     for name, text in msccl_texts.SHAPES.items():
         yield Seed(f"{name}.xml", text.encode())
+    for name, document in mscclpp_plans.SHAPES.items():
+        yield Seed(f"{name}.json", json.dumps(document, indent=1).encode())
     yield Seed("tree.goal", _GOAL.encode())
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.algorithm_files.free_names import free_name
 from experiments.algorithm_files.goal.goal_program import GoalProgram
 from experiments.algorithm_files.goal.goal_schedule import LogGOPS, schedule_of
-from experiments.algorithm_files.msccl.algorithm import free_name
 from simulator.collectives import Algorithm, Collective
 from simulator.cost_models.cost_model import NO_FORMULA
 from simulator.schedules.schedule import Schedule

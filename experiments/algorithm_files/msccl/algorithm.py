@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cache
 
+from experiments.algorithm_files.free_names import free_name
 from experiments.algorithm_files.msccl.lowering import Lowering, in_order_of_chunks
 from experiments.algorithm_files.msccl.msccl_program import Program
 from simulator.collectives import Algorithm, Collective, algorithms, of_collective
@@ -13,8 +13,6 @@ from simulator.cost_models.cost_model import NO_FORMULA
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise, WrongResult, check
 from topologies.errors import InputError
-
-_UNNAMED = re.compile(r"[^\w.+-]", re.ASCII)
 
 
 def algorithm_of(program: Program, loops: int = 1) -> Algorithm:
@@ -46,16 +44,6 @@ def algorithm_of(program: Program, loops: int = 1) -> Algorithm:
         summary,
         defined=lambda workers: workers == ranks,
     )
-
-
-def free_name(name: str, ending: str) -> str:
-    """A name that no algorithm of simctl has, and that may stand in a list.
-
-    >>> free_name("ring", "xml"), free_name("my ring: 2", "xml")
-    ('ring.xml', 'my_ring__2')
-    """
-    plain = _UNNAMED.sub("_", name)[:63] or ending
-    return f"{plain}.{ending}" if plain in algorithms() else plain
 
 
 def _named(program: Program) -> Collective:

@@ -17,6 +17,7 @@ from experiments.algorithm_files.lanes import (
     Post,
     Run,
     Wait,
+    listed,
     run,
 )
 from experiments.algorithm_files.msccl.msccl_program import (
@@ -76,11 +77,11 @@ class Lowering:
 
     def lanes(self, slots: int) -> list[Lane]:
         """A lane for each thread block, with connections of so many slots."""
-        return [
-            list(self._block(rank, number, block, slots))
+        return listed(
+            self._block(rank, number, block, slots)
             for rank, gpu in enumerate(self.program.gpus)
             for number, block in enumerate(gpu.blocks)
-        ]
+        )
 
     def deadlock(self, slots: int) -> str:
         """Where the program is stuck with connections of so many slots; nowhere if it ends."""
@@ -185,7 +186,7 @@ class Lowering:
             yield Wait(("taken", outbox), number + 1 - slots, reason)
         target = self._message(outbox, number)
         yield Move(rank, peer, source, target, step.count, channel=channel, posted=True)
-        yield Post(("message", outbox), arrives=True)
+        yield Post(("message", outbox), arrives=1)
         if not slots:
             yield Wait(("taken", outbox), number + 1, reason)
 

@@ -27,7 +27,7 @@ ADD = Move(1, 1, 0, 1, 1, reduces=True)
 
 def test_a_wait_orders_moves() -> None:
     waiting = lane(1, Wait("there", 1, "the message"), ADD)
-    result = run([waiting, lane(0, SEND, Post("there", arrives=True))])
+    result = run([waiting, lane(0, SEND, Post("there", arrives=1))])
     assert result.moves == [SEND, ADD]
     assert result.waits == [(1, 0)]
     schedule = result.schedule(Layout(2, 2, 0, 8.0))

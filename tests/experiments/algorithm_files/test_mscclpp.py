@@ -1,0 +1,122 @@
+"""MSCCL++ plans are read, proven and timed, or refused with the place in the JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments.algorithm_files import read_algorithm
+from experiments.algorithm_files.mscclpp.plan_algorithm import algorithm_of
+from experiments.algorithm_files.mscclpp.plan_reader import read_plan
+from experiments.simulations.case import Case
+from mscclpp_plans import SHAPES, SIGNAL, WAIT, Json, op, plan, span
+from refusals import refusal
+from simulator.collectives.proof import prove
+from simulator.schedules.schedule import Schedule
+from topologies.shapes import star
+
+
+def lowered(text: str) -> Schedule:
+    """The proven schedule of a plan for two GPUs."""
+    algorithm = algorithm_of(read_plan(text, "a.json"))
+    schedule = algorithm.build(2, 1.0)
+    prove(algorithm, schedule)
+    return schedule
+
+
+@pytest.mark.parametrize(
+    ("shape", "volume"),
+    [("put", 2.0), ("read", 2.0), ("packets", 2.0), ("groups", 1.0), ("barriers", 2.0)],
+)
+def test_every_shape_is_proven(shape: str, volume: float) -> None:
+    assert lowered(json.dumps(SHAPES[shape])).volume == pytest.approx(volume)
+
+
+def test_a_plan_is_an_algorithm_for_its_ranks(tmp_path: Path) -> None:
+    file = tmp_path / "put.json"
+    file.write_text(json.dumps(SHAPES["put"]))
+    put = read_algorithm(str(file))
+    case = Case(put, 2, star(2, bandwidth=1e9, latency=0.0))
+    assert case.simulate(1e9).makespan == pytest.approx(1.0)
+    file.write_text(json.dumps(plan("allreduce", (1, 1, 0), [WAIT, SIGNAL])))
+    stuck = "put.json: deadlock: gpu 0, thread block 0, step 0 waits for a signal from gpu 1"
+    assert refusal(read_algorithm(str(file)).build, 2, 1.0) == stuck
+
+
+def test_chunks_that_nothing_orders_are_refused() -> None:
+    put = op("put", [span("i")], [span(2)])
+    add = op("re", [span("i"), span("s")], [span("i")])
+    text = json.dumps(plan("allreduce", (1, 1, 1), [put, add]))
+    assert "nothing orders them" in refusal(lowered, text)
+
+
+def test_two_thread_blocks_do_not_wait_on_one_channel() -> None:
+    broken = SHAPES["groups"] | {}
+    text = json.dumps(broken).replace('"channel_ids": [1]', '"channel_ids": [0]')
+    assert "waits on the same channel" in refusal(lowered, text)
+
+
+def changed(change: Callable[[Json], None]) -> str:
+    """The plan `put` with a change."""
+    document = json.loads(json.dumps(SHAPES["put"]))
+    change(document)
+    return json.dumps(document)
+
+
+def _set(*path: str | int) -> Callable[[object], str]:
+    def to(value: object) -> str:
+        def change(document: Json) -> None:
+            node = document
+            for key in path[:-1]:
+                node = node[key]  # type: ignore[index]
+            node[path[-1]] = value  # type: ignore[index]
+
+        return changed(change)
+
+    return to
+
+
+OP = "gpus", 0, "threadblocks", 0, "ops", 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a.json is empty"),
+        ("[1", "a.json line 1: "),
+        ("[]", "a.json has no gpus"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"gpus": [], "gpus": []}', "is there twice"),
+        ("{\0}", "is not text"),
+        (_set("gpus")([]), "gpus has 0: 1 to 1024"),
+        (_set("gpus")(3), "a.json.gpus is 3: expected a list"),
+        (_set("gpus", 1, "id")(0), "a.json.gpus[1].id is 0: ids are in order, here 1"),
+        (_set("inplace")("no"), "a.json.inplace is 'no': expected true or false"),
+        (_set("collective")("sum"), "no collective 'sum'"),
+        (_set("protocol")("x"), "a.json.protocol is 'x': expected one of Simple, LL"),
+        (_set(*OP, "name")("jump"), "threadblocks[0].ops[0].name is 'jump'"),
+        (_set(*OP, "name")("glres"), "multimem needs switches that reduce"),
+        (_set(*OP, "src_buff")([]), "put needs src_buff and dst_buff"),
+        (_set(*OP, "src_buff", 0, "size")(9), "the buffer i of gpu 0 has 2 chunks"),
+        (_set(*OP, "src_buff", 0, "size")(1), "1 chunks move to 2"),
+        (_set(*OP, "dst_buff", 0, "buffer_id")(7), "expected a whole number from 0 to 2"),
+        (_set(*OP, "dst_buff", 0, "index")(True), "index is true: expected a whole number"),
+        (_set(*OP, "channel_ids")([4]), "expected a whole number from 0 to 0"),
+        (_set(*OP, "channel_type")("switch"), "expected memory, port or none"),
+        (_set(*OP, "tbg_info")({"tb_id": 0, "tbg_size": 99}), "from 1 to 64"),
+        (_set(*OP, "reduce_op")("max"), "expected one of sum"),
+        (_set("gpus", 0, "channels", 0, "connected_to", 0)(5), "from 0 to 1"),
+        (_set("gpus", 0, "input_chunks")(-1), "from 0 to 65536"),
+        (_set("gpus", 0, "threadblocks", 0, "ops")([{}]), "ops[0] has no name"),
+        (_set("gpus", 0, "threadblocks", 0, "ops", 1)("x"), "ops[1] is 'x': expected a mapping"),
+        (
+            _set(*OP)({"name": "sem_acquire", "semaphore_ids": [3]}),
+            "gpu 0 has no semaphore 3",
+        ),
+    ],
+)
+def test_bad_plans_are_refused_in_one_line(text: str, words: str) -> None:
+    assert words in refusal(lowered, text)
