@@ -8,6 +8,8 @@ import numpy as np
 
 from simulator.collectives.bine import peers
 from simulator.collectives.collective import ALL_GATHER, REDUCE, REDUCE_SCATTER, Algorithm
+from simulator.collectives.halving_doubling import recursive_halving_reduce_scatter
+from simulator.collectives.recursive_doubling import recursive_doubling_all_gather
 from simulator.collectives.swing import places
 from simulator.cost_models import bine_formulas, is_power_of_two, log2_floor
 from simulator.schedules.schedule import Schedule
@@ -17,9 +19,13 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 def bine_all_gather(ranks: int, nbytes: float) -> Schedule:
     """Far peers come first, so that large messages go to near peers.
 
+    Off powers of two it is recursive doubling.
+
     >>> bine_all_gather(8, 8.0).sent().tolist()
     [7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0]
     """
+    if not is_power_of_two(ranks):
+        return recursive_doubling_all_gather(ranks, nbytes)
     gather = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="all-gather")
     rank, rounds = np.arange(ranks), log2_floor(ranks)
     peer = [peers(rank, step, ranks) for step in range(rounds)]
@@ -34,7 +40,12 @@ def bine_all_gather(ranks: int, nbytes: float) -> Schedule:
 
 
 def bine_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
-    """Near peers come first. An exchange begins when both have finished the one before."""
+    """Near peers come first. An exchange begins when both have finished the one before.
+
+    Off powers of two it is recursive halving.
+    """
+    if not is_power_of_two(ranks):
+        return recursive_halving_reduce_scatter(ranks, nbytes)
     scatter = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="reduce-scatter")
     rank, rounds = np.arange(ranks), log2_floor(ranks)
     peer = [peers(rank, step, ranks) for step in range(rounds)]
@@ -67,7 +78,10 @@ def bine_reduce(ranks: int, nbytes: float) -> Schedule:
 
 
 def _operations(ranks: int) -> float:
-    return ranks * (ranks + log2_floor(ranks))
+    rounds = log2_floor(ranks)
+    if is_power_of_two(ranks):
+        return ranks * (ranks + rounds)
+    return (rounds << rounds) + 2 * (ranks - (1 << rounds))
 
 
 ALGORITHMS = (
@@ -77,7 +91,6 @@ ALGORITHMS = (
         bine_all_gather,
         bine_formulas.ALL_GATHER,
         "exchanges of chunks over shorter distances",
-        defined=is_power_of_two,
         operations=_operations,
     ),
     Algorithm(
@@ -86,7 +99,6 @@ ALGORITHMS = (
         bine_reduce_scatter,
         bine_formulas.REDUCE_SCATTER,
         "exchanges over shorter distances that halve what is left",
-        defined=is_power_of_two,
         operations=_operations,
     ),
     Algorithm(

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from _pytest.mark import ParameterSet
+from hypothesis import settings
 
 from simulator.collectives import algorithms
 from simulator.schedules.schedule import Schedule
@@ -42,6 +44,22 @@ SOME = (2, 3, 4, 6, 8, 9, 16, 17)
 others."""
 OTHERS = tuple(sorted({*COUNTS} - {*SOME}))
 every_algorithm = pytest.mark.parametrize("name", NAMES)
+
+
+def a_third(names: Iterable[str], first: int) -> list[ParameterSet]:
+    """Every third of some algorithms, and with `-m exhaustive` all: for laws of what algorithms
+    have in common."""
+    rare = pytest.mark.exhaustive
+    return [
+        pytest.param(name, marks=[rare] if number % 3 != first else [])
+        for number, name in enumerate(names)
+    ]
+
+
+def tries(few: int) -> settings:
+    """So many examples of a law, and more with `-m exhaustive`: for laws that every algorithm has
+    to itself."""
+    return settings(max_examples=few * settings().max_examples // 20)
 
 
 def every_algorithm_at(*ranks: int) -> pytest.MarkDecorator:

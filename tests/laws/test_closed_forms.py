@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, lru_cache
+from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from law_cases import ANY_NUMBER, NAMES, PLAIN, counts, every_algorithm
+from law_cases import ANY_NUMBER, NAMES, PLAIN, counts, every_algorithm, tries
 from simulator.analysis import memory
 from simulator.analysis.bounds import Bound, best_bound, bounds
 from simulator.collectives import algorithms
@@ -49,7 +50,7 @@ every_parameter = pytest.mark.parametrize("parameters", PARAMETERS)
 some_parameters = pytest.mark.parametrize(
     "parameters",
     [
-        pytest.param(name, marks=[pytest.mark.exhaustive] * (name in ("postal", "gap")))
+        pytest.param(name, marks=[pytest.mark.exhaustive] * (name in ("free", "postal", "gap")))
         for name in PARAMETERS
     ],
 )
@@ -136,7 +137,7 @@ def test_simulation_equals_the_closed_form_at_every_count(
     numbers=st.tuples(*[st.just(0.0) | st.floats(1e-7, 1e-1)] * 2),
     merging=st.just(0.0) | st.floats(1e-13, 1e-6),
 )
-@settings(max_examples=25)
+@tries(8)
 def test_claims_hold_whatever_the_parameters(
     name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float], merging: float
 ) -> None:
@@ -210,10 +211,10 @@ def check_table(name: str, shape: str, parameters: str, counts: tuple[int, ...])
 
 
 @every_algorithm
-@every_shape
 @pytest.mark.parametrize("parameters", ["postal", "both", "slow merging"])
-def test_the_claims_are_these(name: str, shape: str, parameters: str) -> None:
-    check_table(name, shape, parameters, (*SOME, 16))
+def test_the_claims_are_these(name: str, parameters: str) -> None:
+    for shape in CLAIMING:
+        check_table(name, shape, parameters, (*SOME, 16))
 
 
 @pytest.mark.exhaustive
@@ -225,10 +226,9 @@ def test_the_claims_are_these_at_other_counts(name: str, shape: str, parameters:
 
 
 @every_algorithm
-@every_shape
 @pytest.mark.parametrize("parameters", ["free", "gap"])
-def test_without_latency_no_less_is_claimed(name: str, shape: str, parameters: str) -> None:
-    for ranks in range(2, 8):
+def test_without_latency_no_less_is_claimed(name: str, parameters: str) -> None:
+    for shape, ranks in product(CLAIMING, range(2, 8)):
         fabric = observed(name, ranks, shape, parameters)
         if is_claimed(name, shape, ranks):
             assert algorithms()[name].cost.holds(fabric) == ""
@@ -381,7 +381,7 @@ def test_a_rank_that_nobody_can_reach_has_no_finite_bound() -> None:
     assert seconds == float("inf")
 
 
-@given(st.integers(2, 12), st.sampled_from(NAMES))
+@given(st.integers(2, 12), st.sampled_from([n for n in NAMES if build(n, 2).volume]))
 def test_more_bandwidth_through_a_star_is_faster(ranks: int, name: str) -> None:
     servers = algorithms()[name].servers
     slow, fast = (

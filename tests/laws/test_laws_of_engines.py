@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from law_cases import ANY_NUMBER, NAMES, SOME, build, every_algorithm, orders
+from law_cases import ANY_NUMBER, NAMES, SOME, build, every_algorithm, orders, tries
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.schedule import Schedule
@@ -61,7 +61,7 @@ parameters = st.fixed_dictionaries(
 
 @every_algorithm
 @given(shape=st.sampled_from(ANY_NUMBER), ranks=st.integers(2, 9), numbers=parameters)
-@settings(max_examples=10)
+@tries(4)
 def test_engines_agree_on_every_algorithm(
     name: str, shape: str, ranks: int, numbers: dict[str, float]
 ) -> None:

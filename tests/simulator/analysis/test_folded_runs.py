@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folded import groups, machines
+from law_cases import tries
 from simulator.analysis import memory
 from simulator.analysis.critical_path import critical_path, parts, worth
 from simulator.analysis.waits import waits
@@ -39,6 +40,7 @@ def two_runs(algorithm: Algorithm, data: st.DataObject) -> tuple[Timeline, Timel
 
 @by_name
 @given(data=st.data())
+@tries(5)
 def test_memory(algorithm: Algorithm, data: st.DataObject) -> None:
     if runs := two_runs(algorithm, data):
         whole, folded = (memory.trace(run.schedule, run) for run in runs)
@@ -52,6 +54,7 @@ def test_memory(algorithm: Algorithm, data: st.DataObject) -> None:
 
 @by_name
 @given(data=st.data())
+@tries(5)
 def test_the_fabric(algorithm: Algorithm, data: st.DataObject) -> None:
     if runs := two_runs(algorithm, data):
         assert observe(runs[1].routed) == observe(runs[0].routed)
@@ -59,6 +62,7 @@ def test_the_fabric(algorithm: Algorithm, data: st.DataObject) -> None:
 
 @by_name
 @given(data=st.data())
+@tries(5)
 def test_the_critical_path(algorithm: Algorithm, data: st.DataObject) -> None:
     """Equally late predecessors may be named in another order, so that only sums are alike."""
     if runs := two_runs(algorithm, data):
@@ -73,6 +77,7 @@ def test_the_critical_path(algorithm: Algorithm, data: st.DataObject) -> None:
 
 @by_name
 @given(data=st.data())
+@tries(5)
 def test_bytes_on_media(algorithm: Algorithm, data: st.DataObject) -> None:
     """A medium that stands for an orbit carries what each medium of the orbit does."""
     if runs := two_runs(algorithm, data):

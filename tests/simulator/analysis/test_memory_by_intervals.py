@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from law_cases import counts
+from law_cases import a_third, counts
 from memory_by_intervals import trace_intervals
 from random_machines import DYADIC_MACHINE, IRREGULAR_MACHINE, Parameters, random_machine
 from simulator.analysis import memory
@@ -123,7 +123,7 @@ def test_changes_of_other_memory(seed: int, ranks: int, number: int) -> None:
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)
-@pytest.mark.parametrize("name", algorithms())
+@pytest.mark.parametrize("name", a_third(algorithms(), 0))
 def test_every_algorithm(name: str, sharing: Sharing) -> None:
     for ranks in counts(name, range(2, 10)):
         schedule = algorithms()[name].build(ranks, ranks * 64.0)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folded import assert_alike, groups, machines
+from law_cases import tries
 from refusals import message_of
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.collectives.ring import ring_all_reduce
@@ -54,6 +55,7 @@ def test_on_a_star_every_shift_is_allowed(algorithm: Algorithm, ranks: int) -> N
 
 @pytest.mark.parametrize("algorithm", FOLDING, ids=NAMES)
 @given(data=st.data())
+@tries(8)
 def test_folded_or_refused_never_wrong(algorithm: Algorithm, data: st.DataObject) -> None:
     ranks = data.draw(st.integers(2, 16).filter(lambda p: any(groups(algorithm.shifts(p)))))
     group = data.draw(st.sampled_from([*groups(algorithm.shifts(ranks))]))
