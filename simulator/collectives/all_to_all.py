@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm
+from simulator.collectives.places import by_place
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -13,21 +14,26 @@ from topologies.topology import Ints
 
 
 def pairwise_all_to_all(
-    ranks: int, nbytes: float, shifts: Shifts | None = None, *, way: int = 1
+    ranks: int, nbytes: float, shifts: Shifts | None = None, *, way: int = 1, per_node: int = 1
 ) -> Schedule:
     """All sends are posted at once, to the peers r+1, r+2, ..., or with a `way` of -1 to r-1, r-2,
     ... Blocks arrive in scratch. A rank copies them to their places when it has sent everything."""
     pairs = _builder(ranks, nbytes, shifts)
-    rank, turn = pairs.each(), way * np.arange(1, ranks)[:, None]
+    rank, turn = by_place(pairs, per_node), way * np.arange(1, ranks)[:, None, None]
     peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
-    pairs.copy(rank, peer, slot=peer, target=ranks + rank, steps=1)
+    pairs.copy(rank, peer, slot=peer, target=ranks + rank, steps=2)
     pairs.phase("unpack")
-    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=1)
+    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=2)
     return pairs.build()
 
 
 def pairwise_sync_all_to_all(
-    ranks: int, nbytes: float, shifts: Shifts | None = None, *, window: int = 1
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    window: int = 1,
+    per_node: int = 1,
 ) -> Schedule:
     """In step k rank r sends to r+k and receives from r-k. A step begins when the rank and its peer
     have sent and received all of the step that is `window` steps before.
@@ -35,16 +41,18 @@ def pairwise_sync_all_to_all(
     A window of 1 is MPI's blocking sendrecv. Open MPI's linear_sync has a window of several.
     """
     pairs = _builder(ranks, nbytes, shifts)
-    rank, done = pairs.each(), list[Ints]()
+    rank, done = by_place(pairs, per_node), list[Ints]()
+    number = np.empty(rank.size, np.int32)
+    number[pairs.place(rank)] = np.arange(rank.size).reshape(rank.shape)
     for turn in range(1, ranks):
         peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
-        own = done[turn - 1 - window] if turn > window else np.zeros((len(rank), 0), np.int32)
-        after = np.hstack((own, own[pairs.place(peer)]))
-        sent = pairs.copy(rank, peer, slot=peer, target=ranks + rank, after=after)
-        done.append(np.stack((sent, sent[pairs.place(origin)]), axis=1))
+        own = done[turn - 1 - window] if turn > window else np.zeros((rank.size, 0), np.int32)
+        after = np.hstack((own, own[number[pairs.place(peer)].ravel()]))
+        sent = pairs.copy(rank, peer, slot=peer, target=ranks + rank, after=after, steps=1)
+        done.append(np.stack((sent, sent[number[pairs.place(origin)].ravel()]), axis=1))
     pairs.phase("unpack")
-    origin = (rank - np.arange(1, ranks)[:, None]) % ranks
-    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=True)
+    origin = (rank - np.arange(1, ranks)[:, None, None]) % ranks
+    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=2)
     return pairs.build()
 
 
@@ -63,6 +71,7 @@ ALGORITHMS = (
         servers.PAIRWISE_ALL_TO_ALL,
         "every rank sends every other rank its block",
         shifts=rotations,
+        by_place=True,
     ),
     Algorithm(
         "pairwise_sync",
@@ -71,6 +80,7 @@ ALGORITHMS = (
         servers.pairwise_sync(1),
         "every rank exchanges blocks with one peer after the other",
         shifts=rotations,
+        by_place=True,
         options={"window": 1},
         formula=servers.pairwise_sync,
     ),
@@ -81,5 +91,6 @@ ALGORITHMS = (
         servers.LINEAR_ALL_TO_ALL,
         "as pairwise, in the order of Open MPI's linear",
         shifts=rotations,
+        by_place=True,
     ),
 )

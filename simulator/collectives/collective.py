@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from simulator.collectives.places import ranks_of_each_node
 from simulator.cost_models import CostModel
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise
@@ -108,6 +109,10 @@ class Algorithm:
     """All shifts of a number of workers that take the schedule to itself, if there are any."""
     shifts_on: Callable[[Topology, int], Shifts | None] | None = None
     """The same on a machine, if `fit` makes them depend on it."""
+    by_place: bool = False
+    """Whether `schedule` takes `per_node`, the ranks of a node, and numbers the operations of a
+    call by the place of their rank in its node
+    (:func:`simulator.collectives.places.by_place`)."""
     defined: Callable[[int], bool] = lambda ranks: True
     """Whether the algorithm exists for a number of workers, like
     :func:`simulator.cost_models.is_power_of_two`."""
@@ -157,7 +162,8 @@ class Algorithm:
         self._check(ranks)
         options = () if shifts is None else (shifts,)
         if self.fit is None:
-            return Fitted(self.schedule(ranks, nbytes, *options), topology, self.cost)
+            places = {"per_node": ranks_of_each_node(topology, ranks)} if self.by_place else {}
+            return Fitted(self.schedule(ranks, nbytes, *options, **places), topology, self.cost)
         return self.fit(topology, ranks, nbytes, *options)
 
     def _check(self, ranks: int) -> None:

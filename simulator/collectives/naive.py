@@ -3,6 +3,7 @@
 import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm
+from simulator.collectives.places import by_place
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -11,7 +12,12 @@ from topologies.topology import Ints
 
 
 def naive_all_reduce(
-    ranks: int, nbytes: float, shifts: Shifts | None = None, *, staggered: bool = True
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    staggered: bool = True,
+    per_node: int = 1,
 ) -> Schedule:
     """Every rank sends to r+1, r+2, ... at once. It adds up its p - 1 inboxes when all that it sent
     has arrived.
@@ -21,11 +27,11 @@ def naive_all_reduce(
     """
     ring = fold(ranks, shifts if staggered else None)
     naive = ScheduleBuilder(ring, nbytes, scratch=ranks - 1, phase="exchange")
-    rank, turn = naive.each(), np.arange(1, ranks)[:, None]
+    rank, turn = by_place(naive, per_node), np.arange(1, ranks)[:, None, None]
     peer = (rank + turn) % ranks if staggered else np.where(rank < turn, turn, turn - 1)
-    naive.copy(rank, peer, slot=0, target=(rank - peer) % ranks, steps=1)
+    naive.copy(rank, peer, slot=0, target=(rank - peer) % ranks, steps=2)
     naive.phase("merge")
-    naive.reduce(rank, rank, slot=turn, target=0, steps=1)
+    naive.reduce(rank, rank, slot=turn, target=0, steps=2)
     return naive.build()
 
 
@@ -54,6 +60,7 @@ ALGORITHMS = (
         servers.NAIVE,
         "every rank sends all its data to every other rank at once",
         shifts=rotations,
+        by_place=True,
     ),
     Algorithm(
         "naive_serial",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
+from simulator.collectives.places import ranks_of_a_node
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.routed import Routed, check_few, route
 from simulator.schedules.schedule import Schedule
@@ -114,9 +115,3 @@ def _strides(shifts: Shifts, block: int) -> tuple[int, ...]:
             return ()
         strides.append(min(stride, extent))
     return tuple(strides)
-
-
-def ranks_of_a_node(topology: Topology, ranks: int) -> int:
-    """How many ranks the first node has; 1 where ranks are in none."""
-    node = topology.node[topology.placement[:ranks]]
-    return 1 if node[0] < 0 else max(1, int(np.argmax(np.append(node != node[0], True))))

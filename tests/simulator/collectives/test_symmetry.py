@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.collectives import algorithms, find
-from simulator.collectives.symmetry import candidates, fold, ranks_of_a_node
+from simulator.collectives.symmetry import candidates, fold
 from simulator.schedules.shifts import Shifts, bits, in_pairs, rotations
 from topologies.clusters import cluster
 from topologies.degraded import slowed
@@ -34,6 +34,11 @@ def test_a_root_leaves_no_shift(name: str) -> None:
 def test_ranks_of_a_node_stand_for_those_of_all_nodes() -> None:
     assert simulated("ring", SHAPES["nodes"](64, **LINK, per_node=8), 64) == 8
     assert simulated("halving_doubling", SHAPES["nodes"](64, **LINK, per_node=8), 64) == 8
+
+
+@pytest.mark.parametrize("name", ["pairwise", "linear_all_to_all", "naive", "neighbor_exchange"])
+def test_ranks_that_meet_at_the_port_of_a_node_stand_for_others(name: str) -> None:
+    assert simulated(name, SHAPES["nodes"](64, **LINK, per_node=8), 64) == 8
 
 
 def test_ranks_stand_for_those_of_other_rings() -> None:
@@ -89,9 +94,3 @@ def test_undefined_numbers_of_ranks_do_not_fold() -> None:
 )
 def test_candidates(shifts: Shifts | None, node: int, strides: list[tuple[int, ...]]) -> None:
     assert [group.strides for group in candidates(shifts, node)] == strides
-
-
-def test_ranks_of_a_node() -> None:
-    assert ranks_of_a_node(SHAPES["star"](4, **LINK), 4) == 1
-    assert ranks_of_a_node(cluster("hgx_h100", 2), 16) == 8
-    assert ranks_of_a_node(cluster("hgx_h100", 2), 4) == 4
