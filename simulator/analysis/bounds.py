@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from simulator.analysis.group_needs import needs as needs
 from simulator.analysis.group_needs import weights
+from simulator.analysis.halves import flow_between_halves, routes_between_halves
 from simulator.analysis.latency_bound import farthest, is_exact
 from simulator.collectives.collective import Collective
 from simulator.collectives.roots import turned
 from simulator.schedules.whole_numbers import whole_number
-from topologies.capacity import congestion, max_flow, tightest_cut
+from topologies.capacity import congestion, tightest_cut
 from topologies.columns import distinct
 from topologies.concurrent_flow import concurrent_flow, stretch
 from topologies.cuts import tree_cuts
@@ -101,10 +102,6 @@ _KNOWN: WeakKeyDictionary[Topology, dict[tuple[Collective, int], Known]] = WeakK
 """The limits that have been computed, as long as their topology is in use."""
 
 
-_HALVES: WeakKeyDictionary[Topology, dict[tuple[int, bool], float]] = WeakKeyDictionary()
-"""The flows between halves of the workers, as long as their topology is in use."""
-
-
 def bounds(collective: Collective, topology: Topology, workers: int, nbytes: float) -> list[Bound]:
     """The bounds on `collective` of `nbytes` (V) among the first `workers` ranks. Other ranks may
     help.
@@ -174,7 +171,7 @@ def _limits(collective: Collective, topology: Topology, workers: int) -> Known:
     left_out = [] if is_exact(collective, workers) else ["latency of every pair"]
     if workers * topology.links > CUTS:
         is_met = topology.links <= HALVES and _is_met(task, _highest(bounds_so_far))
-        halves = [] if is_met else _cut_in_half(task)
+        halves = [] if is_met else _cut_in_half(task, _highest(bounds_so_far))
         _raise(bounds_so_far, [*halves, *_links(task)])
         left_out += [] if is_met else _too_large(task)
     elif not _is_met(task, _highest(bounds_so_far)):
@@ -325,7 +322,7 @@ def _searched(task: Task, above: float) -> Iterator[Limit]:
     elif exchanges and len(distinct(task.devices)) * task.topology.links <= FLOWS:
         yield Limit("best routing", 0.0, concurrent_flow(task.topology, *_pairs(task)))
     elif exchanges:
-        yield from _cut_in_half(task)
+        yield from _cut_in_half(task, above)
     else:
         yield from _tightest(task, above)
 
@@ -358,24 +355,18 @@ def _tightest(task: Task, above: float) -> Iterator[Limit]:
             yield _cut(task, int(cut.inside[devices].sum()), above)
 
 
-def _cut_in_half(task: Task) -> Iterator[Limit]:
-    """The bytes that the first half of the workers and the second must send each other."""
+def _cut_in_half(task: Task, above: float) -> Iterator[Limit]:
+    """The bytes that the first half of the workers and the second must send each other, if their
+    routes alone may take more than `above` seconds a byte."""
     later = (np.arange(task.workers) >= task.workers // 2).astype(np.int32)
     need = needs(task.collective, later, 2)
     for nbytes, back in ((need.leave[0], False), (need.enter[0], True)):
-        if nbytes > 0 and task.topology.links <= HALVES:
-            bandwidth = _between_halves(task.topology, task.workers, back)
+        if nbytes == 0 or task.topology.links > HALVES:
+            continue
+        ways = task.topology, task.workers, back
+        if _seconds(nbytes, routes_between_halves(*ways)) > above:
+            bandwidth = flow_between_halves(*ways)
             yield _cut(task, task.workers // 2, float(_seconds(nbytes, bandwidth)))
-
-
-def _between_halves(topology: Topology, workers: int, back: bool) -> float:
-    """Bytes/s from the first half of the workers to the second, or back."""
-    known = _HALVES.setdefault(topology, {})
-    if (workers, back) not in known:
-        devices = topology.placement[:workers]
-        ends = devices[: workers // 2], devices[workers // 2 :]
-        known[workers, back] = max_flow(topology, *(ends[::-1] if back else ends)).bandwidth
-    return known[workers, back]
 
 
 def _links(task: Task) -> Iterator[Limit]:
