@@ -108,9 +108,12 @@ class _Ring:
     def _pass(self, send: Callable[..., Ints], first: int) -> None:
         ring, parts = self.builder, len(self.part)
         rank, step = ring.each(), np.arange(ring.ranks - 1)[:, None, None]
-        chunk = (rank - (step + first) * self.way) % ring.ranks
+        slot = rank - (step + first) * self.way
+        slot %= ring.ranks
+        slot *= parts
+        slot += self.part
         peer = (rank + self.way) % ring.ranks
-        send(rank, peer, slot=chunk * parts + self.part, channel=self.channel, steps=2)
+        send(rank, peer, slot=slot, channel=self.channel, steps=2)
 
 
 ALGORITHMS = (

@@ -135,7 +135,8 @@ def route(schedule: Schedule, topology: Topology, *, merges: bool = False) -> Ro
         _, indptr, links, _ = folded
     indptr = np.concatenate((np.zeros(1, np.int32), indptr))
     hops = np.diff(indptr)[route_of]
-    nodes = np.where(hops == 0, 1, hops + (schedule.reduces == 1)).astype(np.int32)
+    nodes = hops + (schedule.reduces == 1)
+    nodes[hops == 0] = 1
     node_indptr = np.zeros(len(schedule) + 1, dtype=np.int32)
     np.cumsum(nodes, out=node_indptr[1:])
     routed = Routed(schedule, topology, route_of, indptr, links, node_indptr, *costs)

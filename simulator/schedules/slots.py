@@ -81,7 +81,9 @@ class Slots:
         """Refuse slots that are not there; -1 is none."""
         if not slot.size or not target.size or not count.size:
             return
-        most = max(int((slot + count).max()), int((target + count).max()))
+        most = max(int(slot.max()), int(target.max())) + int(count.max())
+        if most > len(self):
+            most = max(int((slot + count).max()), int((target + count).max()))
         if min(slot.min(), target.min()) < -1 or most > len(self) or count.min() < 1:
             raise InputError(
                 f"slots {slot} to {target}, {count} of them, are not all there: a rank has "
