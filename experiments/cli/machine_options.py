@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
@@ -52,6 +53,13 @@ Placement = Annotated[
 ]
 Sharing = Annotated[
     SharingName, typer.Option(help="How transfers share a link: in turn, or max-min fairly.")
+]
+FairTolerance = Annotated[
+    str | None,
+    typer.Option(
+        help="With --sharing fair: messages end at multiples of this share of the busiest link's "
+        "time, like 1e-3. Faster, and not exact.  [default: at any time]"
+    ),
 ]
 StoreAndForward = Annotated[
     bool, typer.Option("--store-and-forward", help="Switches forward whole messages.")
@@ -142,6 +150,7 @@ class RuleOptions:
     """The rules of a simulation."""
 
     sharing: Sharing = SharingName.fifo
+    fair_tolerance: FairTolerance = None
     store_and_forward: StoreAndForward = False
     engine: Engines = EngineName.auto
     symmetry: Symmetry = SymmetryName.auto
@@ -160,7 +169,21 @@ class RuleOptions:
             self.store_and_forward,
             self.symmetry.value,
             self.force,
+            self._tolerance,
         )
+
+    @property
+    def _tolerance(self) -> float:
+        """The share of the time by which messages may end early or late."""
+        text = self.fair_tolerance
+        if text is None:
+            return 0.0
+        if self.sharing is not SharingName.fair:
+            raise InputError(f"--fair-tolerance {text[:40]} goes with --sharing fair: write both")
+        share = float(text) if re.fullmatch(r"\d*\.?\d+(e-?\d\d?)?", text, re.ASCII) else 0.0
+        if not 0 < share <= 0.1:
+            raise InputError(f"--fair-tolerance {text[:40]}: expected up to 0.1, like 1e-3")
+        return share
 
     @property
     def parameters(self) -> dict[str, str | bool | None]:
@@ -169,6 +192,7 @@ class RuleOptions:
             "sharing": self.sharing.value,
             "store_and_forward": self.store_and_forward,
             "symmetry": self.symmetry.value,
+            **({"fair_tolerance": self.fair_tolerance} if self.fair_tolerance else {}),
         }
 
 

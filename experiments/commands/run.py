@@ -88,6 +88,7 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
         "worth_s": dict(worth(path)),
         "chosen": list(case.chosen),
         "ranks_simulated": ranks // result.schedule.members,
+        **({"grid_s": result.grid, "grid_error_s": result.grid_error} if result.grid else {}),
     }
     if how == "json":
         output.say(output.to_json(report))
@@ -161,6 +162,12 @@ def _text(
         if simulated < row.ranks
         else []
     )
+    if "grid_s" in report:
+        step, error = (cast(float, report[name]) for name in ("grid_s", "grid_error_s"))
+        standing.append(
+            f"messages end at multiples of {format_seconds(step)}: the time may be off by "
+            f"{format_seconds(error)} ({error / (row.time_s or 1.0):.2%})"
+        )
     blocks = [
         "\n".join([title, *standing]),
         output.align(_summary(row)),

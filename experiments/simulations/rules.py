@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from simulator.engines import Engine, Routed, run, simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
+from topologies.errors import InputError
 from topologies.topology import Topology
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ class Rules(NamedTuple):
     """Whether one rank may stand for all that do the same: the results are the same."""
     force: bool = False
     """Whether to go on where the memory is likely too small, or where it takes hours."""
+    fair_tolerance: float = 0.0
+    """Under fair sharing: the share of the busiest medium's time to whose multiples the ends of
+    messages are rounded."""
 
     @property
     def unassumed(self) -> str:
@@ -43,13 +47,19 @@ class Rules(NamedTuple):
         """The same for training, on a machine that changes as `machine` says."""
         from simulator.training.plan_simulation import TrainingRules
 
+        if self.fair_tolerance:
+            raise InputError("--fair-tolerance is an option of run and sweep: leave it out here")
         rules = TrainingRules(self.engine, self.sharing, self.store_and_forward)
         return rules if machine is None else replace(rules, machine=machine)
 
     def run(self, routed: Routed) -> Timeline:
         """Simulate a schedule whose routes are known."""
         return run(
-            routed, self.engine, sharing=self.sharing, store_and_forward=self.store_and_forward
+            routed,
+            self.engine,
+            sharing=self.sharing,
+            store_and_forward=self.store_and_forward,
+            fair_tolerance=self.fair_tolerance,
         )
 
     def simulate(self, schedule: Schedule, topology: Topology) -> Timeline:
@@ -60,6 +70,7 @@ class Rules(NamedTuple):
             self.engine,
             sharing=self.sharing,
             store_and_forward=self.store_and_forward,
+            fair_tolerance=self.fair_tolerance,
         )
 
 

@@ -113,10 +113,11 @@ def judge(case: Case, run: Run) -> SweepRow:
         launch_s=run.launch,
         bounds_left_out="; ".join(left_out(collective, machine, p)),
     )
-    return replace(row, verdict=_verdict(row, case, fabric))
+    return replace(row, verdict=_verdict(row, case, fabric, timeline.grid_error))
 
 
-def _verdict(row: SweepRow, case: Case, fabric: Fabric) -> Verdict:
+def _verdict(row: SweepRow, case: Case, fabric: Fabric, inexact: float) -> Verdict:
+    """`inexact` are the seconds by which the time may be off."""
     cost = case.cost
     assumption = case.rules.unassumed or cost.holds(fabric)
     memory_claimed = not assumption and fabric.ports in cost.memory_ports
@@ -124,7 +125,7 @@ def _verdict(row: SweepRow, case: Case, fabric: Fabric) -> Verdict:
         name
         for name, failed in {
             f"wrong result: {case.wrong}": bool(case.wrong),
-            "beats the bound": row.time_s < row.bound_s * (1 - TOLERANCE),
+            "beats the bound": row.time_s + inexact < row.bound_s * (1 - TOLERANCE),
             "time": not assumption and abs(row.difference) > TOLERANCE,
             "steps": cost.known and row.steps != row.steps_formula,
             "bytes": _differ(row.volume_B, row.volume_formula_B, row.size_B),

@@ -1,5 +1,6 @@
 """Engines turn a schedule and a topology into a timeline."""
 
+from functools import partial
 from typing import Literal
 
 from simulator.engines.overflow import check_times
@@ -26,20 +27,26 @@ def simulate(
     *,
     sharing: Sharing = "fifo",
     store_and_forward: bool = False,
+    fair_tolerance: float = 0.0,
 ) -> Timeline:
     """Simulate every operation of `schedule` on `topology`.
 
     With "fifo" a medium serves transfers one after the other, cut-through or store-and-forward.
     With "fair" it serves them together at max-min fair rates. The engine "auto" is the reference
     while a process has little to do, and the compiled engine from then on. They agree to the bit,
-    or under fair sharing to 1e-9.
+    or under fair sharing to 1e-9. With a `fair_tolerance` flows end at multiples of a grid step
+    (:func:`simulator.engines.flow_grid.grid_step`): that is faster, and not exact.
 
     Raises InputError if a rank has no device or no route, or if the times are too long to count
     (:func:`simulator.engines.overflow.check_times`).
     """
     _check(engine, sharing, store_and_forward)
     return run(
-        route(schedule, topology), engine, sharing=sharing, store_and_forward=store_and_forward
+        route(schedule, topology),
+        engine,
+        sharing=sharing,
+        store_and_forward=store_and_forward,
+        fair_tolerance=fair_tolerance,
     )
 
 
@@ -49,22 +56,24 @@ def run(
     *,
     sharing: Sharing = "fifo",
     store_and_forward: bool = False,
+    fair_tolerance: float = 0.0,
 ) -> Timeline:
     """Simulate a schedule with routes. Raises InputError if its times are too long to count."""
     check_times(routed)
+    grid = _grid(routed, sharing, fair_tolerance)
     loop = fair_sharing.simulate if sharing == "fair" else first_come.simulate
     if engine == "compiled" or (
         engine == "auto" and _compile.pays(_work(routed.schedule, sharing), loop)
     ):
         from simulator.engines import compiled
 
-        return compiled.run(routed, sharing, store_and_forward)
+        return compiled.run(routed, sharing, store_and_forward, grid)
     from simulator.engines import reference
 
     if sharing == "fair":
         from simulator.engines.fair import FairMachine
 
-        return reference.run(routed, FairMachine)
+        return reference.run(routed, partial(FairMachine, grid=grid))
     return reference.run(
         routed, reference.StoreAndForwardMachine if store_and_forward else reference.Machine
     )
@@ -80,6 +89,17 @@ def _check(engine: str, sharing: str, store_and_forward: bool) -> None:
             "sharing is 'fair' with store_and_forward: a flow has its whole route at once, "
             "choose one"
         )
+
+
+def _grid(routed: Routed, sharing: str, fair_tolerance: float) -> float:
+    """The seconds between two moments at which flows may end; 0 if they may end at any time."""
+    if not fair_tolerance:
+        return 0.0
+    if sharing != "fair":
+        raise InputError(f"fair_tolerance is {fair_tolerance:g}: it goes with fair sharing")
+    from simulator.engines.flow_grid import grid_step
+
+    return grid_step(routed, fair_tolerance)
 
 
 def _work(schedule: Schedule, sharing: str) -> int:

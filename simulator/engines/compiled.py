@@ -6,6 +6,7 @@ sharing the bytes of a flow are added in another order, and times agree to a rel
 
 import numpy as np
 
+from simulator.engines.flow_grid import grid_error
 from simulator.kernels import fair_sharing, first_come
 from simulator.kernels.events import Runs
 from simulator.kernels.flows import Queues, Rates
@@ -16,19 +17,26 @@ from simulator.schedules.timeline import Sharing, Timeline
 from topologies._compile import compiled
 
 
-def run(routed: Routed, sharing: Sharing = "fifo", store_and_forward: bool = False) -> Timeline:
-    """Simulate `routed` with Numba."""
+def run(
+    routed: Routed,
+    sharing: Sharing = "fifo",
+    store_and_forward: bool = False,
+    grid: float = 0.0,
+) -> Timeline:
+    """Simulate `routed` with Numba. Flows end at multiples of `grid` seconds, if it is not 0."""
     schedule = routed.schedule
     work, waiting, successors = routed.work, np.diff(schedule.indptr), schedule.successors
     bandwidth, lanes = work.network.bandwidth, Turns.of(work.ranks.serials)
     times = Times.blank(work, sharing == "fair")
+    error = 0.0
     if sharing == "fair":
         routes = flow_routes(routed)
         queues = Queues.idle(len(schedule), routes, len(bandwidth))
-        rates = Rates.blank(routes, bandwidth)
+        rates = Rates.blank(routes, bandwidth, grid)
         done = compiled(fair_sharing.simulate)(
             work, waiting, successors, routes, times, queues, rates, lanes
         )
+        error = grid_error(rates.excess, bandwidth)
     else:
         media = Turns.of(len(bandwidth))
         done = compiled(first_come.simulate)(
@@ -49,4 +57,6 @@ def run(routed: Routed, sharing: Sharing = "fifo", store_and_forward: bool = Fal
         sharing,
         store_and_forward,
         times.sent,
+        grid,
+        error,
     )

@@ -3,16 +3,19 @@ other rules."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from simpy.events import Event
 
+from simulator.engines.flow_grid import grid_error
 from simulator.engines.reference import Machine, Process
 from simulator.schedules.flow_routes import flow_routes
 from simulator.schedules.routed import Routed
-from simulator.schedules.timeline import Sharing
+from simulator.schedules.timeline import Sharing, Timeline
 from topologies.topology import Floats
 
 SAME = 1 + 1e-12
@@ -67,12 +70,20 @@ class FairMachine(Machine):
 
     sharing: Sharing = "fair"
 
-    def __init__(self, routed: Routed) -> None:
+    def __init__(self, routed: Routed, grid: float = 0.0) -> None:
+        """Flows end at multiples of `grid` seconds, if it is not 0."""
         super().__init__(routed)
+        self.grid, self.excess = grid, np.zeros(len(self.topology.medium_bandwidth))
         self.sent = np.zeros(len(self.schedule))
         self.routes, self.flows, self.since = flow_routes(routed), list[Flow](), 0.0
         self.changed = Event(self.clock)
         self.clock.process(self.network())
+
+    def run(self) -> Timeline:
+        """Simulate to the end."""
+        timeline = super().run()
+        error = grid_error(self.excess, self.topology.medium_bandwidth)
+        return replace(timeline, grid=self.grid, grid_error=error)
 
     def transfer(self, i: int) -> Process:
         """Wait for the greatest gap, then until the last byte is sent, then for all latencies."""
@@ -118,8 +129,12 @@ class FairMachine(Machine):
         self.since = self.clock.now
 
     def end_of(self, flow: Flow) -> float:
-        """When a flow ends at its present rate."""
-        return max(self.clock.now, instant(self.clock.now + flow.left / flow.rate))
+        """When a flow ends at its present rate: at the nearest point of the grid, if there is
+        one."""
+        time = self.clock.now + flow.left / flow.rate
+        if self.grid:
+            return max(self.clock.now, math.ceil(time / self.grid - 0.5) * self.grid)
+        return max(self.clock.now, instant(time))
 
     def end(self, time: float, changed: Event) -> Process:
         """End the flows that end at `time`, unless rates have changed before."""
@@ -129,5 +144,7 @@ class FairMachine(Machine):
         self.advance()
         for flow in [flow for flow in self.flows if self.end_of(flow) <= time]:
             self.flows.remove(flow)
+            if self.grid:
+                np.subtract.at(self.excess, flow.media, flow.left)
             flow.sent.succeed()
         self.change()

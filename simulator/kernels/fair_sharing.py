@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from simulator.kernels.flow_levels import mark, mark_route, solve
-from simulator.kernels.flow_limits import advance, attach, detach, expect, instant, progress
+from simulator.kernels.flow_limits import advance, attach, detach, ending, expect, progress
 from simulator.kernels.flows import Queues, Rates
 from simulator.kernels.records import Csr, FlowRoutes, Index, Ints, Times, Turns, Work
 
@@ -158,13 +158,15 @@ def end_flows(
         soonest = min(soonest, rates.due[at])
     for k in range(rates.size[m], 0, -1):
         r, level, due = rates.route[first + k - 1], rates.level[m], rates.due[first + k - 1]
-        if due > soonest and instant(now + (due - rates.served[m]) / level) > now:
+        if due > soonest and ending(rates, now + (due - rates.served[m]) / level) > now:
             continue
         sent = progress(rates, r, now)
         detach(rates, queues, routes, r)
+        exceed(rates, queues, routes, r, sent)
         ends[count] = end(queues, r)
         count += 1
-        while queues.flows[r] > 0 and instant(now + (queues.ahead[r] - sent) / level) <= now:
+        while queues.flows[r] > 0 and ending(rates, now + (queues.ahead[r] - sent) / level) <= now:
+            exceed(rates, queues, routes, r, sent)
             ends[count] = end(queues, r)
             count += 1
         if queues.flows[r] > 0:
@@ -173,6 +175,13 @@ def end_flows(
             leave(queues, routes, r)
         mark_route(rates, routes, r)
     return count
+
+
+def exceed(rates: Rates, queues: Queues, routes: FlowRoutes, r: Index, sent: float) -> None:
+    """Count the bytes that the first flow of a route sends too many, if it ends now on a grid."""
+    if rates.grid[0] > 0.0:
+        for e in range(routes.indptr[r], routes.indptr[r + 1]):
+            rates.excess[routes.media[e]] += sent - queues.ahead[r]
 
 
 # Queues: the flows of each route.

@@ -19,6 +19,15 @@ def instant(time: float) -> float:
     return wide - (wide - time)
 
 
+def ending(rates: Rates, time: float) -> float:
+    """When a flow ends that has sent its last byte at a time: at the nearest point of the grid, if
+    there is one."""
+    grid = rates.grid[0]
+    if grid > 0.0:
+        return float(np.ceil(time / grid - 0.5) * grid)
+    return instant(time)
+
+
 def advance(rates: Rates, m: Index, now: float) -> None:
     """Count the bytes that a medium has served until now to each flow that it limits."""
     if rates.limited[m] > 0:
@@ -103,7 +112,7 @@ def forecast(rates: Rates, m: Index, now: float) -> None:
     if rates.limited[m] > 0:
         advance(rates, m, now)
         left = rates.soonest[m] - rates.served[m]
-        time = max(now, instant(now + left / rates.level[m]))
+        time = max(now, ending(rates, now + left / rates.level[m]))
     expect(rates, m, time)
 
 

@@ -134,9 +134,13 @@ class Rates(NamedTuple):
     """The last of these times for each medium."""
     growing: Ints
     """Flows across each medium that have no rate yet, while all levels are found from nothing."""
+    grid: Floats
+    """Flows end at multiples of so many seconds, or at any time if it is 0; shape (1,)."""
+    excess: Floats
+    """The bytes that a medium has served too many because of the grid; below 0: too few."""
 
     @classmethod
-    def blank(cls, routes: FlowRoutes, bandwidth: Floats) -> Rates:
+    def blank(cls, routes: FlowRoutes, bandwidth: Floats, grid: float = 0.0) -> Rates:
         """No flow on any route."""
         count, media = len(routes.gap), len(bandwidth)
         return cls(
@@ -166,4 +170,6 @@ class Rates(NamedTuple):
             solves=np.zeros(1, np.int32),
             solved=np.zeros(media, np.int32),
             growing=np.zeros(media, np.int32),
+            grid=np.full(1, grid),
+            excess=np.zeros(media),
         )

@@ -57,6 +57,10 @@ class Timeline:
     """Whether links forwarded only whole messages."""
     sent: Floats = field(default_factory=lambda: np.zeros(0))
     """When the last byte of each transfer was sent under fair sharing; else empty."""
+    grid: float = 0.0
+    """Flows ended at multiples of so many seconds; 0 if they ended at any time."""
+    grid_error: float = 0.0
+    """By how many seconds the grid made a medium busy for longer or shorter: the most of all."""
 
     @property
     def times(self) -> Times:

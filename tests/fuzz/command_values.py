@@ -209,6 +209,7 @@ VALUES: dict[str, Value] = {
     "algo": _several(*_ALGORITHMS, most=2),
     "collective": _of("broadcast", "scatter"),
     "root": _of("0", "1"),
+    "fair_tolerance": _of("1e-3", "0.01"),
     "groups": _of("0-3;4-7", "0,1 tree; 1-3 stream=1 after=0", "0-6:2 1KiB"),
     "skew": _of("zipf:1.2", "zipf:0,seed=3"),
     "matrix": _of("sizes.csv", "chunks.csv"),

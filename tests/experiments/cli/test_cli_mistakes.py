@@ -92,6 +92,22 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         ("run", "--groups", "0-3", "--profile", "mn5_acc"),
         "--groups and --profile mn5_acc: leave one of them out",
     ),
+    "a tolerance under fifo": (
+        ("run", "--fair-tolerance", "1e-3"),
+        "--fair-tolerance 1e-3 goes with --sharing fair: write both",
+    ),
+    "a tolerance of nothing": (
+        ("run", "--sharing", "fair", "--fair-tolerance", "x"),
+        "--fair-tolerance x: expected up to 0.1, like 1e-3",
+    ),
+    "a large tolerance": (
+        ("run", "--sharing", "fair", "--fair-tolerance", "0.5"),
+        "--fair-tolerance 0.5: expected up to 0.1, like 1e-3",
+    ),
+    "a tolerance in training": (
+        ("train", "--sharing", "fair", "--fair-tolerance", "1e-3", "--p", "2"),
+        "--fair-tolerance is an option of run and sweep: leave it out here",
+    ),
     "no log": (("validate", "none.log"), "none.log"),
     "log is a folder": (("validate", "/"), "/"),
     "algorithm for another collective": (

@@ -26,3 +26,13 @@ def test_a_router_has_a_seed(command: Simctl) -> None:
         return float(json.loads(command(*line).stdout)["summary"]["time_s"])
 
     assert time("zipf:1.2") == time("zipf:1.2,seed=0") != time("zipf:1.2,seed=4")
+
+
+def test_a_tolerance_reports_its_error(command: Simctl) -> None:
+    line = ("run", "--algo", "posted_all_to_allv", "--p", "8", "--skew", "zipf:1.2")
+    rules = ("--topology", "star", "--sharing", "fair", "--fair-tolerance", "1e-2")
+    text = command(*line, *rules).stdout
+    assert "messages end at multiples of" in text
+    report = json.loads(command(*line, *rules, "--format", "json").stdout)
+    assert 0 < report["grid_error_s"] < report["summary"]["time_s"] / 20
+    assert "grid_s" not in json.loads(command(*line, *rules[:4], "--format", "json").stdout)

@@ -1,0 +1,73 @@
+"""Fair sharing in which flows end at multiples of a grid step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusals import refusal
+from simulator.collectives import find
+from simulator.collectives.routers import Zipf
+from simulator.collectives.uneven import skewed
+from simulator.engines import simulate
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from topologies.shapes import SHAPES, star
+
+UNEVEN = find("posted_all_to_allv")
+
+
+def test_ends_go_to_the_nearest_point_of_the_grid() -> None:
+    """The port of rank 0 is busy for 100 s: the grid is 10 s wide."""
+    sends = ScheduleBuilder(3, 100.0, slots=[0.32, 0.68])
+    sends.copy(0, [1, 2], slot=[0, 1])
+    timeline = simulate(sends.build(), star(3, bandwidth=1.0), sharing="fair", fair_tolerance=0.1)
+    # At half the bandwidth each: 32 B end at 64 s, rounded to 60 s; 38 B then end at 98 s.
+    assert timeline.grid == 10.0
+    assert timeline.finish.tolist() == [60.0, 100.0]
+    assert timeline.grid_error == pytest.approx(2.0)
+
+
+@given(
+    shape=st.sampled_from(["star", "ring", "torus"]),
+    ranks=st.integers(2, 8),
+    exponent=st.floats(0.1, 3.0),
+    seed=st.integers(0, 5),
+    tolerance=st.sampled_from([1e-4, 1e-3, 1e-2]),
+)
+def test_the_error_is_reported(
+    shape: str, ranks: int, exponent: float, seed: int, tolerance: float
+) -> None:
+    schedule = skewed(UNEVEN, Zipf(exponent, seed)).build(ranks, 1e9)
+    machine = SHAPES[shape](ranks, bandwidth=1e9, latency=1e-6)
+    exact = simulate(schedule, machine, "compiled", sharing="fair")
+    near = simulate(schedule, machine, "compiled", sharing="fair", fair_tolerance=tolerance)
+    assert exact.grid == exact.grid_error == 0.0
+    assert near.makespan == pytest.approx(exact.makespan, rel=2 * tolerance)
+    assert near.grid_error <= ranks * near.grid
+    steps = near.sent / near.grid
+    assert np.abs(steps - np.rint(steps)).max() < 1e-6
+
+
+@given(ranks=st.integers(2, 6), seed=st.integers(0, 99))
+def test_engines_agree_on_a_grid(ranks: int, seed: int) -> None:
+    schedule = skewed(UNEVEN, Zipf(1.2, seed)).build(ranks, 1e9)
+    machine = star(ranks, bandwidth=1e9)
+    reference, fast = (
+        simulate(schedule, machine, engine, sharing="fair", fair_tolerance=0.03)
+        for engine in ("reference", "compiled")
+    )
+    assert fast.finish == pytest.approx(reference.finish, rel=1e-9)
+    assert fast.grid == reference.grid
+    assert fast.grid_error == pytest.approx(reference.grid_error, rel=1e-6, abs=1e-9)
+
+
+def test_a_tolerance_has_limits() -> None:
+    schedule, machine = find("ring").build(4, 1.0), star(4, bandwidth=1.0)
+    assert refusal(simulate, schedule, machine, fair_tolerance=0.01) == (
+        "fair_tolerance is 0.01: it goes with fair sharing"
+    )
+    assert refusal(simulate, schedule, machine, sharing="fair", fair_tolerance=0.2) == (
+        "fair_tolerance is 0.2: expected 0 to 0.1, like 1e-3"
+    )
