@@ -195,7 +195,7 @@ class Replay:
             outcome = self._computed(segment, entry, base)
             return Done(segment, outcome, base, entry, np.zeros(0), False, len(self.done))
         written = self.written(segment)
-        used = np.unique(written.uses.place)
+        used = written.used
         left = np.zeros(len(self._free))
         left[used] = np.maximum(self._free[used] - base, 0.0)
         name = self._name(segment, entry, left)
@@ -242,7 +242,9 @@ class Replay:
     def routed(self, segment: Segment) -> Routed:
         """The segment, written out for the machine, with durations in ticks."""
         routed = sized(self.written(segment), self.schedule, segment)
-        return in_ticks(replace(routed, topology=self._machine(routed.topology)), self._tick)
+        changed = replace(routed, topology=self._machine(routed.topology))
+        vars(changed)["sender"] = routed.sender
+        return in_ticks(changed, self._tick)
 
     def part(self, done: Done) -> Part:
         """All times of a segment, from its begin on."""

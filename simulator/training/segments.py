@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines.continued import Uses, uses_of
+from simulator.engines.continued import Places, Uses, uses_of
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -32,6 +32,8 @@ class Written(NamedTuple):
 
     routed: Routed
     uses: Uses
+    used: Places
+    """The lanes and media that are used."""
     place: Ints
     """The operation that is written for each operation of the outline."""
     between: tuple[Ints, ...]
@@ -96,7 +98,8 @@ def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
         row = int(block.last[-1]) + 1
     _compute(schedule, builder, segment, place, row, segment.last)
     routed = route(builder.build(), topology)
-    return Written(routed, uses_of(routed), place, tuple(between))
+    uses = uses_of(routed)
+    return Written(routed, uses, np.unique(uses.place), place, tuple(between))
 
 
 def amounts(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
