@@ -41,6 +41,7 @@ from simulator.collectives import algorithms
         ("bruck_ompi", "all_gather", "bruck_all_gather"),
         ("modified_bruck_ompi", "all_to_all", "bruck_all_to_all"),
         ("linear_ompi", "all_to_all", "linear_all_to_all"),
+        ("linear_ompi", "broadcast", "linear_broadcast"),
         ("linear_sync_ompi", "all_to_all", "pairwise_sync"),
         ("allgather_reduce_ompi", "all_reduce", "allgather_reduce"),
         ("default-ring", "all_reduce", "ring"),
