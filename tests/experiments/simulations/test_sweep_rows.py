@@ -42,7 +42,8 @@ def test_every_algorithm_passes_on_a_switch() -> None:
     "name", ["hgx_h100", "dgx1", pytest.param("mi300x", marks=pytest.mark.exhaustive)]
 )
 def test_every_algorithm_passes_on_a_machine(name: str) -> None:
-    for algorithm in map(find, EVERYWHERE if name == "hgx_h100" else NAMES):
+    several = [each for each in EVERYWHERE if each != "multimem_one_shot"]
+    for algorithm in map(find, several if name == "hgx_h100" else NAMES):
         topology = find_topology(f"{name}:nodes=2,sharp=yes").build(16, algorithm.servers)
         assert not row_of(algorithm, topology, 16).verdict.failed, algorithm.name
 
