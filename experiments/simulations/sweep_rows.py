@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from experiments.output import Record
@@ -66,7 +66,7 @@ class SweepRow:
 
     def record(self) -> Record:
         """The fields by name, as files show them."""
-        values = asdict(self) | {"verdict": str(self.verdict)}
+        values = vars(self) | {"verdict": str(self.verdict)}
         return {name: None if value != value else value for name, value in values.items()}
 
 

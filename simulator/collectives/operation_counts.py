@@ -157,7 +157,12 @@ def _exact(algorithm: Algorithm, ranks: int) -> float | None:
         "ring": 2 * pairs,
         "gloo_ring": 8 * pairs,
         "ring_all_gather": pairs,
+        "rings": 2 * pairs,
+        "naive": 2 * pairs,
+        "pairwise": 2 * pairs,
         "tree": 2 * peers,
+        "binary_tree": 64 * peers,
+        "double_tree": 32 * peers,
         "two_level": ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),
     }
     return known.get(algorithm.name)

@@ -38,7 +38,7 @@ from experiments.cli import main
 from experiments.execution import chunks
 from experiments.execution.journal import Journal
 
-chunks.LEAST, moment, add = 1.0, int(sys.argv.pop()), Journal.add
+chunks.LEAST, moment, add = 1e-6, int(sys.argv.pop()), Journal.add
 
 def deadly(journal, number, result):
     global moment
@@ -61,7 +61,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "LEAST", 1.0)
+    monkeypatch.setattr(chunks, "LEAST", 1e-6)
 
 
 def rows(**options: Any) -> str:
