@@ -277,7 +277,8 @@ def commands_in(page: str) -> list[str]:
 def test_commands_in_pages_have_their_options(page: str) -> None:
     reference = (ROOT / "docs" / "reference" / "commands.md").read_text()
     for line in commands_in(page):
-        name = next(name for name in (*COMMANDS, "") if f"{line} ".startswith(f"{name} "))
+        names = sorted(COMMANDS, key=len, reverse=True)
+        name = next(name for name in (*names, "") if f"{line} ".startswith(f"{name} "))
         assert name, f"{page}: no command {line}"
         usage = reference.partition(f"## simctl {name}\n")[2].partition("\n## ")[0]
         options = re.findall(r"(?<= )--[a-z-]+", line)

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from experiments.cli.completion import algorithm_names, completer
+from experiments.cli.groups import with_groups
+from experiments.cli.machine_options import MachineOptions
 from experiments.cli.options import AlgorithmFile, CollectiveName, Format, Output
 from experiments.cli.plain_values import PlainGroup
 
@@ -65,6 +67,7 @@ def algos_import(
 
 
 @app.command("export", epilog="Example: simctl algos export ring --p 8 --to msccl --out ring.xml")
+@with_groups
 def algos_export(
     algo: Annotated[
         str | None,
@@ -76,17 +79,28 @@ def algos_export(
     ] = None,
     algo_file: AlgorithmFile = None,
     p: Annotated[
-        str | None, typer.Option("--p", help="The number of ranks.  [default: the file's, or 8]")
+        str | None,
+        typer.Option("--p", help="The number of ranks.  [default: the machine's, or 8]"),
     ] = None,
     size: Annotated[str, typer.Option(help="V of the messages in GOAL, like 1GiB.")] = "64MiB",
     to: Annotated[Program, typer.Option(help="The format.")] = Program.msccl,
+    machine: MachineOptions = MachineOptions(),
     out: Annotated[Path | None, typer.Option(help="Write FILE.  [default: print it]")] = None,
 ) -> None:
     """Write an algorithm as a program for another tool."""
-    from experiments.cli.values import only_rank_count, parse_algorithm, parse_rank_count
+    from experiments.cli.values import (
+        only_rank_count,
+        parse_algorithm,
+        parse_rank_count,
+        usual_ranks,
+    )
     from experiments.commands import algos as command
     from topologies.units import parse_bytes
 
     algorithm = parse_algorithm(algo, algo_file)
-    ranks = parse_rank_count(p) if p is not None else only_rank_count(algorithm) or USUAL_RANKS
-    command.export(command.Export(algorithm, algo_file, ranks, parse_bytes(size)), to.value, out)
+    blueprint = machine.optional_blueprint
+    if p is None and blueprint is not None:
+        p = usual_ranks(blueprint, [algorithm], str(USUAL_RANKS))
+    ranks = parse_rank_count(p or str(only_rank_count(algorithm) or USUAL_RANKS))
+    request = command.Export(algorithm, algo_file, ranks, parse_bytes(size), blueprint)
+    command.export(request, to.value, out)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from experiments import output
 from simulator.collectives import Algorithm, every_algorithm, of_collective
+from topologies.catalogue import Blueprint
+from topologies.topology import Topology
 
 
 def run(collective: str | None, how: str) -> None:
@@ -73,6 +75,8 @@ class Export(NamedTuple):
     ranks: int
     nbytes: float
     """V, where the format has sizes."""
+    machine: Blueprint | None = None
+    """The machine for which the algorithm is made, if it is made for one."""
 
 
 def export(request: Export, form: str, out: Path | None) -> None:
@@ -92,11 +96,15 @@ def _program(request: Export, form: str) -> str:
     from experiments.algorithm_files.msccl.writer import write_program
     from simulator.collectives.proof import prove
 
-    algorithm, file, ranks, nbytes = request
+    algorithm, file, ranks, nbytes, machine = request
+    topology: Topology | None = None
     schedule = algorithm.build(ranks, nbytes)
+    if machine is not None:
+        place = machine.build(ranks, algorithm.servers)
+        schedule, topology, *_ = algorithm.on(place, ranks, nbytes)
     prove(algorithm, schedule)
     if form == "goal":
         return write_goal(schedule, algorithm.name)
     if file is not None and (text := rewritten(file)) is not None:
         return text
-    return write_program(program_of(algorithm, ranks))
+    return write_program(program_of(algorithm, schedule, topology))

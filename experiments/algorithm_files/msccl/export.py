@@ -26,6 +26,7 @@ from simulator.engines import simulate
 from simulator.schedules.schedule import COMPUTE, Schedule
 from topologies.errors import InputError
 from topologies.shapes import star
+from topologies.topology import Topology
 
 COLLECTIVES = {
     "all_reduce": "allreduce",
@@ -36,6 +37,7 @@ COLLECTIVES = {
     "all_to_all": "alltoall",
 }
 """MSCCL's words. The root is rank 0."""
+PROTOCOL = "Simple"
 LARGEST = 2**39
 """The bytes for which every program is made."""
 
@@ -67,18 +69,22 @@ class _Draft:
     """The step that last added to a chunk."""
 
 
-def program_of(algorithm: Algorithm, ranks: int, protocol: str = "Simple") -> Program:
-    """The program of an algorithm for a number of ranks, in place.
+def program_of(
+    algorithm: Algorithm, schedule: Schedule, machine: Topology | None = None
+) -> Program:
+    """The program of a schedule of an algorithm, in place.
 
     Every thread block sends to one peer or receives from one peer, or works locally. Its steps are
-    in the order of the schedule, so that no number of FIFO slots makes the program stuck.
+    in the order in which they start on the machine, by default a switch. So no number of FIFO slots
+    makes the program stuck.
 
     Raises InputError if MSCCL cannot say what the schedule says.
     """
-    schedule = algorithm.build(ranks, 1.0)
+    ranks = schedule.workers
     _check(algorithm, schedule)
     collective = COLLECTIVES[algorithm.collective.name]
-    drafts = _drafts(schedule, "o" if collective == "allgather" else "i")
+    order = _in_time(schedule, machine or star(max(2, schedule.ranks), bandwidth=1.0))
+    drafts = _drafts(schedule, order, "o" if collective == "allgather" else "i")
     share = schedule.buffer // ranks
     inputs = share if collective == "allgather" else schedule.buffer
     outputs = {"allgather": schedule.buffer, "reduce_scatter": share}.get(collective, 0)
@@ -96,7 +102,7 @@ def program_of(algorithm: Algorithm, ranks: int, protocol: str = "Simple") -> Pr
     return Program(
         algorithm.name[:63],
         collective,
-        protocol,
+        PROTOCOL,
         schedule.buffer,
         channels,
         True,
@@ -115,7 +121,7 @@ def _check(algorithm: Algorithm, schedule: Schedule) -> None:
         reason = "switches reduce in it, MSCCL has GPUs alone"
     elif schedule.ranks > schedule.workers:
         reason = "it has a server besides the GPUs of the collective"
-    elif (schedule.kind == COMPUTE).any() or (schedule.source < 0).any():
+    elif (schedule.kind == COMPUTE).any() or (schedule.source[schedule.remote] < 0).any():
         reason = "it computes, or sends messages without data"
     elif not np.allclose(schedule.shares, schedule.shares.ravel()[0]):
         reason = "its slots are of several sizes"
@@ -125,7 +131,7 @@ def _check(algorithm: Algorithm, schedule: Schedule) -> None:
         raise InputError(f"{algorithm.name} cannot be an MSCCL program: {reason}")
 
 
-def _drafts(schedule: Schedule, buffer: str) -> list[_Draft]:
+def _drafts(schedule: Schedule, order: list[int], buffer: str) -> list[_Draft]:
     """The steps of every GPU, with what each waits for."""
     drafts = [_Draft() for _ in range(schedule.ranks)]
     steps: dict[int, dict[int, list[_Place]]] = {}
@@ -146,7 +152,7 @@ def _drafts(schedule: Schedule, buffer: str) -> list[_Draft]:
         inside = slot < schedule.buffer
         return Chunks(buffer if inside else "s", slot if inside else slot - schedule.buffer)
 
-    for number in _in_time(schedule):
+    for number in order:
         rank, peer, source, target, count, reduces, lane = (each[number] for each in columns)
         earlier = schedule.predecessors(number).tolist()
         waits = {end: [p for q in earlier for p in steps[q].get(end, ())] for end in (rank, peer)}
@@ -155,6 +161,9 @@ def _drafts(schedule: Schedule, buffer: str) -> list[_Draft]:
                 f"operation {number} from rank {rank} to {peer} waits for an operation of other "
                 f"ranks: MSCCL waits within a GPU alone"
             )
+        if source < 0:  # a rank waits for several operations at once
+            steps[number] = {rank: waits[rank]}
+            continue
         added: dict[int, list[_Place]] = {rank: [], peer: []}
         for first in range(0, count, MOST_COUNT):
             size = min(MOST_COUNT, count - first)
@@ -173,10 +182,9 @@ def _drafts(schedule: Schedule, buffer: str) -> list[_Draft]:
     return drafts
 
 
-def _in_time(schedule: Schedule) -> list[int]:
-    """The operations as they start on a switch without latency: a thread block does not hold up a
-    message that is ready by one that is not."""
-    machine = star(max(2, schedule.ranks), bandwidth=1.0)
+def _in_time(schedule: Schedule, machine: Topology) -> list[int]:
+    """The operations as they start on a machine: a thread block does not hold up a message that is
+    ready by one that is not."""
     start = simulate(schedule, machine).start
     return [int(number) for number in np.lexsort((np.arange(len(schedule)), start))]
 
@@ -233,7 +241,7 @@ def _blocks(algorithm: Algorithm, draft: _Draft, rank: int) -> tuple[Block, ...]
         if numbers[lane][-1] >= MOST_STEPS:
             raise InputError(
                 f"{algorithm.name} needs {numbers[lane][-1] + 1} steps of a thread block on gpu "
-                f"{rank}: MSCCL has {MOST_STEPS}, take fewer ranks"
+                f"{rank}: MSCCL has {MOST_STEPS}, take fewer ranks or segments"
             )
         steps = tuple(
             replace(

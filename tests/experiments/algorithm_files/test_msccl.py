@@ -21,6 +21,7 @@ from simulator.collectives import algorithms, find
 from simulator.collectives.proof import prove
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
+from topologies.catalogue import find as find_machine
 from topologies.shapes import star
 
 
@@ -135,6 +136,11 @@ def test_a_wrong_program_is_refused_with_the_contribution() -> None:
     assert "slot 0 misses the contribution of rank" in refusal(_case, text)
 
 
+def exported(name: str, ranks: int) -> Program:
+    """The program of an algorithm."""
+    return program_of(find(name), find(name).build(ranks, 1.0))
+
+
 def _case(text: str) -> None:
     algorithm = algorithm_of(read_program(text, "a.xml"))
     from dataclasses import replace
@@ -209,7 +215,7 @@ def test_what_is_exported_reads_back_as_equal(name: str, ranks: int) -> None:
     algorithm = find(name)
     if not algorithm.defined(ranks):
         return
-    program, refused = attempt(lambda name: program_of(find(name), ranks), name)
+    program, refused = attempt(lambda name: exported(name, ranks), name)
     if refused and name not in EXPORTED:
         assert any(reason in refused for reason in REASONS)
         return
@@ -228,8 +234,18 @@ def test_what_is_exported_reads_back_as_equal(name: str, ranks: int) -> None:
 def test_an_exported_program_takes_as_long(name: str) -> None:
     machine = star(8, bandwidth=50e9, latency=1e-6)
     ours = simulate(find(name).build(8, 1e6), machine).makespan
-    back = algorithm_of(read_program(write_program(program_of(find(name), 8)), "a.xml"))
+    back = algorithm_of(read_program(write_program(exported(name, 8)), "a.xml"))
     assert simulate(back.build(8, 1e6), machine).makespan == pytest.approx(ours)
+
+
+@pytest.mark.parametrize("name", ["optimal", "optimal_all_gather", "optimal_broadcast"])
+def test_what_is_made_for_a_machine_is_exported_for_it(name: str) -> None:
+    algorithm, machine = find(f"{name}:segments=1"), find_machine("dgx1").build(8, 0)
+    fitted = algorithm.on(machine, 8, 1e6)
+    program = program_of(algorithm, fitted.schedule, fitted.topology)
+    back = algorithm_of(read_program(write_program(program), "a.xml"))
+    prove(back, back.build(8, 1.0))
+    assert back.build(8, 1e6).volume == pytest.approx(fitted.schedule.volume)
 
 
 def test_a_file_that_is_read_and_written_is_the_same_program() -> None:
@@ -249,7 +265,7 @@ def test_a_file_that_is_read_and_written_is_the_same_program() -> None:
     ],
 )
 def test_what_msccl_cannot_say_is_refused(name: str, ranks: int, words: str) -> None:
-    assert words in refusal(program_of, find(name), ranks)
+    assert words in refusal(exported, name, ranks)
 
 
 def test_the_shapes_are_those_that_published_files_have() -> None:

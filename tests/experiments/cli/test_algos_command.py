@@ -47,6 +47,12 @@ def test_a_sweep_takes_the_ranks_of_the_file(command: Simctl, tmp_path: Path) ->
     ]
 
 
+def test_an_algorithm_is_exported_for_a_machine(command: Simctl, tmp_path: Path) -> None:
+    export = ("algos", "export", "optimal_all_gather:segments=1", "--topology", "dgx1")
+    assert command(*export, "--out", "mine.xml", cwd=tmp_path).returncode == 0
+    assert "right on 8 ranks" in command("algos", "import", "mine.xml", cwd=tmp_path).stdout
+
+
 def test_goal_is_written_and_read(command: Simctl, tmp_path: Path) -> None:
     export = ("algos", "export", "ring", "--p", "9", "--to", "goal", "--size", "9KB")
     assert command(*export, "--out", "ring9.goal", cwd=tmp_path).returncode == 0
