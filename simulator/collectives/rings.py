@@ -123,17 +123,20 @@ class _Writer:
         folded = self.builder.shifts is not None
         written = np.isin(order, self.builder.each()) if folded else np.ones_like(order, np.bool_)
         channel, place = np.nonzero(written)
-        turn = self.turn[channel, order[channel, place] % size]
-        by_turn = np.argsort(turn, kind="stable").reshape(count, -1)
-        channel, place = channel[by_turn], place[by_turn]
-        rank, peer = order[channel, place], order[channel, (place + 1) % ranks]
+        rank = order[channel, place]
+        # With a box, ranks of a turn are on several channels: their order is what shifts keep.
+        number = rank if size > 1 else np.arange(len(rank))
+        by_turn = np.lexsort((number, self.turn[channel, rank % size])).reshape(count, -1)
+        channel, place, rank = channel[by_turn], place[by_turn], rank[by_turn]
+        peer = order[channel, (place + 1) % ranks]
         chunk = order[channel, (place - behind[:, None, None]) % ranks]
         part = self.turn[channel, chunk % size]
         send(rank, peer, slot=chunk * count + part, channel=channel, steps=2)
 
 
 def _check(order: Orders, shifts: Shifts, channels: tuple[Move, ...]) -> None:
-    """Raises NotSymmetric if shifts do not take rings to rings."""
+    """Raises NotSymmetric if shifts do not take rings to rings, or those that stand for others to
+    another order round a ring: they are served in that order."""
     rank, behind = np.arange(shifts.ranks), np.empty_like(order)
     for number, ring in enumerate(order):
         behind[number, ring] = np.roll(ring, -1)
@@ -142,6 +145,13 @@ def _check(order: Orders, shifts: Shifts, channels: tuple[Move, ...]) -> None:
         channel = shifts.slots_back(np.array(number), element, channels)
         if (shifts.shifted(behind[channel, standing], element) != after).any():
             raise NotSymmetric("rings are laid in another way from node to node")
+    if not channels:
+        for place in np.argsort(order, axis=1):
+            first = shifts.representatives
+            first = first[np.argsort(place[first])]
+            moved = shifts.shifted(first, shifts.elements[:, None])
+            if (np.diff(place[moved], axis=1) < 0).any():
+                raise NotSymmetric("ranks are in another order round a ring")
 
 
 @lru_cache(maxsize=4)

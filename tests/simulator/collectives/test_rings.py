@@ -1,10 +1,11 @@
 """Several rings at once, made for the machine."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from folded import assert_alike, groups
@@ -13,11 +14,12 @@ from simulator.collectives.rings import rings_all_gather, rings_all_reduce, ring
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.orbits import NotSymmetric
-from simulator.schedules.shifts import Shifts
+from simulator.schedules.shifts import Shifts, rotations
+from topologies.alike_rings import shifted
 from topologies.clusters import cluster
 from topologies.degraded import slowed
 from topologies.ring_search import find_rings
-from topologies.shapes import ring, star
+from topologies.shapes import nodes, ring, star
 from topologies.topology import Topology
 
 BUILDS = {
@@ -157,3 +159,38 @@ def test_rings_that_are_not_alike_refuse_shifts_of_places() -> None:
     orders = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
     with pytest.raises(NotSymmetric, match="rings are laid in another way"):
         rings_all_reduce(4, 8.0, orders, Shifts((2, 2), (1, 1)), box=(2,))
+
+
+def test_a_ring_that_is_cut_elsewhere_refuses_several_ranks() -> None:
+    """Of ranks 0 and 1 the first goes first, of ranks 2 and 3 the last: numbers go back round the
+    ring."""
+    back = np.array([[0, 3, 2, 1]])
+    with pytest.raises(NotSymmetric, match="another order round a ring"):
+        rings_all_reduce(4, 4.0, back, rotations(4, 2))
+    assert rings_all_reduce(4, 4.0, back, rotations(4)).members == 4
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_any_alike_rings_fold_or_are_refused(name: str, data: st.DataObject) -> None:
+    """Rings of any first order, shifted, over nodes whose GPUs share a port."""
+    box = data.draw(st.sampled_from([(2,), (4,), (2, 2)]))
+    size, count = prod(box), data.draw(st.integers(2, 3))
+    pattern = np.array(data.draw(st.permutations(range(size))))
+    first = (np.arange(count)[:, None] * size + pattern).ravel()
+    orders = first - first % size + shifted(box)[:, first % size]
+    shape, ranks = (count, *box), count * size
+    group = data.draw(st.sampled_from([*groups(Shifts(shape, (1,) * len(shape)))]))
+    latency = data.draw(st.sampled_from((0.0, 0.5)))
+    topology = nodes(ranks, bandwidth=2.0, latency=latency, per_node=size)
+    try:
+        schedule = BUILDS[name](ranks, 4.0 * ranks, orders, group, box=box)
+        folded = simulate(schedule, topology, "compiled")
+    except NotSymmetric:
+        event("refused")
+        return
+    event("folded")
+    semantics.check(schedule, find(name).collective)
+    whole = BUILDS[name](ranks, 4.0 * ranks, orders, box=box)
+    assert_alike(simulate(whole, topology, "compiled"), folded)
