@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli import algorithms, lists, measured, simulated, topologies
+from experiments.cli import advised, algorithms, lists, measured, simulated, topologies
 from experiments.cli.old_spellings import Commands
 from topologies.errors import InputError
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for part in (simulated, measured, lists):
+for part in (simulated, advised, measured, lists):
     app.registered_commands += part.app.registered_commands
 app.add_typer(algorithms.app, name="algos")
 app.add_typer(topologies.app, name="topo")

@@ -197,6 +197,7 @@ SWEPT = {
 """What a swept option is an option of."""
 ALWAYS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("sweep",): ("p", "size"),
+    ("recommend",): ("p", "size"),
     ("train",): ("model",),
     ("measure",): ("nproc", "sizes"),
     ("calibrate",): ("library",),
@@ -210,6 +211,8 @@ VALUES: dict[str, Value] = {
     "collective": _of("broadcast", "scatter"),
     "root": _of("0", "1"),
     "fair_tolerance": _of("1e-3", "0.01"),
+    "explain": _of("64KiB", "1MiB"),
+    "nccl_tuner": _of("tuner.csv", "tuner.conf"),
     "groups": _of("0-3;4-7", "0,1 tree; 1-3 stream=1 after=0", "0-6:2 1KiB"),
     "skew": _of("zipf:1.2", "zipf:0,seed=3"),
     "matrix": _of("sizes.csv", "chunks.csv"),
@@ -327,6 +330,8 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("run",), "algo"): _of(*_ALGORITHMS),
     (("run",), "p"): _of("2", "3", "4", "5", "8", "16"),
     (("run",), "size"): _of("64KiB", "1MiB", "8B", "0.5MB", "1GiB"),
+    (("recommend",), "p"): _of("2", "3", "4"),
+    (("recommend",), "size"): _of("64KiB", "1KiB,1MiB"),
     (("train",), "p"): _of("1", "2", "4", "8", "2,4", "1..4:x2"),
     (("validate",), "algo"): _of(
         "ring", "tree", "rings", "double_tree", "halving_doubling", "naive"

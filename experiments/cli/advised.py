@@ -1,0 +1,83 @@
+"""The command of `simctl` that recommends: parsing only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.cli.completion import collective_names, completer
+from experiments.cli.groups import with_groups
+from experiments.cli.machine_options import MachineOptions, RuleOptions
+from experiments.cli.options import Format, Output, Plot, ProfileName
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: simctl recommend --topology hgx_h100:nodes=2 --collective all_reduce "
+    "--nccl-tuner tuner.csv"
+)
+@with_groups
+def recommend(
+    collective: Annotated[
+        str,
+        typer.Option(
+            help="The collective, like all_gather.", autocompletion=completer(collective_names)
+        ),
+    ] = "all_reduce",
+    p: Annotated[
+        str | None,
+        typer.Option(
+            "--p", help="The number of ranks.  [default: all of the machine; 8 of a shape]"
+        ),
+    ] = None,
+    size: Annotated[
+        str, typer.Option(help="Sizes as nccl-tests counts them, like 1KiB..1GiB:x4.")
+    ] = "1KiB..1GiB:x4",
+    machine: MachineOptions = MachineOptions("star"),
+    rules: RuleOptions = RuleOptions(),
+    profile: ProfileName = None,
+    explain: Annotated[
+        str | None, typer.Option(help="Compare all algorithms at this one size, like 64KiB.")
+    ] = None,
+    plot: Plot = None,
+    nccl_tuner: Annotated[
+        Path | None,
+        typer.Option(help="Write FILE.csv or .conf for the example tuner plugin of NCCL."),
+    ] = None,
+    format: Output = Format.table,
+) -> None:
+    """Say which algorithm is best at each size, and why.
+
+    The table has the algorithm, its protocol, channels and messages, how far it is from the best
+    lower bound, and what it gains over the default of the library.
+    """
+    from experiments.cli.values import parse_rank_count, usual_ranks
+    from experiments.commands import recommend as command
+    from experiments.simulations.recommendation import Question
+    from simulator.collectives import of_collective
+    from topologies.units import parse_bytes, parse_sizes
+
+    machine, calibrated = machine.under(profile, usual="star")
+    listed = of_collective(collective)
+    blueprint = replace(machine.blueprint, force=rules.force)
+    chosen: tuple[str, ...] = ()
+    name = listed[0].collective.name
+    if profile is not None:
+        from experiments.calibration.libraries import library
+        from experiments.profiles import find as find_profile
+
+        chosen = library(find_profile(profile).library).algorithms(name)
+    ranks = parse_rank_count(usual_ranks(blueprint, listed, "8") if p is None else p)
+    request = command.Request(
+        Question(name, ranks, blueprint.build, rules.rules, calibrated, chosen),
+        sorted(parse_sizes(size)),
+        blueprint,
+        None if explain is None else parse_bytes(explain),
+        plot,
+        nccl_tuner,
+    )
+    raise typer.Exit(command.run(request, format.value))

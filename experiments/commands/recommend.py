@@ -1,0 +1,193 @@
+"""`simctl recommend`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments import output
+from experiments.simulations.candidates import nccl_name
+from experiments.simulations.recommendation import Advice, Answers, Crossover, Question
+from experiments.simulations.tuner_file import COLLECTIVES, LAST, Line, ranges, written
+from topologies.catalogue import Blueprint
+from topologies.columns import distinct
+from topologies.errors import InputError
+from topologies.units import format_bytes, format_seconds, in_binary
+
+GAIN = 1.005
+"""A default that takes no more than this many times as long is as good."""
+SHOWN = 12
+"""Algorithms in a picture, at most."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to recommend for, and which files to write."""
+
+    question: Question
+    sizes: Sequence[float]
+    """In bytes, from the least."""
+    machine: Blueprint
+    explain: float | None = None
+    """The size at which all algorithms are compared."""
+    plot: Path | None = None
+    tuner: Path | None = None
+
+
+def run(request: Request, how: str) -> int:
+    """Print the best algorithm of each size; 0."""
+    question = request.question
+    output.check_writable(request.plot, output.PICTURES)
+    output.check_writable(request.tuner, (".csv", ".conf"))
+    if request.tuner and question.collective not in COLLECTIVES:
+        raise InputError(
+            f"--nccl-tuner: NCCL's tuner has no {question.collective}, only "
+            f"{', '.join(COLLECTIVES)}"
+        )
+    progress = output.Progress("sizes")
+    answers = Answers(question)
+    if request.explain is not None:
+        output.say(_explained(answers, request, how))
+        return 0
+    rows = []
+    for number, size in enumerate(request.sizes):
+        progress(number, len(request.sizes))
+        rows.append(answers.advice(size))
+    progress(len(request.sizes), len(request.sizes))
+    crossovers = answers.crossovers(request.sizes)
+    if request.plot:
+        output.write(request.plot, _picture(answers, request, rows, crossovers))
+    if request.tuner:
+        output.write(request.tuner, _tuner(answers, request))
+    if how == "json":
+        report = {
+            "collective": question.collective,
+            "ranks": question.ranks,
+            "machine": request.machine.text,
+            "advice": [row.record() for row in rows],
+            "crossovers": [vars(crossover) for crossover in crossovers],
+            "not_tried": [left._asdict() for left in answers.left],
+        }
+        output.say(output.to_json(report))
+    elif how == "csv":
+        output.say(output.to_csv([row.record() for row in rows]).rstrip("\n"))
+    else:
+        output.say(_text(request, rows, crossovers, answers))
+    return 0
+
+
+def _title(request: Request) -> str:
+    question = request.question
+    return f"{question.collective} of {question.ranks} ranks on {request.machine.text}"
+
+
+def _text(
+    request: Request, rows: Sequence[Advice], crossovers: Sequence[Crossover], answers: Answers
+) -> str:
+    binary = in_binary([row.size_B for row in rows])
+    table = [["size", "algorithm", "protocol", "channels", "message", "time", "of bound", "gain"]]
+    table += [
+        [
+            format_bytes(row.size_B, binary),
+            row.algorithm,
+            row.protocol or "-",
+            str(row.channels),
+            format_bytes(round(row.segment_B), binary),
+            format_seconds(row.time_s),
+            f"{row.over_bound:.2f}",
+            f"{row.gain:.2f}x" if row.gain > GAIN else "-",
+        ]
+        for row in rows
+    ]
+    if not any(row.protocol for row in rows):
+        table = [line[:2] + line[3:] for line in table]
+    lines = [_title(request), "", output.align(table), ""]
+    lines += [
+        f"from {format_bytes(crossover.size_B, binary)}: {crossover.after} instead of "
+        f"{crossover.before}"
+        for crossover in crossovers
+    ]
+    lines += ["", "why", *_reasons(rows, binary=binary), ""]
+    defaults = ", ".join(dict.fromkeys(row.default for row in rows))
+    lines.append(f"  gain      how many times as long the default of the library takes: {defaults}")
+    lines.append("  of bound  the time as a multiple of the best lower bound")
+    lines.append("  message   the largest message of the algorithm")
+    names = dict.fromkeys(left.name for left in answers.left)
+    if names:
+        lines.append(f"  not tried here: {', '.join(names)} (--format json says why)")
+    return "\n".join(lines)
+
+
+def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
+    """The reason of each algorithm, at the first size at which it is best."""
+    first = {row.algorithm: row for row in reversed(rows)}
+    return [
+        f"  {format_bytes(row.size_B, binary)} {row.algorithm}: {row.why}"
+        for row in sorted(first.values(), key=lambda row: row.size_B)
+    ]
+
+
+def _explained(answers: Answers, request: Request, how: str) -> str:
+    assert request.explain is not None
+    rows = answers.explained(request.explain)
+    if how == "json":
+        return output.to_json([row.record() for row in rows])
+    if how == "csv":
+        return output.to_csv([row.record() for row in rows]).rstrip("\n")
+    table = [["algorithm", "time", "of best", "steps", "where the time goes"]]
+    table += [
+        [
+            row.algorithm,
+            format_seconds(row.time_s),
+            f"{row.over_best:.2f}",
+            str(row.steps),
+            row.path + (f" ({row.protocol})" if row.protocol else ""),
+        ]
+        for row in rows
+    ]
+    size = format_bytes(request.explain)
+    return f"{_title(request)}, {size}\n\n{output.align(table)}"
+
+
+def _picture(
+    answers: Answers, request: Request, rows: Sequence[Advice], crossovers: Sequence[Crossover]
+) -> bytes:
+    from experiments.pictures.recommendation_curves import recommendation_figure
+
+    assert request.plot is not None
+    names = dict.fromkeys(name for row in rows for name in (row.algorithm, row.default))
+    curves = {
+        case.algorithm.name: [answers.run(case, row.size_B).seconds for row in rows]
+        for case in answers.cases
+        if case.algorithm.name in list(names)[:SHOWN]
+    }
+    kind = request.plot.suffix[1:].lower()
+    return recommendation_figure(rows, curves, crossovers, _title(request), kind)
+
+
+def _tuner(answers: Answers, request: Request) -> str:
+    """The fastest algorithm that NCCL has, by ranges of sizes with the same choice."""
+    question = request.question
+    topology = question.machine(question.ranks, 0)
+    nodes = len(distinct(topology.node[topology.placement[: question.ranks]]))
+    previous, starts = 0.0, list[float]()
+    choices: list[tuple[str, str]] = []
+    for size in [size for size in request.sizes if size <= LAST]:
+        best = answers.best(size, of_nccl=True)
+        chosen = nccl_name(best.algorithm), (answers.protocol(best, size) or "Simple").lower()
+        if not choices or chosen != choices[-1]:
+            starts.append(_between(previous, size) if choices else size)
+            choices.append(chosen)
+        previous = size
+    if not choices:
+        raise InputError(f"--nccl-tuner: its sizes end at {format_bytes(LAST)}, take smaller ones")
+    lines = [
+        Line(COLLECTIVES[question.collective], *span, *chosen, nodes=nodes, ranks=question.ranks)
+        for span, chosen in zip(ranges(starts), choices, strict=True)
+    ]
+    return written(lines, [f"simctl recommend: {_title(request)}", "set NCCL_TUNER_CONFIG_FILE"])
+
+
+def _between(low: float, high: float) -> float:
+    return float(round((low * high) ** 0.5))

@@ -1,0 +1,148 @@
+"""The algorithms among which a recommendation chooses, and the choice of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from experiments.simulations.case import Case
+from experiments.simulations.rules import DEFAULT, Rules
+from experiments.spellings import NCCL_MODEL
+from simulator.collectives import Algorithm, algorithms, find, of_collective
+from simulator.collectives.operation_counts import estimate
+from simulator.collectives.rings import rings_of
+from simulator.cost_models.nccl import COLLECTIVES, Choice, Job, channels, choice
+from simulator.profile import Profile
+from topologies.columns import distinct
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+MOST = 2.0**18
+"""Operations of an algorithm that is tried, at most."""
+PACKED_RANKS = 16
+"""Ranks up to which trees are packed into the machine; for more that takes minutes."""
+OPTIONS = {
+    "segments": (1, 4, 16, 64),
+    "channels": (2, 4, 8),
+    "trees": (1,),
+    "radix": (4, 8),
+}
+"""The values of options that are tried besides the default."""
+GENERATIONS = {"nvlink2": "volta", "nvlink3": "ampere", "nvlink4": "hopper", "nvlink5": "blackwell"}
+"""NCCL's generations by the links of GPUs, as the notes of a machine name them."""
+USUAL = {
+    "all_reduce": "rings",
+    "all_gather": "rings_all_gather",
+    "reduce_scatter": "rings_reduce_scatter",
+    "broadcast": "chain_broadcast",
+    "reduce": "chain_reduce",
+    "all_to_all": "pairwise",
+}
+"""What libraries run if nothing is known of their choice."""
+NCCL_RUNS = {("all_reduce", "tree"): "double_tree"}
+"""Our algorithm of a choice of NCCL, if that is not the usual one."""
+
+
+class Left(NamedTuple):
+    """An algorithm that is not tried."""
+
+    name: str
+    why: str
+
+
+MachineOf = Callable[[int, int], Topology]
+"""From the numbers of workers and servers to the machine."""
+
+
+def cases(
+    collective: str,
+    ranks: int,
+    machine: MachineOf,
+    rules: Rules = DEFAULT,
+    profile: Profile | None = None,
+) -> tuple[list[Case], list[Left]]:
+    """Every algorithm of a collective that fits the machine, with a few values of its options."""
+    tried, left = [], []
+    for algorithm in of_collective(collective):
+        if algorithm.servers:
+            left.append(Left(algorithm.name, "it needs further devices"))
+        elif not algorithm.defined(ranks):
+            left.append(Left(algorithm.name, f"it does not exist for {ranks} ranks"))
+        elif algorithm.name.startswith("optimal") and ranks > PACKED_RANKS:
+            left.append(Left(algorithm.name, f"more than {PACKED_RANKS} ranks take minutes"))
+        elif estimate(algorithm, ranks) > MOST:
+            left.append(Left(algorithm.name, "it has too many messages"))
+        else:
+            for variant in variants(algorithm, ranks):
+                try:
+                    topology = machine(ranks, 0)
+                    tried.append(Case(variant, ranks, topology, rules, profile))
+                except InputError as error:
+                    left.append(Left(algorithm.name, str(error)))
+                    break
+    if not tried:
+        raise InputError(f"no algorithm of {collective} runs on {ranks} ranks of this machine")
+    return tried, left
+
+
+def variants(algorithm: Algorithm, ranks: int) -> Iterator[Algorithm]:
+    """The algorithm, and it with another value of one of its options.
+
+    >>> [each.name for each in variants(find("chain_reduce"), 4)][:3]
+    ['chain_reduce', 'chain_reduce:segments=1', 'chain_reduce:segments=4']
+    """
+    yield algorithm
+    for key, value in algorithm.options.items():
+        for other in OPTIONS.get(key, ()):
+            variant = find(f"{algorithm.name}:{key}={other}")
+            if other != value and variant.defined(ranks) and estimate(variant, ranks) <= MOST:
+                yield variant
+
+
+def library_choice(collective: str, topology: Topology, ranks: int, nbytes: float) -> Choice | None:
+    """The choice of NCCL by its own model, whose algorithm is ring or tree; None if the machine has
+    no NVLinks, or the model has no such collective."""
+    kinds = {note.partition(":")[0] for note in topology.notes} & GENERATIONS.keys()
+    if not kinds or collective not in COLLECTIVES or ranks < 2:
+        return None
+    nodes = len(distinct(topology.node[topology.placement[:ranks]]))
+    together = channels(GENERATIONS[min(kinds)], rings_of(topology, ranks).bandwidth)
+    return choice(Job(collective, ranks, nodes, together), nbytes)
+
+
+def usual_name(collective: str, chosen: Choice | None) -> str:
+    """Our algorithm for a choice of NCCL, or what libraries usually run.
+
+    >>> usual_name("all_reduce", Choice(1e-6, "tree", "LL")), usual_name("broadcast", None)
+    ('double_tree', 'chain_broadcast')
+    """
+    name = USUAL.get(collective) or of_collective(collective)[0].name
+    return name if chosen is None else NCCL_RUNS.get((collective, chosen.algorithm), name)
+
+
+def nccl_name(algorithm: Algorithm) -> str:
+    """The name of an algorithm in NCCL's tuner; empty if NCCL does not have it.
+
+    >>> nccl_name(find("rings:channels=2")) if "channels" in find("rings").options else "ring"
+    'ring'
+    """
+    return TUNED.get(algorithm.listed_name, "")
+
+
+TUNED: dict[str, str] = {
+    **NCCL_MODEL,
+    "rings": "ring",
+    "rings_all_gather": "ring",
+    "rings_reduce_scatter": "ring",
+    "nvls": "nvls",
+    "nvls_tree": "nvls_tree",
+    "sharp": "collnet_direct",
+    "pat_all_gather": "pat",
+    "pat_reduce_scatter": "pat",
+}
+"""What NCCL's tuner calls our algorithms."""
+
+
+def known_names(names: Sequence[str]) -> list[str]:
+    """Those of some names that are listed here."""
+    return [name for name in names if name in algorithms()]

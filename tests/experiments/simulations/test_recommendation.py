@@ -1,0 +1,109 @@
+"""The best algorithm is the fastest that was simulated, and the advice says why."""
+
+import pytest
+
+from experiments.profiles import find as profile
+from experiments.simulations.candidates import cases, library_choice, nccl_name
+from experiments.simulations.recommendation import Answers, Question
+from refusals import refusal
+from simulator.collectives import find, of_collective
+from topologies.catalogue import find as machine
+
+SIZES = (1024.0, 2.0**20, 2.0**28)
+
+
+def answers(name: str, collective: str = "all_reduce", ranks: int = 4) -> Answers:
+    blueprint = machine(name)
+    if blueprint.kind == "shape":
+        blueprint = blueprint.with_links(50e9, 1e-6)
+    return Answers(Question(collective, ranks, blueprint.build))
+
+
+STAR = answers("star")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_advice_is_the_fastest_of_all(size: float) -> None:
+    advice = STAR.advice(size)
+    times = [STAR.run(case, size).seconds for case in STAR.cases]
+    assert advice.time_s == pytest.approx(min(times), rel=1e-5)
+    assert advice.bound_s <= advice.time_s <= advice.default_time_s * (1 + 1e-6)
+    assert advice.gain == pytest.approx(advice.default_time_s / advice.time_s)
+    assert "latency" in advice.why or "serialisation" in advice.why
+
+
+def test_every_algorithm_that_fits_is_tried() -> None:
+    tried = {case.algorithm.listed_name for case in STAR.cases}
+    left = {left.name for left in STAR.left}
+    assert tried | left == {each.name for each in of_collective("all_reduce")}
+    assert "optimal" in tried
+    assert {"nvls", "sharp", "parameter_server_apart"} <= left
+
+
+def test_best_options_are_found() -> None:
+    """A segment for a short message, many for a long one."""
+    names = [STAR.best(size).algorithm.name for size in SIZES]
+    assert names[0] != names[-1]
+    chain = answers("star", "broadcast").ranked(2.0**28)
+    segmented = [case.algorithm.name for _, case in chain if "chain" in case.algorithm.name]
+    assert segmented[0] == "chain_broadcast"
+
+
+def test_crossovers_lie_between_their_sizes() -> None:
+    crossovers = STAR.crossovers(SIZES)
+    assert crossovers
+    for crossover, low, high in zip(crossovers, SIZES, SIZES[1:], strict=False):
+        assert low < crossover.size_B <= high
+        before, after = (
+            STAR.run(next(c for c in STAR.cases if c.algorithm.name == name), crossover.size_B)
+            for name in (crossover.before, crossover.after)
+        )
+        assert after.seconds <= before.seconds * 1.2
+
+
+def test_all_algorithms_are_explained_from_the_fastest_on() -> None:
+    rows = STAR.explained(65536.0)
+    assert rows[0].over_best == 1.0
+    times = [row.time_s for row in rows]
+    assert times == pytest.approx(sorted(times), rel=1e-5)
+    assert len({row.algorithm.partition(":")[0] for row in rows}) == len(rows)
+
+
+def test_nccl_chooses_by_its_own_model() -> None:
+    topology = machine("hgx_h100:nodes=2").build(16, 0)
+    small, large = (library_choice("all_reduce", topology, 16, size) for size in (1e3, 1e9))
+    assert small is not None
+    assert large is not None
+    assert small.protocol == "LL"
+    assert large.protocol == "Simple"
+    assert library_choice("all_reduce", machine("mi300x").build(8, 0), 8, 1e6) is None
+
+
+def test_names_of_the_tuner() -> None:
+    assert nccl_name(find("rings")) == "ring"
+    assert nccl_name(find("double_tree")) == "tree"
+    assert nccl_name(find("nvls:segments=4")) == "nvls"
+    assert nccl_name(find("swing")) == ""
+
+
+def test_a_profile_has_protocols() -> None:
+    calibrated = profile("mn5_acc").simulated()
+    blueprint = machine(calibrated.machine)
+    question = Question(
+        "all_gather", 8, blueprint.build, profile=calibrated, chosen=("ring_all_gather",)
+    )
+    known = Answers(question)
+    advice = known.advice(2.0**26)
+    assert advice.protocol == "Simple"
+    assert advice.default == "ring_all_gather"
+
+
+def test_many_ranks_leave_slow_searches_out() -> None:
+    _, left = cases("broadcast", 32, machine("star").with_links(50e9, 1e-6).build)
+    assert [each.why for each in left if each.name == "optimal_broadcast"] == [
+        "more than 16 ranks take minutes"
+    ]
+
+
+def test_one_rank_needs_no_advice() -> None:
+    assert refusal(answers, "star", "all_reduce", 1) == "ranks is 1: advice needs 2 or more"

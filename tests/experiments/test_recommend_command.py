@@ -1,0 +1,71 @@
+"""`simctl recommend`: a table, records, a picture, and a file that NCCL's tuner reads."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.simulations.tuner_file import LAST, read_tuner
+from simctl_process import simctl
+
+STAR = ("recommend", "--topology", "star", "--p", "4", "--size", "1KiB,1MiB")
+
+
+def test_the_table_names_algorithms_crossovers_and_reasons() -> None:
+    done = simctl(*STAR)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("all_reduce of 4 ranks on star")
+    for word in ("gain", "of bound", "instead of", "why", "steps", "not tried here: sharp"):
+        assert word in done.stdout
+
+
+def test_records() -> None:
+    rows = list(csv.DictReader(io.StringIO(simctl(*STAR, "--format", "csv").stdout)))
+    report = json.loads(simctl(*STAR, "--format", "json").stdout)
+    assert [row["algorithm"] for row in rows] == [row["algorithm"] for row in report["advice"]]
+    assert report["crossovers"][0]["after"] == rows[1]["algorithm"]
+    assert all(float(row["time_s"]) >= float(row["bound_s"]) for row in rows)
+    assert {left["name"] for left in report["not_tried"]} >= {"sharp", "nvls"}
+
+
+def test_one_size_is_explained() -> None:
+    done = simctl(*STAR, "--explain", "64KiB")
+    assert "all_reduce of 4 ranks on star, 64KiB" in done.stdout
+    assert "where the time goes" in done.stdout
+    rows = json.loads(simctl(*STAR, "--explain", "64KiB", "--format", "json").stdout)
+    assert rows[0]["over_best"] == 1.0
+
+
+def test_files(tmp_path: Path) -> None:
+    """The ranges of the tuner's file join, and the choices are those of the simulation."""
+    tuner, plot = tmp_path / "tuner.csv", tmp_path / "times.svg"
+    sizes = ("--size", "1KiB,1MiB,256MiB")
+    done = simctl(
+        *("recommend", "--topology", "hgx_h100", "--collective", "all_gather", *sizes),
+        *("--nccl-tuner", str(tuner), "--plot", str(plot)),
+    )
+    assert done.returncode == 0, done.stderr
+    lines = read_tuner(tuner)
+    assert [line.least for line in lines] == [0, *(line.most + 1 for line in lines[:-1])]
+    assert lines[-1].most == LAST
+    assert {line.collective for line in lines} == {"allgather"}
+    assert {(line.nodes, line.ranks) for line in lines} == {(1, 8)}
+    assert plot.read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--collective", "all_too_all"), "no collective 'all_too_all': did you mean"),
+        (("--collective", "all_to_all", "--nccl-tuner", "t.csv"), "NCCL's tuner has no all_to_all"),
+        (("--explain", "64"), "64"),
+        (("--nccl-tuner", "t.txt"), "t.txt"),
+    ],
+)
+def test_wrong_input(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = simctl("recommend", "--p", "4", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
