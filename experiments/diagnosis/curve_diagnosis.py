@@ -19,11 +19,14 @@ from experiments.diagnosis.samples import Places, Samples, samples
 from experiments.measurements import Curve
 from experiments.measurements.collectives import bus_factor
 from experiments.output import counted
+from experiments.spellings import NCCL_MODEL
 from topologies.topology import Floats
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 TOP = 3
 """How many of the largest sizes a plateau is looked for at."""
+FASTER = 1.25
+"""An algorithm is worth a word if it is so many times as fast."""
 NOTHING = 1e-3
 """A share of the time that is not worth a word."""
 
@@ -58,7 +61,8 @@ class Diagnosis:
     @property
     def advice(self) -> tuple[str, ...]:
         """What to try, by the findings."""
-        return advice(self.curve, self.findings)
+        lines = advice(self.curve, self.findings)
+        return lines if self.expected is None else (*lines, *_better(self, self.expected))
 
     @property
     def abnormal(self) -> bool:
@@ -119,6 +123,30 @@ def diagnose(curve: Curve, expectation: Expectation | None = None) -> Diagnosis:
     elif expected:
         findings = (*_against_machine(curve, points, expected, flat), *findings)
     return Diagnosis(curve, points, envelope, regimes(points, envelope), findings, expected, limit)
+
+
+def _better(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
+    """A line for each algorithm that should be much faster than the forced one, at sizes with an
+    alarm."""
+    alarms = [finding.places for finding in diagnosis.findings if finding.alarm]
+    sick = sorted({place for places in alarms for place in places} if expected.better else ())
+    share = {k: float(expected.better_s[k] / diagnosis.samples.seconds[k]) for k in sick}
+    for name in dict.fromkeys(expected.better[k] for k in sick):
+        places = [k for k in sick if expected.better[k] == name and share[k] < 1 / FASTER]
+        if places and name not in expected.algorithm:
+            sizes = ", ".join(format_bytes(diagnosis.samples.size[k]) for k in places)
+            yield (
+                f"{name} should take {min(share[k] for k in places):.0%} of this time at {sizes}: "
+                f"repeat without forcing {diagnosis.curve.algorithm}{_force(diagnosis, name)}"
+            )
+
+
+def _force(diagnosis: Diagnosis, name: str) -> str:
+    """How to force an algorithm, if NCCL has it."""
+    value = NCCL_MODEL.get(name, "nvls" if name == "nvls" else "")
+    if diagnosis.curve.uses_mpi or not value:
+        return ""
+    return f", or with NCCL_ALGO={value.upper() if value == 'nvls' else value.capitalize()}"
 
 
 def _plateau(curve: Curve, points: Samples, expected: Expected | None) -> Plateau | None:

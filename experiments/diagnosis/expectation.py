@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -58,6 +58,11 @@ class Expected:
     """The simulated machine."""
     profile: str = ""
     """The profile and its machine in words; empty if a machine is simulated without one."""
+    better: tuple[str, ...] = ()
+    """Of a curve with a forced algorithm: the fastest algorithm that the library may choose at each
+    size."""
+    better_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """The seconds of these, shape (points,)."""
 
 
 Expectation = Callable[[Curve, Floats], Expected | None]
@@ -85,12 +90,17 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
         names = tuple(cases[k].algorithm.name for k in best)
         topology, collective = cases[0].topology, cases[0].algorithm.collective
         bounds = [best_bound(collective, topology, curve.ranks, float(nbytes)) for nbytes in sizes]
+        free = replace(curve, algorithm="")
+        others = list(_cases(free, curve.ranks, machines(curve), rules)) if curve.algorithm else []
+        better, better_s = _best_of(others, sizes)
         return Expected(
             times.min(axis=0),
             names,
             np.array([b.seconds for b in bounds]),
             bounds[-1].name,
             topology,
+            better=better,
+            better_s=better_s,
         )
 
     return expect
@@ -133,7 +143,10 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
         seconds = np.array([run.seconds for run in runs])
         topology = runs[-1].timeline.routed.topology
         name = f"{profile.profile}, of {profile.machine}"
-        return Expected(seconds, choices, bounds_s, bounds[-1].name, topology, name)
+        free = kind.algorithms(curve.collective) if curve.algorithm else ()
+        others = list(_profiled(free, curve, machines(curve), simulation))
+        better = _best_of(others, sizes)
+        return Expected(seconds, choices, bounds_s, bounds[-1].name, topology, name, *better)
 
     return expect
 
@@ -149,6 +162,14 @@ def _profiled(
             )
         except InputError:
             continue
+
+
+def _best_of(cases: list[Case], sizes: Floats) -> tuple[tuple[str, ...], Floats]:
+    """The fastest algorithm at each size and its seconds; nothing without cases."""
+    if not cases:
+        return (), np.zeros(0)
+    fastest = [_fastest(cases, float(nbytes)) for nbytes in sizes]
+    return tuple(name for name, _ in fastest), np.array([run.seconds for _, run in fastest])
 
 
 def _fastest(cases: list[Case], nbytes: float) -> tuple[str, Run]:

@@ -211,6 +211,7 @@ VALUES: dict[str, Value] = {
     "collective": _of("broadcast", "scatter"),
     "root": _of("0", "1"),
     "fair_tolerance": _of("1e-3", "0.01"),
+    "force": _of("yes"),
     "explain": _of("64KiB", "1MiB"),
     "nccl_tuner": _of("tuner.csv", "tuner.conf"),
     "groups": _of("0-3;4-7", "0,1 tree; 1-3 stream=1 after=0", "0-6:2 1KiB"),

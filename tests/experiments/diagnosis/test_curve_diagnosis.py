@@ -68,6 +68,20 @@ def test_a_forced_algorithm_is_expected_to_be_that_one() -> None:
     assert set(diagnosis.expected.algorithm) <= {"ring", "rings"}
 
 
+def test_a_better_algorithm_is_named_where_a_forced_one_is_slow() -> None:
+    diagnosis = diagnose(
+        replace(at(0.3), algorithm="ring"), simulated(lambda curve: partial(machine, curve))
+    )
+    (line,) = [line for line in diagnosis.advice if line.startswith("nvls should take")]
+    assert line.endswith("repeat without forcing ring, or with NCCL_ALGO=NVLS")
+
+
+def test_no_better_algorithm_is_named_where_nothing_is_slow_or_forced() -> None:
+    for curve in (replace(at(0.7), algorithm="ring"), at(0.3)):
+        diagnosis = diagnose(curve, simulated(lambda known: partial(machine, known)))
+        assert not any("should take" in line for line in diagnosis.advice)
+
+
 def test_without_ranks_nothing_is_expected() -> None:
     assert (
         diagnose(
