@@ -178,7 +178,11 @@ def _text(
             if waiting
             else []
         ),
-        "busiest links and ports\n" + output.align([_medium(medium, row) for medium in busiest]),
+        *(
+            [f"busiest links and ports\n{output.align([_medium(each, row) for each in busiest])}"]
+            if busiest
+            else []
+        ),
         "what each parameter is worth (to first order)\n" + output.align(_worth(row, path)),
     ]
     chosen = cast(list[str], report["chosen"])

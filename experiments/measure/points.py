@@ -151,7 +151,8 @@ def _point(collective: str, algorithm: str, size: float, unit: int, item: int) -
 
 
 def _algorithm(name: str) -> Algorithm:
-    """simctl's algorithm `name`. Raises InputError if it needs servers or switches that reduce."""
+    """simctl's algorithm `name`. Raises InputError if it needs servers or switches that reduce, or
+    if nothing here checks the results of its collective."""
     algorithms_by_name = algorithms()
     if name not in algorithms_by_name:
         choices = f"one of {', '.join(PROMISES)}, or of simctl algos"
@@ -161,5 +162,11 @@ def _algorithm(name: str) -> Algorithm:
         raise InputError(
             f"{name} cannot be measured: it needs a server beside its workers, or a switch that "
             f"reduces"
+        )
+    collective = algorithms_by_name[name].collective
+    if collective.name not in PROMISES or collective.causal:
+        raise InputError(
+            f"{name} cannot be measured: it is {collective.name}, and algorithms of "
+            f"{', '.join(each for each in PROMISES if each != 'barrier')} can be"
         )
     return algorithms_by_name[name]

@@ -25,8 +25,13 @@ def granularity(schedule: Schedule) -> int:
     """The least number of elements that the slots of a schedule divide.
 
     Raises InputError if that is above 2^16 for one slot: shares like 1/3 and 0.15 are fine, 1/π is
-    not.
+    not. It also refuses slots whose sizes differ by rank.
     """
+    if schedule.shares.ndim > 1:
+        raise InputError(
+            "the ranks of this algorithm hold data of different sizes: simctl measure runs "
+            "algorithms whose ranks are alike"
+        )
     shares = [Fraction(share).limit_denominator(_FINEST) for share in np.unique(schedule.shares)]
     if not np.allclose(
         [float(share) for share in shares], np.unique(schedule.shares), rtol=1e-9, atol=0

@@ -36,3 +36,9 @@ def test_a_tolerance_reports_its_error(command: Simctl) -> None:
     report = json.loads(command(*line, *rules, "--format", "json").stdout)
     assert 0 < report["grid_error_s"] < report["summary"]["time_s"] / 20
     assert "grid_s" not in json.loads(command(*line, *rules[:4], "--format", "json").stdout)
+
+
+def test_a_barrier_has_no_busiest_links(command: Simctl) -> None:
+    text = command("run", "--algo", "central_barrier", "--p", "4", "--topology", "star").stdout
+    assert text.startswith("central_barrier, 4 ranks, 64MiB on star: 4us")
+    assert "busiest" not in text

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import law_cases
 from experiments.measure.interpreter import Parcel, bind
+from experiments.measure.patterns import PROMISES
 from experiments.measure.program import Message, Move, Post, Program, Wait, compile_program
 from experiments.measure.signals import with_signals
 from experiments.measure.slot_layout import Layout, Span, granularity
@@ -160,7 +161,13 @@ def _take_turns(
             network.deliver(choose(len(network.flying)))
 
 
-NAMES = [name for name in law_cases.NAMES if not algorithms()[name].servers]
+NAMES = [
+    name
+    for name in law_cases.NAMES
+    if not (algorithm := algorithms()[name]).servers
+    and algorithm.collective.name in PROMISES
+    and not algorithm.collective.causal
+]
 NETWORKS: dict[str, Callable[[], Network]] = {
     "tagged": Network,
     "eager": lambda: Network(eager=True),

@@ -80,3 +80,9 @@ def test_names_count_once() -> None:
 def test_send_and_receive_takes_two() -> None:
     with pytest.raises(InputError, match="2 or more"):
         points(["send_recv"], [64.0], 1, "float32")
+
+
+@pytest.mark.parametrize("name", ["incast", "central_barrier", "chain_scan", "ring_all_gatherv"])
+def test_collectives_whose_results_nobody_checks_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"^{name} cannot be measured: it is "):
+        parse_names(name)
