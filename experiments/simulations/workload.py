@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from experiments.simulations.rules import Rules
+from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
 from simulator.collectives.operation_counts import Counts, counts, estimate
 from simulator.collectives.symmetry import fold
@@ -80,9 +80,15 @@ def need(
     for these ranks, and all if no schedule is so large."""
     if not algorithm.defined(ranks):
         return Need()
-    share, rings = machine
-    if estimate(algorithm, ranks) * share * rings > LIMIT:
+    if estimate(algorithm, ranks) * machine.share * machine.rings > LIMIT:
         return Need(inf, inf)
+    return _need(algorithm, ranks, rules, machine, runs)
+
+
+def _need(
+    algorithm: Algorithm, ranks: int, rules: Rules, machine: Machine = ANY, runs: int = 1
+) -> Need:
+    share, rings = machine
     if ranks > FEW:
         size = counts(algorithm, ranks)
     else:
@@ -169,9 +175,10 @@ def check_schedule(point: Point, force: bool = False) -> None:
     schedule may have, or needs more than there is."""
     if point.need.nbytes == inf:
         count = estimate(point.algorithm, point.ranks)
+        whole = _need(point.algorithm, point.ranks, DEFAULT)
         raise InputError(
-            f"{point} has about {in_words(count)} operations, more than {in_words(LIMIT)}: take "
-            f"fewer ranks, or an algorithm with fewer transfers"
+            f"{point} has about {in_words(count)} operations, more than {in_words(LIMIT)}, and "
+            f"takes about {whole}: take fewer ranks, or an algorithm with fewer transfers"
         )
     if not force:
         check(str(point), point.need, "take fewer ranks, or an algorithm with fewer transfers")

@@ -87,8 +87,8 @@ def test_a_schedule_that_cannot_be_is_refused_before_it_is_built() -> None:
     machine = find_machine("line").build(100_000)
     message = refusal(Case, find("ring"), 100_000, machine, WHOLE._replace(force=True))
     assert message == (
-        "ring of 100000 ranks has about 20 billion operations, more than 1.1 billion: "
-        "take fewer ranks, or an algorithm with fewer transfers"
+        "ring of 100000 ranks has about 20 billion operations, more than 1.1 billion, and takes "
+        "about 4 h and 3.1TB of memory: take fewer ranks, or an algorithm with fewer transfers"
     )
 
 
