@@ -71,6 +71,8 @@ POINTS = (
     "sweep --algo ring,naive,binary_tree,double_tree,recursive_doubling,rings --p 2..64 "
     "--size 1KiB..64GiB:x2 --jobs 2 --format csv"
 )
+IN_NODES = "--strategy ddp:algo=two_level"
+"""Rings inside nodes, and across them."""
 ROWS = (
     _simctl("sweep --algo ring --p 1024", 0.8, 0.5, 150 * MB),
     _simctl("sweep --algo ring --p 1024 --symmetry off", 2.5, 1.5, 500 * MB),
@@ -95,7 +97,10 @@ ROWS = (
     ),
     _simctl("train --model bert_large --topology hgx_h100:nodes=16", 2, 1),
     _simctl("train --model llama_7b --topology hgx_h100:nodes=128", 3),
-    _simctl("train --model llama_7b --topology hgx_h100:nodes=2048", 10),
+    _simctl(f"train --model llama_7b --topology hgx_h100:nodes=128 {IN_NODES}", 3),
+    _simctl(
+        f"train --model llama_7b:device=h100 --topology nodes:per_node=8 --p 16384 {IN_NODES}", 10
+    ),
 )
 
 

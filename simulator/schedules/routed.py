@@ -55,7 +55,7 @@ class Routed:
         """The topology with all of its links."""
         return self.topology if self.whole is None else self.whole
 
-    @property
+    @cached_property
     def peer(self) -> Ints:
         """The rank that stands for the receiver of each operation."""
         schedule = self.schedule
@@ -159,9 +159,16 @@ def in_ticks(routed: Routed, tick: float) -> Routed:
         topology=replace(topology, latency=whole_ticks(topology.latency, tick)),
         grid=_grid(tick),
     )
-    if "sender" in vars(routed):
-        vars(result)["sender"] = routed.sender
-    return result
+    return alike(routed, result)
+
+
+def alike(routed: Routed, changed: Routed) -> Routed:
+    """`changed`, which has the ranks and routes of `routed`: it takes over what follows from
+    these."""
+    for name in ("peer", "sender"):
+        if name in vars(routed):
+            vars(changed)[name] = vars(routed)[name]
+    return changed
 
 
 def whole_ticks(seconds: Floats, tick: float) -> Floats:

@@ -17,6 +17,7 @@ from simulator.analysis.critical_path import Path, trace_back
 from simulator.engines.continued import HELD
 from simulator.kernels.queues import Gaps
 from simulator.kernels.records import Csr, Times
+from simulator.schedules.routed import alike
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
 from simulator.training.replay import Done, Replay, Replayed
@@ -243,8 +244,8 @@ def _without(timeline: Timeline, ends: npt.NDArray[np.bool_]) -> Timeline:
     kept = np.repeat(~ends, count)
     indptr = np.zeros_like(schedule.indptr)
     np.cumsum(np.where(ends, 0, count), out=indptr[1:])
-    cut = replace(routed, schedule=replace(schedule, indptr=indptr, indices=schedule.indices[kept]))
-    vars(cut)["sender"] = routed.sender
+    fewer = replace(schedule, indptr=indptr, indices=schedule.indices[kept])
+    cut = alike(routed, replace(routed, schedule=fewer))
     return Timeline(cut, timeline.ready, timeline.finish, timeline.node_start, timeline.node_cause)
 
 

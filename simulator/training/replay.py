@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.engines import continued
 from simulator.engines.continued import Part, Places, Windows
-from simulator.schedules.routed import Routed, in_ticks, whole_ticks
+from simulator.schedules.routed import Routed, alike, in_ticks, whole_ticks
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import Plan
@@ -243,8 +243,7 @@ class Replay:
         """The segment, written out for the machine, with durations in ticks."""
         routed = sized(self.written(segment), self.schedule, segment)
         changed = replace(routed, topology=self._machine(routed.topology))
-        vars(changed)["sender"] = routed.sender
-        return in_ticks(changed, self._tick)
+        return in_ticks(alike(routed, changed), self._tick)
 
     def part(self, done: Done) -> Part:
         """All times of a segment, from its begin on."""

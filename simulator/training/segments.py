@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.engines.continued import Places, Uses, uses_of
-from simulator.schedules.routed import Routed, route
+from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Folded
@@ -98,6 +98,7 @@ def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
         row = int(block.last[-1]) + 1
     _compute(schedule, builder, segment, place, row, segment.last)
     routed = route(builder.build(), topology)
+    _ = routed.peer, routed.sender  # Once for all segments that are alike.
     uses = uses_of(routed)
     return Written(routed, uses, np.unique(uses.place), place, tuple(between))
 
@@ -117,9 +118,7 @@ def sized(written: Written, schedule: Schedule, segment: Segment) -> Routed:
         nbytes[operations] = block.region.schedule.nbytes
     changed = replace(routed.schedule, nbytes=nbytes, seconds=seconds)
     vars(changed)["successors"] = routed.schedule.successors
-    result = replace(routed, schedule=changed)
-    vars(result)["sender"] = routed.sender
-    return result
+    return alike(routed, replace(routed, schedule=changed))
 
 
 def _place(region: Region) -> tuple[int, int]:
