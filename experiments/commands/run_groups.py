@@ -12,6 +12,7 @@ from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import critical_path
 from simulator.analysis.waits import waits
+from simulator.collectives import proof
 from simulator.collectives.joined_calls import Call, Joined, Placed, join, prove
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
@@ -39,6 +40,9 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     output.check_writable(timeline, (*output.PICTURES, ".json"))
     machine = request.machine.build(request.ranks)
     joined = join(request.calls, machine, request.ranks)
+    for placed in joined.calls:
+        if placed.call.algorithm.origin:
+            proof.prove(placed.call.algorithm, placed.fitted.schedule)
     wrong = _wrong(joined)
     result = request.rules.simulate(joined.schedule, joined.topology)
     records = [

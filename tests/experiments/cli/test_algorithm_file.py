@@ -81,6 +81,14 @@ def test_train_reduces_gradients_with_it(command: Simctl, folder: Path) -> None:
     assert "leave out one" in both.stderr
 
 
+def test_groups_run_it_once_it_is_proven(command: Simctl, folder: Path) -> None:
+    options = ("run", "--groups", "0-1;2-3", "--format", "json", "--algo-file")
+    assert command(*options, "mine.py:fan", cwd=folder).returncode == 0
+    wrong = command(*options, "mine.py:wrong", cwd=folder)
+    assert wrong.returncode == 2
+    assert "misses the contribution of rank 0, slot 0" in wrong.stderr
+
+
 def test_validate_compares_a_log_with_it(command: Simctl, folder: Path) -> None:
     (folder / "log.csv").write_text("size_bytes,time_us\n1024,10\n4096,20\n16384,55\n")
     options = ("validate", "log.csv", "--p", "4", "--algo-file", "mine.py:fan", "--format", "csv")
