@@ -66,3 +66,9 @@ def test_only_what_is_needed_is_imported(arguments: tuple[str, ...], needed: set
 def test_much_work_loads_compiled_code_without_the_compiler() -> None:
     subprocess.run([sys.executable, "-m", "simulator.kernels"], check=True, capture_output=True)
     assert imported("run", "--p", "96", crossover=0) & {"numba", "llvmlite"} == {"llvmlite"}
+
+
+def test_an_algorithm_is_found_without_the_files_of_others() -> None:
+    families = {name for name in imported("run", "--p", "4") if "simulator.collectives." in name}
+    assert "simulator.collectives.ring" in families
+    assert "simulator.collectives.double_tree" not in families
