@@ -20,6 +20,10 @@ AHEAD = 4
 """A rank begins a turn when it has sent and received everything of the turn so many before."""
 
 
+Way = tuple[int, int, tuple[int, ...]]
+"""The rank that sends, the rank that receives, and the links."""
+
+
 class Wave(NamedTuple):
     """Data on their way through trees: from the roots, or, if they are added up, to the roots."""
 
@@ -39,7 +43,7 @@ def pipeline(ranks: int, nbytes: float, waves: Sequence[Wave], segments: int) ->
     builder = ScheduleBuilder(ranks, nbytes, slots=parts.slots)
     courses, delay = [], 0
     for wave in waves:
-        courses.append(_Course(wave, parts, delay))
+        courses.append(_Course(wave, parts, delay, channels(waves)))
         delay += wave.forest.depth
     turns: list[_Turn] = []
     for number in range(segments + delay - 1 if delay else 0):
@@ -105,7 +109,7 @@ class _Course:
     """A wave as columns, a row for each branch: those to the next rank first, so that not all ranks
     begin with the same receiver."""
 
-    def __init__(self, wave: Wave, parts: _Parts, delay: int) -> None:
+    def __init__(self, wave: Wave, parts: _Parts, delay: int, channel: dict[Way, int]) -> None:
         ranks = len(wave.forest.trees)
         branches = sorted(
             wave.forest.branches,
@@ -121,7 +125,10 @@ class _Course:
             .reshape(-1, 3)
             .T
         )
-        self.channel = channels(branches)
+        self.channel = np.array(
+            [channel[branch.source, branch.target, branch.links] for branch in branches],
+            dtype=np.int64,
+        )
         self.turn = delay + (wave.forest.depth - depth if wave.reduces else depth - 1)
         self.slot, self.count = (
             np.array(
@@ -155,31 +162,24 @@ class _Course:
         turn.operation.extend((operation, operation))
 
 
-def channels(branches: Sequence[Branch]) -> Longs:
-    """The channel of each branch: a number for each way between the same ranks.
-
-    >>> near, far = Branch(0, 0, 1, 0, 1, (0,), 1), Branch(0, 1, 1, 0, 1, (2, 3), 1)
-    >>> channels([near, far, near]).tolist()
-    [0, 1, 0]
-    """
-    ways: dict[tuple[int, int], dict[tuple[int, ...], int]] = {}
-    return np.array(
-        [
-            numbers.setdefault(branch.links, len(numbers))
-            for branch in branches
-            for numbers in [ways.setdefault((branch.source, branch.target), {})]
-        ],
-        dtype=np.int64,
-    )
+def channels(waves: Sequence[Wave]) -> dict[Way, int]:
+    """The channel of each way: a number among those between the same ranks, in all waves."""
+    ways: dict[tuple[int, int], set[tuple[int, ...]]] = {}
+    for wave in waves:
+        for branch in wave.forest.branches:
+            ways.setdefault((branch.source, branch.target), set()).add(branch.links)
+    return {
+        (*ends, links): number
+        for ends, several in ways.items()
+        for number, links in enumerate(sorted(several))
+    }
 
 
 def pinned(topology: Topology, waves: Sequence[Wave]) -> Topology:
     """The machine on which the messages of branches take their links."""
     routes = {}
-    for wave in waves:
-        branches = wave.forest.branches
-        for branch, channel in zip(branches, channels(branches).tolist(), strict=True):
-            ends = topology.placement[[branch.source, branch.target]].tolist()
-            if branch.links:
-                routes[ends[0], ends[1], channel] = branch.links
+    for (source, target, links), channel in channels(waves).items():
+        ends = topology.placement[[source, target]].tolist()
+        if links:
+            routes[ends[0], ends[1], channel] = links
     return replace(topology, pinned=routes)

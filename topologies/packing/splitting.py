@@ -43,14 +43,16 @@ class Split:
     def off(self, node: int) -> None:
         """Split off all edges at a node, such that all trees still have room.
 
-        First every pair of neighbours gets an equal part. If that leaves too little room
-        somewhere, pair after pair gets as much as all cuts allow.
+        First every pair of neighbours gets an equal part. What is left must lead back to where it
+        comes from, or a neighbour that is no rank would get more than it sends. If it does not, or
+        there is too little room somewhere, pair after pair gets as much as all cuts allow.
         """
         before, ways = self.capacity.copy(), {pair: list(row) for pair, row in self.ways.items()}
         for u, v, units in _evenly(self.capacity, node):
             self._join(u, node, v, units)
+        turned = np.array_equal(self.capacity[:, node], self.capacity[node])
         self._clear(node)
-        if is_spanned(self.capacity, self.trees, self.sinks):
+        if turned and is_spanned(self.capacity, self.trees, self.sinks):
             return
         self.capacity, self.ways = before, ways
         self._trim(node)

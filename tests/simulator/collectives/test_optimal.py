@@ -144,6 +144,15 @@ def test_the_formula_counts_the_steps_on_a_machine(name: str, segments: int) -> 
     assert fitted.schedule.volume == pytest.approx(fitted.cost.volume(8, V))
 
 
+@pytest.mark.parametrize(("name", "seed"), [("optimal_broadcast", 81), ("optimal", 138)])
+def test_ways_between_the_same_ranks_keep_apart(name: str, seed: int) -> None:
+    """Several ways lead between two ranks here, also in both phases of an all-reduce."""
+    network, algorithm = random_network(seed), find(name)
+    fitted = algorithm.on(network, network.ranks, V)
+    time = simulate(fitted.schedule, fitted.topology, "compiled").makespan
+    assert time <= bound(algorithm, network) * (1 + (depth(algorithm, network) - 1) / 64)
+
+
 def test_another_root_takes_the_same_links() -> None:
     algorithm = from_root(find("optimal_broadcast"), 3)
     built = machine("dgx1").build(8, 0)
