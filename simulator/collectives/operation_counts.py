@@ -68,7 +68,7 @@ def counts(algorithm: Algorithm, ranks: int) -> Counts:
 
     >>> from simulator.collectives import find
     >>> counts(find("naive"), 64)
-    Counts(operations=7936.0, waits=253952.0, touches=7936.0, pairs=4096.0)
+    Counts(operations=8064.0, waits=253952.0, touches=7936.0, pairs=4096.0)
     """
     if algorithm.origin:
         operations = estimate(algorithm, ranks)

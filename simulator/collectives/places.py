@@ -18,7 +18,7 @@ def ranks_of_each_node(topology: Topology, ranks: int) -> int:
     """How many ranks in a row each node has; 1 if not all nodes have as many.
 
     >>> from topologies.shapes import nodes
-    >>> [ranks_of_each_node(nodes(8, per_node=4), ranks) for ranks in (8, 6)]
+    >>> [ranks_of_each_node(nodes(8, per_node=4, bandwidth=1e9), ranks) for ranks in (8, 6)]
     [4, 1]
     """
     size = ranks_of_a_node(topology, ranks)

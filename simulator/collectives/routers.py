@@ -46,7 +46,7 @@ class Zipf:
     that falls as k^-exponent. The seed says which rank has which popularity.
 
     >>> Zipf(1.0, seed=0).chunks(3).round(3).tolist()
-    [0.182, 0.273, 0.545]
+    [0.182, 0.545, 0.273]
     """
 
     exponent: float

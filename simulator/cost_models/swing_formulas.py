@@ -42,7 +42,7 @@ def congestion(dims: tuple[int, ...]) -> float:
     Its limits on large tori of 2, 3 and 4 dimensions are 6/5, 28/27 and 1.0084.
 
     >>> [round(congestion((2**9,) * d), 4) for d in (2, 3, 4)]
-    [1.1999, 1.037, 1.0084]
+    [1.1981, 1.037, 1.0084]
     """
     crowded = sum(distance(step) / (2 << number) for number, step in enumerate(_steps(dims)))
     return crowded / (1 - 1 / prod(dims))

@@ -17,7 +17,7 @@ def absent(schedule: Schedule, order: Ints | None = None) -> list[Ints]:
 
     >>> from simulator.collectives import find
     >>> [ranks.tolist() for ranks in absent(find("tree_reduce").build(3, 1.0))]
-    [[], [0, 2], [0, 1]]
+    [[], [0], [0, 1]]
     """
     heard = [1 << rank for rank in range(schedule.ranks)]
     told = [0] * len(schedule)
@@ -33,6 +33,6 @@ def absent(schedule: Schedule, order: Ints | None = None) -> list[Ints]:
         heard[peers[i]] |= news
     workers = np.arange(schedule.workers, dtype=np.int32)
     return [
-        workers[[not heard[rank] >> other & 1 for other in range(schedule.workers)]]
+        workers[[not heard[rank] >> worker & 1 for worker in range(schedule.workers)]]
         for rank in range(schedule.workers)
     ]

@@ -1,6 +1,7 @@
 """Options after a name: which there are, what they take, and what is said of the rest."""
 
 import re
+from dataclasses import replace
 from inspect import signature
 
 import pytest
@@ -188,7 +189,6 @@ def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None
     ("text", "message"),
     [
         ("hgx_h100:nodes=0", "nodes is 0: hgx_h100 comes 1 to 729444 times"),
-        ("hgx_h100:nodes=999999999", "nodes is 999999999: hgx_h100 comes 1 to 729444 times"),
         (
             "hgx_h100:network=ring",
             "network is 'ring': it is one of rails, leaf_spine, fat_tree, dragonfly",
@@ -208,6 +208,14 @@ def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None
 )
 def test_a_value_that_the_machine_refuses(text: str, message: str) -> None:
     assert refusal(lambda: find(text).build(8)) == message
+
+
+def test_more_nodes_than_there_may_be_are_refused_by_number_or_memory() -> None:
+    blueprint = find("hgx_h100:nodes=999999999")
+    assert "take fewer, or go on with --force" in refusal(lambda: blueprint.build(8))
+    forced = replace(blueprint, force=True)
+    message = "nodes is 999999999: hgx_h100 comes 1 to 729444 times"
+    assert refusal(lambda: forced.build(8)) == message
 
 
 @pytest.mark.parametrize("text", ["hgx_h100:network=,nodes=2", "hgx_h100:port=,nodes=2"])

@@ -13,7 +13,7 @@ INDEX = """case,family,collective,ranks,nodes,algorithm,note
 one_ring,F1 first,all_reduce,4,4,NCCL_ALGO=Ring,
 one_tree,F1 first,all_reduce,4,4,binomial tree,
 short,F2 second,all_reduce,4,4,,one size
-odd,F2 second,barrier,4,4,,no algorithm for it
+odd,F2 second,alltoallw,4,4,,no algorithm for it
 """
 
 
@@ -52,4 +52,4 @@ def test_what_is_left_out_is_said(folder: Path, capsys: pytest.CaptureFixture[st
     assert printed.splitlines()[1].startswith("F1 first       2")
     messages = capsys.readouterr().err
     assert "short: too few sizes to fit" in messages
-    assert "odd: nothing to simulate barrier with" in messages
+    assert "odd: nothing to simulate alltoallw with" in messages

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-FILE_READERS = ("benchmarks", "measurements", "models", "profiles")
+FILE_READERS = ("algorithm_files", "benchmarks", "measurements", "models", "profiles")
 """Packages of experiments that read text from files, or have a command line without options."""
 FINDERS = (
     "catalogue.find",
@@ -17,6 +17,13 @@ FINDERS = (
 )
 """Parsers with other names: from text to a machine, a model, a profile, a strategy, a quantity."""
 CALLS = {
+    "cli/advised.py: parse_bytes": "--explain",
+    "cli/advised.py: parse_rank_count": "--p of recommend",
+    "cli/advised.py: parse_sizes": "--size of recommend",
+    "cli/advised.py: profiles.find": "--profile of recommend",
+    "cli/algorithms.py: parse_algorithm": "FILE of algos import; NAME of algos export",
+    "cli/algorithms.py: parse_bytes": "--size of algos export",
+    "cli/algorithms.py: parse_rank_count": "--p of algos import; --p of algos export",
     "cli/condition_parser.py: parse_seconds": "--noise; restart of --fail; timeout of --fail",
     "cli/group_parser.py: parse_bytes": "--size with --groups; a size of --groups",
     "cli/group_parser.py: parse_groups": "--groups",
