@@ -52,4 +52,4 @@ def test_what_is_left_out_is_said(folder: Path, capsys: pytest.CaptureFixture[st
     assert printed.splitlines()[1].startswith("F1 first       2")
     messages = capsys.readouterr().err
     assert "short: too few sizes to fit" in messages
-    assert "odd: nothing to simulate alltoallw with" in messages
+    assert "odd: nothing to simulate unknown with" in messages
