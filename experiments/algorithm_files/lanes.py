@@ -205,8 +205,8 @@ class _State:
             earlier = self.happened[wait.event][wait.times - 1]
             self.frontier[lane] = tuple(dict.fromkeys((*self.frontier[lane], *earlier)))
             if self.check:
-                other = self.clocks_of[wait.event][wait.times - 1]
-                np.maximum(self.clock[lane], other, out=self.clock[lane])
+                clock = self.clocks_of[wait.event][wait.times - 1]
+                np.maximum(self.clock[lane], clock, out=self.clock[lane])
 
     def _post(self, lane: int, post: Post) -> list[int]:
         moves = self.frontier[lane]

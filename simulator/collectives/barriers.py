@@ -16,10 +16,10 @@ from topologies.topology import Ints
 def central_barrier(ranks: int, nbytes: float) -> Schedule:
     """All ranks tell rank 0 that they have entered. Then rank 0 tells all ranks to leave."""
     barrier = _builder(ranks, nbytes, "enter")
-    others = np.arange(1, ranks)
-    entered = barrier.signal(others, 0)
+    members = np.arange(1, ranks)
+    entered = barrier.signal(members, 0)
     barrier.phase("leave")
-    barrier.signal(0, others, after=entered)
+    barrier.signal(0, members, after=entered)
     return barrier.build()
 
 

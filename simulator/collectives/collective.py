@@ -171,9 +171,9 @@ class Algorithm:
         if root >= ranks:
             raise InputError(f"the root is {root}: {ranks} ranks run from 0 to {ranks - 1}")
         if not self.defined(ranks):
-            others = chain(range(ranks - 1, 0, -1), range(ranks + 1, FARTHEST))
-            other = next(filter(self.defined, others), None)
-            hint = f": take {other}, or another algorithm" if other else ""
+            counts = chain(range(ranks - 1, 0, -1), range(ranks + 1, FARTHEST))
+            nearest = next(filter(self.defined, counts), None)
+            hint = f": take {nearest}, or another algorithm" if nearest else ""
             raise InputError(f"{self.name} does not exist for {ranks} ranks{hint}")
 
 

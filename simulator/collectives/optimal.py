@@ -98,14 +98,14 @@ def _direct(ranks: int, towards: bool = False) -> Forest:
 
 
 def _from_root(ranks: int) -> Forest:
-    others = range(1, ranks)
-    first = [Branch(0, rank - 1, 1, 0, rank, (), 1) for rank in others]
+    leaves = range(1, ranks)
+    first = [Branch(0, rank - 1, 1, 0, rank, (), 1) for rank in leaves]
     onward = [
         Branch(0, rank - 1, 1, rank, 1 + (rank - 1 + turn) % (ranks - 1), (), 2)
         for turn in range(1, ranks - 1)
-        for rank in others
+        for rank in leaves
     ]
-    return Forest(tuple(first + onward), (max(1, ranks - 1), *(0 for _ in others)), 1.0, 1.0)
+    return Forest(tuple(first + onward), (max(1, ranks - 1), *(0 for _ in leaves)), 1.0, 1.0)
 
 
 def _schedule(collective: str, ranks: int, nbytes: float, *, segments: int) -> Schedule:

@@ -77,12 +77,12 @@ def _two_stages(
     def send(part: int, inside: bool) -> None:
         """Blocks go from scratch `part` to the next part of the peers inside or across."""
         stages.phase("inside nodes" if inside else "across nodes")
-        own, others = (place, size) if inside else (node, count)
-        length = ranks // others
-        for turn in range(0 if length > 1 else 1, others):
-            other = (own + turn) % others
-            peer = nodes[node, other] if inside else nodes[other, place]
-            first, target = part * ranks + other * length, (part + 1) * ranks + own * length
+        start, groups = (place, size) if inside else (node, count)
+        length = ranks // groups
+        for turn in range(0 if length > 1 else 1, groups):
+            peer_group = (start + turn) % groups
+            peer = nodes[node, peer_group] if inside else nodes[peer_group, place]
+            first, target = part * ranks + peer_group * length, (part + 1) * ranks + start * length
             stages.copy(rank, peer, slot=first, target=target, count=length)
 
     stages.phase("pack")

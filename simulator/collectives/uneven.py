@@ -58,16 +58,16 @@ def _ring_reduce_scatter(ring: ScheduleBuilder) -> None:
 
 def _gather(builder: ScheduleBuilder) -> None:
     """Every rank sends its chunk to rank 0 at once."""
-    others = np.arange(1, builder.ranks)
+    peers = np.arange(1, builder.ranks)
     builder.phase("gather")
-    builder.copy(others, 0, slot=others)
+    builder.copy(peers, 0, slot=peers)
 
 
 def _scatter(builder: ScheduleBuilder) -> None:
     """Rank 0 sends every rank its chunk at once."""
-    others = np.arange(1, builder.ranks)
+    peers = np.arange(1, builder.ranks)
     builder.phase("scatter")
-    builder.copy(0, others, slot=others)
+    builder.copy(0, peers, slot=peers)
 
 
 def _matrix_pairs(router: Router, ranks: int) -> Pairs:

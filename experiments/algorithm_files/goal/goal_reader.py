@@ -40,7 +40,7 @@ class _Reader:
         self.pending: list[tuple[str, str, bool, int]] = []
 
     def read(self, text: str) -> GoalProgram:
-        plain = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
+        plain = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
         for number, content in enumerate(plain.split("\n"), 1):
             self.line = number
             if words := content.strip():
@@ -54,15 +54,15 @@ class _Reader:
 
     def _line(self, words: str) -> None:
         if self.ranks < 0:
-            if not (found := _RANKS.fullmatch(words)):
+            if not (match := _RANKS.fullmatch(words)):
                 raise self._mistake(words, "it begins with num_ranks N")
-            self.ranks = self._whole(found[1], "num_ranks", MOST_RANKS)
+            self.ranks = self._whole(match[1], "num_ranks", MOST_RANKS)
             if not self.ranks:
                 raise self._mistake(words, "1 rank or more")
         elif not self.open:
-            if not (found := _RANK.fullmatch(words)):
+            if not (match := _RANK.fullmatch(words)):
                 raise self._mistake(words, f"expected rank {self.rank + 1} {{")
-            rank = self._whole(found[1], "rank", MOST_RANKS)
+            rank = self._whole(match[1], "rank", MOST_RANKS)
             if rank != self.rank + 1 or rank >= self.ranks:
                 raise self._mistake(
                     words, f"ranks are in order, from 0 to {self.ranks - 1}, once each"
@@ -70,17 +70,17 @@ class _Reader:
             self.rank, self.open, self.labels = rank, True, {}
         elif words == "}":
             self._end()
-        elif found := _WAIT.fullmatch(words):
-            self.pending.append((found[1], found[3], found[2] == "irequires", self.line))
-        elif found := _OPERATION.fullmatch(words):
-            self._operation(found, words)
+        elif match := _WAIT.fullmatch(words):
+            self.pending.append((match[1], match[3], match[2] == "irequires", self.line))
+        elif match := _OPERATION.fullmatch(words):
+            self._operation(match, words)
         else:
             raise self._mistake(
                 words, "expected send 8b to 1, recv 8b from 1, calc 100, or a requires b"
             )
 
-    def _operation(self, found: re.Match[str], words: str) -> None:
-        label, kind, size, way, peer, calc, time, rest = found.groups()
+    def _operation(self, match: re.Match[str], words: str) -> None:
+        label, kind, size, way, peer, calc, time, rest = match.groups()
         if kind and way != {"send": "to", "recv": "from"}[kind]:
             raise self._mistake(words, "a send goes to a rank, a recv comes from a rank")
         options = {"tag": 0, "cpu": 0, "nic": 0}

@@ -238,9 +238,9 @@ def _check_connections(program: Program) -> None:
 def _check_matched(
     key: Connection, sends: list[tuple[int, str]], receives: list[tuple[int, str]]
 ) -> None:
-    for (count, place), (other, peer) in zip(sends, receives, strict=False):
-        if count != other:
-            raise InputError(f"{place} sends {count} chunks, {peer} receives {other}")
+    for (count, place), (received, peer) in zip(sends, receives, strict=False):
+        if count != received:
+            raise InputError(f"{place} sends {count} chunks, {peer} receives {received}")
     if len(sends) > len(receives):
         raise InputError(
             f"{sends[len(receives)][1]} sends to gpu {key[1]} on channel {key[2]}: nobody receives"

@@ -181,16 +181,16 @@ class _LaneWriter:
         self, sources: list[Cells], targets: list[Cells], packets: bool
     ) -> Iterator[Move | Post | Wait]:
         """Add all sources into the first target, and copy the sum to the others."""
-        first, *others = sources
-        for source in others if packets else ():
+        first, *rest = sources
+        for source in rest if packets else ():
             yield from self._packets(source)
         total = targets[0]
         if total != first:
-            if total[0] != self.rank or total in others:
+            if total[0] != self.rank or total in rest:
                 place = self.lanes.register + self.number * self.lanes.widest
                 total = self.rank, place, first[2]
             yield from self._move(first, total)
-        for source in others:
+        for source in rest:
             yield from self._move(source, total, reduces=True)
         for place, target in enumerate(targets):
             if target != total:
