@@ -31,6 +31,12 @@ class Uses(NamedTuple):
     before: Places
     """The link before the one of the node; -1 at the first node of an operation, -2 if an operation
     merges at its end."""
+    order: Places
+    """The rows in the order of their places."""
+    used: Places
+    """The places that are used, in ascending order."""
+    begin: Places
+    """Where in `order` the rows of each used place begin."""
 
 
 class Windows(NamedTuple):
@@ -79,13 +85,19 @@ def uses_of(routed: Routed) -> Uses:
         schedule.rank[serial] * lanes + schedule.lane[serial],
         routed.peer[serial] * lanes + schedule.lanes,
     )
+    place = np.concatenate((routed.work.ranks.serials + medium, lane)).astype(np.int64)
+    order = np.argsort(place, kind="stable")
+    used, begin = np.unique(place[order], return_index=True)
     return Uses(
-        np.concatenate((routed.work.ranks.serials + medium, lane)).astype(np.int64),
+        place,
         np.concatenate(
             ((routed.node_indptr[operation] + hop)[row], routed.node_indptr[serial + 1] - 1)
         ),
         np.concatenate((operation[row], serial)),
         np.concatenate((before[row], np.where(hops[serial] == 0, -1, -2))),
+        order,
+        used,
+        begin,
     )
 
 
@@ -118,8 +130,8 @@ def _windows(routed: Routed, uses: Uses, times: Times, media: Turns, lanes: Turn
     merging = uses.before == -2
     latest[merging] = times.start[uses.node[merging]]
     free = np.concatenate((lanes.free, media.free))
-    first, last = np.full(len(free), np.inf), np.full(len(free), -np.inf)
-    np.minimum.at(first, uses.place, earliest)
-    np.maximum.at(last, uses.place, latest)
-    used = np.flatnonzero(np.isfinite(first))
-    return Windows(used, first[used], last[used], free[used])
+    if not len(uses.used):
+        return Windows(uses.used, free[:0], free[:0], free[:0])
+    first = np.minimum.reduceat(earliest[uses.order], uses.begin)
+    last = np.maximum.reduceat(latest[uses.order], uses.begin)
+    return Windows(uses.used, first, last, free[uses.used])

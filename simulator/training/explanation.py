@@ -24,6 +24,9 @@ from simulator.training.replay import Done, Replay, Replayed
 from simulator.training.segments import Segment, ready_from_outside
 from topologies.topology import Floats, Ints
 
+MOST_TIMELINES = 8
+"""Timelines of groups that are kept, as other groups look the same."""
+
 
 class View(NamedTuple):
     """Segments that wait for each other's media and lanes, with all transfers."""
@@ -61,25 +64,37 @@ class Explanation:
         self.before = _latest(Csr(schedule.indptr, schedule.indices), timeline.finish)
         ends = (self.before >= 0) & (self.group[self.before] >= 0)
         self.outline = _without(timeline, ends)
+        self._timelines: dict[tuple[object, ...], Timeline] = {}
 
     def view(self, number: int) -> View:
         """A group of segments."""
         low, high = self.groups[number]
         chosen = self.replay.done[low:high]
-        segment = chosen[0].segment
-        if len(chosen) == 1:
-            times = self.replay.part(chosen[0]).times
-        else:
+        segment, base = chosen[0].segment, chosen[0].base
+        if len(chosen) > 1:
             blocks = [block for done in chosen for block in done.segment.blocks]
             segment = Segment(segment.first, chosen[-1].segment.last, tuple(blocks))
-            times = _joined(self.replay, chosen)
-        base = chosen[0].base
-        routed, written = self.replay.routed(segment), self.replay.written(segment)
-        timeline = Timeline(routed, times.ready, times.finish, times.start, times.cause)
+        written = self.replay.written(segment)
         ready, _ = ready_from_outside(self.replay.schedule, segment, self.replay.finish)
-        from_outside = np.zeros(len(times.ready), dtype=np.bool_)
-        from_outside[written.place] = ready - base == times.ready[written.place]
-        return View(_without(timeline, from_outside), base, segment.first, written.place)
+        start = self.replay.ready[segment.first : segment.last]
+        from_outside = ready == start
+        name = (
+            *(self.replay.name(done) for done in chosen),
+            *(done.base - base for done in chosen),
+            from_outside.tobytes(),
+        )
+        if name not in self._timelines:
+            times = self.replay.part(chosen[0]).times
+            if len(chosen) > 1:
+                times = _joined(self.replay, chosen)
+            ends = np.zeros(len(times.ready), dtype=np.bool_)
+            ends[written.place] = from_outside
+            routed = self.replay.routed(segment)
+            timeline = Timeline(routed, times.ready, times.finish, times.start, times.cause)
+            if len(self._timelines) == MOST_TIMELINES:
+                self._timelines.pop(next(iter(self._timelines)))
+            self._timelines[name] = _without(timeline, ends)
+        return View(self._timelines[name], base, segment.first, written.place)
 
     def bubbles(self, lane: int, end: float) -> Bubbles:
         """As :func:`simulator.analysis.bubbles.bubbles`."""

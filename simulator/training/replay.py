@@ -195,7 +195,7 @@ class Replay:
             outcome = self._computed(segment, entry, base)
             return Done(segment, outcome, base, entry, np.zeros(0), False, len(self.done))
         written = self.written(segment)
-        used = written.used
+        used = written.uses.used
         left = np.zeros(len(self._free))
         left[used] = np.maximum(self._free[used] - base, 0.0)
         name = self._name(segment, entry, left)
@@ -247,9 +247,11 @@ class Replay:
 
     def part(self, done: Done) -> Part:
         """All times of a segment, from its begin on."""
-        return self._part(
-            self._name(done.segment, done.entry, done.left), done.segment, done.entry, done.left
-        )
+        return self._part(self.name(done), done.segment, done.entry, done.left)
+
+    def name(self, done: Done) -> tuple[object, ...]:
+        """What segments with the same times have in common."""
+        return self._name(done.segment, done.entry, done.left)
 
     def _part(
         self, name: tuple[object, ...], segment: Segment, entry: Floats, left: Floats

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines.continued import Places, Uses, uses_of
+from simulator.engines.continued import Uses, uses_of
 from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -32,8 +32,6 @@ class Written(NamedTuple):
 
     routed: Routed
     uses: Uses
-    used: Places
-    """The lanes and media that are used."""
     place: Ints
     """The operation that is written for each operation of the outline."""
     between: tuple[Ints, ...]
@@ -100,7 +98,7 @@ def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
     routed = route(builder.build(), topology)
     _ = routed.peer, routed.sender  # Once for all segments that are alike.
     uses = uses_of(routed)
-    return Written(routed, uses, np.unique(uses.place), place, tuple(between))
+    return Written(routed, uses, place, tuple(between))
 
 
 def amounts(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
