@@ -48,9 +48,13 @@ class Split:
         there is too little room somewhere, pair after pair gets as much as all cuts allow.
         """
         before, ways = self.capacity.copy(), {pair: list(row) for pair, row in self.ways.items()}
+        fits = True
         for u, v, units in _evenly(self.capacity, node):
+            fits = units <= min(self.capacity[u, node], self.capacity[node, v])
+            if not fits:
+                break
             self._join(u, node, v, units)
-        turned = np.array_equal(self.capacity[:, node], self.capacity[node])
+        turned = fits and np.array_equal(self.capacity[:, node], self.capacity[node])
         self._clear(node)
         if turned and is_spanned(self.capacity, self.trees, self.sinks):
             return

@@ -191,3 +191,9 @@ def test_wrong_numbers_of_ranks_are_refused() -> None:
     topology = star(200, bandwidth=1.0)
     assert refusal(pack, topology, 129).startswith("trees are packed for up to 128 ranks, got 129")
     assert refusal(pack, topology, 0).startswith("ranks is 0")
+
+
+def test_edges_that_cannot_be_split_evenly_are_split_one_by_one() -> None:
+    topology = find("pcie_box").build(13)
+    into, out, bandwidth = pack_pair(topology, 13, 32)
+    assert into.branches and out.branches and bandwidth > 0
