@@ -16,6 +16,10 @@ from topologies.topology import Flags
 Longs = npt.NDArray[np.int64]
 
 
+class NoWay(LookupError):
+    """An edge has fewer ways than units: trees of another number are tried."""
+
+
 class Way(NamedTuple):
     """Room for trees from node to node."""
 
@@ -114,6 +118,8 @@ class Split:
         taken, ways = [], self.ways[u, v]
         self.capacity[u, v] -= units
         while units:
+            if not ways:
+                raise NoWay
             way = ways.pop(0)
             part = min(units, way.units)
             taken.append(way._replace(units=part))
@@ -130,8 +136,11 @@ class Split:
 def split_off(chosen: Unit, sinks: Flags) -> Split | None:
     """The graph of the sinks alone; None if trees have no longer room."""
     split = Split(chosen.capacity, chosen.trees, sinks)
-    for node in np.flatnonzero(~sinks).tolist():
-        split.off(node)
+    try:
+        for node in np.flatnonzero(~sinks).tolist():
+            split.off(node)
+    except NoWay:
+        return None
     return split if is_spanned(split.capacity, chosen.trees, sinks) else None
 
 
