@@ -143,12 +143,12 @@ class _Graph:
         """The link between the two, where no other leaves with less latency, so that no detour is
         shorter; or -1."""
         link = np.full(len(starts), -1, dtype=np.int32)
-        apart = np.flatnonzero(starts != ends)
-        chosen, key = self.nearest if len(apart) else (link, link)
+        distinct = np.flatnonzero(starts != ends)
+        chosen, key = self.nearest if len(distinct) else (link, link)
         if len(key):
-            pair_key = starts[apart].astype(np.int64) * self.devices + ends[apart]
+            pair_key = starts[distinct].astype(np.int64) * self.devices + ends[distinct]
             place = np.minimum(np.searchsorted(key, pair_key), len(key) - 1)
-            link[apart] = np.where(key[place] == pair_key, chosen[place], -1)
+            link[distinct] = np.where(key[place] == pair_key, chosen[place], -1)
         return link
 
     @cached_property

@@ -63,14 +63,6 @@ Algorithms = Annotated[
         autocompletion=completer(algorithm_names),
     ),
 ]
-OptionalAlgorithms = Annotated[
-    str | None,
-    typer.Option(
-        "--algo",
-        help="Algorithms, comma-separated: see `simctl algos`.  [default: ring]",
-        autocompletion=completer(algorithm_names),
-    ),
-]
 CollectiveName = Annotated[
     str | None,
     typer.Option(

@@ -15,10 +15,10 @@ from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import (
     AlgorithmFile,
     AlgorithmFiles,
+    Algorithms,
     CollectiveName,
     Format,
     Metric,
-    OptionalAlgorithms,
     Out,
     Output,
     Plot,
@@ -73,7 +73,7 @@ Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the tab
 )
 @with_groups
 def sweep(
-    algo: OptionalAlgorithms = None,
+    algo: Algorithms = None,
     algo_file: AlgorithmFiles = None,
     collective: CollectiveName = None,
     p: RankCounts = None,

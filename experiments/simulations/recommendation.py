@@ -218,13 +218,13 @@ class Answers:
 
     def crossovers(self, sizes: Sequence[float], *, of_nccl: bool = False) -> list[Crossover]:
         """Where the best algorithm changes between two of the sizes."""
-        found = []
+        crossovers = []
         for low, high in pairwise(sizes):
             before, after = (self.best(size, of_nccl=of_nccl) for size in (low, high))
             if before is not after:
                 names = before.algorithm.name, after.algorithm.name
-                found.append(Crossover(self._meeting(before, after, low, high), *names))
-        return found
+                crossovers.append(Crossover(self._meeting(before, after, low, high), *names))
+        return crossovers
 
     def _meeting(self, before: Case, after: Case, low: float, high: float) -> float:
         for _ in range(HALVINGS):

@@ -62,9 +62,9 @@ def weights(collective: Collective, group: Ints, groups: int) -> Floats:
 
 def _of_pairs(pairs: Pairs, merges: bool, group: Ints, groups: int) -> tuple[Shares, Shares]:
     """What pairs send between groups: all of it, or a single sum if messages may be merged."""
-    apart = group[pairs.source] != group[pairs.target]
+    crossing = group[pairs.source] != group[pairs.target]
     leave, enter = (
-        np.bincount(group[end[apart]], pairs.share[apart], groups)
+        np.bincount(group[end[crossing]], pairs.share[crossing], groups)
         for end in (pairs.source, pairs.target)
     )
     return (leave > 0, enter > 0) if merges else (leave, enter)

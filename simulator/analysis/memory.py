@@ -60,8 +60,8 @@ class Memory:
 
     def of(self, rank: int) -> tuple[Floats, Floats]:
         """Times, and the bytes that `rank` holds from each on."""
-        held = rank if self.shifts is None else int(self.shifts.folded(np.array(rank)))
-        mine = slice(*np.searchsorted(self.holdings.rank, [held, held + 1]))
+        representative = rank if self.shifts is None else int(self.shifts.folded(np.array(rank)))
+        mine = slice(*np.searchsorted(self.holdings.rank, [representative, representative + 1]))
         return self.holdings.times[mine], self.holdings.nbytes[mine]
 
     @property

@@ -46,8 +46,8 @@ def pairwise_sync_all_to_all(
     number[pairs.place(rank)] = np.arange(rank.size).reshape(rank.shape)
     for turn in range(1, ranks):
         peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
-        own = done[turn - 1 - window] if turn > window else np.zeros((rank.size, 0), np.int32)
-        after = np.hstack((own, own[number[pairs.place(peer)].ravel()]))
+        posted = done[turn - 1 - window] if turn > window else np.zeros((rank.size, 0), np.int32)
+        after = np.hstack((posted, posted[number[pairs.place(peer)].ravel()]))
         sent = pairs.copy(rank, peer, slot=peer, target=ranks + rank, after=after, steps=1)
         done.append(np.stack((sent, sent[number[pairs.place(origin)].ravel()]), axis=1))
     pairs.phase("unpack")

@@ -24,7 +24,8 @@ def central_barrier(ranks: int, nbytes: float) -> Schedule:
 
 
 def dissemination_barrier(ranks: int, nbytes: float) -> Schedule:
-    """In round k rank r tells rank r + 2^k of all ranks of which it has heard: ⌈log2 p⌉ rounds."""
+    """In round k rank r tells rank r + 2^k of all ranks of which it has heard. There are
+    ⌈log2 p⌉ rounds."""
     barrier = _builder(ranks, nbytes, "round 0")
     rank = np.arange(ranks)
     heard: Ints = np.zeros((ranks, 0), dtype=np.int32)

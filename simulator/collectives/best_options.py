@@ -25,11 +25,11 @@ def best(
     The default is to search the options that the algorithm's name calls `best`.
     """
     names = searched or algorithm.searched
-    found = with_values(algorithm, {})
+    tuned = with_values(algorithm, {})
     for _ in range(min(len(names), 2)):
         for name in names:
-            found = _searched(found, name, ranks, seconds)
-    return found
+            tuned = _searched(tuned, name, ranks, seconds)
+    return tuned
 
 
 def _searched(algorithm: Algorithm, name: str, ranks: int, seconds: Seconds) -> Algorithm:

@@ -1,4 +1,4 @@
-"""Bruck's all-gather and all-to-all: ⌈log_r p⌉ rounds for any number p of ranks and any radix r.
+"""Bruck's all-gather and all-to-all: ⌈log_r p⌉ rounds for any p and any radix r.
 
 After Bruck et al., Efficient algorithms for all-to-all communications in multiport message-passing
 systems, IEEE TPDS 8(11), 1997. Rounds do not overlap, as with MPI's blocking sendrecv: a rank

@@ -49,13 +49,13 @@ def children(ranks: int, radix: int) -> list[tuple[int, np.ndarray]]:
         raise InputError(f"radix is {radix}: 2 or more")
     steps = [radix**k for k in range(64) if radix**k < ranks][::-1]
     digit = np.arange(1, radix)
-    found = []
+    families = []
     for rank in range(ranks):
         below = [rank + step * digit for step in steps if rank % (step * radix) == 0]
         numbers = np.concatenate(below) if below else np.zeros(0, dtype=np.int64)
         if (numbers < ranks).any():
-            found.append((rank, numbers[numbers < ranks]))
-    return found
+            families.append((rank, numbers[numbers < ranks]))
+    return families
 
 
 ALGORITHMS = (

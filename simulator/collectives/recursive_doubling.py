@@ -13,8 +13,8 @@ from topologies.topology import Ints
 def recursive_doubling_all_reduce(
     ranks: int, nbytes: float, shifts: Shifts | None = None
 ) -> Schedule:
-    """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch and merged there; the other ranks
-    fold in and out.
+    """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch and merged there; the other
+    ranks fold in and out.
 
     Both sides wait for each other, as in MPI's blocking sendrecv: no rank sends to a rank that is
     still folding.

@@ -25,7 +25,7 @@ Dims = tuple[int, ...]
 
 
 def swing_all_reduce(ranks: int, nbytes: float, dims: Dims = ()) -> Schedule:
-    """A reduce-scatter and an all-gather among q = 2^⌊log2 p⌋ ranks; the others fold in and out.
+    """A reduce-scatter and an all-gather among q = 2^⌊log2 p⌋ ranks; others fold in and out.
 
     On a torus of `dims`, each a power of two, V has a part for each of the two directions of each
     dimension, which comes first for that part.
@@ -80,15 +80,15 @@ def _part(dims: Dims, number: int) -> _Part:
         for step in range(max(log2_floor(dim) for dim in dims))
         for turn in range(len(dims))
     ]
-    found = []
+    partners = []
     for step, axis in steps:
         if step < log2_floor(dims[axis]):
             moved = coordinates.copy()
             near = coordinates[axis]
             there = peers(near + mirrored, step, dims[axis]) - mirrored
             moved[axis] = there % dims[axis]
-            found.append(np.ravel_multi_index(tuple(moved), dims))
-    return _Part(found, places(found, ranks))
+            partners.append(np.ravel_multi_index(tuple(moved), dims))
+    return _Part(partners, places(partners, ranks))
 
 
 def places(peer: list[Numbers], ranks: int) -> Numbers:

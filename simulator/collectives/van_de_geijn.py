@@ -38,8 +38,8 @@ def scatter_ring_broadcast(ranks: int, nbytes: float) -> Schedule:
 
 
 def scatter_doubling_broadcast(ranks: int, nbytes: float) -> Schedule:
-    """The all-gather is recursive doubling among q = 2^⌊log2 p⌋ ranks. Each of the others gets V
-    from one of them at the end."""
+    """The all-gather is recursive doubling among q = 2^⌊log2 p⌋ ranks. Each of the others gets
+    V from one of them at the end."""
     rounds = log2_floor(ranks)
     members, extra = 1 << rounds, np.arange(1 << rounds, ranks)
     vector = ScheduleBuilder(ranks, nbytes, slots=members)

@@ -74,10 +74,10 @@ def on_torus(dims: Dims) -> CostModel:
 
 
 def _factors(p: int, levels: int) -> Dims:
-    found, rest = [], p
+    factors, rest = [], p
     for level in range(levels, 0, -1):
         most = int(rest ** (1 / level) + 1e-9) if level > 1 else rest
-        found.append(max(factor for factor in range(1, most + 1) if rest % factor == 0))
-        rest //= found[-1]
-    assert prod(found) == p
-    return tuple(sorted(found))
+        factors.append(max(factor for factor in range(1, most + 1) if rest % factor == 0))
+        rest //= factors[-1]
+    assert prod(factors) == p
+    return tuple(sorted(factors))

@@ -66,7 +66,8 @@ def _segmented(plain: CostModel, latex: str, time: Time, parts: int, ways: int) 
             return time(fabric, p, nbytes / 2, parts)
         return time(fabric, p, nbytes, parts * ways)
 
-    words = "half of them each way, V/2 with a port for each peer; γ = 0" if ways == 2 else "γβ ≤ 1"
+    two_ways = "half of them each way, V/2 with a port for each peer; γ = 0"
+    words = two_ways if ways == 2 else "γβ ≤ 1"
     return replace(
         plain,
         latex=rf"{latex} + (m-1)x,\ x = g + \frac{{V}}{{mp\beta}},\ y = \frac{{V}}{{mp}}\gamma",

@@ -47,10 +47,10 @@ def connect(rates: Rates, queues: Queues, routes: FlowRoutes) -> None:
         for at in range(queues.first[m], queues.first[m] + queues.active[m]):
             r = queues.member[at]
             for e in range(routes.indptr[r], routes.indptr[r + 1]):
-                other = routes.media[e]
-                if not rates.marked[other]:
-                    rates.marked[other] = True
-                    rates.changed.items[rates.marks[0]] = other
+                medium = routes.media[e]
+                if not rates.marked[medium]:
+                    rates.marked[medium] = True
+                    rates.changed.items[rates.marks[0]] = medium
                     rates.marks[0] += 1
         k += 1
 
@@ -90,8 +90,8 @@ def limit(rates: Rates, queues: Queues, routes: FlowRoutes, m: Index, now: float
         attach(rates, queues, routes, r, m, rates.offset[r], now)
         rates.soonest[m] = min(rates.soonest[m], rates.due[rates.slot[r]])
         for e in range(routes.indptr[r], routes.indptr[r + 1]):
-            other = routes.media[e]
-            rates.growing[other] -= queues.flows[r]
-            if rates.marked[other]:
-                weigh(rates, other)
-                sift(rates.changed, rates.marks[0], rates.changed.slot[other])
+            medium = routes.media[e]
+            rates.growing[medium] -= queues.flows[r]
+            if rates.marked[medium]:
+                weigh(rates, medium)
+                sift(rates.changed, rates.marks[0], rates.changed.slot[medium])

@@ -59,8 +59,8 @@ class Calls:
             room = needed
             groups, waits = Groups.none(ranks, slots, rows), Waits.none(operations, room)
             needed = derive(rows, calls, local, reduces, groups, more, waits)
-        first, other, cell, both = waits.conflict.tolist()
-        return Csr(waits.indptr, waits.indices[:needed]), [first, other, cell % slots, both]
+        first, second, cell, both = waits.conflict.tolist()
+        return Csr(waits.indptr, waits.indices[:needed]), [first, second, cell % slots, both]
 
     def waits(self, operations: int) -> Csr:
         """What each of so many operations waits for; without rows if there is nothing."""

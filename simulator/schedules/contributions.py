@@ -87,15 +87,15 @@ def contributions(schedule: Schedule, cell: Cell) -> Contributions:
             schedule.reduces,
         )
     ]
-    held = Counter({cell: 1})
+    counts = Counter({cell: 1})
     for rank, peer, source, target, count, reduces in zip(*map(reversed, columns), strict=True):
         for offset in reversed(range(count)):
             end = Cell(peer, target + offset)
-            if times := held.get(end, 0):
+            if times := counts.get(end, 0):
                 if not reduces:
-                    del held[end]
-                held[Cell(rank, source + offset)] += times
-    return held
+                    del counts[end]
+                counts[Cell(rank, source + offset)] += times
+    return counts
 
 
 def expected(schedule: Schedule, collective: Contract, cell: Cell) -> Contributions:

@@ -126,10 +126,10 @@ def choose(
     `size` is that of the run, from the operations of a large all-reduce and the number of workers.
     Raises InputError if the run has too many operations.
     """
-    found, ranks = find_all_reduce(algorithm), setting.ranks
-    folded = _folded(found, setting) if alike else None
+    chosen, ranks = find_all_reduce(algorithm), setting.ranks
+    folded = _folded(chosen, setting) if alike else None
     if folded is None:
-        for least, exact in bounds(found, setting.topology, ranks):
+        for least, exact in bounds(chosen, setting.topology, ranks):
             total = size(least, ranks)
             _check(setting, total, least, setting.is_outline(total), exact)
     communicator = Communicator(setting.topology, ranks, algorithm, small, folded)

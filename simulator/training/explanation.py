@@ -276,10 +276,10 @@ def _joined(replay: Replay, chosen: list[Done]) -> Times:
             times, cause = part.times, part.times.cause.copy()
             cause[cause >= 0] += behind
             uses = replay.written(done.segment).uses
-            held = np.flatnonzero(
+            waiting = np.flatnonzero(
                 (times.cause[uses.node] == HELD) & (done.left[uses.place] == times.start[uses.node])
             )[::-1]
-            cause[uses.node[held]] = holder[uses.place[held]]
+            cause[uses.node[waiting]] = holder[uses.place[waiting]]
             used = part.windows.place
             latest = part.holder[used]
             holder[used] = np.where(latest >= 0, latest + behind, holder[used])

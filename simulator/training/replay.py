@@ -230,13 +230,13 @@ class Replay:
 
     def _name(self, segment: Segment, entry: Floats, left: Floats) -> tuple[object, ...]:
         """What has the same outcome."""
-        held = np.flatnonzero(left)
+        busy = np.flatnonzero(left)
         return (
             *structure(self.schedule, segment),
             *amounts(self.schedule, segment),
             np.maximum(entry, 0.0).tobytes(),
-            held.tobytes(),
-            left[held].tobytes(),
+            busy.tobytes(),
+            left[busy].tobytes(),
         )
 
     def routed(self, segment: Segment) -> Routed:

@@ -56,10 +56,11 @@ def a_third(names: Iterable[str], first: int) -> list[ParameterSet]:
     ]
 
 
-def tries(few: int) -> settings:
-    """So many examples of a law, and more with `-m exhaustive`: for laws that every algorithm has
-    to itself."""
-    return settings(max_examples=few * settings().max_examples // 20)
+def tries(few: int, many: int | None = None) -> settings:
+    """So many examples of a law, and `many` or five times as many with `-m exhaustive`: for laws
+    that every algorithm has to itself."""
+    by_default = settings().max_examples == settings.get_profile("few").max_examples
+    return settings(max_examples=few if by_default else many or 5 * few)
 
 
 def every_algorithm_at(*ranks: int) -> pytest.MarkDecorator:

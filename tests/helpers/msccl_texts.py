@@ -89,8 +89,8 @@ def gather_out_of_place() -> str:
             step("r", "i0", places[3]),
         ]
         ring_block = block((rank + 1) % 4, (rank - 1) % 4, *ring_steps)
-        own = block(-1, -1, step("cpy", "i0", places[0]))
-        gpus.append(gpu(rank, (1, 4, 0), ring_block, own))
+        copied = block(-1, -1, step("cpy", "i0", places[0]))
+        gpus.append(gpu(rank, (1, 4, 0), ring_block, copied))
     return algo("allgather", 4, *gpus, in_place=0)
 
 
@@ -102,8 +102,8 @@ def all_to_all_out_of_place(ranks: int = 3) -> str:
             for peer in range(ranks)
             if peer != rank
         ]
-        own = block(-1, -1, step("cpy", f"i{rank}", f"o{rank}"))
-        gpus.append(gpu(rank, (ranks, ranks, 0), *blocks, own))
+        copied = block(-1, -1, step("cpy", f"i{rank}", f"o{rank}"))
+        gpus.append(gpu(rank, (ranks, ranks, 0), *blocks, copied))
     return algo("alltoall", ranks, *gpus, in_place=0)
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from law_cases import ANY_NUMBER, NAMES, every_algorithm, tries
@@ -55,19 +55,8 @@ some_bytes, two_numbers = st.floats(1.0, 1e10), st.tuples(*[st.floats(0, 1e-2)] 
     nbytes=some_bytes,
     numbers=two_numbers,
 )
-@tries(5)
+@tries(5, many=50)
 def test_nothing_beats_a_bound(
-    name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float]
-) -> None:
-    check_bounds(name, shape, ranks, nbytes, numbers)
-
-
-@pytest.mark.exhaustive
-@every_algorithm
-@pytest.mark.parametrize("shape", ANY_NUMBER)
-@given(ranks=st.integers(2, 9), nbytes=some_bytes, numbers=two_numbers)
-@settings(max_examples=5)
-def test_nothing_beats_a_bound_on_any_shape(
     name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float]
 ) -> None:
     check_bounds(name, shape, ranks, nbytes, numbers)

@@ -23,12 +23,12 @@ def compile_all(kernels: Sequence[Kernel]) -> None:
     numbers, end = os.pipe()
     os.write(end, bytes(missing))
     os.close(end)
-    other = os.fork() if hasattr(os, "fork") and os.cpu_count() != 1 else -1
+    child = os.fork() if hasattr(os, "fork") and os.cpu_count() != 1 else -1
     _compile(kernels, numbers)
-    if other == 0:
+    if child == 0:
         os._exit(0)
-    if other > 0:
-        os.waitpid(other, 0)
+    if child > 0:
+        os.waitpid(child, 0)
         for function in kernels:
             keep(function)
 

@@ -150,14 +150,14 @@ class _Program:
             b_eq=np.zeros(self.directions * int((~self.sinks).sum())),
             method="highs",
         )
-        found = solved.x * self.scale
+        loads = solved.x * self.scale
         bandwidths = []
         for direction in range(self.directions):
             tail, head = self._ends(direction)
             used = np.zeros((len(self.sinks),) * 2)
-            used[tail, head] = found[direction * edges : (direction + 1) * edges]
+            used[tail, head] = loads[direction * edges : (direction + 1) * edges]
             bandwidths.append(used)
-        return Usage(tuple(bandwidths), self.share @ found[columns:])
+        return Usage(tuple(bandwidths), self.share @ loads[columns:])
 
     def _balance(self) -> Any:
         """What enters each node that is no sink, less what leaves it."""

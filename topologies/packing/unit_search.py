@@ -29,8 +29,8 @@ class Unit(NamedTuple):
 def unit(bandwidth: Floats, trees: Longs, sinks: Flags, most: float) -> Unit:
     """The greatest bandwidth, at most `most`, of so many `trees` from each node to all `sinks`.
 
-    A cut has room for ⌊β/y⌋ trees of bandwidth y on each link. A cut that has too little room for
-    the trees from its nodes tells the next lower y to try (Newton's method, exact in its last
+    A cut has room for ⌊β/y⌋ trees of bandwidth y on each link. A cut that has too little room
+    for the trees from its nodes tells the next lower y to try (Newton's method, exact in its last
     step).
     """
     total, y = int(trees.sum()), most

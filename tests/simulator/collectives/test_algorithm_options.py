@@ -187,26 +187,26 @@ def test_the_best_segments_of_a_chain_are_those_of_the_formula(nbytes: float, ra
     """The formula's optimum is m = sqrt((p - 2)V/(gβ))."""
     topology = star(ranks, bandwidth=1e9, latency=1e-6, gap=1e-6)
     chain = find("chain_broadcast:segments=best")
-    found = best(chain, ranks, lambda option: seconds_on(topology, nbytes, option))
-    segments = found.options["segments"]
+    tuned = best(chain, ranks, lambda option: seconds_on(topology, nbytes, option))
+    segments = tuned.options["segments"]
     optimum = ((ranks - 2) * nbytes / (1e-6 * 1e9)) ** 0.5
     assert segments == pytest.approx(optimum, abs=1)
-    assert found is find(f"chain_broadcast:segments={segments}")
+    assert tuned is find(f"chain_broadcast:segments={segments}")
 
 
 def test_the_best_option_keeps_the_root() -> None:
     topology = star(4, bandwidth=1e9, latency=1e-6, gap=1e-6)
     chain = from_root(find("chain_broadcast:segments=best"), 2)
-    found = best(chain, 4, lambda option: seconds_on(topology, 1e6, option))
-    assert found.collective.root == 2
-    assert found.name == "chain_broadcast:segments=45"
+    tuned = best(chain, 4, lambda option: seconds_on(topology, 1e6, option))
+    assert tuned.collective.root == 2
+    assert tuned.name == "chain_broadcast:segments=45"
 
 
 def test_several_options_are_searched_together() -> None:
     topology = star(4, bandwidth=1e9, latency=1e-5, gap=1e-7)
     ring = find("ring:channels=best,segments=best")
-    found = best(ring, 4, lambda option: seconds_on(topology, 1e6, option))
-    parts = found.options["channels"] * found.options["segments"]
+    tuned = best(ring, 4, lambda option: seconds_on(topology, 1e6, option))
+    parts = tuned.options["channels"] * tuned.options["segments"]
     wanted = min(
         range(1, 65), key=lambda m: seconds_on(topology, 1e6, with_values(ring, {"segments": m}))
     )
@@ -215,5 +215,5 @@ def test_several_options_are_searched_together() -> None:
 
 def test_one_segment_is_best_where_messages_are_small() -> None:
     topology = star(4, bandwidth=1e9, latency=1e-6, gap=1e-3)
-    found = best(find("ring:segments=best"), 4, lambda option: seconds_on(topology, 8.0, option))
-    assert found is find("ring")
+    tuned = best(find("ring:segments=best"), 4, lambda option: seconds_on(topology, 8.0, option))
+    assert tuned is find("ring")

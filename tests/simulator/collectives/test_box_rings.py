@@ -73,8 +73,8 @@ def test_levels_of_a_machine() -> None:
     semantics.check(fitted.schedule, ALL_REDUCE)
     fitted = find("blue_connect:levels=2").on(cluster("hgx_h100", 4), 32, 1.0)
     assert fitted.chosen == ("rings of 8, 4 ranks",)
-    other = find("blue_connect").on(SHAPES["star"](12, bandwidth=1.0), 12, 1.0)
-    assert other.chosen == ("rings of 3, 2, 2 ranks",)
+    unequal = find("blue_connect").on(SHAPES["star"](12, bandwidth=1.0), 12, 1.0)
+    assert unequal.chosen == ("rings of 3, 2, 2 ranks",)
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ def test_calls_on_a_stream_run_one_after_the_other_at_each_rank() -> None:
     timeline = simulate(joined.schedule, joined.topology)
     assert timeline.start[joined.entered[1]].tolist() == [8.0, 0.0]
     assert joined.spans(timeline) == [(0.0, 8.0), (0.0, 16.0)]
-    apart = [replace(call, stream=number) for number, call in enumerate(calls)]
-    assert times(join(apart, full_mesh(3, bandwidth=1.0), 3))[1] == (0.0, 8.0)
+    concurrent = [replace(call, stream=number) for number, call in enumerate(calls)]
+    assert times(join(concurrent, full_mesh(3, bandwidth=1.0), 3))[1] == (0.0, 8.0)
 
 
 def test_a_call_waits_for_calls_on_other_streams() -> None:
