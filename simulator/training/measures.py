@@ -96,10 +96,8 @@ def window(plan: Plan, timeline: Timeline) -> Window:
     workers.
     """
     if plan.updates is None or not len(plan.updates.worker):
-        last = int(np.argmax(timeline.finish))
-        return Window(
-            float(timeline.finish[plan.ends].max()), last, plan.steps, float(plan.samples.sum())
-        )
+        end, samples = timeline.finish[plan.ends].max(), plan.samples.sum()
+        return Window(float(end), _last(timeline), plan.steps, float(samples))
     served, worker = timeline.finish[plan.updates.served], plan.updates.worker
     count = np.bincount(worker)
     ends = np.array([served[worker == rank].max(initial=0.0) for rank in range(len(count))])
@@ -110,6 +108,13 @@ def window(plan: Plan, timeline: Timeline) -> Window:
     return Window(
         float(ends[first]), last, updates / plan.workers, float(plan.model.batch * updates)
     )
+
+
+def _last(timeline: Timeline) -> int:
+    """The operation that finishes last. If there are several, it is a computation: an outline has
+    no other."""
+    latest = np.flatnonzero(timeline.finish == timeline.makespan)
+    return int(latest[np.argmax(timeline.schedule.kind[latest] == COMPUTATION)])
 
 
 def _steps(plan: Plan, timeline: Timeline, end: float) -> Floats:

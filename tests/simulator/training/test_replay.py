@@ -20,10 +20,12 @@ from simulator.training.communicator import Chosen, Communicator, builder_of, la
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.explanation import explanation_of
+from simulator.training.local_sgd import LocalSGD
 from simulator.training.measures import measure
 from simulator.training.plan import Plan, Setting
 from simulator.training.plan_simulation import train
 from simulator.training.replay import Counts, Replayed
+from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
 from topologies.catalogue import find
 from topologies.topology import Topology
@@ -32,7 +34,7 @@ ALGORITHMS = ["ring", "rings", "tree", "naive", "halving_doubling", "parameter_s
 
 
 def outlined(
-    strategy: DDP, ranks: int, topology: Topology, *, steps: int = 1, **conditions: object
+    strategy: Strategy, ranks: int, topology: Topology, *, steps: int = 1, **conditions: object
 ) -> tuple[Plan, Plan]:
     """The plan with all transfers, and its outline."""
     setting = Setting(topology, ranks, steps, Conditions(**conditions))  # type: ignore[arg-type]
@@ -41,7 +43,7 @@ def outlined(
 
 
 def compared(
-    strategy: DDP, ranks: int, topology: Topology, *, steps: int = 1, **conditions: object
+    strategy: Strategy, ranks: int, topology: Topology, *, steps: int = 1, **conditions: object
 ) -> Counts:
     """Time a run in both ways, and compare."""
     return agreed(*outlined(strategy, ranks, topology, steps=steps, **conditions))
@@ -191,6 +193,11 @@ def test_groups_that_share_a_nic_are_timed_together(gap: float) -> None:
         trainer.end(trainer.optimize(*trainer.streams()))
         plans.append(trainer.plan(topology, ("compute", "tensor", "data")))
     assert agreed(*plans).rounds > 0
+
+
+def test_where_several_operations_finish_last_the_path_begins_with_the_same() -> None:
+    line = find("line").with_links(bandwidth=1024.0, latency=0.01).build(4)
+    compared(LocalSGD(every=1, algo="one_shot"), 4, line)
 
 
 def test_an_outline_has_no_transfers() -> None:
