@@ -32,6 +32,8 @@ if os.name == "posix":
 logger = logging.getLogger("simctl")
 PROGRAM = "simulator.kernels"
 """`python -m` this compiles its `KERNELS`, which are all."""
+_ROOM = 2**20
+"""Bytes for which all compiled kernels have room."""
 _WAIT = 0.02
 """Seconds between two looks for a kernel that another process compiles."""
 
@@ -256,14 +258,19 @@ def _writable(place: Path, quiet: bool = False) -> bool:
 
 @cache
 def _problem(place: Path) -> str:
+    """Why nothing can be kept there: the folder or a file in it is read-only, or the disk is
+    full."""
     from tempfile import TemporaryFile
 
     try:
         place.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=place):
-            return ""
+        for name in ("lock", "log"):
+            (place / name).open("a").close()
+        with TemporaryFile(dir=place) as file:
+            file.write(bytes(_ROOM))
     except OSError as error:
         return str(error)
+    return ""
 
 
 @cache

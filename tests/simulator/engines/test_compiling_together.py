@@ -138,6 +138,28 @@ answer = sorted(set(kept))
     assert run(code)[0] == ["chain", "derive", "invert"]
 
 
+FULL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+"""On a full disk files can be made and not written: so they can where none may be large."""
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "problem"),
+    [(FULL, "", "File too large"), ("", "lock", "/lock'"), ("", "log", "/log'")],
+    ids=["full disk", "lock of another user", "log of another user"],
+)
+def test_nothing_is_compiled_beside_where_it_cannot_be_kept(
+    code: str, name: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMCTL_CACHE_DIR", str(tmp_path))
+    if name:  # nobody can write a file where a folder is
+        (tmp_path / code_cache.folder.__wrapped__().name / name).mkdir(parents=True)
+    code = f"{code}\n{BESIDE}answer = [len(beside), code_cache._problem(code_cache.folder())]"
+    answer, _ = run(code, SIMCTL_CACHE_DIR=str(tmp_path), SIMCTL_COMPILE="all")
+    assert answer[0] == 0
+    assert problem in answer[1]
+    assert not [*tmp_path.rglob("part-*")]
+
+
 @pytest.mark.exhaustive
 def test_all_kernels_are_compiled_beside(tmp_path: Path) -> None:
     code = f"{BESIDE}\nbeside[0].wait()\n"
