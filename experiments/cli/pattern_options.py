@@ -25,7 +25,8 @@ Root = Annotated[
 Skew = Annotated[
     str | None,
     typer.Option(
-        help="Sizes of an uneven collective by a seeded router: zipf:1.2 or zipf:1.2,seed=3."
+        help="Sizes of an uneven collective by a seeded router: zipf:1.2,seed=3 for shares that "
+        "fall, zipf:1.2,top=8,nodes=4 for tokens to 8 experts in at most 4 nodes."
     ),
 ]
 Matrix = Annotated[
@@ -87,25 +88,40 @@ class PatternOptions:
         return None if self.skew is None else parse_skew(self.skew)
 
 
+_SKEW_OPTIONS = {"seed": 0, "top": 1, "nodes": 1, "per_node": 1}
+"""The options of a router, and the least value of each."""
+
+
 def parse_skew(text: str) -> Router:
-    """A router from text like "zipf:1.2,seed=3". Raises InputError for another text."""
-    from simulator.collectives.routers import Zipf
+    """A router from text like "zipf:1.2,seed=3,top=8,nodes=4". Raises InputError for another
+    text."""
+    return _named(f"--skew {text[:80]}", partial(_skew, text))
+
+
+def _skew(text: str) -> Router:
+    from simulator.collectives.routers import Tokens, Zipf
+    from topologies.errors import nearest_name
     from topologies.units import parse_number, parse_whole
 
     name, _, options = text.partition(":")
     exponent, *further = options.split(",")
     if name != "zipf" or not exponent:
-        raise InputError(f"--skew {text[:80]}: expected zipf:EXPONENT, like zipf:1.2")
-    seed = 0
+        raise InputError("expected zipf:EXPONENT, like zipf:1.2")
+    values: dict[str, int] = {}
     for option in further:
         key, _, value = option.partition("=")
-        if key != "seed":
-            raise InputError(f"--skew {text[:80]}: no option {key!r}: did you mean 'seed'?")
-        seed = _named(f"--skew {text[:80]}", partial(parse_whole, value))
-    power = _named(f"--skew {text[:80]}", partial(parse_number, exponent))
+        if key not in _SKEW_OPTIONS:
+            hint = nearest_name(key, _SKEW_OPTIONS, f"there are {', '.join(_SKEW_OPTIONS)}")
+            raise InputError(f"no option {key[:80]!r}: {hint}")
+        if key in values:
+            raise InputError(f"{key} is given twice")
+        values[key] = parse_whole(value)
+        if values[key] < _SKEW_OPTIONS[key]:
+            raise InputError(f"{key} is {values[key]}: {_SKEW_OPTIONS[key]} or more")
+    power = parse_number(exponent)
     if not 0 <= power <= 10:
-        raise InputError(f"--skew {text[:80]}: the exponent is {power:g}, expected 0 to 10")
-    return Zipf(power, seed)
+        raise InputError(f"the exponent is {power:g}, expected 0 to 10")
+    return Tokens(power, **values) if {*values} - {"seed"} else Zipf(power, **values)
 
 
 def _named(option: str, make: Callable[[], T]) -> T:

@@ -49,7 +49,7 @@ def exchange(name: str, pattern: Pattern, root: int | None = None) -> Collective
 
 def places(pairs: Pairs, ranks: int) -> Places:
     """The slots of pairs."""
-    sent, received = _numbers(pairs.source), _numbers(pairs.target)
+    sent, received = numbers(pairs.source), numbers(pairs.target)
     sends, receives = (int(number.max(initial=-1)) + 1 for number in (sent, received))
     shares = np.zeros((ranks, sends + receives))
     shares[pairs.source, sent] = pairs.share
@@ -57,7 +57,7 @@ def places(pairs: Pairs, ranks: int) -> Places:
     return Places(sent, sends + received, shares)
 
 
-def _numbers(end: Longs) -> Longs:
+def numbers(end: Longs) -> Longs:
     """The number of each pair among those with the same end."""
     order = np.argsort(end, kind="stable")
     ordered = end[order]

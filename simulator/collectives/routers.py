@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from topologies.errors import InputError
 from topologies.topology import Floats
 
+TOKENS = 512
+"""Tokens of each rank that a router is asked for."""
+Counts = npt.NDArray[np.int64]
 
-class Router(Protocol):
+
+class Router(Hashable, Protocol):
     """Sizes of chunks and blocks, as shares of V."""
 
     def chunks(self, ranks: int) -> Floats:
@@ -61,6 +67,77 @@ class Zipf:
     def matrix(self, ranks: int) -> Floats:
         """As :meth:`Router.matrix`. All ranks send alike."""
         return np.tile(self.chunks(ranks), (ranks, 1))
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A router that sends each token to `top` experts in at most `nodes` nodes, as DeepSeek-V3's.
+
+    One expert is on each rank, and its popularity is that of :class:`Zipf`. A node is `per_node`
+    consecutive ranks. A token likes each expert by the logarithm of its popularity plus noise. It
+    goes to the nodes with the highest sums over their top/nodes best experts, and there to the best
+    experts. V is what a rank sends if each of its tokens goes to each expert by itself.
+
+    After DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv 2412.19437, section 2.1.2.
+    """
+
+    exponent: float
+    seed: int = 0
+    top: int = 8
+    nodes: int = 0
+    """At most so many nodes for a token; 0 for any number."""
+    per_node: int = 8
+
+    def chunks(self, ranks: int) -> Floats:
+        """As :meth:`Router.chunks`: the mean of all senders."""
+        return np.asarray(self.matrix(ranks).mean(axis=0), dtype=np.float64)
+
+    def matrix(self, ranks: int) -> Floats:
+        """As :meth:`Router.matrix`."""
+        return self.counts(ranks) / (self.top * TOKENS)
+
+    def counts(self, ranks: int) -> Counts:
+        """The tokens of each rank for each rank, shape (ranks, ranks)."""
+        return _counts(self, ranks)[0]
+
+    def node_counts(self, ranks: int) -> Counts:
+        """The tokens of each rank for any other rank of each node, shape (ranks, nodes)."""
+        return _counts(self, ranks)[1]
+
+
+@lru_cache(maxsize=4)
+def _counts(router: Tokens, ranks: int) -> tuple[Counts, Counts]:
+    """The tokens for each rank, and for each node."""
+    starts = np.arange(0, ranks, router.per_node)
+    sizes = np.diff(starts, append=ranks)
+    limit = min(router.nodes or len(starts), len(starts))
+    least = int(np.sort(sizes)[:limit].sum())
+    if least < router.top:
+        raise InputError(
+            f"--skew: top is {router.top}, and nodes={limit} of {ranks} ranks may have only "
+            f"{least} experts: take a lower top, or more nodes or ranks"
+        )
+    like = np.log(Zipf(router.exponent, router.seed).chunks(ranks))
+    noise = np.random.default_rng([router.seed, ranks])
+    to_ranks, to_nodes = list[Counts](), list[Counts]()
+    for source in range(ranks):
+        score = like + noise.gumbel(size=(TOKENS, ranks))
+        if limit < len(starts):
+            best = _node_scores(score, starts, -(-router.top // limit))
+            far = np.argsort(np.argsort(-best, axis=1), axis=1) >= limit
+            score[np.repeat(far, sizes, axis=1)] = -np.inf
+        chosen = np.zeros(score.shape, dtype=np.bool_)
+        np.put_along_axis(chosen, np.argsort(-score, axis=1)[:, : router.top], True, axis=1)
+        to_ranks.append(chosen.sum(axis=0))
+        chosen[:, source] = False
+        to_nodes.append(np.logical_or.reduceat(chosen, starts, axis=1).sum(axis=0))
+    return np.array(to_ranks), np.array(to_nodes)
+
+
+def _node_scores(score: Floats, starts: Counts, best: int) -> Floats:
+    """The sum of the `best` highest scores of each node, shape (tokens, nodes)."""
+    nodes = np.split(score, starts[1:], axis=1)
+    return np.stack([np.sort(node, axis=1)[:, -best:].sum(axis=1) for node in nodes], axis=1)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from simulator.collectives.collective import (
     SCATTER,
     Algorithm,
     Collective,
-    Pairs,
 )
+from simulator.collectives.forwarded import block_pairs, forwarded_all_to_allv
 from simulator.collectives.pairs import exchange
 from simulator.collectives.posted_exchanges import posted
 from simulator.collectives.routers import RAMP, Router
@@ -68,15 +68,6 @@ def _scatter(builder: ScheduleBuilder) -> None:
     peers = np.arange(1, builder.ranks)
     builder.phase("scatter")
     builder.copy(0, peers, slot=peers)
-
-
-def _matrix_pairs(router: Router, ranks: int) -> Pairs:
-    """Peers in the order r+1, r+2, ... A block of no bytes is not sent."""
-    matrix = router.matrix(ranks)
-    turn, source = np.divmod(np.arange(ranks * (ranks - 1)), max(1, ranks))
-    target = (source + turn + 1) % max(1, ranks)
-    share = matrix[source, target]
-    return Pairs(source[share > 0], target[share > 0], share[share > 0])
 
 
 def _collective(even: Collective, router: Router) -> Collective:
@@ -127,7 +118,7 @@ def _algorithm(
 
 def all_to_allv(router: Router) -> Algorithm:
     """Every rank posts all blocks at once; those that stay on their rank are not counted."""
-    pattern = partial(_matrix_pairs, router)
+    pattern = partial(block_pairs, router)
     collective = replace(
         exchange("all_to_allv", pattern), even="all_to_all", busbw=ALL_TO_ALL.busbw
     )
@@ -183,5 +174,6 @@ _MADE: dict[str, Callable[[Router], Algorithm]] = {
         "rank 0 sends every rank its chunk; chunks differ in size",
     ),
     "posted_all_to_allv": all_to_allv,
+    "forwarded_all_to_allv": forwarded_all_to_allv,
 }
 ALGORITHMS = tuple(make(RAMP) for make in _MADE.values())

@@ -13,6 +13,8 @@ from simulator.cost_models.fabric import Fabric
 Floats = npt.NDArray[np.float64]
 Chunks = Callable[[int], Floats]
 """From p to the shares of V of all chunks, or of all blocks."""
+Stages = tuple[Floats, Floats]
+"""Shares of V from each rank to each: across nodes, and inside nodes."""
 TRAFF = "Träff, Relationships between regular and irregular collectives, IPDPS 2009"
 
 
@@ -110,5 +112,47 @@ def all_to_allv(matrix: Chunks) -> CostModel:
         steps=lambda p: 1,
         peak=lambda p, nbytes: float((sent(p).sum(axis=0) + sent(p).sum(axis=1)).max()) * nbytes,
         redundant=lambda p, nbytes: float(sent(p).sum()) * nbytes,
+        unclaimed="blocks differ in size",
+    )
+
+
+def forwarded(traffic: Callable[[int], Stages]) -> CostModel:
+    """The busiest port of the first stage, and then the busiest port of the second."""
+
+    def sent(p: int) -> Stages:
+        across, inside = traffic(p)
+        return across, inside * (1 - np.eye(p))
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        total = 0.0
+        for blocks in sent(p):
+            if blocks.any():
+                busy = max(
+                    float(blocks.sum(axis=axis).max()) * nbytes / fabric.bandwidth
+                    + int(np.count_nonzero(blocks, axis=axis).max()) * fabric.gap
+                    for axis in (0, 1)
+                )
+                total += fabric.latency + busy
+        return total
+
+    def moved(p: int, nbytes: float) -> float:
+        return float(sum(blocks.sum() for blocks in sent(p))) * nbytes
+
+    def held(p: int, nbytes: float) -> float:
+        across, inside = traffic(p)
+        arrived = across.sum(axis=0) + inside.sum(axis=0)
+        return float((across.sum(axis=1) + arrived).max()) * nbytes
+
+    return CostModel(
+        latex=r"2\alpha + \sum_{i \le 2} \max_r\left(m_{ir} g + \frac{w_{ir} V}{\beta}\right)",
+        assumes="one port a rank; m_ir, w_ir: messages and share of V out of r, or into r, in "
+        "stage i; stages do not overlap",
+        source="Zhao et al., DeepEP, 2025; DeepSeek-V3, arXiv 2412.19437",
+        time=time,
+        volume=moved,
+        steps=lambda p: sum(int(blocks.any()) for blocks in sent(p)),
+        peak=held,
+        redundant=moved,
+        memory_ports=(),
         unclaimed="blocks differ in size",
     )

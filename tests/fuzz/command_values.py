@@ -215,7 +215,7 @@ VALUES: dict[str, Value] = {
     "explain": _of("64KiB", "1MiB"),
     "nccl_tuner": _of("tuner.csv", "tuner.conf"),
     "groups": _of("0-3;4-7", "0,1 tree; 1-3 stream=1 after=0", "0-6:2 1KiB"),
-    "skew": _of("zipf:1.2", "zipf:0,seed=3"),
+    "skew": _of("zipf:1.2", "zipf:0,seed=3", "zipf:1,top=2,nodes=1"),
     "matrix": _of("sizes.csv", "chunks.csv"),
     "algo_file": _of("middle.py", "middle.py:middle", "ring.xml", "ring.xml:loops=2"),
     "file": _of("middle.py", "ring.xml"),

@@ -51,6 +51,7 @@ def test_equal_sizes_take_the_time_of_the_even_collective(name: str) -> None:
         "linear_gatherv": "gloo_gather",
         "linear_scatterv": "gloo_scatter",
         "posted_all_to_allv": "pairwise",
+        "forwarded_all_to_allv": "pairwise",
     }[name]
     machine = star(6, bandwidth=1e9)
     algorithm = skewed(find(name), Zipf(0.0))
