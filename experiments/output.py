@@ -132,7 +132,7 @@ def check_table(path: Path | None) -> None:
     """Raise InputError now, before any work, if the table cannot be written to `path`."""
     check_writable(path)
     check_writable(path and meta_of(path))
-    if path and path.suffix == PARQUET and find_spec("pyarrow") is None:
+    if path and path.suffix.lower() == PARQUET and find_spec("pyarrow") is None:
         raise InputError(
             f"cannot write {str(path)!r}: this needs pyarrow, which is not installed: "
             f"pip install '.[parquet]'"
@@ -150,7 +150,7 @@ def write_table(path: Path, records: Sequence[Record], provenance: str) -> None:
 
     Raises InputError.
     """
-    table = to_parquet(records) if path.suffix == PARQUET else to_csv(records)
+    table = to_parquet(records) if path.suffix.lower() == PARQUET else to_csv(records)
     write_all({path: table, meta_of(path): provenance})
 
 

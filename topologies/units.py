@@ -5,6 +5,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 
 from topologies.errors import InputError
 
@@ -117,7 +118,7 @@ def _wrong_unit(text: str, match: str, units: dict[str, float], noun: str, examp
     binary = re.fullmatch(rf"({_NUMBER})\s*([kmgtp])ib(/s|ps)?", text, re.IGNORECASE)
     if binary:
         number, prefix, _ = binary.groups()
-        return f"{text!r} is misspelt: write {number}{prefix.upper()}i{unit}"
+        return f"{text!r} is misspelt: write {Decimal(number):f}{prefix.upper()}i{unit}"
     if right := _respelt(text, units):
         return f"{text!r} is not {noun}: {right}"
     right = " or ".join(list(units)[:2])

@@ -12,8 +12,10 @@ from experiments.cli.completion import collective_names, completer
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import Format, Output, Plot, ProfileName
+from topologies.errors import InputError
 
 app = typer.Typer()
+USUAL_SIZES = "1KiB..1GiB:x4"
 
 
 @app.command(
@@ -35,8 +37,9 @@ def recommend(
         ),
     ] = None,
     size: Annotated[
-        str, typer.Option(help="Sizes as nccl-tests counts them, like 1KiB..1GiB:x4.")
-    ] = "1KiB..1GiB:x4",
+        str | None,
+        typer.Option(help=f"Sizes as nccl-tests counts them.  [default: {USUAL_SIZES}]"),
+    ] = None,
     machine: MachineOptions = MachineOptions("star"),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
@@ -61,6 +64,11 @@ def recommend(
     from simulator.collectives import of_collective
     from topologies.units import parse_bytes, parse_sizes
 
+    if explain is not None:
+        options = {"--size": size, "--plot": plot, "--nccl-tuner": nccl_tuner}
+        for name, value in options.items():
+            if value is not None:
+                raise InputError(f"--explain {explain} and {name} {value}: leave one of them out")
     machine, calibrated = machine.under(profile, usual="star")
     listed = of_collective(collective)
     blueprint = replace(machine.blueprint, force=rules.force)
@@ -74,7 +82,7 @@ def recommend(
     ranks = parse_rank_count(usual_ranks(blueprint, listed, "8") if p is None else p)
     request = command.Request(
         Question(name, ranks, blueprint.build, rules.rules, calibrated, chosen),
-        sorted(parse_sizes(size)),
+        sorted(parse_sizes(size or USUAL_SIZES)),
         blueprint,
         None if explain is None else parse_bytes(explain),
         plot,

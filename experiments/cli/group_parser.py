@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from experiments.cli.machine_options import RuleOptions
 from experiments.cli.values import parse_rank_count
@@ -17,6 +18,8 @@ from topologies.units import parse_bytes, parse_whole
 
 _RANKS = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", re.ASCII)
 MOST = 2**20
+NOUNS = {"algorithm": "algorithm", "nbytes": "size", "stream": "stream", "waits": "wait"}
+"""What the words of a call set, by the fields of a call."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,27 @@ def parse_groups(text: str, algorithm: Algorithm, nbytes: float) -> list[Call]:
 def _call(words: list[str], algorithm: Algorithm, nbytes: float) -> Call:
     if not words:
         raise InputError("--groups: a group is empty: write ranks like 0-7;8-15")
-    ranks, stream, waits = _ranks(words[0]), 0, tuple[int, ...]()
+    call = Call(algorithm, _ranks(words[0]), nbytes)
+    values: dict[str, Any] = {}
     for word in words[1:]:
-        if word.startswith("stream="):
-            stream = parse_whole(word.removeprefix("stream="))
-        elif word.startswith("after="):
-            waits = tuple(map(parse_whole, word.removeprefix("after=").split(",")))
-        elif word[0].isdigit():
-            nbytes = parse_bytes(word)
-        else:
-            algorithm = find(word)
-    return Call(algorithm, ranks, nbytes, stream, waits)
+        key, value = _value(word)
+        if key in values:
+            raise InputError(f"--groups: {word}: the {NOUNS[key]} is given twice")
+        values[key] = value
+    return replace(call, **values)
+
+
+def _value(word: str) -> tuple[str, Any]:
+    """The field of a call that a word sets, and its value."""
+    key, equals, text = word.partition("=")
+    try:
+        if equals and key == "stream":
+            return key, parse_whole(text)
+        if equals and key == "after":
+            return "waits", tuple(map(parse_whole, text.split(",")))
+    except InputError as error:
+        raise InputError(f"--groups: {word[:40]}: {error}") from None
+    return ("nbytes", parse_bytes(word)) if word[0].isdigit() else ("algorithm", find(word))
 
 
 def _ranks(text: str) -> tuple[int, ...]:
@@ -84,11 +97,15 @@ def _ranks(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = _RANKS.fullmatch(part)
         if match is None:
-            raise InputError(f"--groups: {text[:40]!r} are no ranks: write 0-7, 0-14:2 or 0,8")
+            raise InputError(
+                f"--groups: {part[:40]!r} is no rank or range: write 0-7, 0-14:2 or 0,8"
+            )
         first, last, step = (None if number is None else int(number) for number in match.groups())
         assert first is not None
         last = first if last is None else last
-        if last < first or step == 0 or last > MOST:
-            raise InputError(f"--groups: {part!r}: the first rank comes first, at most {MOST}")
+        if last < first:
+            raise InputError(f"--groups: {part!r} runs backwards: write {last}-{first}")
+        if step == 0 or last > MOST:
+            raise InputError(f"--groups: {part!r}: ranks are at most {MOST}, a step is 1 or more")
         ranks += range(first, last + 1, step or 1)
     return tuple(ranks)

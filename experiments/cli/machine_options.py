@@ -181,8 +181,8 @@ class RuleOptions:
         if self.sharing is not SharingName.fair:
             raise InputError(f"--fair-tolerance {text[:40]} goes with --sharing fair: write both")
         share = float(text) if re.fullmatch(r"\d*\.?\d+(e-?\d\d?)?", text, re.ASCII) else 0.0
-        if not 0 < share <= 0.1:
-            raise InputError(f"--fair-tolerance {text[:40]}: expected up to 0.1, like 1e-3")
+        if not 1e-9 <= share <= 0.1:
+            raise InputError(f"--fair-tolerance {text[:40]!r}: expected 1e-9 to 0.1, like 1e-3")
         return share
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -14,13 +14,13 @@ from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from simulator.collectives import Algorithm
-    from simulator.collectives.routers import Router
+    from simulator.collectives.routers import Router, Table
 
 T = TypeVar("T")
 USUAL_SIZE = "64MiB"
 Root = Annotated[
     int | None,
-    typer.Option(help="The root of a broadcast, reduce, gather, ...  [default: 0]"),
+    typer.Option(min=0, help="The root of a broadcast, reduce, gather, ...  [default: 0]"),
 ]
 Skew = Annotated[
     str | None,
@@ -69,11 +69,22 @@ class PatternOptions:
 
     def size(self, size: str | None) -> str:
         """V as text. The default with a matrix is what a rank sends on average there."""
-        if size is not None or self.matrix is None:
-            return USUAL_SIZE if size is None else size
+        if size is not None:
+            return size
+        return USUAL_SIZE if self._table is None else f"{self._table.nbytes!r}B"
+
+    def ranks(self, ranks: str | None, usual: Callable[[], str]) -> str:
+        """The numbers of ranks as text. The default with a matrix is the number there."""
+        if ranks is not None:
+            return ranks
+        return usual() if self._table is None else str(len(self._table.rows[0]))
+
+    @cached_property
+    def _table(self) -> Table | None:
+        """The sizes of --matrix."""
         from experiments.size_tables import read_table
 
-        return f"{read_table(self.matrix).nbytes!r}B"
+        return None if self.matrix is None else read_table(self.matrix)
 
     @property
     def _router(self) -> Router | None:
@@ -81,11 +92,7 @@ class PatternOptions:
             raise InputError(
                 f"--skew {self.skew} and --matrix {self.matrix}: leave one of them out"
             )
-        if self.matrix is not None:
-            from experiments.size_tables import read_table
-
-            return read_table(self.matrix)
-        return None if self.skew is None else parse_skew(self.skew)
+        return self._table if self.skew is None else parse_skew(self.skew)
 
 
 _SKEW_OPTIONS = {"seed": 0, "top": 1, "nodes": 1, "per_node": 1}

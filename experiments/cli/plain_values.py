@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Any
 
 from typer.core import TyperGroup
+
+from topologies.errors import InputError
 
 
 class PlainValues:
@@ -22,18 +25,25 @@ class PlainValues:
                 return value
             if issubclass(kind, Enum) and value in [member.value for member in kind]:
                 return kind(value)
-            if kind is int and _is_in_range(value, param.type_descriptor.parameter_info):
-                return int(value)
+            if kind is int:
+                return _whole(value, param)
         param._runtime_param = None
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
 
 
-def _is_in_range(text: Any, option: Any) -> bool:
-    """Whether a text is digits of a number that an option takes."""
-    if not (isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 18):
-        return False
-    low, high = (getattr(option, name, None) for name in ("min", "max"))
-    return (low is None or low <= int(text)) and (high is None or int(text) <= high)
+def _whole(text: str, param: Any) -> int:
+    """The whole number of an option. Raises InputError with the range of the option."""
+    info = param.type_descriptor.parameter_info
+    low, high = (getattr(info, name, None) for name in ("min", "max"))
+    number = int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else None
+    if number is not None and _is_within(number, low, high):
+        return number
+    limits = [f" from {low}"] * (low is not None) + [f" to {high}"] * (high is not None)
+    raise InputError(f"{param.opts[0]} {text[:40]!r}: expected a whole number{''.join(limits)}")
+
+
+def _is_within(number: int, low: int | None, high: int | None) -> bool:
+    return (low is None or low <= number) and (high is None or number <= high)
 
 
 class PlainGroup(TyperGroup):

@@ -34,7 +34,8 @@ RankCounts = Annotated[
     typer.Option(
         "--p",
         help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
-        "[default: 2..64; all GPUs where the topology says how many nodes]",
+        "[default: 2..64; all GPUs where the topology says how many nodes; with --matrix what the "
+        "file says]",
     ),
 ]
 Sizes = Annotated[
@@ -100,7 +101,7 @@ def sweep(
 
     machine, calibrated = machine.under(profile, usual="ring")
     algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file)]
-    p = usual_ranks(machine.blueprint, algorithms, "2..64") if p is None else p
+    p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, algorithms, "2..64"))
     size = pattern.size(size)
     names = algo or ",".join(one.name for one in algorithms if not one.origin)
     parameters = {**named(names, algo_file), "p": p, "size": size, "engine": rules.engine.value}
@@ -129,7 +130,9 @@ def run(
     p: Annotated[
         str | None,
         typer.Option(
-            "--p", help="The number of ranks.  [default: all of the machine; 8 of a shape]"
+            "--p",
+            help="The number of ranks.  [default: all of the machine; 8 of a shape; with --matrix "
+            "what the file says]",
         ),
     ] = None,
     size: Size = None,
@@ -157,7 +160,7 @@ def run(
 
         chosen = GroupOptions(groups, algorithm, pattern.size(size), p, profile)
         raise typer.Exit(chosen.run(machine.blueprint, rules, timeline, format.value))
-    p = usual_ranks(machine.blueprint, [algorithm], "8") if p is None else p
+    p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, [algorithm], "8"))
     size = pattern.size(size)
     parameters = {**named(algo, algo_file), "p": p, "size": size, "engine": rules.engine.value}
     request = command.Request(

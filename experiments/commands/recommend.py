@@ -40,11 +40,8 @@ def run(request: Request, how: str) -> int:
     question = request.question
     output.check_writable(request.plot, output.PICTURES)
     output.check_writable(request.tuner, (".csv", ".conf"))
-    if request.tuner and question.collective not in COLLECTIVES:
-        raise InputError(
-            f"--nccl-tuner: NCCL's tuner has no {question.collective}, only "
-            f"{', '.join(COLLECTIVES)}"
-        )
+    if request.tuner:
+        _check_tuner(request)
     progress = output.Progress("sizes")
     answers = Answers(question)
     if request.explain is not None:
@@ -77,6 +74,19 @@ def run(request: Request, how: str) -> int:
     return 0
 
 
+def _check_tuner(request: Request) -> None:
+    collective, least = request.question.collective, request.sizes[0]
+    if collective not in COLLECTIVES:
+        raise InputError(
+            f"--nccl-tuner: NCCL's tuner has no {collective}, only {', '.join(COLLECTIVES)}"
+        )
+    if least > LAST:
+        raise InputError(
+            f"--nccl-tuner: its sizes end at {format_bytes(LAST)}, and the least size is "
+            f"{format_bytes(least)}"
+        )
+
+
 def _title(request: Request) -> str:
     question = request.question
     return f"{question.collective} of {question.ranks} ranks on {request.machine.text}"
@@ -102,21 +112,23 @@ def _text(
     ]
     if not any(row.protocol for row in rows):
         table = [line[:2] + line[3:] for line in table]
-    lines = [_title(request), "", output.align(table), ""]
-    lines += [
+    changes = [
         f"from {format_bytes(crossover.size_B, binary)}: {crossover.after} instead of "
         f"{crossover.before}"
         for crossover in crossovers
     ]
-    lines += ["", "why", *_reasons(rows, binary=binary), ""]
     defaults = ", ".join(dict.fromkeys(row.default for row in rows))
-    lines.append(f"  gain      how many times as long the default of the library takes: {defaults}")
-    lines.append("  of bound  the time as a multiple of the best lower bound")
-    lines.append("  message   the largest message of the algorithm")
+    terms = [
+        f"  gain      how many times as long the default of the library takes: {defaults}",
+        "  of bound  the time as a multiple of the best lower bound",
+        "  message   the largest message of the algorithm",
+    ]
     names = dict.fromkeys(left.name for left in answers.left)
     if names:
-        lines.append(f"  not tried here: {', '.join(names)} (--format json says why)")
-    return "\n".join(lines)
+        terms.append(f"  not tried here: {', '.join(names)} (--format json says why)")
+    why = ["why", *_reasons(rows, binary=binary)]
+    blocks = [[_title(request)], [output.align(table)], changes, why, terms]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
 def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
@@ -180,8 +192,6 @@ def _tuner(answers: Answers, request: Request) -> str:
             starts.append(_between(previous, size) if choices else size)
             choices.append(chosen)
         previous = size
-    if not choices:
-        raise InputError(f"--nccl-tuner: its sizes end at {format_bytes(LAST)}, take smaller ones")
     lines = [
         Line(COLLECTIVES[question.collective], *span, *chosen, nodes=nodes, ranks=question.ranks)
         for span, chosen in zip(ranges(starts), choices, strict=True)

@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 
 from experiments import output
+from experiments.pictures.timelines.collective_file import collective_file
 from experiments.simulations import workload
 from experiments.simulations.case import Case
 from experiments.simulations.ineffective_labels import ineffective_labels
@@ -78,7 +79,7 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     title = _title(row, request)
     if timeline:
         parameters = {**request.parameters, **({"profile": profile.name} if profile else {})}
-        output.write(timeline, _picture(result, timeline, title, parameters))
+        output.write(timeline, collective_file(result, timeline, title, parameters))
     behind = waits(result, path)
     report = {
         "summary": row.record(),
@@ -107,18 +108,6 @@ def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
 
     output.write(path, wrong_figure(error, path.suffix[1:].lower()))
     return f" (drawn in {path})"
-
-
-def _picture(
-    timeline: Timeline, path: Path, title: str, parameters: Mapping[str, output.Value]
-) -> bytes | str:
-    if path.suffix.lower() == ".json":
-        from experiments.pictures.timelines.collective_trace import collective_trace
-
-        return collective_trace(timeline, dict(parameters))
-    from experiments.pictures.timelines.collective_picture import collective_figure
-
-    return collective_figure(timeline, title, path.suffix[1:].lower())
 
 
 def _title(row: SweepRow, request: Request) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments import output
+from experiments.pictures.timelines.collective_file import collective_file
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bounds import best_bound
@@ -15,7 +16,6 @@ from simulator.analysis.waits import waits
 from simulator.collectives import proof
 from simulator.collectives.joined_calls import Call, Joined, Placed, join, prove
 from simulator.schedules.semantics import WrongResult
-from simulator.schedules.timeline import Timeline
 from topologies.catalogue import Blueprint
 from topologies.units import format_bytes, format_seconds
 
@@ -56,7 +56,7 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
         f"{request.machine.text}: {format_seconds(result.makespan)}"
     )
     if timeline:
-        output.write(timeline, _picture(result, timeline, title, request.parameters))
+        output.write(timeline, collective_file(result, timeline, title, request.parameters))
     behind = waits(result, critical_path(result))
     if how == "json":
         report = {
@@ -116,18 +116,6 @@ def _ranks(ranks: Sequence[int]) -> str:
         return f"{ranks[0]}-{ranks[-1]}" + (f":{step}" if step > 1 else "")
     more = [f"{len(ranks) - NAMED} more"] if len(ranks) > NAMED else []
     return ",".join([*map(str, ranks[:NAMED]), *more])
-
-
-def _picture(
-    timeline: Timeline, path: Path, title: str, parameters: Mapping[str, output.Value]
-) -> bytes | str:
-    if path.suffix.lower() == ".json":
-        from experiments.pictures.timelines.collective_trace import collective_trace
-
-        return collective_trace(timeline, dict(parameters))
-    from experiments.pictures.timelines.collective_picture import collective_figure
-
-    return collective_figure(timeline, title, path.suffix[1:].lower())
 
 
 def _text(

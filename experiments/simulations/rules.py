@@ -48,7 +48,10 @@ class Rules(NamedTuple):
         from simulator.training.plan_simulation import TrainingRules
 
         if self.fair_tolerance:
-            raise InputError("--fair-tolerance is an option of run and sweep: leave it out here")
+            raise InputError(
+                f"--fair-tolerance {self.fair_tolerance:g}: training is simulated exactly: "
+                f"leave it out"
+            )
         rules = TrainingRules(self.engine, self.sharing, self.store_and_forward)
         return rules if machine is None else replace(rules, machine=machine)
 

@@ -31,10 +31,11 @@ def test_records() -> None:
 
 
 def test_one_size_is_explained() -> None:
-    done = simctl(*STAR, "--explain", "64KiB")
+    line = (*STAR[:5], "--explain", "64KiB")
+    done = simctl(*line)
     assert "all_reduce of 4 ranks on star, 64KiB" in done.stdout
     assert "where the time goes" in done.stdout
-    rows = json.loads(simctl(*STAR, "--explain", "64KiB", "--format", "json").stdout)
+    rows = json.loads(simctl(*line, "--format", "json").stdout)
     assert rows[0]["over_best"] == 1.0
 
 
@@ -61,6 +62,8 @@ def test_files(tmp_path: Path) -> None:
         (("--collective", "all_too_all"), "no collective 'all_too_all': did you mean"),
         (("--collective", "all_to_all", "--nccl-tuner", "t.csv"), "NCCL's tuner has no all_to_all"),
         (("--explain", "64"), "64"),
+        (("--explain", "1KiB", "--plot", "x.png"), "--plot x.png: leave one of them out"),
+        (("--size", "8GiB", "--nccl-tuner", "t.csv"), "its sizes end at 4.295GB"),
         (("--nccl-tuner", "t.txt"), "t.txt"),
     ],
 )

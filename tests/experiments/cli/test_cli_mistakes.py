@@ -73,17 +73,34 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         ("run", "--skew", "zipf:1", "--matrix", "m.csv"),
         "--skew zipf:1 and --matrix m.csv: leave one of them out",
     ),
+    "a skew with two seeds": (("run", "--skew", "zipf:1,seed=2,seed=3"), "seed is given twice"),
     "no matrix": (("run", "--matrix", "none.csv"), "none.csv"),
     "a group of one": (("run", "--groups", "0-3;4"), "call 1: ranks [4]: a group has 2 or more"),
     "no groups": (("run", "--groups", ""), "a group is empty: write ranks like 0-7;8-15"),
-    "ranks that are none": (("run", "--groups", "a-b"), "'a-b' are no ranks: write 0-7"),
-    "ranks backwards": (("run", "--groups", "7-0"), "'7-0': the first rank comes first"),
+    "ranks that are none": (("run", "--groups", "a-b"), "'a-b' is no rank or range: write 0-7"),
+    "ranks backwards": (("run", "--groups", "7-0"), "'7-0' runs backwards: write 0-7"),
+    "a step of nothing": (("run", "--groups", "0-7:0"), "'0-7:0': ranks are at most 1048576, a"),
+    "a group's two sizes": (
+        ("run", "--groups", "0-3 1MiB 2MiB"),
+        "--groups: 2MiB: the size is given twice",
+    ),
     "a group beyond the ranks": (
         ("run", "--groups", "0-7", "--p", "4"),
         "call 0: rank 7: 4 ranks run from 0 to 3",
     ),
     "a group's unknown algorithm": (("run", "--groups", "0-3 rnig"), "did you mean 'ring'?"),
-    "a group's stream": (("run", "--groups", "0-3 stream=x"), "'x' is not a whole number"),
+    "a group's stream": (
+        ("run", "--groups", "0-3 stream=x"),
+        "stream=x: 'x' is not a whole number",
+    ),
+    "a root that is no rank": (
+        ("run", "--algo", "tree_broadcast", "--root", "x"),
+        "--root 'x': expected a whole number from 0",
+    ),
+    "no processes": (
+        ("sweep", "--jobs", "0"),
+        "--jobs '0': expected a whole number from 1 to 1024",
+    ),
     "a group that waits for a later one": (
         ("run", "--groups", "0-3 after=1;0-3"),
         "call 0: it waits for [1]: earlier calls alone",
@@ -98,15 +115,15 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a tolerance of nothing": (
         ("run", "--sharing", "fair", "--fair-tolerance", "x"),
-        "--fair-tolerance x: expected up to 0.1, like 1e-3",
+        "--fair-tolerance 'x': expected 1e-9 to 0.1, like 1e-3",
     ),
     "a large tolerance": (
         ("run", "--sharing", "fair", "--fair-tolerance", "0.5"),
-        "--fair-tolerance 0.5: expected up to 0.1, like 1e-3",
+        "--fair-tolerance '0.5': expected 1e-9 to 0.1, like 1e-3",
     ),
     "a tolerance in training": (
         ("train", "--sharing", "fair", "--fair-tolerance", "1e-3", "--p", "2"),
-        "--fair-tolerance is an option of run and sweep: leave it out here",
+        "--fair-tolerance 0.001: training is simulated exactly: leave it out",
     ),
     "no log": (("validate", "none.log"), "none.log"),
     "log is a folder": (("validate", "/"), "/"),

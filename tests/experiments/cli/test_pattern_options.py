@@ -10,7 +10,7 @@ from simctl_process import Simctl
 
 def test_a_matrix_is_simulated_at_its_size(command: Simctl, tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text("0,6e9,2e9\n1e9,0,0\n0,3e9,0\n")
-    line = ("run", "--algo", "posted_all_to_allv", "--p", "3", "--topology", "star")
+    line = ("run", "--algo", "posted_all_to_allv", "--topology", "star")
     report = command(
         *line, "--bandwidth", "1GB/s", "--latency", "0s", "--matrix", str(tmp_path / "m.csv"),
         "--format", "json",
