@@ -44,6 +44,7 @@ SOME = (2, 3, 4, 6, 8, 9, 16, 17)
 others."""
 OTHERS = tuple(sorted({*COUNTS} - {*SOME}))
 every_algorithm = pytest.mark.parametrize("name", NAMES)
+every_plain_algorithm = pytest.mark.parametrize("name", PLAIN)
 
 
 def a_third(names: Iterable[str], first: int) -> list[ParameterSet]:
@@ -61,12 +62,6 @@ def tries(few: int, many: int | None = None) -> settings:
     that every algorithm has to itself."""
     by_default = settings().max_examples == settings.get_profile("few").max_examples
     return settings(max_examples=few if by_default else many or 5 * few)
-
-
-def every_algorithm_at(*ranks: int) -> pytest.MarkDecorator:
-    """Every algorithm at those of `ranks` for which it is defined."""
-    pairs = [(name, p) for name in PLAIN for p in counts(name, ranks)]
-    return pytest.mark.parametrize(("name", "ranks"), pairs)
 
 
 @cache

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from law_cases import ANY_NUMBER, NAMES, PLAIN, counts, every_algorithm, tries
+from law_cases import (
+    ANY_NUMBER,
+    NAMES,
+    counts,
+    every_algorithm,
+    every_plain_algorithm,
+    tries,
+)
 from simulator.analysis import memory
 from simulator.analysis.bounds import Bound, best_bound, bounds
 from simulator.collectives import algorithms
@@ -47,8 +54,6 @@ PARAMETERS = {
 """Latency, gap and reduction; a gigabyte a second."""
 
 CLAIMING = ("ring", "star", "full_mesh", "full_mesh_one_port", "bus")
-every_shape = pytest.mark.parametrize("shape", CLAIMING)
-every_parameter = pytest.mark.parametrize("parameters", PARAMETERS)
 some_parameters = pytest.mark.parametrize(
     "parameters",
     [
@@ -110,24 +115,20 @@ def check_run(name: str, ranks: int, shape: str, parameters: str, engine: Engine
     assert timeline.makespan >= bound.seconds * (1 - 1e-9), bound
 
 
-@pytest.mark.parametrize("name", PLAIN)
-@every_shape
+@every_plain_algorithm
 @some_parameters
 def test_simulation_equals_the_closed_form_wherever_it_is_claimed(
-    name: str, shape: str, parameters: str
+    name: str, parameters: str
 ) -> None:
-    for ranks in counts(name, FEW):
+    for shape, ranks in product(CLAIMING, counts(name, FEW)):
         check_run(name, ranks, shape, parameters, "reference" if ranks < 6 else "compiled")
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", PLAIN)
-@every_shape
-@every_parameter
-def test_simulation_equals_the_closed_form_at_every_count(
-    name: str, shape: str, parameters: str
-) -> None:
-    for ranks in counts(name, (4, 5, 7, *range(9, 34))):
+@every_plain_algorithm
+@pytest.mark.parametrize("parameters", PARAMETERS)
+def test_simulation_equals_the_closed_form_at_every_count(name: str, parameters: str) -> None:
+    for shape, ranks in product(CLAIMING, counts(name, (4, 5, 7, *range(9, 34)))):
         check_run(name, ranks, shape, parameters, "reference" if ranks < 6 else "compiled")
 
 
@@ -196,7 +197,7 @@ def is_memory_claimed(name: str, shape: str, ranks: int) -> bool:
     return is_claimed(name, shape, ranks) and ports in MEMORY.get(name, ONE_PORT)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@every_plain_algorithm
 def test_a_formula_claims_all_shapes_unless_it_says_why_not(name: str) -> None:
     cost = algorithms()[name].cost
     assert cost.unclaimed or {*ONE_PORT} <= {*cost.ports}
@@ -224,10 +225,10 @@ def test_the_claims_are_these(name: str, parameters: str) -> None:
 
 @pytest.mark.exhaustive
 @every_algorithm
-@every_shape
 @pytest.mark.parametrize("parameters", ["postal", "both", "slow merging"])
-def test_the_claims_are_these_at_other_counts(name: str, shape: str, parameters: str) -> None:
-    check_table(name, shape, parameters, (5, 7))
+def test_the_claims_are_these_at_other_counts(name: str, parameters: str) -> None:
+    for shape in CLAIMING:
+        check_table(name, shape, parameters, (5, 7))
 
 
 @every_algorithm

@@ -22,8 +22,9 @@ from law_cases import (
     OTHERS,
     SOME,
     build,
+    counts,
     every_algorithm,
-    every_algorithm_at,
+    every_plain_algorithm,
     orders,
     tries,
 )
@@ -45,15 +46,17 @@ def check_promise(name: str, ranks: int) -> None:
 # (1) The postcondition.
 
 
-@every_algorithm_at(*SOME)
-def test_every_algorithm_keeps_its_promise(name: str, ranks: int) -> None:
-    check_promise(name, ranks)
+@every_plain_algorithm
+def test_every_algorithm_keeps_its_promise(name: str) -> None:
+    for ranks in counts(name, SOME):
+        check_promise(name, ranks)
 
 
 @pytest.mark.exhaustive
-@every_algorithm_at(*OTHERS)
-def test_every_algorithm_keeps_its_promise_at_every_count(name: str, ranks: int) -> None:
-    check_promise(name, ranks)
+@every_plain_algorithm
+def test_every_algorithm_keeps_its_promise_at_every_count(name: str) -> None:
+    for ranks in counts(name, OTHERS):
+        check_promise(name, ranks)
 
 
 @given(st.sampled_from(NAMES), st.integers(2, 33), st.integers(0, 2**32 - 1))
@@ -89,10 +92,11 @@ def test_any_topological_order_gives_the_same_result(name: str, ranks: int, rand
 
 
 @pytest.mark.exhaustive
-@every_algorithm_at(*COUNTS)
-def test_any_topological_order_gives_the_same_result_at_every_count(name: str, ranks: int) -> None:
-    for seed in range(3):
-        check_orders(name, ranks, Random(seed))
+@every_plain_algorithm
+def test_any_topological_order_gives_the_same_result_at_every_count(name: str) -> None:
+    for ranks in counts(name, COUNTS):
+        for seed in range(3):
+            check_orders(name, ranks, Random(seed))
 
 
 @every_algorithm
@@ -127,21 +131,24 @@ def check_doubles(name: str, ranks: int) -> None:
             )
 
 
-@every_algorithm_at(*SOME[:4])
-def test_dropping_any_transfer_is_caught(name: str, ranks: int) -> None:
-    check_drops(name, ranks)
+@every_plain_algorithm
+def test_dropping_any_transfer_is_caught(name: str) -> None:
+    for ranks in counts(name, SOME[:4]):
+        check_drops(name, ranks)
 
 
-@every_algorithm_at(*SOME[:4])
-def test_doubling_any_reduction_is_caught(name: str, ranks: int) -> None:
-    check_doubles(name, ranks)
+@every_plain_algorithm
+def test_doubling_any_reduction_is_caught(name: str) -> None:
+    for ranks in counts(name, SOME[:4]):
+        check_doubles(name, ranks)
 
 
 @pytest.mark.exhaustive
-@every_algorithm_at(5, *range(7, 18))
-def test_every_operation_matters_at_every_count(name: str, ranks: int) -> None:
-    check_drops(name, ranks)
-    check_doubles(name, ranks)
+@every_plain_algorithm
+def test_every_operation_matters_at_every_count(name: str) -> None:
+    for ranks in counts(name, (5, *range(7, 18))):
+        check_drops(name, ranks)
+        check_doubles(name, ranks)
 
 
 # (4) Volume and steps.
@@ -169,21 +176,24 @@ def check_least(name: str, ranks: int) -> None:
     assert np.all(received[followers] >= receives)
 
 
-@every_algorithm_at(*SOME)
-def test_volume_and_steps_equal_the_closed_form(name: str, ranks: int) -> None:
-    check_counts(name, ranks)
+@every_plain_algorithm
+def test_volume_and_steps_equal_the_closed_form(name: str) -> None:
+    for ranks in counts(name, SOME):
+        check_counts(name, ranks)
 
 
-@every_algorithm_at(*SOME)
-def test_no_schedule_moves_less_than_its_collective_must(name: str, ranks: int) -> None:
-    check_least(name, ranks)
+@every_plain_algorithm
+def test_no_schedule_moves_less_than_its_collective_must(name: str) -> None:
+    for ranks in counts(name, SOME):
+        check_least(name, ranks)
 
 
 @pytest.mark.exhaustive
-@every_algorithm_at(*OTHERS)
-def test_volume_and_steps_are_those_at_every_count(name: str, ranks: int) -> None:
-    check_counts(name, ranks)
-    check_least(name, ranks)
+@every_plain_algorithm
+def test_volume_and_steps_are_those_at_every_count(name: str) -> None:
+    for ranks in counts(name, OTHERS):
+        check_counts(name, ranks)
+        check_least(name, ranks)
 
 
 @every_algorithm
