@@ -30,7 +30,7 @@ HELP = {
 BEST = "best"
 """The value of an option that a search finds for each size."""
 _NEXT = re.compile(r",(?![^,:]*=)")
-_FUNCTIONS = "schedule", "fit", "shifts", "shifts_on", "defined"
+_FUNCTIONS = "schedule", "fit", "shifts", "shifts_on", "defined", "operations"
 
 
 def names_in(text: str) -> list[str]:

@@ -72,6 +72,7 @@ ALGORITHMS = (
         "every rank sends every other rank its block",
         shifts=rotations,
         by_place=True,
+        operations=lambda ranks: 2.0 * ranks * (ranks - 1),
     ),
     Algorithm(
         "pairwise_sync",

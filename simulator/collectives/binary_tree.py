@@ -69,6 +69,7 @@ ALGORITHMS = (
         "a reduce up a binary tree in pieces, then a broadcast down it",
         options={"segments": PIECES},
         formula=trees.binary_tree_all_reduce,
+        operations=lambda ranks, segments=PIECES: 2.0 * segments * (ranks - 1),
     ),
     Algorithm(
         "binary_tree_reduce",

@@ -4,6 +4,8 @@ After De Sensi et al., Bine trees, SC 2025, arXiv 2508.17311. Chunks are kept in
 order that those of a message are neighbours.
 """
 
+from functools import partial
+
 import numpy as np
 
 from simulator.collectives.bine import peers
@@ -77,10 +79,11 @@ def bine_reduce(ranks: int, nbytes: float) -> Schedule:
     return tree.build()
 
 
-def _operations(ranks: int) -> float:
+def _operations(copies: int, ranks: int) -> float:
+    """A rank copies as many chunks as there are other ranks, and so many `copies` more."""
     rounds = log2_floor(ranks)
     if is_power_of_two(ranks):
-        return ranks * (ranks + rounds)
+        return ranks * (ranks - 1 + copies + rounds)
     return (rounds << rounds) + 2 * (ranks - (1 << rounds))
 
 
@@ -91,7 +94,7 @@ ALGORITHMS = (
         bine_all_gather,
         bine_formulas.ALL_GATHER,
         "exchanges of chunks over shorter distances",
-        operations=_operations,
+        operations=partial(_operations, 1),
     ),
     Algorithm(
         "bine_reduce_scatter",
@@ -99,7 +102,7 @@ ALGORITHMS = (
         bine_reduce_scatter,
         bine_formulas.REDUCE_SCATTER,
         "exchanges over shorter distances that halve what is left",
-        operations=_operations,
+        operations=partial(_operations, 2),
     ),
     Algorithm(
         "bine_reduce",

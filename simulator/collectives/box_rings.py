@@ -178,6 +178,10 @@ def _torus_shifts_on(topology: Topology, ranks: int) -> Shifts:
     return _all_shifts(dims_of(topology, ranks) or (ranks,))
 
 
+def _operations(ranks: int, levels: int = LEVELS) -> float:
+    return ranks * 2.0 * sum(size - 1 for size in box(ranks, levels))
+
+
 def _all_shifts(dims: Dims) -> Shifts:
     return Shifts(dims, (1,) * len(dims))
 
@@ -194,6 +198,7 @@ ALGORITHMS = (
         shifts_on=_shifts_on,
         options={"levels": LEVELS},
         formula=box_formulas.blue_connect,
+        operations=_operations,
     ),
     Algorithm(
         "torus_rings",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_GATHER, ALL_TO_ALL, Algorithm
-from simulator.cost_models import bruck_formulas, log2_ceil
+from simulator.cost_models import bruck_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold, rotations
@@ -122,14 +122,26 @@ def _first_step(radix: int) -> int:
     return 1
 
 
-def _gather_operations(ranks: int) -> float:
-    return ranks * (ranks + log2_ceil(ranks))
+def _messages(ranks: int, radix: int) -> int:
+    """The messages of a rank: one for each digit of each place that a distance has."""
+    count, step = 0, _first_step(radix)
+    while step < ranks:
+        count += min(radix - 1, (ranks - 1) // step)
+        step *= radix
+    return count
 
 
-def _exchange_operations(ranks: int) -> float:
-    """With two copies of a block for each 1 among the binary digits of its distance."""
-    ones = sum(distance.bit_count() for distance in range(ranks))
-    return ranks * (2 * (ranks - 1) + log2_ceil(ranks) + 2 * ones)
+def _gather_operations(ranks: int, radix: int = 2) -> float:
+    return ranks * (ranks + _messages(ranks, radix))
+
+
+def _exchange_operations(ranks: int, radix: int = 2) -> float:
+    """With two copies of a block for each digit of its distance that is not 0."""
+    distance, digits = np.arange(ranks), 0
+    while distance.any():
+        digits += int(np.count_nonzero(distance % radix))
+        distance //= radix
+    return ranks * (2 * (ranks - 1) + _messages(ranks, radix) + 2 * digits)
 
 
 ALGORITHMS = (

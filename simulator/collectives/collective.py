@@ -118,11 +118,12 @@ class Algorithm:
     :func:`simulator.cost_models.is_power_of_two`."""
     recipe: tuple[Callable[..., Algorithm], tuple[Any, ...]] | None = None
     """The function that makes this algorithm of another, or of a file, and its arguments."""
-    operations: Callable[[int], float] | None = None
-    """How many operations the schedule has, where few ranks do not tell how their number grows."""
+    operations: Callable[..., float] | None = None
+    """How many operations the schedule has for a number of workers, where schedules of few ranks do
+    not tell how their number grows."""
     options: Mapping[str, int] = field(default_factory=dict, hash=False)
     """The options and their values, like `segments`: keywords of `schedule`, and of those of `fit`,
-    `shifts`, `shifts_on`, `defined` and `formula` that have them."""
+    `shifts`, `shifts_on`, `defined`, `operations` and `formula` that have them."""
     formula: Callable[..., CostModel] | None = None
     """From the options to the formula, if there are options."""
     searched: tuple[str, ...] = ()

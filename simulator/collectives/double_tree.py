@@ -141,5 +141,6 @@ ALGORITHMS = (
         trees.double_tree(PIECES),
         "two binary trees over the nodes, each for half of V, in pieces",
         fit=fit,
+        operations=lambda ranks: 4.0 * PIECES * (ranks - 1),
     ),
 )

@@ -178,6 +178,7 @@ ALGORITHMS = (
         gloo_formulas.GLOO_RING,
         "gloo: a ring of segments, each sent when its receiver is ready",
         shifts=rotations,
+        operations=lambda ranks: 8.0 * ranks * (ranks - 1),
     ),
     Algorithm(
         "gloo_reduce",

@@ -61,6 +61,7 @@ ALGORITHMS = (
         "every rank sends all its data to every other rank at once",
         shifts=rotations,
         by_place=True,
+        operations=lambda ranks: 2.0 * ranks * (ranks - 1),
     ),
     Algorithm(
         "naive_serial",

@@ -36,6 +36,11 @@ def neighbor_exchange_all_gather(
     return exchange.build()
 
 
+def _operations(ranks: int) -> float:
+    steps = ranks - 1 if ranks % 2 else ranks / 2
+    return ranks * steps
+
+
 ALGORITHMS = (
     Algorithm(
         "neighbor_exchange",
@@ -45,5 +50,6 @@ ALGORITHMS = (
         "every rank exchanges two chunks with its two neighbours in turn",
         shifts=in_pairs,
         by_place=True,
+        operations=_operations,
     ),
 )

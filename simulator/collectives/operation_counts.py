@@ -12,7 +12,7 @@ import numpy as np
 from simulator.collectives import algorithms
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.rings import rings_of
-from simulator.collectives.two_level import equal_nodes, nodes_of
+from simulator.collectives.two_level import nodes_of
 from simulator.schedules.schedule import Schedule
 from topologies.columns import distinct
 from topologies.errors import InputError
@@ -23,16 +23,8 @@ NEAR = 0.1
 """How far from a whole number a power may be."""
 PIECES = 16
 """Operations of nvls for each rank and each step round the ring of its nodes."""
-PACKED = {
-    "optimal": 2,
-    "optimal_all_gather": 1,
-    "optimal_reduce_scatter": 1,
-    "optimal_broadcast": 1,
-}
-"""Operations of trees that are made for a machine, for each segment and each two ranks, if each
-rank has a tree."""
 MULTIPLIERS = ("segments", "channels")
-"""The options that multiply the operations."""
+"""The options that multiply the operations of an algorithm that does not say how many it has."""
 
 
 class Bound(NamedTuple):
@@ -76,18 +68,19 @@ def counts(algorithm: Algorithm, ranks: int) -> Counts:
     if (base := _base(algorithm)) is not None:
         return counts(base, ranks)
     if algorithm.listed_name != algorithm.name:
-        times = _multiple(algorithm)
-        return Counts(*(times * count for count in counts(_listed(algorithm), ranks)))
+        listed = algorithms()[algorithm.listed_name]
+        times = estimate(algorithm, ranks) / estimate(listed, ranks)
+        return Counts(*(times * count for count in counts(listed, ranks)))
     extended = Counts(*(_extended(*column, ranks) for column in _counted(algorithm)))
     return extended._replace(operations=estimate(algorithm, ranks))
 
 
 def estimate(algorithm: Algorithm, ranks: int) -> float:
-    """About how many operations `algorithm` has: exact where a formula is known, else counted at
-    few ranks p, and extended as a power of p or as p log p.
+    """About how many operations `algorithm` has: what it declares, else counted at few ranks p, and
+    extended as a power of p or as p log p.
 
-    The estimate is within some 10% where p is a power of two. Elsewhere it may be up to 60% too
-    high.
+    What is extended is within some 10% where p is a power of two. Elsewhere it may be up to twice
+    too high.
 
     >>> from simulator.collectives import find
     >>> estimate(find("ring"), 32), estimate(find("tree_reduce"), 32)
@@ -95,15 +88,12 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
     """
     if (base := _base(algorithm)) is not None:
         return estimate(base, ranks)
-    if algorithm.listed_name != algorithm.name:
-        return _multiple(algorithm) * estimate(_listed(algorithm), ranks)
-    if (exact := _exact(algorithm, ranks)) is not None:
-        return exact
-    if algorithm.name in PACKED:
-        segments = algorithm.options["segments"]
-        return float(PACKED[algorithm.name] * segments * ranks * (ranks - 1))
+    if algorithm.operations is not None:
+        return algorithm.operations(ranks)
     if algorithm.origin:
         return _built(algorithm, ranks)
+    if algorithm.listed_name != algorithm.name:
+        return _multiple(algorithm) * estimate(algorithms()[algorithm.listed_name], ranks)
     return _extended(*_counted(algorithm)[0], ranks)
 
 
@@ -119,8 +109,8 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
     elif algorithm.name == "two_level":
         per_node = nodes_of(topology, ranks).shape[1]
         yield Bound(ranks * 2.0 * (per_node + ranks // per_node - 2), True)
-    elif (exact := _exact(algorithm, ranks)) is not None:
-        yield Bound(exact, True)
+    elif algorithm.operations is not None and algorithm.fit is None:
+        yield Bound(algorithm.operations(ranks), True)
     elif not algorithm.cost.known:
         yield Bound(_built(algorithm, ranks), True)
     else:
@@ -136,36 +126,10 @@ def _base(algorithm: Algorithm) -> Algorithm | None:
     return base if isinstance(base, Algorithm) else None
 
 
-def _listed(algorithm: Algorithm) -> Algorithm:
-    """The algorithm without options."""
-    return algorithms()[algorithm.listed_name]
-
-
 def _multiple(algorithm: Algorithm) -> float:
     """How many times the operations of the algorithm without options there are."""
-    defaults = _listed(algorithm).options
+    defaults = algorithms()[algorithm.listed_name].options
     return prod(algorithm.options[key] / defaults[key] for key in defaults if key in MULTIPLIERS)
-
-
-def _exact(algorithm: Algorithm, ranks: int) -> float | None:
-    """The number of operations, or None where no formula is known."""
-    if algorithm.operations is not None:
-        return algorithm.operations(ranks)
-    peers = ranks - 1.0
-    pairs = ranks * peers
-    known = {
-        "ring": 2 * pairs,
-        "gloo_ring": 8 * pairs,
-        "ring_all_gather": pairs,
-        "rings": 2 * pairs,
-        "naive": 2 * pairs,
-        "pairwise": 2 * pairs,
-        "tree": 2 * peers,
-        "binary_tree": 64 * peers,
-        "double_tree": 32 * peers,
-        "two_level": ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),
-    }
-    return known.get(algorithm.name)
 
 
 def _built(algorithm: Algorithm, ranks: int) -> float:

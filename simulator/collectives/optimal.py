@@ -165,6 +165,13 @@ def _formula(collective: str, *, segments: int) -> CostModel:
     )
 
 
+def _operations(collective: str, ranks: int, segments: int = SEGMENTS) -> float:
+    """About so many on a machine, if each rank has a tree: each segment reaches all other ranks,
+    and ranks have an operation for every turn."""
+    waves = 2.0 if collective == "all_reduce" else 1.0
+    return waves * segments * ranks * (ranks - 1)
+
+
 def _algorithm(name: str, collective: Collective, summary: str) -> Algorithm:
     formula: Callable[..., CostModel] = partial(_formula, collective.name)
     return Algorithm(
@@ -176,6 +183,7 @@ def _algorithm(name: str, collective: Collective, summary: str) -> Algorithm:
         fit=partial(_fit, collective.name),
         options={"segments": SEGMENTS, "trees": TREES},
         formula=formula,
+        operations=partial(_operations, collective.name),
     )
 
 

@@ -90,8 +90,10 @@ def _round(
     return np.stack((*done, *unpacked.reshape(count, -1)), axis=1)
 
 
-def _operations(ranks: int) -> float:
-    return ranks * (2 * (ranks - 1) + log2_ceil(ranks))
+def _operations(ranks: int, chunks: int = ALL) -> float:
+    """A chunk is packed and unpacked for each peer; a message has up to `chunks` of them."""
+    sizes = (len(range(0, ranks - (1 << level), 2 << level)) for level in range(log2_ceil(ranks)))
+    return ranks * (2 * (ranks - 1) + sum(-(-size // chunks) for size in sizes))
 
 
 ALGORITHMS = (

@@ -74,9 +74,17 @@ def _algorithm(
     summary: str,
     shifts: Callable[[int], Shifts | None] = lambda ranks: None,
 ) -> Algorithm:
-    assert collective.pairs is not None
-    schedule = partial(posted, collective.pairs, asks=name == "pull")
-    return Algorithm(name, collective, schedule, cost, summary, shifts=shifts)
+    pattern, asks = collective.pairs, name == "pull"
+    assert pattern is not None
+    return Algorithm(
+        name,
+        collective,
+        partial(posted, pattern, asks=asks),
+        cost,
+        summary,
+        shifts=shifts,
+        operations=lambda ranks: (1.0 + asks) * len(pattern(ranks).source),
+    )
 
 
 ALGORITHMS = (

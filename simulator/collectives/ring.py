@@ -1,6 +1,7 @@
 """Ring: p - 1 steps in which every rank sends one chunk to the next rank."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -116,6 +117,13 @@ class _Ring:
         send(rank, peer, slot=slot, channel=self.channel, steps=2)
 
 
+def _operations(
+    rounds: int, ranks: int, channels: int = 1, segments: int = 1, ways: int = 1
+) -> float:
+    """Every rank sends all parts of a chunk in each step of each round."""
+    return rounds * ranks * (ranks - 1.0) * channels * segments * ways
+
+
 ALGORITHMS = (
     Algorithm(
         "ring",
@@ -126,6 +134,7 @@ ALGORITHMS = (
         shifts=rotations,
         options=OPTIONS,
         formula=segmented_rings.ring_all_reduce,
+        operations=partial(_operations, 2),
     ),
     Algorithm(
         "ring_reduce_scatter",
@@ -136,6 +145,7 @@ ALGORITHMS = (
         shifts=rotations,
         options=OPTIONS,
         formula=segmented_rings.ring_reduce_scatter,
+        operations=partial(_operations, 1),
     ),
     Algorithm(
         "ring_all_gather",
@@ -146,5 +156,6 @@ ALGORITHMS = (
         shifts=rotations,
         options=OPTIONS,
         formula=segmented_rings.ring_all_gather,
+        operations=partial(_operations, 1),
     ),
 )

@@ -224,6 +224,7 @@ ALGORITHMS = (
         fit=fit_all_reduce,
         shifts=rotations,
         shifts_on=shifts_on,
+        operations=lambda ranks: 2.0 * ranks * (ranks - 1),
     ),
     Algorithm(
         "rings_reduce_scatter",

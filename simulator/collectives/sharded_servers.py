@@ -107,6 +107,7 @@ ALGORITHMS = (
         shifts=_shifts,
         options={"shards": ALL},
         formula=sharded_formulas.sharded,
+        operations=lambda ranks, shards=ALL: 2.0 * min(shards, ranks) * (ranks - 1),
     ),
     Algorithm(
         "byteps",

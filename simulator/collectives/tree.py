@@ -65,6 +65,7 @@ ALGORITHMS = (
         tree_all_reduce,
         trees.TREE_ALL_REDUCE,
         "a binomial tree reduces, then broadcasts",
+        operations=lambda ranks: 2.0 * (ranks - 1),
     ),
     Algorithm(
         "tree_reduce",

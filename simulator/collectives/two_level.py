@@ -110,5 +110,6 @@ ALGORITHMS = (
         fit=fit,
         shifts=shifts,
         shifts_on=shifts_on,
+        operations=lambda ranks: ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),
     ),
 )

@@ -126,7 +126,10 @@ def _shifts_on(topology: Topology, ranks: int) -> Shifts:
 
 
 def _operations(ranks: int) -> float:
-    return ranks * (3.0 * ranks + sum(equal_nodes(ranks).shape))
+    """Three copies of every block, and a message to every place and every node. A rank sends itself
+    none of single blocks."""
+    count, size = equal_nodes(ranks).shape
+    return float(ranks * (3 * (ranks - 1) + size - (count == 1) + count - (size == 1)))
 
 
 ALGORITHMS = (

@@ -3,18 +3,31 @@
 import pytest
 
 from simulator.collectives import algorithms, find
+from simulator.collectives.algorithm_options import with_values
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE
-from simulator.collectives.operation_counts import PACKED, bounds, estimate
+from simulator.collectives.operation_counts import bounds, estimate
 from simulator.collectives.roots import from_root
 from topologies.catalogue import find as machine
 
+PLAIN = [name for name in algorithms() if not name.startswith("optimal")]
+"""Algorithms whose schedules for no machine are as large as for a machine."""
 
-@pytest.mark.parametrize("name", [name for name in algorithms() if name not in PACKED])
+
+@pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("ranks", [16, 64])
 def test_operations_are_estimated(name: str, ranks: int) -> None:
     algorithm = find(name)
     estimated, counted = estimate(algorithm, ranks), len(algorithm.build(ranks, 1.0))
     assert estimated == pytest.approx(counted, rel=0.15)
+
+
+@pytest.mark.parametrize("name", [name for name in PLAIN if algorithms()[name].operations])
+def test_declared_operations_are_those_of_the_schedule(name: str) -> None:
+    listed = algorithms()[name]
+    variants = [with_values(listed, {key: 2}) for key in listed.options]
+    for algorithm in (listed, *variants):
+        for ranks in filter(algorithm.defined, (2, 3, 12, 13)):
+            assert estimate(algorithm, ranks) == len(algorithm.build(ranks, 1.0)), algorithm.name
 
 
 def test_another_root_counts_alike() -> None:
