@@ -23,6 +23,22 @@ def central_barrier(ranks: int, nbytes: float) -> Schedule:
     return barrier.build()
 
 
+def tree_barrier(ranks: int, nbytes: float) -> Schedule:
+    """A rank tells its parent in a binomial tree when all its children have told it. Then rank 0
+    releases its children, and those theirs."""
+    barrier = _builder(ranks, nbytes, "enter")
+    children = [np.arange(1 << k, ranks, 2 << k) for k in range(log2_ceil(ranks))]
+    heard: Ints = np.full((ranks, len(children) + 1), -1, dtype=np.int32)
+    for level, child in enumerate(children):
+        parent = child - (1 << level)
+        heard[parent, level] = barrier.signal(child, parent, after=heard[child])
+    barrier.phase("leave")
+    for level, child in reversed([*enumerate(children)]):
+        parent = child - (1 << level)
+        heard[child, -1] = barrier.signal(parent, child, after=heard[parent])
+    return barrier.build()
+
+
 def dissemination_barrier(ranks: int, nbytes: float) -> Schedule:
     """In round k rank r tells rank r + 2^k of all ranks of which it has heard. There are
     ⌈log2 p⌉ rounds."""
@@ -58,6 +74,13 @@ ALGORITHMS = (
         central_barrier,
         formulas.CENTRAL,
         "all ranks report to rank 0, which releases all",
+    ),
+    Algorithm(
+        "tree_barrier",
+        BARRIER,
+        tree_barrier,
+        formulas.TREE,
+        "up a binomial tree to rank 0, and down again",
     ),
     Algorithm(
         "dissemination_barrier",

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import BROADCAST, Algorithm
+from simulator.collectives.scatter_gather import scatter_chunks
 from simulator.cost_models import log2_floor, van_de_geijn_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -26,7 +27,7 @@ def scatter_ring_broadcast(ranks: int, nbytes: float) -> Schedule:
     5
     """
     vector = ScheduleBuilder(ranks, nbytes, slots=ranks)
-    done, rank = _scatter(vector, ranks), np.arange(ranks)
+    done, rank = scatter_chunks(vector, ranks), np.arange(ranks)
     vector.phase("all-gather")
     before, after = np.roll(rank, 1), np.roll(rank, -1)
     for step in range(ranks - 1):
@@ -43,7 +44,7 @@ def scatter_doubling_broadcast(ranks: int, nbytes: float) -> Schedule:
     rounds = log2_floor(ranks)
     members, extra = 1 << rounds, np.arange(1 << rounds, ranks)
     vector = ScheduleBuilder(ranks, nbytes, slots=members)
-    done, rank = _scatter(vector, members), np.arange(members)
+    done, rank = scatter_chunks(vector, members), np.arange(members)
     vector.phase("all-gather")
     for level in range(rounds):
         peer, first = rank ^ (1 << level), rank >> level << level
@@ -53,22 +54,6 @@ def scatter_doubling_broadcast(ranks: int, nbytes: float) -> Schedule:
     vector.phase("unfold")
     vector.copy(extra - members, extra, slot=0, count=members, after=done[: len(extra)])
     return vector.build()
-
-
-def _scatter(vector: ScheduleBuilder, members: int) -> Ints:
-    """Chunk r of `members` goes to rank r down a binomial tree.
-
-    Returns the operations that a rank waits for before the all-gather, -1 for none.
-    """
-    vector.phase("scatter")
-    levels = (members - 1).bit_length()
-    done = np.full((members, levels + 1), -1)
-    for level in reversed(range(levels)):
-        child = np.arange(1 << level, members, 2 << level)
-        count = np.minimum(1 << level, members - child)
-        done[child, levels] = vector.copy(child - (1 << level), child, slot=child, count=count)
-        done[child - (1 << level), level] = done[child, levels]
-    return done
 
 
 def _subtree(rank: Numbers, members: int) -> Numbers:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.cost_models.cost_model import ASSUMES, CostModel, log2_ceil
+from simulator.cost_models.cost_model import ASSUMES, CostModel, log2_ceil, log2_floor
 from simulator.cost_models.fabric import Fabric
+from simulator.cost_models.scatter_formulas import binomial_gather, binomial_scatter
 
 MELLOR = "Mellor-Crummey, Scott, ACM Transactions on Computer Systems 9(1), 1991"
 
@@ -20,6 +21,19 @@ CENTRAL = CostModel(
     time=_central,
     volume=lambda p, nbytes: 0.0,
     steps=lambda p: 2,
+    peak=lambda p, nbytes: 0.0,
+    redundant=lambda p, nbytes: 0.0,
+)
+
+TREE = CostModel(
+    latex=r"2\lceil\log_2 p\rceil(\alpha + g)",
+    assumes=f"{ASSUMES}; the formula shown is for p = 2^k",
+    source=MELLOR,
+    time=lambda fabric, p, nbytes: (
+        binomial_gather(fabric, p, 0.0) + binomial_scatter(fabric, p, 0.0)
+    ),
+    volume=lambda p, nbytes: 0.0,
+    steps=lambda p: 2 * log2_floor(p),
     peak=lambda p, nbytes: 0.0,
     redundant=lambda p, nbytes: 0.0,
 )

@@ -7,30 +7,17 @@ from simulator.cost_models.cost_model import (
     THAKUR,
     CostModel,
     is_power_of_two,
-    log2_ceil,
     log2_floor,
 )
 from simulator.cost_models.fabric import Fabric
+from simulator.cost_models.scatter_formulas import binomial_scatter
 
 SOURCE = f"Barnett et al., Interprocessor collective communication library, 1994; {THAKUR}"
 
 
-def _scatter(fabric: Fabric, members: int, chunk: float) -> float:
-    """Down a binomial tree: a rank sends the largest part first."""
-    arrival = {0: 0.0}
-    port = {0: 0.0}
-    for level in reversed(range(log2_ceil(members))):
-        for child in range(1 << level, members, 2 << level):
-            parent = child - (1 << level)
-            send = fabric.send(min(1 << level, members - child) * chunk)
-            start = arrival[parent] if fabric.ports == "peer" else port[parent]
-            port[parent] = start + send
-            arrival[child] = port[child] = start + send + fabric.latency
-    return max(arrival.values())
-
-
 def _with_ring(fabric: Fabric, p: int, nbytes: float) -> float:
-    return _scatter(fabric, p, nbytes / p) + (p - 1) * (fabric.latency + fabric.send(nbytes / p))
+    chunk = nbytes / p
+    return binomial_scatter(fabric, p, chunk) + (p - 1) * (fabric.latency + fabric.send(chunk))
 
 
 def _with_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
@@ -38,7 +25,7 @@ def _with_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
     gather = rounds * (fabric.latency + fabric.gap)
     gather += (members - 1) / members * nbytes / fabric.bandwidth
     unfold = 0.0 if is_power_of_two(p) else fabric.latency + fabric.send(nbytes)
-    return _scatter(fabric, members, nbytes / members) + gather + unfold
+    return binomial_scatter(fabric, members, nbytes / members) + gather + unfold
 
 
 WITH_RING = CostModel(

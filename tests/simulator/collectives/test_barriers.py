@@ -51,4 +51,5 @@ def test_others_are_not(name: str) -> None:
 def test_a_barrier_takes_as_long_whatever_the_size(name: str) -> None:
     machine = star(5, bandwidth=1.0, latency=0.5, gap=0.25)
     times = {simulate(find(name).build(5, size), machine).makespan for size in (1.0, 1e9)}
-    assert times == {find(name).cost.steps(5) * 1.0 + {"central_barrier": 8}.get(name, 3) * 0.25}
+    gaps = {"central_barrier": 8, "tree_barrier": 5}.get(name, 3)
+    assert times == {find(name).cost.steps(5) * 1.0 + gaps * 0.25}
