@@ -151,8 +151,12 @@ def trace_back(timeline: Timeline, last: int | None = None) -> Path:
     """
     if timeline.makespan == 0:
         return Path.of([])
-    end = np.argmax(timeline.finish) if last is None else np.int64(last)
-    seconds, names = kernel(path.walk, 0)(history(timeline), end)
+    return walk_back(timeline, int(np.argmax(timeline.finish)) if last is None else last)
+
+
+def walk_back(timeline: Timeline, last: int) -> Path:
+    """The critical path from the finish of operation `last` back, with what takes no time."""
+    seconds, names = kernel(path.walk, 0)(history(timeline), np.int64(last))
     part, operation, where, waiter, contended, occupant, place = np.ascontiguousarray(names.T)
     duration, amount = np.ascontiguousarray(seconds.T)
     ranks = _ranks(timeline, (operation, occupant)), _ranks(timeline, (waiter, place))

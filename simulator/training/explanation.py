@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.analysis.bubbles import DRAIN, Bubbles, fill, gaps_of, last_operations, with_drain
-from simulator.analysis.critical_path import Path, trace_back
+from simulator.analysis.critical_path import Path, walk_back
 from simulator.engines.continued import HELD
 from simulator.kernels.queues import Gaps
 from simulator.kernels.records import Csr, Times
@@ -146,11 +146,11 @@ class Explanation:
         while row >= 0:
             group = int(self.group[row])
             if group < 0:
-                path = trace_back(self.outline, row)
+                path = walk_back(self.outline, row)
                 row = int(path.operation[-1])
             else:
                 view = self.view(group)
-                path = trace_back(view.timeline, int(view.place[row - view.first]))
+                path = walk_back(view.timeline, int(view.place[row - view.first]))
                 path = replace(path, operation=view.row(path.operation))
                 row = int(path.operation[-1])
             paths.append(path)

@@ -200,6 +200,10 @@ def test_where_several_operations_finish_last_the_path_begins_with_the_same() ->
     compared(LocalSGD(every=1, algo="one_shot"), 4, line)
 
 
+def test_the_path_leads_through_collectives_that_take_no_time() -> None:
+    compared(DDP(), 1, star(1))
+
+
 def test_an_outline_has_no_transfers() -> None:
     full, outline = outlined(quiet(bucket=0.0), 4, star(4))
     assert outline.schedule.volume == 0.0 < full.schedule.volume
