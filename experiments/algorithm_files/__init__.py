@@ -90,7 +90,8 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
         from experiments.algorithm_files.goal.goal_reader import read_goal
 
         goal = read_goal(_text(content, name), name)
-        return {option: goal_algorithm.algorithm_of(goal, name, option)}
+        with _place_of(name):
+            return {option: goal_algorithm.algorithm_of(goal, name, option)}
     raise InputError(f"{path}: an algorithm's file ends in {', '.join(SUFFIXES)}")
 
 

@@ -37,7 +37,7 @@ def parse_algorithms(
     for file in files or ():
         algorithm = read_algorithm(file)
         if algorithm.name in [each.name for each in chosen]:
-            raise InputError(f"--algo-file {file}: {algorithm.name} is there already")
+            raise InputError(f"--algo-file {file}: two algorithms are called {algorithm.name}")
         chosen.append(algorithm)
     return chosen
 
@@ -45,7 +45,7 @@ def parse_algorithms(
 def parse_algorithm(text: str | None, file: str | None = None) -> Algorithm:
     """An algorithm by name, or that of a file. The default is ring."""
     if text is not None and file is not None:
-        raise InputError(f"--algo {text} and --algo-file {file}: leave out one of them")
+        raise InputError(f"--algo {text} and --algo-file {file}: leave one of them out")
     if file is not None:
         return read_algorithm(file)
     if text is not None and len(names_in(text)) > 1:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from experiments import output
 from simulator.collectives import Algorithm, every_algorithm, of_collective
 from topologies.catalogue import Blueprint
+from topologies.errors import InputError
 from topologies.topology import Topology
 
 
@@ -92,6 +93,7 @@ def export(request: Export, form: str, out: Path | None) -> None:
 def _program(request: Export, form: str) -> str:
     from experiments.algorithm_files.details import rewritten
     from experiments.algorithm_files.goal.goal_writer import write_goal
+    from experiments.algorithm_files.lanes import MOST
     from experiments.algorithm_files.msccl.export import program_of
     from experiments.algorithm_files.msccl.writer import write_program
     from simulator.collectives.proof import prove
@@ -102,6 +104,11 @@ def _program(request: Export, form: str) -> str:
     if machine is not None:
         place = machine.build(ranks, algorithm.servers)
         schedule, topology, *_ = algorithm.on(place, ranks, nbytes)
+    if len(schedule) > MOST:
+        raise InputError(
+            f"{algorithm.name} has {len(schedule)} operations on {ranks} ranks: a program has at "
+            f"most {MOST}, take fewer ranks"
+        )
     prove(algorithm, schedule)
     if form == "goal":
         return write_goal(schedule, algorithm.name)

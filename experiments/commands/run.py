@@ -190,7 +190,7 @@ def _summary(row: SweepRow) -> list[list[str]]:
         [
             "  best bound",
             format_seconds(row.bound_s),
-            f"{row.bound}; time is {row.over_bound:.3f} of it",
+            f"{row.bound}; time is {row.over_bound:.3f} of it" if row.bound_s else "none is known",
         ],
         [
             "  bandwidth",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isnan
+from math import isinf, isnan
 
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.streaming import Column, width_of
@@ -159,4 +159,6 @@ def _known(shown: Callable[[float], str], value: float) -> str:
 
 
 def _ratio(value: float) -> str:
+    if isinf(value):
+        return "-"
     return f"{value:.3f}" if value < 1e4 else f"{value:.3g}"

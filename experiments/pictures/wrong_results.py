@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from simulator.collectives.proof import WrongAlgorithm
 
 COLOURS = {"not promised": "0.92", "right": "#8fc49a", "wrong": "#c8463c"}
+FEW = 64
+"""Ranks or slots up to which a line stands between two of them."""
 
 
 def wrong_figure(error: WrongAlgorithm, kind: str) -> bytes:
@@ -28,8 +30,12 @@ def wrong_figure(error: WrongAlgorithm, kind: str) -> bytes:
         state, ListedColormap(list(COLOURS.values())), vmin=0, vmax=2, aspect="auto", origin="lower"
     )
     axes.set(xlabel="slot", ylabel="rank")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True))
+    for axis, number in ((axes.xaxis, state.shape[1]), (axes.yaxis, state.shape[0])):
+        axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        if number <= FEW:
+            axis.set_ticks(np.arange(0.5, number - 1), minor=True)
+    axes.grid(which="minor", color="white")
+    axes.tick_params(which="minor", length=0)
     axes.set_title("\n".join(textwrap.wrap(str(error), 100)), fontsize=9)
     patches = [Patch(color=colour, label=word) for word, colour in COLOURS.items()]
     figure.legend(handles=patches, loc="outside right upper", frameon=False)

@@ -166,8 +166,8 @@ def find_all_reduce(name: str | Algorithm) -> Algorithm:
     algorithm = find(name) if isinstance(name, str) else name
     if algorithm.collective.name != "all_reduce":
         raise InputError(
-            f"{algorithm.name} is no all-reduce but a {algorithm.collective.name}: take ring, "
-            f"rings, tree, nvls, ..."
+            f"{algorithm.name} is of {algorithm.collective.name}: take an all_reduce like ring, "
+            f"rings, tree or nvls"
         )
     return algorithm
 

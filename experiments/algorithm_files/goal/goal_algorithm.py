@@ -71,10 +71,14 @@ def parse_rules(text: str) -> LogGOPS:
             raise InputError(f"option {key}: L, g and G are those of the machine: --latency, ...")
         if key not in LogGOPS._fields or not equals:
             raise InputError(f"option {part[:40]!r}: write o=1.5us, O=0ns or S=64KiB")
-        if key == "S" and value == "0":
-            rules = rules._replace(S=0.0)
-        elif key == "S":
-            rules = rules._replace(S=parse_bytes(value))
-        else:
-            rules = rules._replace(**{key: parse_seconds(value)})
+        try:
+            rules = rules._replace(**{key: _rule(key, value)})
+        except InputError as error:
+            raise InputError(f"option {part[:40]!r}: {error}") from None
     return rules
+
+
+def _rule(key: str, text: str) -> float:
+    if key != "S":
+        return parse_seconds(text)
+    return 0.0 if text == "0" else parse_bytes(text)

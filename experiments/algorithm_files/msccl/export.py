@@ -129,6 +129,26 @@ def _check(algorithm: Algorithm, schedule: Schedule) -> None:
         reason = "it does nothing"
     if reason:
         raise InputError(f"{algorithm.name} cannot be an MSCCL program: {reason}")
+    _check_messages(algorithm, schedule)
+
+
+def _check_messages(algorithm: Algorithm, schedule: Schedule) -> None:
+    """Refuse a long program before its steps are written: each message is a step of its sender."""
+    where = schedule.remote
+    ends = schedule.rank[where].astype(np.int64) * schedule.ranks + schedule.peer[where]
+    lanes, messages = np.unique(ends * schedule.lanes + schedule.lane[where], return_counts=True)
+    if len(lanes):
+        most = np.argmax(messages)
+        rank = lanes[most] // (schedule.ranks * schedule.lanes)
+        _check_steps(algorithm, int(messages[most]), int(rank))
+
+
+def _check_steps(algorithm: Algorithm, steps: int, rank: int) -> None:
+    if steps > MOST_STEPS:
+        raise InputError(
+            f"{algorithm.name} needs {steps} steps of a thread block on gpu {rank}: MSCCL has "
+            f"{MOST_STEPS}, take fewer ranks or segments"
+        )
 
 
 def _drafts(schedule: Schedule, order: list[int], buffer: str) -> list[_Draft]:
@@ -238,11 +258,7 @@ def _blocks(algorithm: Algorithm, draft: _Draft, rank: int) -> tuple[Block, ...]
     raised = {place for several in needed.values() for waits in several for place in waits}
     blocks = []
     for lane in order:
-        if numbers[lane][-1] >= MOST_STEPS:
-            raise InputError(
-                f"{algorithm.name} needs {numbers[lane][-1] + 1} steps of a thread block on gpu "
-                f"{rank}: MSCCL has {MOST_STEPS}, take fewer ranks or segments"
-            )
+        _check_steps(algorithm, numbers[lane][-1] + 1, rank)
         steps = tuple(
             replace(
                 step,

@@ -152,7 +152,7 @@ def test_messages_that_wait_for_each_other_are_refused() -> None:
     [
         ("L=1us", "L, g and G are those of the machine"),
         ("x=1", "write o=1.5us, O=0ns or S=64KiB"),
-        ("o=1", "o"),
+        ("o=1", "option 'o=1': "),
         ("o", "write o=1.5us"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 import msccl_texts
 from experiments.algorithm_files import read_algorithm
+from experiments.algorithm_files.msccl import export
 from experiments.algorithm_files.msccl.algorithm import algorithm_of
 from experiments.algorithm_files.msccl.export import COLLECTIVES, program_of
 from experiments.algorithm_files.msccl.lowering import Lowering
@@ -266,6 +267,13 @@ def test_a_file_that_is_read_and_written_is_the_same_program() -> None:
 )
 def test_what_msccl_cannot_say_is_refused(name: str, ranks: int, words: str) -> None:
     assert words in refusal(exported, name, ranks)
+
+
+def test_a_long_program_is_refused_before_its_steps_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(export, "_drafts")
+    assert "ring needs 398 steps of a thread block on gpu 0" in refusal(exported, "ring", 200)
 
 
 def test_the_shapes_are_those_that_published_files_have() -> None:

@@ -101,7 +101,7 @@ def test_validate_compares_a_log_with_it(command: Simctl, folder: Path) -> None:
     ("options", "words"),
     [
         (("--algo", "mine.py"), "'mine.py' is a file: write --algo-file mine.py"),
-        (("--algo", "ring", "--algo-file", "mine.py:fan"), "leave out one of them"),
+        (("--algo", "ring", "--algo-file", "mine.py:fan"), "leave one of them out"),
         (("--algo-file", "mine.py"), "write mine.py:NAME with one of fan, wrong"),
         (("--algo-file", "none.py"), "no such file: none.py"),
     ],

@@ -19,7 +19,7 @@ def test_small_messages_need_neither_a_machine_nor_a_server(small: str) -> None:
 
 
 def test_only_all_reduces_average_gradients() -> None:
-    with pytest.raises(InputError, match=r"^ring_all_gather is no all-reduce"):
+    with pytest.raises(InputError, match=r"^ring_all_gather is of all_gather: take an all_reduce"):
         Communicator(full_mesh(4, bandwidth=1.0), 4, "ring_all_gather")
 
 

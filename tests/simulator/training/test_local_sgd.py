@@ -119,5 +119,5 @@ def test_a_worker_without_input_still_averages() -> None:
 def test_mistakes() -> None:
     with pytest.raises(InputError, match="every is 0: it is 1 to 10000"):
         LocalSGD(every=0)
-    with pytest.raises(InputError, match="ring_all_gather is no all-reduce"):
+    with pytest.raises(InputError, match="ring_all_gather is of all_gather: take an all_reduce"):
         planned(LocalSGD(algo="ring_all_gather"), 2, 1)
