@@ -141,8 +141,10 @@ def parse_whole(text: str) -> int:
     >>> parse_whole("4")
     4
     """
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+    if not re.fullmatch(r"\d+", text, re.ASCII):
         raise InputError(f"{text[:40]!r} is not a whole number: write it like 4")
+    if len(text) > 9:
+        raise InputError(f"{text[:40]!r} has more than 9 digits: write a number like 4")
     return int(text)
 
 

@@ -50,7 +50,7 @@ def find(name: str) -> Algorithm:
 
     Raises InputError with the nearest name, or with those of the collective it is.
     """
-    listed, _, options = name.partition(":")
+    listed, colon, options = name.partition(":")
     names = _first_files(listed)
     if listed not in names:
         names = algorithms()
@@ -58,7 +58,7 @@ def find(name: str) -> Algorithm:
         names = every_algorithm()
     if listed not in names:
         raise InputError(_unknown(listed, names))
-    return with_options(names[listed], options) if options else names[listed]
+    return with_options(names[listed], options) if colon else names[listed]
 
 
 def of_collective(name: str, known: Mapping[str, Algorithm] | None = None) -> list[Algorithm]:

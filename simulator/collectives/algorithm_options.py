@@ -43,7 +43,8 @@ def names_in(text: str) -> list[str]:
 
 
 def with_options(algorithm: Algorithm, text: str) -> Algorithm:
-    """The algorithm with other values of its options. The value `best` is found for each size.
+    """The algorithm with other values of its options. The value `best` is found for each size,
+    unless the default is 0: such an option is work to do, and no choice.
 
     Raises InputError for an option that it does not have, and for a value that is no number.
     """
@@ -60,10 +61,11 @@ def with_options(algorithm: Algorithm, text: str) -> Algorithm:
             )
         if key in values or key in searched:
             raise InputError(f"{algorithm.name}:{text}: {key} is given twice")
-        if value == BEST:
+        least = min(1, algorithm.options[key])
+        if value == BEST and least:
             searched.append(key)
         else:
-            values[key] = _whole(f"{algorithm.name}:{key}", value)
+            values[key] = _whole(f"{algorithm.name}:{key}", value, least)
     return _variant(algorithm, tuple(_changed(algorithm, values).items()), tuple(searched))
 
 
@@ -125,11 +127,11 @@ def _filled(function: Callable[..., Any], options: Mapping[str, int]) -> Callabl
     return partial(function, **{key: value for key, value in options.items() if key in known})
 
 
-def _whole(where: str, text: str) -> int:
+def _whole(where: str, text: str, least: int) -> int:
     try:
         value = parse_whole(text)
     except InputError as error:
-        raise InputError(f"{where}: {error}, or {BEST}") from None
-    if value < 1:
-        raise InputError(f"{where} is {value}: 1 or more")
+        raise InputError(f"{where}: {error}{f', or {BEST}' if least else ''}") from None
+    if value < least:
+        raise InputError(f"{where} is {value}: {least} or more")
     return value

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from simulator.collectives.algorithm_options import with_values
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.operation_counts import estimate
+from topologies.errors import InputError
 
 Seconds = Callable[[Algorithm], float]
 MOST = 2.0**18
@@ -22,7 +24,9 @@ def best(
 
     One option is searched after the other, and all of them again if there are several. Up to the
     best value more segments save time, and beyond it they cost time: the search relies on that.
-    The default is to search the options that the algorithm's name calls `best`.
+    The default is to search the options that the algorithm's name calls `best`. A value with which
+    the algorithm does not exist, or does not run, is none of the best. Raises InputError if there
+    is no other.
     """
     names = searched or algorithm.searched
     tuned = with_values(algorithm, {})
@@ -38,7 +42,10 @@ def _searched(algorithm: Algorithm, name: str, ranks: int, seconds: Seconds) -> 
 
     def time(value: int) -> float:
         if value not in times:
-            times[value] = seconds(with_values(algorithm, {name: value}))
+            try:
+                times[value] = seconds(with_values(algorithm, {name: value}))
+            except InputError:
+                times[value] = inf
         return times[value]
 
     value = 1
@@ -53,7 +60,11 @@ def _searched(algorithm: Algorithm, name: str, ranks: int, seconds: Seconds) -> 
             high -= third
         else:
             low += third
-    return with_values(algorithm, {name: min(range(low, high + 1), key=time)})
+    fastest = min(range(low, high + 1), key=time)
+    tuned = with_values(algorithm, {name: fastest})
+    if time(fastest) == inf:
+        seconds(tuned)
+    return tuned
 
 
 def _fits(algorithm: Algorithm, name: str, value: int, ranks: int) -> bool:

@@ -48,7 +48,7 @@ def children(ranks: int, radix: int) -> list[tuple[int, np.ndarray]]:
     if radix < 2:
         raise InputError(f"radix is {radix}: 2 or more")
     steps = [radix**k for k in range(64) if radix**k < ranks][::-1]
-    digit = np.arange(1, radix)
+    digit = np.arange(1, min(radix, ranks))
     families = []
     for rank in range(ranks):
         below = [rank + step * digit for step in steps if rank % (step * radix) == 0]

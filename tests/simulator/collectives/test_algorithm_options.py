@@ -55,6 +55,9 @@ def test_names_and_options_in_one_list() -> None:
         ("ring:segments", "ring: segments has no value: write segments=value, pieces that follow "),
         ("ring:ways=1,ways=2", "ring:ways=1,ways=2: ways is given twice"),
         ("tree:segments=2", "tree has no options, got 'segments'"),
+        ("tree:", "tree has no options, got ''"),
+        ("ring:segments=1234567890", "ring:segments: '1234567890' has more than 9 digits"),
+        ("map_reduce:map_us=best", "map_reduce:map_us: 'best' is not a whole number"),
         ("rnig:segments=2", "no algorithm 'rnig': did you mean 'ring'?"),
     ],
 )
@@ -65,6 +68,10 @@ def test_wrong_options_are_refused(text: str, message: str) -> None:
 def test_an_unknown_option_leads_to_the_list() -> None:
     with pytest.raises(InputError, match="has no option 'segment'"):
         find("ring:segment=2")
+
+
+def test_work_may_take_no_time() -> None:
+    assert find("map_reduce:map_us=0") is find("map_reduce")
 
 
 def test_a_ring_has_two_ways_at_most() -> None:
@@ -192,6 +199,23 @@ def test_the_best_segments_of_a_chain_are_those_of_the_formula(nbytes: float, ra
     optimum = ((ranks - 2) * nbytes / (1e-6 * 1e9)) ** 0.5
     assert segments == pytest.approx(optimum, abs=1)
     assert tuned is find(f"chain_broadcast:segments={segments}")
+
+
+@pytest.mark.parametrize(
+    ("option", "values"), [("ring:ways", (1, 2)), ("bruck_all_gather:radix", (2, 3, 4, 5))]
+)
+def test_values_that_do_not_exist_are_not_the_best(option: str, values: tuple[int, ...]) -> None:
+    topology = SHAPES["ring"](5, bandwidth=1e9, latency=1e-6)
+    tuned = best(find(f"{option}=best"), 5, lambda each: seconds_on(topology, 1e6, each))
+    times = [seconds_on(topology, 1e6, find(f"{option}={value}")) for value in values]
+    assert seconds_on(topology, 1e6, tuned) == min(times)
+
+
+def test_the_best_option_of_nothing_that_runs_is_an_error() -> None:
+    def refused(option: Algorithm) -> float:
+        raise InputError(f"{option.name} needs another machine")
+
+    assert refusal(best, find("ring:ways=best"), 4, refused) == "ring needs another machine"
 
 
 def test_the_best_option_keeps_the_root() -> None:

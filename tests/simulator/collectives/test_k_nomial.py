@@ -27,6 +27,12 @@ def test_every_rank_but_0_has_one_parent(ranks: int, radix: int) -> None:
     assert sorted(below) == list(range(1, ranks))
 
 
+def test_a_radix_beyond_the_ranks_is_a_linear_tree() -> None:
+    for radix in (6, 10**12):
+        ((parent, below),) = children(6, radix)
+        assert (parent, below.tolist()) == (0, [1, 2, 3, 4, 5])
+
+
 def test_levels_by_hand() -> None:
     # 16 ranks, radix 4, a port a peer: two levels of 1 s and a latency of 0.5 s.
     schedule = k_nomial_broadcast(16, 1.0)
