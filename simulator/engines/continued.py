@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels import first_come
+from simulator.kernels import arrivals, first_come
 from simulator.kernels.events import RUNS, Runs
 from simulator.kernels.records import Times, Turns
 from simulator.schedules.folding import spread
@@ -17,26 +17,6 @@ from topologies._compile import kernel
 from topologies.topology import Floats, Ints
 
 Places = npt.NDArray[np.int64]
-
-
-class Uses(NamedTuple):
-    """The media and lanes that a schedule uses, a row for each node and medium or lane."""
-
-    place: Places
-    """The lane, or the number of lanes plus the medium."""
-    node: Places
-    """The node that uses it."""
-    operation: Places
-    """The operation of the node."""
-    before: Places
-    """The link before the one of the node; -1 at the first node of an operation, -2 if an operation
-    merges at its end."""
-    order: Places
-    """The rows in the order of their places."""
-    used: Places
-    """The places that are used, in ascending order."""
-    begin: Places
-    """Where in `order` the rows of each used place begin."""
 
 
 class Windows(NamedTuple):
@@ -67,41 +47,15 @@ class Part(NamedTuple):
     """The lanes and media for which nodes waited that an earlier part held."""
 
 
-def uses_of(routed: Routed) -> Uses:
-    """The media and lanes that `routed` uses."""
-    schedule, topology = routed.schedule, routed.topology
-    hops = np.diff(routed.route_indptr)[routed.route]
-    operation, hop = spread(hops)
-    entry = routed.route_indptr[routed.route[operation]] + hop
-    link, before = routed.route_links[entry], np.where(hop > 0, routed.route_links[entry - 1], -1)
-    row, offset = spread(np.diff(topology.link_indptr)[link])
-    medium = topology.link_media[topology.link_indptr[link[row]] + offset]
-    merging = (routed.reduction + routed.copy)[routed.peer] > 0
-    serial = np.flatnonzero((hops == 0) | ((schedule.reduces == 1) & merging))
-    computes = schedule.kind[serial] == COMPUTE
-    lanes = schedule.lanes + 1
-    lane = np.where(
-        computes,
-        schedule.rank[serial] * lanes + schedule.lane[serial],
-        routed.peer[serial] * lanes + schedule.lanes,
-    )
-    place = np.concatenate((routed.work.ranks.serials + medium, lane)).astype(np.int64)
-    order = np.argsort(place, kind="stable")
-    used, begin = np.unique(place[order], return_index=True)
-    return Uses(
-        place,
-        np.concatenate(
-            ((routed.node_indptr[operation] + hop)[row], routed.node_indptr[serial + 1] - 1)
-        ),
-        np.concatenate((operation[row], serial)),
-        np.concatenate((before[row], np.where(hops[serial] == 0, -1, -2))),
-        order,
-        used,
-        begin,
-    )
+class Uses(NamedTuple):
+    """The media and lanes that nodes use, a row for each node and medium or lane."""
+
+    node: Places
+    place: Places
+    """The lane, or the number of lanes plus the medium."""
 
 
-def run(routed: Routed, uses: Uses, ready: Floats, free: Floats) -> Part:
+def run(routed: Routed, ready: Floats, free: Floats) -> Part:
     """Simulate `routed` under fifo. No operation is ready before `ready`, and no medium or lane is
     free before `free`: lanes first, then media."""
     schedule, work = routed.schedule, routed.work
@@ -116,22 +70,49 @@ def run(routed: Routed, uses: Uses, ready: Floats, free: Floats) -> Part:
     done = loop(work, waiting, schedule.successors, times, media, lanes, runs, False)
     if done != len(schedule):
         raise RuntimeError(f"{len(schedule) - done} operations never became ready")
-    waiting = np.flatnonzero(times.cause[uses.node] == HELD)
-    waits = np.unique(uses.place[waiting][free[uses.place[waiting]] > 0])
+    place = uses_of(routed, np.flatnonzero(times.cause == HELD)).place
     holder = np.concatenate((lanes.holder, media.holder))
-    return Part(times, holder, _windows(routed, uses, times, media, lanes), waits)
+    windows = _windows(routed, times, np.concatenate((lanes.free, media.free)))
+    return Part(times, holder, windows, np.unique(place[free[place] > 0]))
 
 
-def _windows(routed: Routed, uses: Uses, times: Times, media: Turns, lanes: Turns) -> Windows:
-    earliest, latest = times.ready[uses.operation], times.ready[uses.operation]
-    later = uses.before >= 0
-    head = times.start[uses.node[later] - 1] + routed.topology.latency[uses.before[later]]
-    earliest[later] = latest[later] = head
-    merging = uses.before == -2
-    latest[merging] = times.start[uses.node[merging]]
-    free = np.concatenate((lanes.free, media.free))
-    if not len(uses.used):
-        return Windows(uses.used, free[:0], free[:0], free[:0])
-    first = np.minimum.reduceat(earliest[uses.order], uses.begin)
-    last = np.maximum.reduceat(latest[uses.order], uses.begin)
-    return Windows(uses.used, first, last, free[uses.used])
+def used(routed: Routed) -> Places:
+    """The media and lanes that `routed` uses, in ascending order."""
+    blank = Times.blank(routed.work)
+    first, _ = _arrivals(routed, blank)
+    return np.flatnonzero(first < np.inf)
+
+
+def _windows(routed: Routed, times: Times, free: Floats) -> Windows:
+    first, last = _arrivals(routed, times)
+    place = np.flatnonzero(first < np.inf)
+    return Windows(place, first[place], last[place], free[place])
+
+
+def _arrivals(routed: Routed, times: Times) -> tuple[Floats, Floats]:
+    """The first and last arrival at each lane and medium, inf and -inf where nothing arrives."""
+    work = routed.work
+    places = work.ranks.serials + len(work.network.gap)
+    first, last = np.full(places, np.inf), np.full(places, -np.inf)
+    kernel(arrivals.spread, len(routed.schedule))(work, times, first, last)
+    return first, last
+
+
+def uses_of(routed: Routed, node: npt.NDArray[np.int64]) -> Uses:
+    """The media and lanes that `node`, some nodes in ascending order, use."""
+    schedule, topology = routed.schedule, routed.topology
+    operation = np.searchsorted(routed.node_indptr, node, side="right") - 1
+    hop, route = node - routed.node_indptr[operation], routed.route[operation]
+    crosses = hop < np.diff(routed.route_indptr)[route]
+    link = routed.route_links[routed.route_indptr[route[crosses]] + hop[crosses]]
+    row, offset = spread(np.diff(topology.link_indptr)[link])
+    medium = topology.link_media[topology.link_indptr[link[row]] + offset]
+    serial, lanes = operation[~crosses], schedule.lanes + 1
+    lane = np.where(
+        schedule.kind[serial] == COMPUTE,
+        schedule.rank[serial] * lanes + schedule.lane[serial],
+        routed.peer[serial] * lanes + schedule.lanes,
+    )
+    nodes = np.concatenate((node[crosses][row], node[~crosses]))
+    places = np.concatenate((routed.work.ranks.serials + medium, lane)).astype(np.int64)
+    return Uses(nodes, places)

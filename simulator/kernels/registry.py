@@ -2,6 +2,7 @@
 take turns."""
 
 from simulator.kernels import (
+    arrivals,
     cells,
     copies,
     dependencies,
@@ -31,4 +32,5 @@ KERNELS: tuple[Kernel, ...] = (
     meetings.meetings,
     queues.idle,
     queues.contended,
+    arrivals.spread,
 )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from simulator.analysis.bubbles import DRAIN, Bubbles, fill, gaps_of, last_operations, with_drain
 from simulator.analysis.critical_path import Path, walk_back
-from simulator.engines.continued import HELD
+from simulator.engines.continued import HELD, uses_of
 from simulator.kernels.queues import Gaps
 from simulator.kernels.records import Csr, Times
 from simulator.schedules.routed import alike
@@ -28,11 +28,22 @@ MOST_TIMELINES = 8
 """Timelines of groups that are kept, as other groups look the same."""
 
 
-class View(NamedTuple):
-    """Segments that wait for each other's media and lanes, with all transfers."""
+class Walks(NamedTuple):
+    """Segments that wait for each other's media and lanes, with all transfers, and the walks
+    through them."""
 
     timeline: Timeline
     """Operations that wait for earlier segments alone have no predecessors here."""
+    filled: dict[tuple[object, ...], tuple[Floats, Ints]]
+    """What fills gaps, by the gaps."""
+    paths: dict[int, Path]
+    """The critical path to each operation of the outline, counted from the first one."""
+
+
+class View(NamedTuple):
+    """Segments in their place, with the walks of all that look the same."""
+
+    walks: Walks
     base: float
     """When it begins."""
     first: int
@@ -40,11 +51,39 @@ class View(NamedTuple):
     place: Ints
     """The operation that is written for each operation of the outline."""
 
+    @property
+    def timeline(self) -> Timeline:
+        """When the segments ran, from the begin on."""
+        return self.walks.timeline
+
     def row(self, operation: Ints) -> Ints:
-        """The operation of the outline that each operation is written for."""
-        rows = np.full(len(self.timeline.schedule), -1, dtype=np.int32)
-        rows[self.place] = self.first + np.arange(len(self.place))
-        return rows[operation]
+        """The operation of the outline that each operation is written for; -1: none."""
+        order = np.argsort(self.place, kind="stable")
+        place = np.searchsorted(self.place[order], operation).clip(max=len(order) - 1)
+        row = self.first + order[place]
+        return np.where(self.place[order][place] == operation, row, -1).astype(np.int32)
+
+    def fill(self, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
+        """As :func:`simulator.analysis.bubbles.fill`, once for all segments that look the same.
+
+        Times are in seconds from the begin on. Nothing happens before it, so it does not matter how
+        long before it a gap begins.
+        """
+        gaps = gaps._replace(begin=np.where(gaps.begin < 0, -1.0, gaps.begin))
+        end = min(end, self.timeline.makespan)
+        name = end, *(column.tobytes() for column in gaps)
+        if name not in self.walks.filled:
+            self.walks.filled[name] = fill(self.timeline, gaps, end)
+        return self.walks.filled[name]
+
+    def path(self, row: int) -> Path:
+        """As :func:`simulator.analysis.critical_path.walk_back`, from an operation of the outline,
+        once for all segments that look the same. Transfers have no numbers."""
+        number = row - self.first
+        if number not in self.walks.paths:
+            self.walks.paths[number] = walk_back(self.timeline, int(self.place[number]))
+        path = self.walks.paths[number]
+        return replace(path, operation=self.row(path.operation))
 
 
 class Explanation:
@@ -64,7 +103,7 @@ class Explanation:
         self.before = _latest(Csr(schedule.indptr, schedule.indices), timeline.finish)
         ends = (self.before >= 0) & (self.group[self.before] >= 0)
         self.outline = _without(timeline, ends)
-        self._timelines: dict[tuple[object, ...], Timeline] = {}
+        self._walks: dict[tuple[object, ...], Walks] = {}
 
     def view(self, number: int) -> View:
         """A group of segments."""
@@ -83,7 +122,7 @@ class Explanation:
             *(done.base - base for done in chosen),
             from_outside.tobytes(),
         )
-        if name not in self._timelines:
+        if name not in self._walks:
             times = self.replay.part(chosen[0]).times
             if len(chosen) > 1:
                 times = _joined(self.replay, chosen)
@@ -91,10 +130,10 @@ class Explanation:
             ends[written.place] = from_outside
             routed = self.replay.routed(segment)
             timeline = Timeline(routed, times.ready, times.finish, times.start, times.cause)
-            if len(self._timelines) == MOST_TIMELINES:
-                self._timelines.pop(next(iter(self._timelines)))
-            self._timelines[name] = _without(timeline, ends)
-        return View(self._timelines[name], base, segment.first, written.place)
+            if len(self._walks) == MOST_TIMELINES:
+                self._walks.pop(next(iter(self._walks)))
+            self._walks[name] = Walks(_without(timeline, ends), {}, {})
+        return View(self._walks[name], base, segment.first, written.place)
 
     def bubbles(self, lane: int, end: float) -> Bubbles:
         """As :func:`simulator.analysis.bubbles.bubbles`."""
@@ -150,8 +189,7 @@ class Explanation:
                 row = int(path.operation[-1])
             else:
                 view = self.view(group)
-                path = walk_back(view.timeline, int(view.place[row - view.first]))
-                path = replace(path, operation=view.row(path.operation))
+                path = view.path(row)
                 row = int(path.operation[-1])
             paths.append(path)
             row = int(self.before[row])
@@ -222,7 +260,7 @@ class _Walk:
             rows = np.maximum(gaps.operation - view.first, 0)
             inner = np.where(gaps.operation < -1, -2 - gaps.operation, view.place[rows])
             within = gaps._replace(operation=inner.astype(np.int32), begin=gaps.begin - view.base)
-            seconds, stops = fill(view.timeline, within, self._end - view.base)
+            seconds, stops = view.fill(within, self._end - view.base)
             self.seconds += seconds
             self._on(gaps, np.where(stops >= 0, view.row(np.maximum(stops, 0)), -1))
 
@@ -275,11 +313,10 @@ def _joined(replay: Replay, chosen: list[Done]) -> Times:
             part = replay.part(done)
             times, cause = part.times, part.times.cause.copy()
             cause[cause >= 0] += behind
-            uses = replay.written(done.segment).uses
-            waiting = np.flatnonzero(
-                (times.cause[uses.node] == HELD) & (done.left[uses.place] == times.start[uses.node])
-            )[::-1]
-            cause[uses.node[waiting]] = holder[uses.place[waiting]]
+            routed = replay.written(done.segment).routed
+            node, place = uses_of(routed, np.flatnonzero(times.cause == HELD))
+            waiting = np.flatnonzero(done.left[place] == times.start[node])[::-1]
+            cause[node[waiting]] = holder[place[waiting]]
             used = part.windows.place
             latest = part.holder[used]
             holder[used] = np.where(latest >= 0, latest + behind, holder[used])

@@ -167,6 +167,8 @@ class Plan:
     """The collectives of a step that together keep the promise of the strategy."""
     written: dict[tuple[object, ...], Any] = field(default_factory=dict)
     """Parts that are written out, by their structure."""
+    outcomes: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    """What parts do, by the machine and what they have in common."""
     shifts: Shifts | None = None
     """What takes the workers that stand for all to all; None: each stands for itself."""
 

@@ -57,7 +57,7 @@ class TrainingRules:
         """
         if self.sharing == "fair":
             return self._run(_with(plan.routed, seconds, self.machine))
-        tick = tick_of(plan, seconds)
+        tick = tick_of(plan)
         while True:
             timeline = self._in_ticks(plan, seconds, tick)
             if timeline.makespan <= EXACT * tick:
@@ -78,9 +78,10 @@ class TrainingRules:
 DEFAULT = TrainingRules()
 
 
-def tick_of(plan: Plan, seconds: Floats) -> float:
+def tick_of(plan: Plan) -> float:
     """The first tick of the times of `plan`, a power of two in seconds."""
-    busy = np.bincount(plan.schedule.rank, seconds).max(initial=0.0)
+    schedule = plan.schedule
+    busy = np.bincount(schedule.rank, schedule.seconds).max(initial=0.0)
     return float(2.0 ** np.ceil(np.log2(busy or 1.0))) * FINENESS
 
 

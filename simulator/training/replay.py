@@ -99,7 +99,11 @@ class Replay:
         self._last = np.full(len(self._free), -np.inf)
         self._user = np.full(len(self._free), -1)
         self.done: list[Done] = []
-        self._outcomes: dict[tuple[object, ...], Outcome] = {}
+        self._names: set[tuple[object, ...]] = set()
+        changed = machine(plan.topology)
+        columns = changed.latency, changed.medium_gap, changed.medium_bandwidth
+        name = tick, *(column.tobytes() for column in columns)
+        self._outcomes: dict[tuple[object, ...], Outcome] = plan.outcomes.setdefault(name, {})
         self._parts: dict[tuple[object, ...], Part] = {}
 
     @property
@@ -195,15 +199,15 @@ class Replay:
             outcome = self._computed(segment, entry, base)
             return Done(segment, outcome, base, entry, np.zeros(0), False, len(self.done))
         written = self.written(segment)
-        used = written.uses.used
+        used = written.places
         left = np.zeros(len(self._free))
         left[used] = np.maximum(self._free[used] - base, 0.0)
         name = self._name(segment, entry, left)
-        known = name in self._outcomes
-        if known:
-            self.counts.hits += 1
-        else:
-            self.counts.misses += 1
+        known = name in self._names
+        self._names.add(name)
+        self.counts.hits += known
+        self.counts.misses += not known
+        if name not in self._outcomes:
             part = self._part(name, segment, entry, left)
             times = (part.times.ready, part.times.start, part.times.finish)
             nodes = written.routed.node_indptr[written.place]
@@ -261,7 +265,7 @@ class Replay:
         written = self.written(segment)
         ready = np.zeros(len(written.routed.schedule))
         ready[written.place] = np.maximum(entry, 0.0)
-        part = continued.run(self.routed(segment), written.uses, ready, left)
+        part = continued.run(self.routed(segment), ready, left)
         self._parts[name] = part
         while sum(len(each.times.start) for each in self._parts.values()) > MOST_NODES:
             if len(self._parts) == 1:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines.continued import Uses, uses_of
+from simulator.engines.continued import Places, used
 from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -31,7 +31,8 @@ class Written(NamedTuple):
     """A segment, written out."""
 
     routed: Routed
-    uses: Uses
+    places: Places
+    """The media and lanes that it uses."""
     place: Ints
     """The operation that is written for each operation of the outline."""
     between: tuple[Ints, ...]
@@ -97,8 +98,7 @@ def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
     _compute(schedule, builder, segment, place, row, segment.last)
     routed = route(builder.build(), topology)
     _ = routed.peer, routed.sender  # Once for all segments that are alike.
-    uses = uses_of(routed)
-    return Written(routed, uses, place, tuple(between))
+    return Written(routed, used(routed), place, tuple(between))
 
 
 def amounts(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
