@@ -13,7 +13,7 @@ from topologies.errors import InputError
 Seconds = Callable[[Algorithm], float]
 MOST = 2.0**18
 """Operations of a schedule that is tried, at most."""
-GAIN = 1e-6
+GAIN = 1e-3
 """The search ends where twice as many segments save no more than this share of the time."""
 
 

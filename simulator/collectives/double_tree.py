@@ -15,8 +15,8 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-PIECES, FINE = 8, 32
-"""Pieces of each half of V: in a plain schedule, and in one that is made for a machine."""
+PIECES = 32
+"""Pieces of each half of V."""
 Numbers = npt.NDArray[np.int64]
 
 
@@ -39,7 +39,7 @@ def double_tree_all_reduce(
     return _all_reduce(np.arange(ranks) // per_node, nbytes, channels, segments)
 
 
-def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+def fit(topology: Topology, ranks: int, nbytes: float, *, segments: int = PIECES) -> Fitted:
     """The trees over the nodes of a machine, in the order of their first ranks.
 
     There is a channel for each NIC of a node, but at most one for each of its ranks. A device that
@@ -51,11 +51,11 @@ def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
         topology.device_kinds.are("nic") & (topology.node == topology.node[topology.placement[0]])
     )
     channels = max(1, min(int(sizes.min()), int(nics)))
-    cost = trees.double_tree(FINE, int(_ranked(node, channels)[1].max()), channels)
+    cost = trees.double_tree(segments, int(_ranked(node, channels)[1].max()), channels)
     words = (
         f"{channels} channels, two trees of {len(sizes)} nodes each, chains of {sizes.max()} ranks"
     )
-    return Fitted(_all_reduce(node, nbytes, channels, FINE), topology, cost, (words,))
+    return Fitted(_all_reduce(node, nbytes, channels, segments), topology, cost, (words,))
 
 
 def _all_reduce(node: Numbers, nbytes: float, channels: int, segments: int) -> Schedule:
@@ -141,6 +141,8 @@ ALGORITHMS = (
         trees.double_tree(PIECES),
         "two binary trees over the nodes, each for half of V, in pieces",
         fit=fit,
-        operations=lambda ranks: 4.0 * PIECES * (ranks - 1),
+        options={"segments": PIECES},
+        formula=trees.double_tree,
+        operations=lambda ranks, segments=PIECES: 4.0 * segments * (ranks - 1),
     ),
 )

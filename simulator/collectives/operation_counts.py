@@ -102,10 +102,10 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
     if ranks == 1:
         yield Bound(0.0, True)
         return
-    if algorithm.name == "rings":
-        pairs = ranks * (ranks - 1.0)
-        yield Bound(2 * pairs, False)
-        yield Bound(2 * pairs * len(rings_of(topology, ranks).orders), True)
+    if algorithm.listed_name == "rings":
+        single = estimate(algorithm, ranks)
+        yield Bound(single, False)
+        yield Bound(single * len(rings_of(topology, ranks).orders), True)
     elif algorithm.name == "two_level":
         per_node = nodes_of(topology, ranks).shape[1]
         yield Bound(ranks * 2.0 * (per_node + ranks // per_node - 2), True)

@@ -1,7 +1,7 @@
 """Several rings at once, made for the machine: along its fastest links, over all its NICs."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 
 import numpy as np
@@ -14,7 +14,7 @@ from simulator.collectives.collective import (
     Algorithm,
     Fitted,
 )
-from simulator.cost_models import CostModel, neighbors
+from simulator.cost_models import CostModel, neighbors, segmented_rings
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -23,6 +23,7 @@ from topologies.alike_rings import Box, shifted
 from topologies.ring_search import Rings, find_rings
 from topologies.topology import Ints, Topology
 
+OPTIONS = {"segments": 1}
 Orders = npt.NDArray[np.integer]
 """The ranks round each ring, shape (rings, ranks)."""
 
@@ -34,10 +35,11 @@ def rings_reduce_scatter(
     shifts: Shifts | None = None,
     *,
     box: Box = (),
+    segments: int = 1,
 ) -> Schedule:
-    """Each ring reduces and scatters its share of every chunk; by default one ring, in rank
-    order."""
-    writer = _Writer(ranks, nbytes, orders, shifts, box)
+    """Each ring reduces and scatters its share of every chunk, in `segments` that follow one
+    another; by default one ring, in rank order."""
+    writer = _Writer(ranks, nbytes, orders, shifts, box, segments)
     writer.reduce_scatter()
     return writer.builder.build()
 
@@ -49,9 +51,10 @@ def rings_all_gather(
     shifts: Shifts | None = None,
     *,
     box: Box = (),
+    segments: int = 1,
 ) -> Schedule:
     """Each ring passes on its share of every chunk."""
-    writer = _Writer(ranks, nbytes, orders, shifts, box)
+    writer = _Writer(ranks, nbytes, orders, shifts, box, segments)
     writer.all_gather()
     return writer.builder.build()
 
@@ -63,13 +66,14 @@ def rings_all_reduce(
     shifts: Shifts | None = None,
     *,
     box: Box = (),
+    segments: int = 1,
 ) -> Schedule:
     """Each ring reduces and scatters, then gathers, its share of V.
 
     >>> rings_all_reduce(4, 4096.0, np.array([[0, 1, 2, 3], [3, 2, 1, 0]])).sent().tolist()
     [6144.0, 6144.0, 6144.0, 6144.0]
     """
-    writer = _Writer(ranks, nbytes, orders, shifts, box)
+    writer = _Writer(ranks, nbytes, orders, shifts, box, segments)
     writer.reduce_scatter()
     writer.all_gather()
     return writer.builder.build()
@@ -85,10 +89,16 @@ class _Writer:
     """
 
     def __init__(
-        self, ranks: int, nbytes: float, orders: Orders | None, shifts: Shifts | None, box: Box
+        self,
+        ranks: int,
+        nbytes: float,
+        orders: Orders | None,
+        shifts: Shifts | None,
+        box: Box,
+        segments: int,
     ) -> None:
         order = np.arange(ranks)[None, :] if orders is None else orders
-        self.order, count = order, len(order)
+        self.order, self.segments, count = order, segments, len(order)
         self.turn = np.arange(count)[:, None]
         """The turn of each channel at each place of a node."""
         channels: list[Move] = []
@@ -97,9 +107,10 @@ class _Writer:
             if shifts is not None and len(shifts.shape) > 1:
                 inner = shifts.steps[1:]
                 channels = [Move(1 + axis, 0, each, count) for axis, each in enumerate(inner)]
-        slots = ranks * count
+        parts = count * segments
+        slots = ranks * parts
         steps = [] if shifts is None else shifts.steps
-        chunks = [Move(axis, 0, step * count, slots) for axis, step in enumerate(steps)]
+        chunks = [Move(axis, 0, step * parts, slots) for axis, step in enumerate(steps)]
         if shifts is not None:
             _check(order, shifts, tuple(channels))
         self.builder = ScheduleBuilder(
@@ -131,7 +142,12 @@ class _Writer:
         peer = order[channel, (place + 1) % ranks]
         chunk = order[channel, (place - behind[:, None, None]) % ranks]
         part = self.turn[channel, chunk % size]
-        send(rank, peer, slot=chunk * count + part, channel=channel, steps=2)
+        part, segment = chunk * count + part, np.arange(self.segments)[:, None]
+        slot = part[:, :, None] * self.segments + segment
+        slot = slot.reshape(len(part), count * self.segments, -1)
+        ends = (np.repeat(each, self.segments, 0) for each in (rank, peer, channel))
+        sender, receiver, lane = ends
+        send(sender, receiver, slot=slot, channel=lane, steps=2)
 
 
 def _check(order: Orders, shifts: Shifts, channels: tuple[Move, ...]) -> None:
@@ -161,25 +177,45 @@ def rings_of(topology: Topology, ranks: int) -> Rings:
 
 
 def fit_all_reduce(
-    topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
+    topology: Topology,
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    segments: int = 1,
 ) -> Fitted:
     """The rings that :func:`topologies.ring_search.find_rings` finds."""
-    return _fitted(rings_all_reduce, neighbors.RING_ALL_REDUCE, topology, ranks, nbytes, shifts)
+    write = partial(rings_all_reduce, segments=segments)
+    cost = segmented_rings.ring_all_reduce(segments=segments)
+    return _fitted(write, cost, topology, ranks, nbytes, shifts)
 
 
 def fit_reduce_scatter(
-    topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
+    topology: Topology,
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    segments: int = 1,
 ) -> Fitted:
     """As :func:`fit_all_reduce`."""
-    cost = neighbors.RING_REDUCE_SCATTER
-    return _fitted(rings_reduce_scatter, cost, topology, ranks, nbytes, shifts)
+    write = partial(rings_reduce_scatter, segments=segments)
+    cost = segmented_rings.ring_reduce_scatter(segments=segments)
+    return _fitted(write, cost, topology, ranks, nbytes, shifts)
 
 
 def fit_all_gather(
-    topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
+    topology: Topology,
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    segments: int = 1,
 ) -> Fitted:
     """As :func:`fit_all_reduce`."""
-    return _fitted(rings_all_gather, neighbors.RING_ALL_GATHER, topology, ranks, nbytes, shifts)
+    write = partial(rings_all_gather, segments=segments)
+    cost = segmented_rings.ring_all_gather(segments=segments)
+    return _fitted(write, cost, topology, ranks, nbytes, shifts)
 
 
 def shifts_on(topology: Topology, ranks: int) -> Shifts:
@@ -224,7 +260,9 @@ ALGORITHMS = (
         fit=fit_all_reduce,
         shifts=rotations,
         shifts_on=shifts_on,
-        operations=lambda ranks: 2.0 * ranks * (ranks - 1),
+        options=OPTIONS,
+        formula=segmented_rings.ring_all_reduce,
+        operations=lambda ranks, segments=1: 2.0 * segments * ranks * (ranks - 1),
     ),
     Algorithm(
         "rings_reduce_scatter",
@@ -235,6 +273,8 @@ ALGORITHMS = (
         fit=fit_reduce_scatter,
         shifts=rotations,
         shifts_on=shifts_on,
+        options=OPTIONS,
+        formula=segmented_rings.ring_reduce_scatter,
     ),
     Algorithm(
         "rings_all_gather",
@@ -245,5 +285,7 @@ ALGORITHMS = (
         fit=fit_all_gather,
         shifts=rotations,
         shifts_on=shifts_on,
+        options=OPTIONS,
+        formula=segmented_rings.ring_all_gather,
     ),
 )

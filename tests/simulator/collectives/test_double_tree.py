@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.collectives.double_tree import FINE, double_tree_all_reduce, fit, two_trees
+from simulator.collectives.double_tree import PIECES, double_tree_all_reduce, fit, two_trees
 from simulator.cost_models import log2_ceil
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -102,9 +102,16 @@ def test_nodes_come_from_the_machine() -> None:
     fitted = fit(cluster("hgx_h100", 3), 20, 1e6)
     assert fitted.chosen == ("4 channels, two trees of 3 nodes each, chains of 8 ranks",)
     assert fitted.schedule.steps == fitted.cost.steps(20) == 2 * (7 + 2)
-    plain = double_tree_all_reduce(20, 1e6, per_node=8, channels=4, segments=FINE)
+    plain = double_tree_all_reduce(20, 1e6, per_node=8, channels=4, segments=PIECES)
     for column in ("rank", "peer", "source", "nbytes", "lane", "indptr", "indices"):
         assert np.array_equal(getattr(fitted.schedule, column), getattr(plain, column)), column
+
+
+def test_pieces_are_an_option() -> None:
+    topology = cluster("hgx_h100", 2)
+    fitted = find("double_tree:segments=4").on(topology, 16, 1e6)
+    assert 8 * len(fitted.schedule) == len(find("double_tree").on(topology, 16, 1e6).schedule)
+    assert "m = 4 pieces" in fitted.cost.assumes
 
 
 def test_each_channel_leaves_a_node_by_another_rank() -> None:

@@ -130,7 +130,8 @@ def test_folded_rings_are_the_whole_ones(
     name: str, topology: Topology, data: st.DataObject
 ) -> None:
     """Shifts of nodes, and of places with their channels; with and without a slow GPU."""
-    algorithm, ranks = find(name), topology.ranks
+    segments = data.draw(st.sampled_from(["", ":segments=4"]))
+    algorithm, ranks = find(name + segments), topology.ranks
     assert algorithm.shifts_on is not None
     if data.draw(st.booleans()):
         topology = slowed(topology, data.draw(st.integers(0, ranks - 1)), 2.0)
@@ -143,6 +144,18 @@ def test_folded_rings_are_the_whole_ones(
     semantics.check(fitted.schedule, algorithm.collective)
     whole = simulate(*algorithm.on(topology, ranks, 64.0 * ranks)[:2], "compiled")
     assert_alike(whole, folded)
+
+
+def test_segments_of_rings_save_latency_and_keep_the_promise() -> None:
+    topology = cluster("hgx_h100", 2)
+    times = []
+    for name in ("rings", "rings:segments=4"):
+        algorithm = find(name)
+        fitted = algorithm.on(topology, 16, 1e6)
+        semantics.check(fitted.schedule, algorithm.collective)
+        times.append(simulate(*fitted[:2], "compiled").makespan)
+    assert times[1] < times[0]
+    assert len(fitted.schedule) == 4 * 8 * 2 * 16 * 15
 
 
 def test_a_rank_stands_for_those_that_a_shift_of_places_reaches() -> None:
