@@ -13,7 +13,7 @@ from simulator.kernels import (
     path,
     queues,
 )
-from topologies import _distance_kernels, _kernels, _pair_kernels
+from topologies import _distance_kernels, _flow_kernels, _kernels, _pair_kernels
 from topologies._compile import Kernel
 
 KERNELS: tuple[Kernel, ...] = (
@@ -29,6 +29,7 @@ KERNELS: tuple[Kernel, ...] = (
     _distance_kernels.distances,
     path.walk,
     _kernels.shortest,
+    _flow_kernels.least_flow,
     meetings.meetings,
     queues.idle,
     queues.contended,

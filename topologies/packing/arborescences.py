@@ -68,7 +68,8 @@ def _grow(
     needed = int(waiting.sum()) + sum(other.count for other in others)
     for depth, room, _, tail, head in sorted(candidates):
         most = min(bunch.count, -room)
-        cut = least_cut(_from(graph, len(free), tail), [tail], [head], needed + most)[0]
+        sinks, joined = np.array([head]), _from(graph, len(free), tail)
+        cut = least_cut(joined, [tail], sinks, needed + most)[0]
         if (units := cut - needed) > 0:
             rest = None
             if units < bunch.count:

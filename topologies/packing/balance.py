@@ -129,7 +129,7 @@ class _Program:
             units = np.rint(np.minimum(bandwidth / total, 1.0) * UNITS).astype(np.int64)
             graph = with_source(units, np.rint(solution.roots / total * UNITS).astype(np.int64))
             for sink in np.flatnonzero(self.sinks).tolist():
-                room, inside = least_cut(graph, [len(units)], [sink], UNITS)
+                room, inside = least_cut(graph, [len(units)], np.array([sink]), UNITS)
                 if room < UNITS * (1 - SLACK):
                     yield direction, inside[:-1]
 

@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from topologies._compile import kernel
+from topologies._flow_kernels import least_flow
 from topologies.topology import Flags
 
 Longs = npt.NDArray[np.int64]
 MOST = 2**20
-"""The most units of a capacity. So sums of many stay below the 32 bits in which the maximum flow of
-scipy counts."""
+"""The most units of a capacity: more than all trees of a machine together."""
 
 
 def least_cut(
-    capacity: Longs, sources: Iterable[int], sinks: Iterable[int], most: int
+    capacity: Longs,
+    sources: Sequence[int],
+    sinks: Longs,
+    most: int,
+    *,
+    drains: Sequence[int] = (),
+    enough: int = -1,
 ) -> tuple[int, Flags]:
-    """The units that can flow from some nodes to others, at most `most`, and the nodes on the side
-    of the sources, shape (nodes,).
+    """The least number of units that can flow from some nodes to one of the `sinks` together with
+    `drains`, at most `most`, and the nodes on the side of the sources, shape (nodes,).
 
-    >>> least_cut(np.array([[0, 3, 0], [0, 0, 2], [0, 0, 0]]), [0], [2], 9)[0]
+    Sinks are asked in order, until the flow is no more than `enough`. The one with the least flow
+    moves to the front. No sink may be the only one that is a source.
+
+    >>> least_cut(np.array([[0, 3, 0], [0, 0, 2], [0, 0, 0]]), [0], np.array([2]), 9)[0]
     2
     """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
-    nodes = len(capacity)
-    joined = np.zeros((nodes + 2, nodes + 2), dtype=np.int32)
-    joined[:nodes, :nodes] = np.minimum(capacity, most)
-    joined[nodes, list(sources)] = joined[list(sinks), nodes + 1] = most
-    tail, head = np.nonzero(joined)
-    indptr = np.searchsorted(tail, np.arange(nodes + 3)).astype(np.int32)
-    graph = csr_array((joined[tail, head], head.astype(np.int32), indptr), shape=joined.shape)
-    flow = maximum_flow(graph, nodes, nodes + 1)
-    inside = np.zeros(nodes + 2, dtype=np.bool_)
-    if flow.flow_value < most:
-        residual = csr_array(graph - flow.flow)
-        residual.eliminate_zeros()
-        inside[breadth_first_order(residual, nodes, return_predecessors=False)] = True
-    return min(int(flow.flow_value), most), inside[:nodes]
+    inside = np.zeros(len(capacity), dtype=np.int8)
+    ends = np.array(sources, dtype=np.int64), np.array(drains, dtype=np.int64)
+    find = kernel(least_flow, len(capacity) * len(sinks))
+    return find(capacity, ends, sinks, (enough, most), inside), inside.astype(np.bool_)
 
 
 def with_source(capacity: Longs, supply: Longs) -> Longs:

@@ -37,8 +37,11 @@ class Split:
     """The capacities of a graph while its edges are split off."""
 
     def __init__(self, capacity: Longs, trees: Longs, sinks: Flags) -> None:
-        self.capacity, self.trees, self.sinks = capacity.copy(), trees, sinks
+        self.trees, self.sinks = trees, sinks
         self.total = int(trees.sum())
+        self.graph = with_source(capacity, trees)
+        self.capacity = self.graph[:-1, :-1]
+        self.nearest = [np.flatnonzero(sinks), np.flatnonzero(sinks)]
         ends = zip(*np.nonzero(capacity), strict=True)
         self.ways: Ways = {
             (int(u), int(v)): [Way(int(capacity[u, v]), (int(u), int(v)))] for u, v in ends
@@ -62,7 +65,7 @@ class Split:
         self._clear(node)
         if turned and is_spanned(self.capacity, self.trees, self.sinks):
             return
-        self.capacity, self.ways = before, ways
+        self.capacity[:], self.ways = before, ways
         self._trim(node)
         for u, v in _pairs(self.capacity, node):
             if units := self._room(u, node, v):
@@ -72,21 +75,19 @@ class Split:
     def _room(self, u: int, node: int, v: int) -> int:
         """How much u -> node -> v may become u -> v: a cut loses it that has u and v on one side
         and the node on the other."""
-        capacity = self.capacity
-        units = int(min(capacity[u, node], capacity[node, v]))
-        for sink in np.flatnonzero(self.sinks).tolist():
-            units = min(units, self._slack([u, v], [node], sink, units))
-            units = min(units, self._slack([node], [u, v], sink, units))
-        return units
+        units = int(min(self.capacity[u, node], self.capacity[node, v]))
+        units = self._slack([u, v], [node], units)
+        return self._slack([node], [u, v], units)
 
-    def _slack(self, near: list[int], far: list[int], sink: int, most: int) -> int:
+    def _slack(self, near: list[int], far: list[int], most: int) -> int:
         """By how much the least cut between the roots and a sink is wider than needed, with some
         nodes on the side of the roots and some on the other; at most `most`."""
-        if most <= 0 or sink in near:
+        if most <= 0:
             return most
-        graph = with_source(self.capacity, self.trees)
-        source = len(self.capacity)
-        return least_cut(graph, [source, *near], [sink, *far], self.total + most)[0] - self.total
+        sources, sinks = [len(self.capacity), *near], self.nearest[len(near) - 1]
+        limit = self.total + most
+        room, _ = least_cut(self.graph, sources, sinks, limit, drains=far, enough=self.total)
+        return room - self.total
 
     def _trim(self, node: int) -> None:
         """Take from the edges at a node what is too much in or out, where no cut needs it."""
@@ -95,10 +96,8 @@ class Split:
             extra = into - out if entering else out - into
             row = self.capacity[:, node] if entering else self.capacity[node]
             for other in np.argsort(-row).tolist():
-                units = min(extra, int(row[other]))
-                for sink in np.flatnonzero(self.sinks).tolist():
-                    near, far = ([other], [node]) if entering else ([node], [other])
-                    units = min(units, self._slack(near, far, sink, units))
+                near, far = ([other], [node]) if entering else ([node], [other])
+                units = self._slack(near, far, min(extra, int(row[other])))
                 if units > 0:
                     tail, head = (other, node) if entering else (node, other)
                     self._take(tail, head, units)

@@ -34,16 +34,12 @@ def unit(bandwidth: Floats, trees: Longs, sinks: Flags, most: float) -> Unit:
     step).
     """
     total, y = int(trees.sum()), most
-    open_sinks = np.flatnonzero(sinks).tolist()
-    while open_sinks:
+    while True:
         capacity = whole(bandwidth, y, total)
-        room, inside = _from_roots(capacity, trees, open_sinks[-1])
+        room, inside = _from_roots(capacity, trees, np.flatnonzero(sinks)[::-1].copy())
         if room >= total:
-            open_sinks.pop()
-            continue
+            return Unit(y, trees, capacity)
         y = min(_of_cut(bandwidth, inside, int(trees[inside].sum())), y * (1 - EXACT))
-        open_sinks = np.flatnonzero(sinks).tolist()
-    return Unit(y, trees, whole(bandwidth, y, total))
 
 
 def whole(bandwidth: Floats, y: float, unlimited: int) -> Longs:
@@ -58,16 +54,14 @@ def whole(bandwidth: Floats, y: float, unlimited: int) -> Longs:
 
 def is_spanned(capacity: Longs, trees: Longs, sinks: Flags) -> bool:
     """Whether so many trees from each node reach all `sinks`."""
+    return _from_roots(capacity, trees, np.flatnonzero(sinks))[0] >= int(trees.sum())
+
+
+def _from_roots(capacity: Longs, trees: Longs, sinks: Longs) -> tuple[int, Flags]:
+    """The room for trees to a sink that has too little, and the nodes on the side of the roots."""
     total = int(trees.sum())
-    return all(
-        _from_roots(capacity, trees, sink)[0] >= total for sink in np.flatnonzero(sinks).tolist()
-    )
-
-
-def _from_roots(capacity: Longs, trees: Longs, sink: int) -> tuple[int, Flags]:
-    room, inside = least_cut(
-        with_source(capacity, trees), [len(capacity)], [sink], int(trees.sum())
-    )
+    graph = with_source(capacity, trees)
+    room, inside = least_cut(graph, [len(capacity)], sinks, total, enough=total - 1)
     return room, inside[:-1]
 
 
