@@ -3,6 +3,7 @@ claim enough."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import product
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from law_cases import (
     ANY_NUMBER,
     NAMES,
+    PLAIN,
     counts,
     every_algorithm,
     every_plain_algorithm,
@@ -54,13 +56,6 @@ PARAMETERS = {
 """Latency, gap and reduction; a gigabyte a second."""
 
 CLAIMING = ("ring", "star", "full_mesh", "full_mesh_one_port", "bus")
-some_parameters = pytest.mark.parametrize(
-    "parameters",
-    [
-        pytest.param(name, marks=[pytest.mark.exhaustive] * (name in ("free", "postal", "gap")))
-        for name in PARAMETERS
-    ],
-)
 
 
 @cache
@@ -107,29 +102,25 @@ def check_claims(name: str, timeline: Timeline, nbytes: float) -> None:
     check_claims_on(observe(timeline.routed), name, timeline, nbytes)
 
 
-def check_run(name: str, ranks: int, shape: str, parameters: str, engine: Engine) -> None:
-    topology = machine(name, ranks, shape, parameters)
-    timeline = simulate(build(name, ranks), topology, engine)
-    check_claims_on(observed(name, ranks, shape, parameters), name, timeline, V)
-    bound = least(algorithms()[name].collective, topology, ranks)
-    assert timeline.makespan >= bound.seconds * (1 - 1e-9), bound
+def check_runs(name: str, several: Iterable[int], parameters: Iterable[str]) -> None:
+    for shape, ranks, numbers in product(CLAIMING, several, parameters):
+        topology = machine(name, ranks, shape, numbers)
+        engine: Engine = "reference" if ranks < 6 else "compiled"
+        timeline = simulate(build(name, ranks), topology, engine)
+        check_claims_on(observed(name, ranks, shape, numbers), name, timeline, V)
+        bound = least(algorithms()[name].collective, topology, ranks)
+        assert timeline.makespan >= bound.seconds * (1 - 1e-9), (bound, shape, ranks, numbers)
 
 
 @every_plain_algorithm
-@some_parameters
-def test_simulation_equals_the_closed_form_wherever_it_is_claimed(
-    name: str, parameters: str
-) -> None:
-    for shape, ranks in product(CLAIMING, counts(name, FEW)):
-        check_run(name, ranks, shape, parameters, "reference" if ranks < 6 else "compiled")
+def test_simulation_equals_the_closed_form_wherever_it_is_claimed(name: str) -> None:
+    check_runs(name, counts(name, FEW), ("both", "slow merging"))
 
 
 @pytest.mark.exhaustive
 @every_plain_algorithm
-@pytest.mark.parametrize("parameters", PARAMETERS)
-def test_simulation_equals_the_closed_form_at_every_count(name: str, parameters: str) -> None:
-    for shape, ranks in product(CLAIMING, counts(name, (4, 5, 7, *range(9, 34)))):
-        check_run(name, ranks, shape, parameters, "reference" if ranks < 6 else "compiled")
+def test_simulation_equals_the_closed_form_at_every_count(name: str) -> None:
+    check_runs(name, counts(name, range(2, 34)), PARAMETERS)
 
 
 @every_algorithm
@@ -197,17 +188,17 @@ def is_memory_claimed(name: str, shape: str, ranks: int) -> bool:
     return is_claimed(name, shape, ranks) and ports in MEMORY.get(name, ONE_PORT)
 
 
-@every_plain_algorithm
-def test_a_formula_claims_all_shapes_unless_it_says_why_not(name: str) -> None:
-    cost = algorithms()[name].cost
-    assert cost.unclaimed or {*ONE_PORT} <= {*cost.ports}
-    assert cost.unclaimed or cost.memory_ports == MEMORY.get(name, ONE_PORT)
-    assert name not in ON_A_BUS or "bus" in cost.ports
+def test_a_formula_claims_all_shapes_unless_it_says_why_not() -> None:
+    for name in PLAIN:
+        cost = algorithms()[name].cost
+        assert cost.unclaimed or {*ONE_PORT} <= {*cost.ports}, name
+        assert cost.unclaimed or cost.memory_ports == MEMORY.get(name, ONE_PORT), name
+        assert name not in ON_A_BUS or "bus" in cost.ports, name
 
 
-def check_table(name: str, shape: str, parameters: str, counts: tuple[int, ...]) -> None:
+def check_table(name: str, several: tuple[int, ...]) -> None:
     cost = algorithms()[name].cost
-    for ranks in counts:
+    for shape, ranks, parameters in product(CLAIMING, several, ("postal", "both", "slow merging")):
         fabric = observed(name, ranks, shape, parameters)
         holds = not cost.holds(fabric)
         assert holds == is_claimed(name, shape, ranks), (ranks, fabric)
@@ -217,24 +208,19 @@ def check_table(name: str, shape: str, parameters: str, counts: tuple[int, ...])
 
 
 @every_algorithm
-@pytest.mark.parametrize("parameters", ["postal", "both", "slow merging"])
-def test_the_claims_are_these(name: str, parameters: str) -> None:
-    for shape in CLAIMING:
-        check_table(name, shape, parameters, (*SOME, 16))
+def test_the_claims_are_these(name: str) -> None:
+    check_table(name, (*SOME, 16))
 
 
 @pytest.mark.exhaustive
 @every_algorithm
-@pytest.mark.parametrize("parameters", ["postal", "both", "slow merging"])
-def test_the_claims_are_these_at_other_counts(name: str, parameters: str) -> None:
-    for shape in CLAIMING:
-        check_table(name, shape, parameters, (5, 7))
+def test_the_claims_are_these_at_other_counts(name: str) -> None:
+    check_table(name, (5, 7))
 
 
 @every_algorithm
-@pytest.mark.parametrize("parameters", ["free", "gap"])
-def test_without_latency_no_less_is_claimed(name: str, parameters: str) -> None:
-    for shape, ranks in product(CLAIMING, range(2, 8)):
+def test_without_latency_no_less_is_claimed(name: str) -> None:
+    for shape, ranks, parameters in product(CLAIMING, range(2, 8), ("free", "gap")):
         fabric = observed(name, ranks, shape, parameters)
         if is_claimed(name, shape, ranks):
             assert algorithms()[name].cost.holds(fabric) == ""
@@ -269,11 +255,10 @@ def uneven_star(ranks: int, fast: int, bandwidth: float, gap: float = 0.0) -> To
 
 
 @every_algorithm
-@pytest.mark.parametrize("bandwidth", [4e9, 2.5e8])
-def test_a_claim_is_true_where_one_port_is_faster_or_slower(name: str, bandwidth: float) -> None:
+def test_a_claim_is_true_where_one_port_is_faster_or_slower(name: str) -> None:
     """A parameter server behind a port of 4β takes 1/4 of the time, or until its clients' ports are
     the limit."""
-    for ranks in (2, 3, 4, 6):
+    for ranks, bandwidth in product((2, 3, 4, 6), (4e9, 2.5e8)):
         devices = ranks + algorithms()[name].servers
         for fast in range(devices):
             topology = uneven_star(devices, fast, bandwidth)
@@ -293,9 +278,8 @@ def half_duplex_star(ranks: int, latency: float) -> Topology:
 
 
 @every_algorithm
-@pytest.mark.parametrize("latency", [0.0, 1.0])
-def test_a_claim_is_true_on_half_duplex_wires(name: str, latency: float) -> None:
-    for ranks in (2, 3, 4, 6):
+def test_a_claim_is_true_on_half_duplex_wires(name: str) -> None:
+    for ranks, latency in product((2, 3, 4, 6), (0.0, 1.0)):
         topology = half_duplex_star(ranks + algorithms()[name].servers, latency)
         check_claims(name, simulate(build(name, ranks), topology, "compiled"), V)
 
@@ -331,9 +315,8 @@ def trunk(ranks: int, bandwidth: float) -> Topology:
 
 
 @every_algorithm
-@pytest.mark.parametrize("bandwidth", [2.5e8, 1e9, 4e9, 1e12])
-def test_a_claim_is_true_across_a_trunk(name: str, bandwidth: float) -> None:
-    for ranks in (2, 3, 4, 6, 8):
+def test_a_claim_is_true_across_a_trunk(name: str) -> None:
+    for ranks, bandwidth in product((2, 3, 4, 6, 8), (2.5e8, 1e9, 4e9, 1e12)):
         topology = trunk(ranks + algorithms()[name].servers, bandwidth)
         check_claims(name, simulate(build(name, ranks), topology, "compiled"), V)
 

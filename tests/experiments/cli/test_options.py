@@ -16,6 +16,7 @@ from experiments.cli.completion import (
 
 def test_completion_knows_algorithms_and_shapes() -> None:
     assert completer(algorithm_names)("ring,tre") == [
+        "ring,tree_barrier",
         "ring,tree",
         "ring,tree_reduce",
         "ring,tree_broadcast",
