@@ -11,7 +11,7 @@ from simulator.kernels import fair_sharing, first_come
 from simulator.kernels.events import Runs
 from simulator.kernels.flows import Queues, Rates
 from simulator.kernels.records import Times, Turns
-from simulator.schedules.flow_routes import flow_routes
+from simulator.schedules.flow_routes import flow_routes, limiting
 from simulator.schedules.routed import Routed
 from simulator.schedules.timeline import Sharing, Timeline
 from topologies._compile import compiled
@@ -30,13 +30,14 @@ def run(
     times = Times.blank(work, sharing == "fair")
     error = 0.0
     if sharing == "fair":
-        routes = flow_routes(routed)
+        crossed = flow_routes(routed)
+        routes = limiting(crossed, bandwidth)
         queues = Queues.idle(len(schedule), routes, len(bandwidth))
         rates = Rates.blank(routes, bandwidth, grid)
         done = compiled(fair_sharing.simulate)(
             work, waiting, successors, routes, times, queues, rates, lanes
         )
-        error = grid_error(rates.excess, bandwidth)
+        error = grid_error(crossed, rates.excess, bandwidth)
     else:
         media = Turns.of(len(bandwidth))
         done = compiled(first_come.simulate)(

@@ -60,8 +60,8 @@ class Flow:
     """The bytes of a transfer on their way: `left` of them, at `rate`, over media that each have a
     limit."""
 
-    def __init__(self, media: list[int], left: float, sent: Event) -> None:
-        self.media, self.left, self.rate, self.sent = media, left, 0.0, sent
+    def __init__(self, route: int, media: list[int], left: float, sent: Event) -> None:
+        self.route, self.media, self.left, self.rate, self.sent = route, media, left, 0.0, sent
 
 
 class FairMachine(Machine):
@@ -73,26 +73,26 @@ class FairMachine(Machine):
     def __init__(self, routed: Routed, grid: float = 0.0) -> None:
         """Flows end at multiples of `grid` seconds, if it is not 0."""
         super().__init__(routed)
-        self.grid, self.excess = grid, np.zeros(len(self.topology.medium_bandwidth))
         self.sent = np.zeros(len(self.schedule))
         self.routes, self.flows, self.since = flow_routes(routed), list[Flow](), 0.0
+        self.grid, self.excess = grid, np.zeros(len(self.routes.gap))
         self.changed = Event(self.clock)
         self.clock.process(self.network())
 
     def run(self) -> Timeline:
         """Simulate to the end."""
         timeline = super().run()
-        error = grid_error(self.excess, self.topology.medium_bandwidth)
+        error = grid_error(self.routes, self.excess, self.topology.medium_bandwidth)
         return replace(timeline, grid=self.grid, grid_error=error)
 
     def transfer(self, i: int) -> Process:
         """Wait for the greatest gap, then until the last byte is sent, then for all latencies."""
-        route, first = self.routed.route[i], int(self.routed.node_indptr[i])
+        route, first = int(self.routed.route[i]), int(self.routed.node_indptr[i])
         yield self.clock.at(self.clock.now + self.routes.gap[route], first)
         self.start[first : first + len(self.routed.hops(i))] = self.clock.now
         media, nbytes = self.routes.media_of(route).tolist(), float(self.schedule.nbytes[i])
         if media and nbytes:
-            flow = Flow(media, nbytes, Event(self.clock))
+            flow = Flow(route, media, nbytes, Event(self.clock))
             self.flows.append(flow)
             self.change()
             yield flow.sent
@@ -145,6 +145,6 @@ class FairMachine(Machine):
         for flow in [flow for flow in self.flows if self.end_of(flow) <= time]:
             self.flows.remove(flow)
             if self.grid:
-                np.subtract.at(self.excess, flow.media, flow.left)
+                self.excess[flow.route] -= flow.left
             flow.sent.succeed()
         self.change()

@@ -162,11 +162,11 @@ def end_flows(
             continue
         sent = progress(rates, r, now)
         detach(rates, queues, routes, r)
-        exceed(rates, queues, routes, r, sent)
+        exceed(rates, queues, r, sent)
         ends[count] = end(queues, r)
         count += 1
         while queues.flows[r] > 0 and ending(rates, now + (queues.ahead[r] - sent) / level) <= now:
-            exceed(rates, queues, routes, r, sent)
+            exceed(rates, queues, r, sent)
             ends[count] = end(queues, r)
             count += 1
         if queues.flows[r] > 0:
@@ -177,11 +177,10 @@ def end_flows(
     return count
 
 
-def exceed(rates: Rates, queues: Queues, routes: FlowRoutes, r: Index, sent: float) -> None:
+def exceed(rates: Rates, queues: Queues, r: Index, sent: float) -> None:
     """Count the bytes that the first flow of a route sends too many, if it ends now on a grid."""
     if rates.grid[0] > 0.0:
-        for e in range(routes.indptr[r], routes.indptr[r + 1]):
-            rates.excess[routes.media[e]] += sent - queues.ahead[r]
+        rates.excess[r] += sent - queues.ahead[r]
 
 
 # Queues: the flows of each route.

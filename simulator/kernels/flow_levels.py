@@ -24,19 +24,19 @@ from simulator.kernels.flow_limits import (
     lowest,
     progress,
     sift,
+    watch,
 )
-from simulator.kernels.flows import Queues, Rates
+from simulator.kernels.flows import SAME, Queues, Rates
 from simulator.kernels.level_filling import fill
 from simulator.kernels.records import FlowRoutes, Index
 
-_SAME = 1 + 1e-12
-"""Shares of bandwidth within this factor are equal: rounding makes no differences between flows."""
 _STEPS = 16
 """Steps that each medium adds to those in which levels come to rest: few need more than three."""
 
 
 def move(rates: Rates, queues: Queues, routes: FlowRoutes, r: Index, m: Index, now: float) -> None:
     """Let another medium limit the flows of a route."""
+    mark(rates, rates.limiter[r])
     sent = progress(rates, r, now)
     detach(rates, queues, routes, r)
     attach(rates, queues, routes, r, m, sent, now)
@@ -47,15 +47,19 @@ def move(rates: Rates, queues: Queues, routes: FlowRoutes, r: Index, m: Index, n
 
 
 def mark_route(rates: Rates, routes: FlowRoutes, r: Index) -> None:
-    """The flows across the media of a route have changed."""
+    """The flows across the media of a route have changed: mark those that limit flows or carry too
+    much."""
     for e in range(routes.indptr[r], routes.indptr[r + 1]):
-        mark(rates, routes.media[e])
+        m = routes.media[e]
+        if rates.taken[m] > rates.alarm[m]:
+            mark(rates, m)
 
 
 def mark(rates: Rates, m: Index) -> None:
     """The level of a medium is to be found anew."""
     if not rates.marked[m]:
         rates.marked[m] = True
+        watch(rates, m)
         rates.changed.items[rates.marks[0]] = m
         rates.changed.key[m] = estimate(rates, m)
         rates.marks[0] += 1
@@ -76,6 +80,9 @@ def solve(rates: Rates, queues: Queues, routes: FlowRoutes, now: float) -> None:
         rates.changed.key[rates.changed.items[k]] = estimate(rates, rates.changed.items[k])
         sift(rates.changed, rates.marks[0], k)
     rates.solves[0] += 1
+    checked = rates.solves[0] % len(rates.level)
+    if drifts(rates, checked):
+        mark(rates, checked)
     steps = 0
     while rates.marks[0] > 0:
         m = lowest(rates)
@@ -84,6 +91,7 @@ def solve(rates: Rates, queues: Queues, routes: FlowRoutes, now: float) -> None:
             steps += _STEPS
         steps -= settle(rates, queues, routes, m, now, steps)
         if steps < 0:
+            rates.marked[m] = False
             mark(rates, m)
             fill(rates, queues, routes, now)
         else:
@@ -100,14 +108,14 @@ def settle(
         claim(rates, queues, routes, m, np.inf, now)
     for step in range(1, steps + 1):
         level = share(rates, m)
-        if level * _SAME < rates.highest[m]:
+        if level * SAME < rates.highest[m]:
             claims |= claim(rates, queues, routes, m, level, now)
             continue
         rates.soonest[m] = np.inf
         if rates.limited[m] == 0:
             rates.level[m] = np.inf
             return step
-        if not claims and abs(level - rates.level[m]) <= level * (_SAME - 1.0):
+        if not claims and abs(level - rates.level[m]) <= level * (SAME - 1.0):
             for at in range(queues.first[m], queues.first[m] + rates.size[m]):
                 rates.soonest[m] = min(rates.soonest[m], rates.due[at])
             return step
@@ -127,12 +135,12 @@ def share(rates: Rates, m: Index) -> float:
     bandwidth, limited = rates.bandwidth[m], rates.limited[m]
     if rates.load[m] == limited:
         rates.taken[m], rates.highest[m], rates.drift[m] = 0.0, 0.0, 0.0
-    if limited == 0 and rates.taken[m] <= bandwidth * _SAME:
+    if limited == 0 and rates.taken[m] <= bandwidth * SAME:
         return np.inf
     level, highest = bandwidth / rates.load[m], rates.highest[m]
     if limited > 0:
         level = max(level, (bandwidth - rates.taken[m]) / limited)
-    return highest if level <= highest * _SAME and highest <= level * _SAME else level
+    return highest if level <= highest * SAME and highest <= level * SAME else level
 
 
 def claim(
@@ -145,7 +153,7 @@ def claim(
         if rates.limiter[r] == m:
             continue
         rate = rates.level[rates.limiter[r]]
-        if rate > level * _SAME:
+        if rate > level * SAME:
             move(rates, queues, routes, r, m, now)
             claims = True
         else:
@@ -185,12 +193,10 @@ def take(rates: Rates, m: Index, rate: float, level: float, rising: bool) -> boo
     is lower."""
     rates.taken[m] += rate
     rates.drift[m] += abs(rates.taken[m])
-    lower = rising and 0.0 < rates.level[m] * _SAME < level
+    lower = rising and 0.0 < rates.level[m] * SAME < level
     if rising and not lower:
         rates.highest[m] = max(rates.highest[m], level)
-    if not rates.marked[m] and (
-        rates.limited[m] > 0 or rates.taken[m] > rates.bandwidth[m] * _SAME or drifts(rates, m)
-    ):
+    if rates.taken[m] > rates.alarm[m]:
         mark(rates, m)
     return lower
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.kernels.flows import Heap, Queues, Rates
+from simulator.kernels.flows import SAME, Heap, Queues, Rates
 from simulator.kernels.records import FlowRoutes, Index
 
 _COARSE = 2.0**9 + 1
-_DRIFT = 1e-12 / (2.5 * 2.0**-52)
+_DRIFT = 1e-11 / (2.5 * 2.0**-52)
 """Rounding changes `Rates.taken` by at most 2.5 units in the last place of each value that it had,
-and may change it by 1e-12 of the bandwidth."""
+and may change it by 1e-11 of the bandwidth."""
 
 
 def instant(time: float) -> float:
@@ -61,6 +61,7 @@ def attach(
         rates.load[medium] += flows
         if medium == m:
             rates.limited[m] += flows
+            watch(rates, m)
             continue
         rates.taken[medium] += level * flows
         rates.drift[medium] += abs(rates.taken[medium])
@@ -78,6 +79,7 @@ def detach(rates: Rates, queues: Queues, routes: FlowRoutes, r: Index) -> None:
         rates.load[medium] -= flows
         if medium == m:
             rates.limited[m] -= flows
+            watch(rates, m)
         else:
             rates.drift[medium] += abs(rates.taken[medium])
             rates.taken[medium] -= level * flows
@@ -86,6 +88,16 @@ def detach(rates: Rates, queues: Queues, routes: FlowRoutes, r: Index) -> None:
     rates.route[at], rates.second[at] = rates.route[last], rates.second[last]
     rates.weight[at], rates.due[at] = rates.weight[last], rates.due[last]
     rates.slot[rates.route[at]] = at
+
+
+def watch(rates: Rates, m: Index) -> None:
+    """Set the alarm of a medium."""
+    if rates.marked[m]:
+        rates.alarm[m] = np.inf
+    elif rates.limited[m] > 0:
+        rates.alarm[m] = -np.inf
+    else:
+        rates.alarm[m] = rates.bandwidth[m] * SAME
 
 
 def drifts(rates: Rates, m: Index) -> bool:
@@ -98,17 +110,19 @@ def drifts(rates: Rates, m: Index) -> bool:
 
 
 def lowest(rates: Rates) -> Index:
-    """Take the medium with the lowest key from those that are marked."""
+    """Take the medium with the lowest key from those in the heap. It stays marked."""
     heap, last = rates.changed, rates.marks[0] - 1
     m = heap.items[0]
-    heap.items[0], rates.marks[0], rates.marked[m] = heap.items[last], last, False
+    heap.items[0], rates.marks[0] = heap.items[last], last
     sift(heap, last, 0)
     return m
 
 
 def forecast(rates: Rates, m: Index, now: float) -> None:
-    """Expect the first end of the flows that a medium limits, from its level."""
+    """A medium has its level: expect the first end of the flows that it limits."""
     time = np.inf
+    rates.marked[m] = False
+    watch(rates, m)
     if rates.limited[m] > 0:
         advance(rates, m, now)
         left = rates.soonest[m] - rates.served[m]

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from simulator.kernels.records import Floats, FlowRoutes, Ints, Unsigned
 
 _NONE = -1
+SAME = 1 + 1e-12
+"""Shares of bandwidth within this factor are equal: rounding makes no differences between flows."""
 
 
 class Heap(NamedTuple):
@@ -125,7 +127,10 @@ class Rates(NamedTuple):
     changed: Heap
     """The media whose levels are to be found, by about what they will be."""
     marked: npt.NDArray[np.bool_]
-    """Whether each medium is among these."""
+    """Whether each medium is among these, or its level is being found."""
+    alarm: Floats
+    """A medium is to be marked when its `taken` becomes larger: infinite if it is marked, its
+    bandwidth if it limits no flow, else minus infinity."""
     marks: Ints
     """The number of these, shape (1,)."""
     solves: Ints
@@ -137,7 +142,7 @@ class Rates(NamedTuple):
     grid: Floats
     """Flows end at multiples of so many seconds, or at any time if it is 0; shape (1,)."""
     excess: Floats
-    """The bytes that a medium has served too many because of the grid; below 0: too few."""
+    """The bytes that each route has sent too many because of the grid; below 0: too few."""
 
     @classmethod
     def blank(cls, routes: FlowRoutes, bandwidth: Floats, grid: float = 0.0) -> Rates:
@@ -166,10 +171,11 @@ class Rates(NamedTuple):
             ends=Heap.of(media),
             changed=Heap.of(media),
             marked=np.zeros(media, np.bool_),
+            alarm=bandwidth * SAME,
             marks=np.zeros(1, np.int32),
             solves=np.zeros(1, np.int32),
             solved=np.zeros(media, np.int32),
             growing=np.zeros(media, np.int32),
             grid=np.full(1, grid),
-            excess=np.zeros(media),
+            excess=np.zeros(count),
         )

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.kernels.flow_limits import attach, detach, forecast, lowest, progress, sift
-from simulator.kernels.flows import Queues, Rates
+from simulator.kernels.flow_limits import attach, detach, forecast, lowest, progress, sift, watch
+from simulator.kernels.flows import SAME, Queues, Rates
 from simulator.kernels.records import FlowRoutes, Index
-
-_SAME = 1 + 1e-12
-"""Shares of bandwidth within this factor are equal: rounding makes no differences between flows."""
 
 
 def fill(rates: Rates, queues: Queues, routes: FlowRoutes, now: float) -> None:
@@ -32,7 +29,7 @@ def fill(rates: Rates, queues: Queues, routes: FlowRoutes, now: float) -> None:
     level = 0.0
     while rates.marks[0] > 0:
         m = lowest(rates)
-        if not rates.changed.key[m] <= level * _SAME:
+        if not rates.changed.key[m] <= level * SAME:
             level = rates.changed.key[m]
         rates.level[m] = level
         limit(rates, queues, routes, m, now)
@@ -50,6 +47,7 @@ def connect(rates: Rates, queues: Queues, routes: FlowRoutes) -> None:
                 medium = routes.media[e]
                 if not rates.marked[medium]:
                     rates.marked[medium] = True
+                    watch(rates, medium)
                     rates.changed.items[rates.marks[0]] = medium
                     rates.marks[0] += 1
         k += 1

@@ -49,6 +49,7 @@ class Flows(NamedTuple):
             flow_limits.attach(self.rates, self.queues, self.routes, route, medium, sent, now)
         else:
             fair_sharing.leave(self.queues, self.routes, route)
+        flow_levels.mark(self.rates, medium)
         flow_levels.mark_route(self.rates, self.routes, route)
         return int(operation)
 

@@ -192,12 +192,12 @@ def test_equal_levels_are_equal_to_the_bit() -> None:
     assert len(rates) == len(expected)
 
 
-def test_a_medium_is_marked_once() -> None:
+def test_a_medium_is_marked_once_and_only_if_it_limits_flows() -> None:
     flows = Flows.on([[0, 2], [2, 3]], np.ones(4))
-    flow_levels.mark_route(flows.rates, flows.routes, 0)
-    flow_levels.mark_route(flows.rates, flows.routes, 1)
-    assert flows.rates.marks[0] == 3
-    assert sorted(flows.rates.changed.items[:3].tolist()) == [0, 2, 3]
+    for operation, route in enumerate([0, 1, 0, 1]):
+        flows.start(operation, route, 1.0)
+    assert flows.rates.marks[0] == 2
+    assert sorted(flows.rates.changed.items[:2].tolist()) == [0, 2]
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.data())
