@@ -165,10 +165,10 @@ def _announce(request: Request, execution: Execution) -> None:
 
     A cluster may have more memory and processes than this machine.
     """
-    points, number = request.grid.points, len(request.grid.costs)
+    grid = request.grid
     if execution.dask is None and not request.rules.force:
-        workload.check_points(points, number, execution.jobs)
-    total = workload.total(points, execution.jobs)
+        grid.check(execution.jobs)
+    total, number = workload.total(grid.points, execution.jobs), len(grid.costs)
     if total.seconds > workload.MINUTES:
         output.note(f"{output.counted(number, 'point')}: this takes about {total}")
 

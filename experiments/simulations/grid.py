@@ -61,8 +61,24 @@ class Grid:
     @cached_property
     def points(self) -> list[workload.Point]:
         """Each algorithm at each number of ranks, with what all its sizes are likely to take."""
-        estimates = workload.Estimates(self.machine, self.rules, self.profile, len(self.sizes))
-        return [estimates.point(*case) for case in product(self.algorithms, self.ranks)]
+        return self._every(1)
+
+    def check(self, jobs: int) -> None:
+        """Raise InputError if the points take hours or more memory than there is. Of many points a
+        sample comes first."""
+        number = len(self.algorithms) * len(self.ranks)
+        for each in sorted({max(1, number // workload.SAMPLE), 1}, reverse=True):
+            points = self.points if each == 1 else self._every(each)
+            workload.check_points(points, number * len(self.sizes), jobs, each)
+
+    def _every(self, step: int) -> list[workload.Point]:
+        """Each algorithm at one of `step` numbers of ranks, the last among them."""
+        ranks = self.ranks[::-step]
+        return [self._estimates.point(*case) for case in product(self.algorithms, ranks[::-1])]
+
+    @cached_property
+    def _estimates(self) -> workload.Estimates:
+        return workload.Estimates(self.machine, self.rules, self.profile, len(self.sizes))
 
     @cached_property
     def costs(self) -> list[float]:

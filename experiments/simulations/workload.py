@@ -44,6 +44,10 @@ TRIAL = 8.0
 """Seconds for which ranks that stand for all are looked for where all ranks are too many."""
 PROBE = 64
 """Ranks of a machine on which ranks that stand for all are looked for."""
+SMALL_PROBE = 16
+"""The same for an algorithm none of whose ranks can stand for others."""
+SAMPLE = 1000
+"""About how many points are estimated first: what takes hours is then refused at once."""
 MINUTES = 60.0
 """Seconds from which a sweep says how long it takes."""
 _NAMES = {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}
@@ -107,9 +111,9 @@ def _need(
 
 def likely(algorithm: Algorithm, ranks: int, few: Machine) -> Machine:
     """What a machine makes of an algorithm, if it does so of `PROBE` ranks."""
-    shifts = algorithm.shifts_on is not None or algorithm.shifts(ranks) is not None
-    pairs = counts(algorithm, ranks).pairs * few.rings
-    if not shifts or few.share == 1.0 or pairs > folded_routes.MOST:
+    if few.share == 1.0 or not _may_fold(algorithm, ranks):
+        return few._replace(share=1.0)
+    if counts(algorithm, ranks).pairs * few.rings > folded_routes.MOST:
         return few._replace(share=1.0)
     return few._replace(share=few.share * PROBE / ranks)
 
@@ -117,14 +121,20 @@ def likely(algorithm: Algorithm, ranks: int, few: Machine) -> Machine:
 def probe(algorithm: Algorithm, machine: MachineBuilder, rules: Rules) -> Machine:
     """What a machine of few ranks makes of an algorithm: all that is possible, where there is no
     such machine."""
+    ranks = PROBE if _may_fold(algorithm, PROBE) else SMALL_PROBE
     try:
-        topology = machine(PROBE, algorithm.servers)
-        folded = fold(algorithm, topology, PROBE) if rules.symmetry == "auto" else None
-        fitted = algorithm.on(topology, PROBE, 1.0) if folded is None else folded.fitted
+        topology = machine(ranks, algorithm.servers)
+        folded = fold(algorithm, topology, ranks) if rules.symmetry == "auto" else None
+        fitted = algorithm.on(topology, ranks, 1.0) if folded is None else folded.fitted
     except InputError:
         return Machine(1 / PROBE)
     members = fitted.schedule.members
-    return Machine(1 / members, len(fitted.schedule) * members / estimate(algorithm, PROBE))
+    return Machine(1 / members, len(fitted.schedule) * members / estimate(algorithm, ranks))
+
+
+def _may_fold(algorithm: Algorithm, ranks: int) -> bool:
+    """Whether a rank may stand for others on some machine."""
+    return algorithm.shifts_on is not None or algorithm.shifts(ranks) is not None
 
 
 @dataclass(frozen=True)
@@ -157,17 +167,18 @@ def total(points: Sequence[Point], jobs: int) -> Need:
     return Need(START.seconds + seconds, sum(nbytes + START.nbytes for nbytes in largest))
 
 
-def check_points(points: Sequence[Point], number: int, jobs: int) -> None:
-    """Raise InputError if the points, of which there are `number` with all sizes, take more than
-    there is."""
+def check_points(points: Sequence[Point], number: int, jobs: int, each: int = 1) -> None:
+    """Raise InputError if all points, of which there are `number` with all sizes, take more than
+    there is. `points` are all, or stand for `each` as many."""
     largest = max(points, key=lambda point: point.need.nbytes)
-    if min(point.need.nbytes for point in points) == inf:
+    if each == 1 and min(point.need.nbytes for point in points) == inf:
         check_schedule(largest)
     subject, advice = str(largest), "take fewer ranks, or an algorithm with fewer transfers"
     if number > 1:
         subject = f"{number} points with {largest}"
         advice = "take fewer ranks or sizes, like --p 2..1024:x2"
-    check(subject, total(points, jobs), advice)
+    need = total(points, jobs)
+    check(subject, need._replace(seconds=need.seconds * each), advice)
 
 
 def check_schedule(point: Point, force: bool = False) -> None:

@@ -82,6 +82,20 @@ def test_points_without_enough_memory_are_refused(free: Callable[[float], None])
     workload.check_points(grid("ring,tree", 4096).points, 2, 1)
 
 
+def test_many_points_are_refused_by_a_sample() -> None:
+    ring, machine = [find("ring")], find_machine("star").build
+    many = Grid(ring, range(2, 3000), [1e6] * 40, machine, WHOLE)
+    message = refusal(many.check, 2)
+    assert message.startswith("119920 points with ring of 2999 ranks: this takes about 20 h and ")
+    assert "points" not in vars(many)
+    Grid(ring, range(2, 3000), [1e6], machine).check(2)
+
+
+def test_points_that_cannot_be_do_not_hide_those_that_can() -> None:
+    large = range(90_000, 93_000)
+    Grid([find("ring")], [2, *large], [1e6], find_machine("line").build).check(1)
+
+
 @pytest.mark.usefixtures("free")
 def test_a_schedule_that_cannot_be_is_refused_before_it_is_built() -> None:
     machine = find_machine("line").build(100_000)
