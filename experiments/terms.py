@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from experiments.output import align
+from topologies.units import format_seconds
 
 TERMS = {
     "V": "the size: bytes of the collective, as nccl-tests counts them",
     "of bound": "the time as a multiple of the best lower bound; no algorithm is below 1",
+    "off by": "an estimate of what --fair-tolerance changes of the time",
     "busbw": "V / time (algbw) times nccl-tests' factor: compare it with the bandwidth of a link",
     "redundant": "the peak amount of duplicate data over all ranks",
     "not claimed": "an assumption of the formula does not hold, so a difference is no failure",
@@ -29,3 +31,15 @@ def footnote(terms: Iterable[str], examples: Mapping[str, Iterable[str]] | None 
         lines.append([f"  {term}", TERMS[term]])
         lines += [["", f"- {example}"] for example in (examples or {}).get(term, ())]
     return align(lines)
+
+
+def inexact(grid: float, error: float, seconds: float) -> str:
+    """What a grid for the ends of messages changes, all in seconds.
+
+    >>> inexact(1e-6, 5e-6, 1e-3)
+    'messages end at multiples of 1us: the time may be off by about 5us (0.50%)'
+    """
+    return (
+        f"messages end at multiples of {format_seconds(grid)}: the time may be off by about "
+        f"{format_seconds(error)} ({error / (seconds or 1.0):.2%})"
+    )

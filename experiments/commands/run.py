@@ -17,7 +17,7 @@ from experiments.simulations.case import Case
 from experiments.simulations.ineffective_labels import ineffective_labels
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.sweep_rows import SweepRow, judge
-from experiments.terms import footnote
+from experiments.terms import footnote, inexact
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.critical_path import Segment, critical_path, parts, worth
 from simulator.analysis.waits import waits
@@ -153,10 +153,7 @@ def _text(
     )
     if "grid_s" in report:
         step, error = (cast(float, report[name]) for name in ("grid_s", "grid_error_s"))
-        standing.append(
-            f"messages end at multiples of {format_seconds(step)}: the time may be off by "
-            f"{format_seconds(error)} ({error / (row.time_s or 1.0):.2%})"
-        )
+        standing.append(inexact(step, error, row.time_s))
     blocks = [
         "\n".join([title, *standing]),
         output.align(_summary(row)),

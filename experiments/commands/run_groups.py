@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments import output
 from experiments.pictures.timelines.collective_file import collective_file
 from experiments.simulations.rules import DEFAULT, Rules
+from experiments.terms import inexact
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import critical_path
@@ -45,8 +46,9 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
             proof.prove(placed.call.algorithm, placed.fitted.schedule)
     wrong = _wrong(joined)
     result = request.rules.simulate(joined.schedule, joined.topology)
+    error = {"grid_error_s": result.grid_error} if result.grid else {}
     records = [
-        _record(number, placed, span, request.rules)
+        {**_record(number, placed, span, request.rules), **error}
         for number, (placed, span) in enumerate(
             zip(joined.calls, joined.spans(result), strict=True)
         )
@@ -61,6 +63,7 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     if how == "json":
         report = {
             "time_s": result.makespan,
+            **({"grid_s": result.grid, **error} if result.grid else {}),
             "wrong": wrong,
             "calls": records,
             "contention": wait_records(behind, result.schedule),
@@ -70,7 +73,8 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
         output.say(output.to_csv(records).rstrip("\n"))
     else:
         contention = wait_cells(behind, result.schedule)
-        output.say(_text(title, records, contention, wrong))
+        change = [inexact(result.grid, result.grid_error, result.makespan)] if result.grid else []
+        output.say(_text("\n".join([title, *change]), records, contention, wrong))
     return 1 if wrong else 0
 
 
@@ -87,7 +91,8 @@ def _record(
 ) -> dict[str, output.Value]:
     """A call: when it ran, and how long it would take alone."""
     call, (enters, leaves) = placed.call, span
-    alone = rules.simulate(placed.schedule, placed.fitted.topology).makespan
+    alone = rules.simulate(placed.schedule, placed.fitted.topology)
+    over_alone = (leaves - enters) / alone.makespan if alone.makespan > 0 else 1.0
     collective = call.algorithm.collective
     bound = best_bound(collective, placed.fitted.topology, len(call.ranks), call.nbytes)
     return {
@@ -99,9 +104,10 @@ def _record(
         "enters_s": enters,
         "leaves_s": leaves,
         "time_s": leaves - enters,
-        "alone_s": alone,
-        "over_alone": (leaves - enters) / alone if alone > 0 else 1.0,
+        "alone_s": alone.makespan,
+        "over_alone": over_alone,
         "bound_s": bound.seconds,
+        **({"alone_grid_error_s": alone.grid_error} if rules.fair_tolerance else {}),
     }
 
 

@@ -139,7 +139,14 @@ def _keep(request: Request, show: Show, rows: Sequence[SweepRow]) -> None:
 
 def _columns(request: Request, wide: bool) -> list[Column[SweepRow]]:
     protocols = [protocol.name for protocol in request.profile.protocols] if request.profile else []
-    return columns(request.algorithms, request.ranks, request.sizes, protocols=protocols, wide=wide)
+    return columns(
+        request.algorithms,
+        request.ranks,
+        request.sizes,
+        protocols=protocols,
+        wide=wide,
+        inexact=request.rules.fair_tolerance > 0,
+    )
 
 
 def _printer(how: str, columns: Sequence[Column[SweepRow]], say: Say) -> Callable[[SweepRow], None]:

@@ -31,18 +31,20 @@ def columns(
     *,
     protocols: Sequence[str],
     wide: bool,
+    inexact: bool = False,
 ) -> list[Column[SweepRow]]:
-    """The columns with widths that hold every row to come. `protocols` are those of the profile."""
+    """The columns with widths that hold every row to come. `protocols` are those of the profile;
+    `inexact` is whether fair sharing has a tolerance."""
     case_columns = _which(algorithms, ranks, sizes)
     if wide:
         return [
             *case_columns,
-            *_times(wide),
+            *_times(wide, inexact),
             *_all(algorithms, ranks, sizes),
             *_verdict(protocols, wide),
         ]
     busbw = Column[SweepRow]("busbw", lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH)
-    narrow = [*case_columns, *_times(wide), busbw, *_verdict(protocols, wide)]
+    narrow = [*case_columns, *_times(wide, inexact), busbw, *_verdict(protocols, wide)]
     for heading in DISPENSABLE:
         if width_of(narrow) > WIDEST:
             narrow = [column for column in narrow if column.heading != heading]
@@ -58,7 +60,7 @@ def explanation(rows: Sequence[SweepRow], shown: Sequence[Column[SweepRow]], *, 
             names = reasons.setdefault(row.verdict.word, {}).setdefault(row.verdict.reason, [])
             names += [row.algorithm] * (row.algorithm not in names)
     headings = [column.heading for column in shown]
-    terms = ["V", *(term for term in ("of bound", "busbw") if term in headings)]
+    terms = ["V", *(term for term in ("off by", "of bound", "busbw") if term in headings)]
     terms += ["redundant", *reasons] if wide else [*reasons, "--wide"]
     examples = {
         word: [_shortened(f"{reason} ({', '.join(names)})") for reason, names in known.items()]
@@ -97,10 +99,14 @@ def _which(
     ]
 
 
-def _times(wide: bool) -> list[Column[SweepRow]]:
+def _times(wide: bool, inexact: bool) -> list[Column[SweepRow]]:
     first, group = ("simulated", "time") if wide else ("time", "")
+    error = Column[SweepRow](
+        "off by", lambda row: format_seconds(row.grid_error_s or 0.0), TIME, group
+    )
     return [
         Column(first, lambda row: format_seconds(row.time_s), TIME, group),
+        *([error] if inexact else []),
         Column("formula", lambda row: _known(format_seconds, row.formula_s), TIME, group),
         Column("difference", _difference, 0, group),
         Column("of bound", lambda row: _ratio(row.over_bound), RATIO, group),

@@ -63,10 +63,14 @@ class SweepRow:
     """What the profile adds before the first message."""
     bounds_left_out: str = ""
     """The bounds that are not computed for so large a machine, and might be higher."""
+    grid_error_s: float | None = None
+    """An estimate of what the tolerance of fair sharing changes of `time_s`; None without one."""
 
     def record(self) -> Record:
         """The fields by name, as files show them."""
         values = vars(self) | {"verdict": str(self.verdict)}
+        if self.grid_error_s is None:
+            del values["grid_error_s"]
         return {name: None if value != value else value for name, value in values.items()}
 
 
@@ -74,7 +78,8 @@ def to_frame(rows: Iterable[SweepRow]) -> pd.DataFrame:
     """A table with a row for each point, its columns named as in the csv of `simctl sweep`."""
     import pandas as pd
 
-    return pd.DataFrame([row.record() for row in rows], columns=[f.name for f in fields(SweepRow)])
+    names = [field.name for field in fields(SweepRow) if field.default is not None]
+    return pd.DataFrame([row.record() for row in rows], columns=names)
 
 
 def judge(case: Case, run: Run) -> SweepRow:
@@ -112,13 +117,13 @@ def judge(case: Case, run: Run) -> SweepRow:
         protocol=run.protocol,
         launch_s=run.launch,
         bounds_left_out="; ".join(left_out(collective, machine, p)),
+        grid_error_s=timeline.grid_error if case.rules.fair_tolerance else None,
     )
-    return replace(row, verdict=_verdict(row, case, fabric, timeline.grid_error))
+    return replace(row, verdict=_verdict(row, case, fabric))
 
 
-def _verdict(row: SweepRow, case: Case, fabric: Fabric, inexact: float) -> Verdict:
-    """`inexact` are the seconds by which the time may be off."""
-    cost = case.cost
+def _verdict(row: SweepRow, case: Case, fabric: Fabric) -> Verdict:
+    cost, inexact = case.cost, row.grid_error_s or 0.0
     assumption = case.rules.unassumed or cost.holds(fabric)
     memory_claimed = not assumption and fabric.ports in cost.memory_ports
     failures = tuple(

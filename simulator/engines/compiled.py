@@ -37,7 +37,7 @@ def run(
         done = compiled(fair_sharing.simulate)(
             work, waiting, successors, routes, times, queues, rates, lanes
         )
-        error = grid_error(crossed, rates.excess, bandwidth)
+        error = grid_error(routed, crossed, rates.excess, grid)
     else:
         media = Turns.of(len(bandwidth))
         done = compiled(first_come.simulate)(

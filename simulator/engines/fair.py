@@ -82,7 +82,7 @@ class FairMachine(Machine):
     def run(self) -> Timeline:
         """Simulate to the end."""
         timeline = super().run()
-        error = grid_error(self.routes, self.excess, self.topology.medium_bandwidth)
+        error = grid_error(self.routed, self.routes, self.excess, self.grid)
         return replace(timeline, grid=self.grid, grid_error=error)
 
     def transfer(self, i: int) -> Process:

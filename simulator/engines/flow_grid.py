@@ -33,11 +33,18 @@ def grid_step(routed: Routed, tolerance: float) -> float:
     return float(tolerance * busy.max(initial=0.0))
 
 
-def grid_error(routes: FlowRoutes, excess: Floats, bandwidth: Floats) -> float:
-    """The seconds that a medium needs for the bytes that the grid gave it too many, or took from
-    it, the most of all media: an estimate of what the grid changed of the time. `excess` are the
-    bytes that each route sent too many, shape (routes,)."""
-    return float(np.abs(_seconds(routes, excess, bandwidth)).max(initial=0.0))
+def grid_error(routed: Routed, routes: FlowRoutes, excess: Floats, grid: float) -> float:
+    """An estimate of the seconds by which the grid changed the makespan.
+
+    It has two parts. Each message of the longest chain may end half a grid step too early or too
+    late, and the next message starts then. And a medium was busy for longer or shorter by the time
+    of the bytes that the grid gave it too many or too few: the most of all media. `excess` are the
+    bytes that each route sent too many, shape (routes,).
+    """
+    if grid == 0.0:
+        return 0.0
+    longer = np.abs(_seconds(routes, excess, routed.topology.medium_bandwidth)).max(initial=0.0)
+    return float(longer + routed.schedule.steps * grid / 2)
 
 
 def _seconds(routes: FlowRoutes, nbytes: Floats, bandwidth: Floats) -> Floats:

@@ -60,7 +60,7 @@ class Timeline:
     grid: float = 0.0
     """Flows ended at multiples of so many seconds; 0 if they ended at any time."""
     grid_error: float = 0.0
-    """By how many seconds the grid made a medium busy for longer or shorter: the most of all."""
+    """An estimate of the seconds by which the grid changed the makespan."""
 
     @property
     def times(self) -> Times:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -35,7 +37,27 @@ def test_a_tolerance_reports_its_error(command: Simctl) -> None:
     assert "messages end at multiples of" in text
     report = json.loads(command(*line, *rules, "--format", "json").stdout)
     assert 0 < report["grid_error_s"] < report["summary"]["time_s"] / 20
-    assert "grid_s" not in json.loads(command(*line, *rules[:4], "--format", "json").stdout)
+    assert report["summary"]["grid_error_s"] == report["grid_error_s"]
+    exact = json.loads(command(*line, *rules[:4], "--format", "json").stdout)
+    assert "grid_s" not in exact
+    assert "grid_error_s" not in exact["summary"]
+    sweep = ("sweep", *line[1:], *rules)
+    assert "off by" in command(*sweep).stdout
+    [row] = csv.DictReader(io.StringIO(command(*sweep, "--format", "csv").stdout))
+    assert float(row["grid_error_s"]) == report["grid_error_s"]
+    assert "off by" not in command(*sweep[:-2]).stdout
+
+
+def test_a_tolerance_reports_its_error_for_groups(command: Simctl) -> None:
+    line = ("run", "--algo", "ring", "--p", "4", "--groups", "0,1;2,3", "--topology", "star")
+    rules = ("--sharing", "fair", "--fair-tolerance", "1e-2")
+    change = command(*line, *rules).stdout.splitlines()[1]
+    assert change.startswith("messages end at multiples of ")
+    report = json.loads(command(*line, *rules, "--format", "json").stdout)
+    assert report["grid_error_s"] >= report["grid_s"]
+    assert [call["grid_error_s"] for call in report["calls"]] == [report["grid_error_s"]] * 2
+    assert report["calls"][0]["alone_grid_error_s"] > 0
+    assert "grid" not in command(*line, *rules[:2], "--format", "json").stdout
 
 
 def test_a_barrier_has_no_busiest_links(command: Simctl) -> None:
