@@ -47,9 +47,9 @@ class Usage(NamedTuple):
 
 def environment(root: Path = ROOT, cache: Path | None = None) -> dict[str, str]:
     """The variables of a process that imports the packages of `root`; `cache` is its folder of
-    compiled code."""
-    chosen = {"PYTHONPATH": str(root), "SIMCTL_CACHE_DIR": str(cache or "")}
-    return {**os.environ, **(chosen if cache else {"PYTHONPATH": str(root)})}
+    compiled code. Python keeps their bytecode, as that of installed packages."""
+    chosen = {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": ""}
+    return {**os.environ, **chosen, **({"SIMCTL_CACHE_DIR": str(cache)} if cache else {})}
 
 
 def usage(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Usage:
