@@ -13,7 +13,7 @@ from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError, nearest_name
 from topologies.readers.contents import contents
 
-MOST = 32
+MOST = 1024
 """Pieces of a chunk."""
 LIMIT = 16 * 2**20
 """Bytes of a file, at most. The largest published programs have 1.4 MB."""

@@ -6,10 +6,10 @@ finds moves on the same slots in no fixed order: they would be right or wrong by
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,8 @@ MOST_SLOTS = 2**24
 """Slots that all moves together read."""
 MOST_CLOCKS = 2**27
 """Lanes times lanes and events, as each event knows what is done in each lane."""
+COLUMNS = 7
+"""The numbers of a move that a schedule has."""
 Event = Hashable
 Clock = npt.NDArray[np.int32]
 """How many instructions of each lane are known to be done."""
@@ -82,7 +84,7 @@ class Instruction(NamedTuple):
     action: Move | Post | Wait
 
 
-Lane = list[Instruction]
+Lane = Iterable[Instruction]
 
 
 class Layout(NamedTuple):
@@ -98,8 +100,9 @@ class Layout(NamedTuple):
 class Run:
     """The moves of all lanes in an order that they allow."""
 
-    moves: list[Move] = field(default_factory=list)
-    waits: list[tuple[int, int]] = field(default_factory=list)
+    moves: array[int] = field(default_factory=lambda: array("q"))
+    """The first numbers of a move, one move after the other: they take little memory."""
+    waits: array[int] = field(default_factory=lambda: array("i"))
     """Pairs of moves of which the first waits for the second."""
     stuck: str = ""
     """Why the lanes block each other, if they do."""
@@ -107,38 +110,25 @@ class Run:
     def schedule(self, layout: Layout, ends: Sequence[Move] = ()) -> Schedule:
         """The moves as a schedule, and then those of `ends`, which wait for what they read or
         overwrite."""
-        moves = [*self.moves, *ends]
-        columns = np.array([move[:6] for move in moves], dtype=np.int64).reshape(-1, 6).T
+        last = np.array([move[:COLUMNS] for move in ends], dtype=np.int64).reshape(-1, COLUMNS)
+        moves = np.array(self.moves, dtype=np.int64).reshape(-1, COLUMNS)
         waits = np.array(self.waits, dtype=np.int32).reshape(-1, 2).T
         builder = ScheduleBuilder(
             layout.ranks, layout.nbytes, slots=layout.buffer, scratch=layout.scratch
         )
-        names = "rank", "peer", "source", "target", "count", "reduces"
-        values = dict(zip(names, columns, strict=True))
-        values["lane"] = np.array([move.channel for move in moves], dtype=np.int64)
+        names = "rank", "peer", "source", "target", "count", "reduces", "lane"
+        values = dict(zip(names, np.concatenate([moves, last]).T, strict=True))
         return sequence(builder, values, (waits[0], waits[1]))
 
 
-def listed(lanes: Iterable[Iterable[Instruction]]) -> list[Lane]:
-    """The lanes as lists. Raises InputError if there are too many instructions."""
-    several: list[Lane] = []
-    rest = MOST
-    for lane in lanes:
-        several.append(list(islice(lane, rest + 1)))
-        rest -= len(several[-1])
-        if rest < 0:
-            raise InputError(f"the program has more than {MOST} steps")
-    return several
-
-
-def run(lanes: Sequence[Lane], check: bool = True) -> Run:
+def run(lanes: Iterable[Lane], check: bool = True) -> Run:
     """Run the lanes until all are done, or none can go on.
 
     With `check`, raises InputError with both places if two moves use the same slots in no fixed
-    order, and one of them writes.
+    order, and one of them writes. Raises InputError if there are too many instructions.
     """
-    state = _State(lanes, check)
-    ready = deque(range(len(lanes)))
+    state = _State([iter(lane) for lane in lanes], check)
+    ready = deque(range(len(state.lanes)))
     while ready:
         ready.extend(state.advance(ready.popleft()))
     state.result.stuck = state.blocked()
@@ -152,17 +142,17 @@ class _Access(NamedTuple):
 
 
 class _State:
-    def __init__(self, lanes: Sequence[Lane], check: bool) -> None:
+    def __init__(self, lanes: list[Iterator[Instruction]], check: bool) -> None:
         self.lanes, self.result = lanes, Run()
-        posts = sum(isinstance(each.action, Post) for lane in lanes for each in lane)
-        if check and len(lanes) * (len(lanes) + posts) > MOST_CLOCKS:
-            raise InputError(
-                f"{len(lanes)} thread blocks with {posts} events: too many to check them"
-            )
-        self.next = [0] * len(lanes)
-        self.frontier: list[tuple[int, ...]] = [()] * len(lanes)
+        self.instructions, self.posts, self.number = 0, 0, 0
+        """How many instructions, posts and moves there were."""
+        self.next = [next(lane, None) for lane in lanes]
+        """The next instruction of each lane; None if it is done."""
+        self.frontier: list[dict[int, int]] = [{} for _ in lanes]
+        """The moves after which a lane goes on: the last of each other lane, which comes after its
+        earlier ones, and messages."""
         self.posted: list[list[int]] = [[] for _ in lanes]
-        self.happened: dict[Event, list[tuple[int, ...]]] = defaultdict(list)
+        self.happened: dict[Event, list[dict[int, int]]] = defaultdict(list)
         self.clocks_of: dict[Event, list[Clock]] = defaultdict(list)
         self.waiting: dict[Event, list[int]] = defaultdict(list)
         self.clock = np.zeros((len(lanes), len(lanes) if check else 0), dtype=np.int32)
@@ -174,9 +164,8 @@ class _State:
         """Go on with a lane until it waits, or has sent a message. Returns the lanes that can go on
         now: lanes that send at once take turns."""
         woken: list[int] = []
-        instructions = self.lanes[lane]
-        while self.next[lane] < len(instructions):
-            place, action = instructions[self.next[lane]]
+        while (instruction := self.next[lane]) is not None:
+            place, action = instruction
             if isinstance(action, Wait):
                 if len(self.happened[action.event]) < action.times:
                     self.waiting[action.event].append(lane)
@@ -186,45 +175,57 @@ class _State:
                 woken += self._post(lane, action)
             else:
                 self._move(lane, action, place)
-            self.next[lane] += 1
+            self.next[lane] = next(self.lanes[lane], None)
+            self.instructions += 1
+            if self.instructions > MOST:
+                raise InputError(f"the program has more than {MOST} steps")
             if isinstance(action, Post) and action.arrives:
                 return [*woken, lane]
         return woken
 
     def blocked(self) -> str:
         """The first lane that is not done, and what it waits for."""
-        for lane, instructions in enumerate(self.lanes):
-            if self.next[lane] < len(instructions):
-                place, action = instructions[self.next[lane]]
+        for instruction in self.next:
+            if instruction is not None:
+                place, action = instruction
                 assert isinstance(action, Wait)
                 return f"{place} waits for {action.reason}"
         return ""
 
     def _join(self, lane: int, wait: Wait) -> None:
         if wait.times > 0:
-            earlier = self.happened[wait.event][wait.times - 1]
-            self.frontier[lane] = tuple(dict.fromkeys((*self.frontier[lane], *earlier)))
+            frontier = self.frontier[lane]
+            for mover, move in self.happened[wait.event][wait.times - 1].items():
+                frontier[mover] = max(move, frontier.get(mover, move))
             if self.check:
                 clock = self.clocks_of[wait.event][wait.times - 1]
                 np.maximum(self.clock[lane], clock, out=self.clock[lane])
 
     def _post(self, lane: int, post: Post) -> list[int]:
-        moves = self.frontier[lane]
+        moves = self.frontier[lane].copy()
         if post.arrives:
-            moves = tuple(self.posted[lane][-post.arrives :])
+            moves = {-1 - move: move for move in self.posted[lane][-post.arrives :]}
         self.happened[post.event].append(moves)
         if self.check:
+            self.posts += 1
+            if len(self.lanes) * (len(self.lanes) + self.posts) > MOST_CLOCKS:
+                raise InputError(
+                    f"{len(self.lanes)} thread blocks with more than {self.posts - 1} events: too "
+                    f"many to check them"
+                )
             self.clocks_of[post.event].append(self.clock[lane].copy())
         return self.waiting.pop(post.event, [])
 
     def _move(self, lane: int, move: Move, place: Place) -> None:
-        number = len(self.result.moves)
-        self.result.moves.append(move)
-        self.result.waits += [(number, earlier) for earlier in self.frontier[lane]]
+        number = self.number
+        self.number += 1
+        self.result.moves.extend(move[:COLUMNS])
+        for earlier in self.frontier[lane].values():
+            self.result.waits.extend((number, earlier))
         if move.posted:
             self.posted[lane].append(number)
         else:
-            self.frontier[lane] = (number,)
+            self.frontier[lane] = {lane: number}
         self.slots += move.size
         if self.slots > MOST_SLOTS:
             raise InputError(f"all steps together move more than {MOST_SLOTS} chunks")

@@ -17,7 +17,6 @@ from experiments.algorithm_files.lanes import (
     Place,
     Post,
     Wait,
-    listed,
     run,
 )
 from experiments.algorithm_files.mscclpp.plan_reader import Channel, Operation, Plan, Span
@@ -53,7 +52,7 @@ class PlanLanes:
     def schedule(self) -> Schedule:
         """The schedule for V = 1 byte. Raises InputError if thread blocks block each other, or if
         nothing orders two of them on the same chunk."""
-        result = run(listed(self._lanes()))
+        result = run(self._lanes())
         if result.stuck:
             raise InputError(f"deadlock: {result.stuck}")
         ranks, buffer = len(self.plan.gpus), self.chunks * self.pieces

@@ -65,6 +65,13 @@ def test_a_file_is_an_algorithm_for_its_ranks(tmp_path: Path) -> None:
     assert len(read_algorithm(f"{file}:loops=2").build(3, 1.0)) == 2 * len(pairs.build(3, 1.0))
 
 
+def test_many_loops_wait_for_no_more_moves_than_few() -> None:
+    """Else their memory would grow with the square of their number."""
+    few, many = (lowered(SHAPES["ring"], loops) for loops in (20, 40))
+    assert len(many) == 2 * len(few)
+    assert len(many.indices) < 2.1 * len(few.indices)
+
+
 def test_a_custom_program_is_called_by_what_it_computes() -> None:
     assert algorithm_of(read_program(SHAPES["shifted"], "a.xml")).collective.name in (
         "send_recv",
@@ -244,7 +251,9 @@ def test_what_is_made_for_a_machine_is_exported_for_it(name: str) -> None:
     algorithm, machine = find(f"{name}:segments=1"), find_machine("dgx1").build(8, 0)
     fitted = algorithm.on(machine, 8, 1e6)
     program = program_of(algorithm, fitted.schedule, fitted.topology)
-    back = algorithm_of(read_program(write_program(program), "a.xml"))
+    again = read_program(write_program(program), "a.xml")
+    assert again.canonical() == program.canonical()
+    back = algorithm_of(again)
     prove(back, back.build(8, 1.0))
     assert back.build(8, 1e6).volume == pytest.approx(fitted.schedule.volume)
 
