@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from simulator.kernels.records import Floats, Index, Ints
 
-RUNS = 4
+RUNS = 8
 ROOM = 2**14
 """Events of a run at a time: a power of two."""
 

@@ -54,6 +54,7 @@ class Communicator:
                 f"small is {small!r}: a plain all-reduce among the workers, like tree or ring"
             )
         self._plain: dict[str, Schedule] = {}
+        self._sizes: dict[float, Schedule] = {}
         self._small = small
 
     @property
@@ -75,8 +76,10 @@ class Communicator:
         return standing.astype(np.int32)
 
     def all_reduce(self, nbytes: float) -> Schedule:
-        """The gradients' all-reduce."""
-        return self._large.scaled(nbytes)
+        """The gradients' all-reduce, the same for buckets of the same size."""
+        if nbytes not in self._sizes:
+            self._sizes[nbytes] = self._large.scaled(nbytes)
+        return self._sizes[nbytes]
 
     def small(self, nbytes: float) -> Schedule:
         """An all-reduce of a few bytes."""
@@ -187,9 +190,9 @@ class Layout(NamedTuple):
 
     nbytes: float
     """Bytes of the buffer."""
-    buffer: list[float]
+    buffer: Floats
     """Sizes of the slots of the buffer, as shares of `nbytes`."""
-    scratch: list[float]
+    scratch: Floats
     """Sizes of the other slots, as shares of `nbytes`."""
     buckets: list[Region]
     """The collectives of the buffer, one behind the other."""
@@ -222,27 +225,27 @@ def layout(buckets: Sequence[Schedule], extra: dict[str, Schedule]) -> Layout:
     """Put the buckets side by side into the buffer; their scratch and all other collectives come
     behind it."""
     nbytes = sum(bucket.nbytes_total for bucket in buckets)
-    buffer: list[float] = []
-    scratch: list[float] = []
+    buffer: list[Floats] = []
+    scratch: list[Floats] = []
     base = sum(bucket.buffer for bucket in buckets)
-
-    def behind(shares: list[float]) -> int:
-        scratch.extend(shares)
-        return base + len(scratch) - len(shares)
-
+    slot, behind = 0, base
     regions: list[Region] = []
     for bucket in buckets:
-        shares = (bucket.shares * (bucket.nbytes_total / nbytes)).tolist()
-        regions.append(Region(bucket, len(buffer), behind(shares[bucket.buffer :])))
-        buffer.extend(shares[: bucket.buffer])
+        shares = bucket.shares * (bucket.nbytes_total / nbytes)
+        regions.append(Region(bucket, slot, behind))
+        buffer.append(shares[: bucket.buffer])
+        scratch.append(shares[bucket.buffer :])
+        slot, behind = slot + bucket.buffer, behind + len(scratch[-1])
     extra_regions: dict[str, Region] = {}
     for name, collective in extra.items():
-        slot = behind((collective.shares * (collective.nbytes_total / nbytes)).tolist())
-        extra_regions[name] = Region(collective, slot, slot + collective.buffer)
+        scratch.append(collective.shares * (collective.nbytes_total / nbytes))
+        extra_regions[name] = Region(collective, behind, behind + collective.buffer)
+        behind += len(scratch[-1])
+    shares = np.concatenate((*buffer, np.zeros(0)))
     return Layout(
         nbytes,
-        [float(share) for share in np.array(buffer) / np.sum(buffer)],
-        scratch,
+        shares / np.sum(shares),
+        np.concatenate((*scratch, np.zeros(0))),
         regions,
         extra_regions,
     )

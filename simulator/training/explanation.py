@@ -6,6 +6,7 @@ its segment, until they come to what an operation waits for before the segment.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,11 +30,8 @@ MOST_TIMELINES = 8
 
 
 class Walks(NamedTuple):
-    """Segments that wait for each other's media and lanes, with all transfers, and the walks
-    through them."""
+    """The walks through segments that look the same."""
 
-    timeline: Timeline
-    """Operations that wait for earlier segments alone have no predecessors here."""
     filled: dict[tuple[object, ...], tuple[Floats, Ints]]
     """What fills gaps, by the gaps."""
     paths: dict[int, Path]
@@ -41,27 +39,28 @@ class Walks(NamedTuple):
 
 
 class View(NamedTuple):
-    """Segments in their place, with the walks of all that look the same."""
+    """Segments that wait for each other's media and lanes, with all transfers."""
 
+    timeline: Callable[[], Timeline]
+    """When they ran, from the begin on. Operations that wait for earlier segments alone have no
+    predecessors here."""
     walks: Walks
     base: float
-    """When it begins."""
+    """When the first one begins."""
+    end: float
+    """When all are finished, from the begin on."""
     first: int
     """The first operation of the outline in it."""
     place: Ints
     """The operation that is written for each operation of the outline."""
 
-    @property
-    def timeline(self) -> Timeline:
-        """When the segments ran, from the begin on."""
-        return self.walks.timeline
-
     def row(self, operation: Ints) -> Ints:
         """The operation of the outline that each operation is written for; -1: none."""
         order = np.argsort(self.place, kind="stable")
         place = np.searchsorted(self.place[order], operation).clip(max=len(order) - 1)
-        row = self.first + order[place]
-        return np.where(self.place[order][place] == operation, row, -1).astype(np.int32)
+        number = order[place]
+        alike = self.place[number] == operation
+        return np.where(alike, self.first + number, -1).astype(np.int32)
 
     def fill(self, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
         """As :func:`simulator.analysis.bubbles.fill`, once for all segments that look the same.
@@ -70,10 +69,10 @@ class View(NamedTuple):
         long before it a gap begins.
         """
         gaps = gaps._replace(begin=np.where(gaps.begin < 0, -1.0, gaps.begin))
-        end = min(end, self.timeline.makespan)
+        end = min(end, self.end)
         name = end, *(column.tobytes() for column in gaps)
         if name not in self.walks.filled:
-            self.walks.filled[name] = fill(self.timeline, gaps, end)
+            self.walks.filled[name] = fill(self.timeline(), gaps, end)
         return self.walks.filled[name]
 
     def path(self, row: int) -> Path:
@@ -81,7 +80,7 @@ class View(NamedTuple):
         once for all segments that look the same. Transfers have no numbers."""
         number = row - self.first
         if number not in self.walks.paths:
-            self.walks.paths[number] = walk_back(self.timeline, int(self.place[number]))
+            self.walks.paths[number] = walk_back(self.timeline(), int(self.place[number]))
         path = self.walks.paths[number]
         return replace(path, operation=self.row(path.operation))
 
@@ -104,6 +103,7 @@ class Explanation:
         ends = (self.before >= 0) & (self.group[self.before] >= 0)
         self.outline = _without(timeline, ends)
         self._walks: dict[tuple[object, ...], Walks] = {}
+        self._timelines: dict[tuple[object, ...], Timeline] = {}
 
     def view(self, number: int) -> View:
         """A group of segments."""
@@ -122,18 +122,29 @@ class Explanation:
             *(done.base - base for done in chosen),
             from_outside.tobytes(),
         )
-        if name not in self._walks:
-            times = self.replay.part(chosen[0]).times
-            if len(chosen) > 1:
-                times = _joined(self.replay, chosen)
-            ends = np.zeros(len(times.ready), dtype=np.bool_)
-            ends[written.place] = from_outside
-            routed = self.replay.routed(segment)
-            timeline = Timeline(routed, times.ready, times.finish, times.start, times.cause)
-            if len(self._walks) == MOST_TIMELINES:
-                self._walks.pop(next(iter(self._walks)))
-            self._walks[name] = Walks(_without(timeline, ends), {}, {})
-        return View(self._walks[name], base, segment.first, written.place)
+
+        def timeline() -> Timeline:
+            if name not in self._timelines:
+                if len(self._timelines) == MOST_TIMELINES:
+                    self._timelines.pop(next(iter(self._timelines)))
+                self._timelines[name] = self._timeline(chosen, segment, from_outside)
+            return self._timelines[name]
+
+        walks = self._walks.setdefault(name, Walks({}, {}))
+        end = max(done.base + done.outcome.end for done in chosen) - base
+        return View(timeline, walks, base, end, segment.first, written.place)
+
+    def _timeline(
+        self, chosen: list[Done], segment: Segment, from_outside: npt.NDArray[np.bool_]
+    ) -> Timeline:
+        times = self.replay.part(chosen[0]).times
+        if len(chosen) > 1:
+            times = _joined(self.replay, chosen)
+        ends = np.zeros(len(times.ready), dtype=np.bool_)
+        ends[self.replay.written(segment).place] = from_outside
+        routed = self.replay.routed(segment)
+        timeline = Timeline(routed, times.ready, times.finish, times.start, times.cause)
+        return _without(timeline, ends)
 
     def bubbles(self, lane: int, end: float) -> Bubbles:
         """As :func:`simulator.analysis.bubbles.bubbles`."""
@@ -168,8 +179,9 @@ class Explanation:
             if end <= until.min(initial=np.inf) or not any(done.segment.blocks for done in chosen):
                 continue
             view = self.view(number)
-            last = last_operations(view.timeline)[rank]
-            finish = view.base + view.timeline.finish[last]
+            timeline = view.timeline()
+            last = last_operations(timeline)[rank]
+            finish = view.base + timeline.finish[last]
             later = (last >= 0) & (finish > until)
             # Below -1 are operations of the view itself.
             operation = np.where(later, -2 - last, operation)
@@ -315,7 +327,8 @@ def _joined(replay: Replay, chosen: list[Done]) -> Times:
             cause[cause >= 0] += behind
             routed = replay.written(done.segment).routed
             node, place = uses_of(routed, np.flatnonzero(times.cause == HELD))
-            waiting = np.flatnonzero(done.left[place] == times.start[node])[::-1]
+            left = replay.spread(done)
+            waiting = np.flatnonzero(left[place] == times.start[node])[::-1]
             cause[node[waiting]] = holder[place[waiting]]
             used = part.windows.place
             latest = part.holder[used]

@@ -56,7 +56,8 @@ class Done(NamedTuple):
     """When what each operation waits for before the segment is finished, from the begin on; below
     0: it waits for nothing there."""
     left: Floats
-    """When each lane and medium is free of earlier segments, from the begin on."""
+    """When each lane and medium that it uses is free of earlier segments, from the begin on; of
+    computations nothing."""
     known: bool
     """Whether a segment before has the same outcome."""
     since: int
@@ -199,9 +200,7 @@ class Replay:
             outcome = self._computed(segment, entry, base)
             return Done(segment, outcome, base, entry, np.zeros(0), False, len(self.done))
         written = self.written(segment)
-        used = written.places
-        left = np.zeros(len(self._free))
-        left[used] = np.maximum(self._free[used] - base, 0.0)
+        left = np.maximum(self._free[written.places] - base, 0.0)
         name = self._name(segment, entry, left)
         known = name in self._names
         self._names.add(name)
@@ -234,13 +233,11 @@ class Replay:
 
     def _name(self, segment: Segment, entry: Floats, left: Floats) -> tuple[object, ...]:
         """What has the same outcome."""
-        busy = np.flatnonzero(left)
         return (
             *structure(self.schedule, segment),
             *amounts(self.schedule, segment),
             np.maximum(entry, 0.0).tobytes(),
-            busy.tobytes(),
-            left[busy].tobytes(),
+            left.tobytes(),
         )
 
     def routed(self, segment: Segment) -> Routed:
@@ -252,6 +249,16 @@ class Replay:
     def part(self, done: Done) -> Part:
         """All times of a segment, from its begin on."""
         return self._part(self.name(done), done.segment, done.entry, done.left)
+
+    def spread(self, done: Done) -> Floats:
+        """When each lane and medium is free of segments before a segment, from its begin on; 0 if
+        the segment does not use it."""
+        return self._spread(self.written(done.segment), done.left)
+
+    def _spread(self, written: Written, left: Floats) -> Floats:
+        free = np.zeros(self.places)
+        free[written.places] = left
+        return free
 
     def name(self, done: Done) -> tuple[object, ...]:
         """What segments with the same times have in common."""
@@ -265,7 +272,8 @@ class Replay:
         written = self.written(segment)
         ready = np.zeros(len(written.routed.schedule))
         ready[written.place] = np.maximum(entry, 0.0)
-        part = continued.run(self.routed(segment), ready, left)
+        free = self._spread(written, left)
+        part = continued.run(self.routed(segment), ready, free)
         self._parts[name] = part
         while sum(len(each.times.start) for each in self._parts.values()) > MOST_NODES:
             if len(self._parts) == 1:

@@ -41,17 +41,14 @@ class Written(NamedTuple):
 
 def groups(schedule: Schedule, first: int, last: int) -> list[tuple[int, int]]:
     """Cut operations of an outline into ranges in which none waits for another."""
-    latest = [
-        int(schedule.indices[begin:end].max(initial=-1))
-        for begin, end in zip(
-            schedule.indptr[first:last].tolist(),
-            schedule.indptr[first + 1 : last + 1].tolist(),
-            strict=True,
-        )
-    ]
+    begin, end = schedule.indptr[first:last], schedule.indptr[first + 1 : last + 1]
+    latest, some = np.full(last - first, -1, dtype=np.int32), np.flatnonzero(end > begin)
+    if len(some):
+        waits = schedule.indices[: end[-1]]
+        latest[some] = np.maximum.reduceat(waits, begin[some])
     cuts = [first]
-    for row in range(first, last):
-        if latest[row - first] >= cuts[-1] and row > cuts[-1]:
+    for row, before in enumerate(latest.tolist(), first):
+        if before >= cuts[-1] and row > cuts[-1]:
             cuts.append(row)
     return list(zip(cuts, [*cuts[1:], last], strict=True)) if last > first else []
 
