@@ -18,7 +18,7 @@ def pairwise_all_to_all(
 ) -> Schedule:
     """All sends are posted at once, to the peers r+1, r+2, ..., or with a `way` of -1 to r-1, r-2,
     ... Blocks arrive in scratch. A rank copies them to their places when it has sent everything."""
-    pairs = _builder(ranks, nbytes, shifts)
+    pairs = exchange(ranks, nbytes, shifts)
     rank, turn = by_place(pairs, per_node), way * np.arange(1, ranks)[:, None, None]
     peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
     pairs.copy(rank, peer, slot=peer, target=ranks + rank, steps=2)
@@ -40,7 +40,7 @@ def pairwise_sync_all_to_all(
 
     A window of 1 is MPI's blocking sendrecv. Open MPI's linear_sync has a window of several.
     """
-    pairs = _builder(ranks, nbytes, shifts)
+    pairs = exchange(ranks, nbytes, shifts)
     rank, done = by_place(pairs, per_node), list[Ints]()
     number = np.empty(rank.size, np.int32)
     number[pairs.place(rank)] = np.arange(rank.size).reshape(rank.shape)
@@ -56,7 +56,8 @@ def pairwise_sync_all_to_all(
     return pairs.build()
 
 
-def _builder(ranks: int, nbytes: float, shifts: Shifts | None) -> ScheduleBuilder:
+def exchange(ranks: int, nbytes: float, shifts: Shifts | None) -> ScheduleBuilder:
+    """A builder for blocks that arrive in scratch."""
     moves = [Move(axis=0, first=first, inner=1, end=first + ranks) for first in (0, ranks)]
     return ScheduleBuilder(
         fold(ranks, shifts, *moves), nbytes, slots=ranks, scratch=ranks, phase="exchange"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator.collectives.all_to_all import pairwise_all_to_all
+from simulator.collectives.all_to_all import exchange
 from simulator.collectives.collective import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -24,7 +24,6 @@ from simulator.collectives.collective import (
     SEND_RECV,
     Algorithm,
 )
-from simulator.collectives.shift import shift_send_recv
 from simulator.cost_models import gloo_formulas, log2_ceil
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
@@ -117,14 +116,29 @@ def gloo_gather(ranks: int, nbytes: float) -> Schedule:
     return rendezvous(direct.build())
 
 
-def gloo_all_to_all(ranks: int, nbytes: float) -> Schedule:
+def gloo_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """All blocks posted at once, peers in the order r+1, r+2, ..."""
-    return rendezvous(pairwise_all_to_all(ranks, nbytes))
+    pairs = exchange(ranks, nbytes, shifts)
+    rank, turn = pairs.each(), np.arange(1, ranks)[:, None]
+    peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
+    ready = np.array([pairs.signal(rank, sender) for sender in origin])
+    after = np.take_along_axis(ready, pairs.place(peer), axis=1)
+    pairs.copy(rank, peer, slot=peer, target=ranks + rank, after=after.reshape(-1, 1), steps=1)
+    pairs.phase("unpack")
+    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=1)
+    return pairs.build()
 
 
-def gloo_send_recv(ranks: int, nbytes: float) -> Schedule:
+def gloo_send_recv(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """Every rank sends to the next and receives from the one before, both posted at once."""
-    return rendezvous(shift_send_recv(ranks, nbytes))
+    pairs = ScheduleBuilder(fold(ranks, shifts), nbytes, scratch=1, phase="send")
+    rank = pairs.each()
+    peer = (rank + 1) % ranks
+    ready = pairs.signal(rank, (rank - 1) % ranks)
+    pairs.copy(rank, peer, slot=0, target=1, after=ready[pairs.place(peer), None])
+    pairs.phase("unpack")
+    pairs.copy(rank, rank, slot=1, target=0)
+    return pairs.build()
 
 
 def _ring(
@@ -222,6 +236,7 @@ ALGORITHMS = (
         gloo_all_to_all,
         gloo_formulas.GLOO_ALL_TO_ALL,
         "gloo: every rank sends every other rank its block",
+        shifts=rotations,
     ),
     Algorithm(
         "gloo_send_recv",
@@ -229,5 +244,6 @@ ALGORITHMS = (
         gloo_send_recv,
         gloo_formulas.GLOO_SEND_RECV,
         "gloo: every rank sends to the next rank",
+        shifts=rotations,
     ),
 )

@@ -1,6 +1,8 @@
 """Gloo's operations: segments round a ring and what goes straight to its rank, sent when the
 receiver is ready."""
 
+from itertools import product
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -14,9 +16,10 @@ from simulator.collectives.gloo import ALGORITHMS, gloo_ring_all_reduce, gloo_ri
 from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
 from simulator.schedules import semantics
+from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.timeline import Timeline
 from topologies.link import Link
-from topologies.shapes import full_mesh, star
+from topologies.shapes import SHAPES, full_mesh, star
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
 
@@ -47,6 +50,20 @@ def test_a_small_step_costs_two_latencies(ranks: int) -> None:
         simulate(schedule, star(ranks, bandwidth=float("inf"), latency=0.5)).makespan
         == 2 * (ranks - 1) * 2
     )
+
+
+@pytest.mark.parametrize(("name", "plain"), [("all_to_all", "pairwise"), ("send_recv", "shift")])
+def test_what_goes_straight_takes_the_time_of_any_messages_by_rendezvous(
+    name: str, plain: str
+) -> None:
+    for shape, ranks in product(("star", "ring", "bus", "nodes"), (2, 5, 8)):
+        topology = SHAPES[shape](ranks, bandwidth=1e9, latency=3e-4, gap=2e-3, reduction=3e-9)
+        schedules = (
+            find(f"gloo_{name}").build(ranks, 1e6),
+            rendezvous(find(plain).build(ranks, 1e6)),
+        )
+        time, other = (simulate(schedule, topology).makespan for schedule in schedules)
+        assert time == other, (shape, ranks)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
