@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -80,12 +81,34 @@ def provenance(**parameters: Value) -> str:
 
 
 def facts(parameters: Mapping[str, Value]) -> dict[str, Mapping[str, Value]]:
-    """What a result depends on."""
+    """What a result depends on: versions, parameters, and the digest of each file that a parameter
+    names."""
     from importlib.metadata import version
 
     packages = ("simctl-collectives", "numpy", "numba", "simpy")
     versions: dict[str, Value] = {package: version(package) for package in packages}
-    return {"versions": versions, "parameters": parameters}
+    words = {word for value in parameters.values() for word in str(value).split(",")}
+    names = {name for word in words for name in (word, word.partition(":")[0]) if name}
+    files: dict[str, Value] = {
+        name: _digest(path) for name in sorted(names) if _is_readable(path := Path(name))
+    }
+    return {"versions": versions, "parameters": parameters, "files": files}
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        return (path.is_file() or path.is_dir()) and os.access(path, os.R_OK)
+    except (OSError, ValueError):
+        return False
+
+
+def _digest(path: Path) -> str:
+    """That of a file; of a folder that of its list, as it may hold gigabytes."""
+    if not path.is_dir():
+        return sha256(path.read_bytes()).hexdigest()
+    states = sorted((file.name, file.stat()) for file in path.iterdir())
+    files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
+    return sha256(repr(files).encode()).hexdigest()
 
 
 def counted(number: int, noun: str) -> str:

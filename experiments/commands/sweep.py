@@ -13,7 +13,7 @@ from experiments import output
 from experiments.commands.sweep_table import columns, explanation
 from experiments.execution.choice import HERE, Execution
 from experiments.execution.executor import Executor
-from experiments.execution.journal import Journal, facts_of, is_complete
+from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown
 from experiments.simulations import workload
 from experiments.simulations.grid import Grid, MissingPoint, sweep
@@ -81,7 +81,7 @@ def run(request: Request, show: Show, execution: Execution = HERE) -> int:
     with ExitStack() as stack:
         journal = None
         if show.out:
-            facts = facts_of(request.facts)
+            facts = output.facts(request.facts)
             journal = stack.enter_context(Journal(show.out, facts, execution.resume))
         executor = stack.enter_context(closing(execution.executor()))
         rows, missing = _simulated(request, show, executor, journal)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from experiments import output
 from experiments.execution.choice import HERE, Execution
-from experiments.execution.journal import Journal, facts_of, is_complete
+from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
 from experiments.models.accelerators import ACCELERATORS
 from experiments.training.job import Job, TrainingRun
@@ -168,7 +168,7 @@ def _several(request: Request, files: Files, how: str, execution: Execution) -> 
     with ExitStack() as stack:
         journal = None
         if files.out:
-            facts = facts_of(request.parameters)
+            facts = output.facts(request.parameters)
             journal = stack.enter_context(Journal(files.out, facts, execution.resume))
         executor = stack.enter_context(closing(execution.executor()))
         progress = output.Progress("runs simulated")

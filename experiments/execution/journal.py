@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -140,15 +139,6 @@ def journal_of(out: Path) -> Path:
     return out.with_name(f"{out.name}{SUFFIX}")
 
 
-def facts_of(parameters: Mapping[str, output.Value]) -> Facts:
-    """How results with these parameters are made. Of each file that a parameter names, the digest
-    of its content is a fact too."""
-    words = {word for value in parameters.values() for word in str(value).split(",")}
-    paths = [Path(name) for word in words for name in {word, word.partition(":")[0]} if name]
-    digests = {str(path): _digest(path) for path in paths if _exists(path)}
-    return output.facts(parameters) | {"files": digests}
-
-
 def is_complete(out: Path | None, parameters: Mapping[str, output.Value], resume: bool) -> bool:
     """Whether there is nothing to resume, since `out` is there without a journal; says so.
 
@@ -175,6 +165,8 @@ def difference(earlier: Facts, facts: Facts) -> str:
     """The first fact that differs, in words; "" if none does."""
     for group, name in (("versions", "{}"), ("parameters", "--{}"), ("files", "file {}")):
         old, new = earlier.get(group, {}), facts.get(group, {})
+        if group == "files" and group not in earlier:
+            continue  # tables of older versions do not say what was in the files
         for key in {**old, **new}:
             if old.get(key) != new.get(key):
                 what = name.format(key if group != "parameters" else key.replace("_", "-"))
@@ -182,22 +174,6 @@ def difference(earlier: Facts, facts: Facts) -> str:
                     return f"the content of {what} has changed"
                 return f"it is of {what} {old.get(key)}, this is {what} {new.get(key)}"
     return ""
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
-
-
-def _digest(path: Path) -> str:
-    """That of a file; of a folder that of its list, as it may hold gigabytes."""
-    if not path.is_dir():
-        return sha256(path.read_bytes()).hexdigest()
-    states = sorted((file.name, file.stat()) for file in path.iterdir())
-    files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
-    return sha256(repr(files).encode()).hexdigest()
 
 
 def _plain(facts: Facts) -> Facts:

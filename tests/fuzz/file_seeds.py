@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import msccl_texts
 import mscclpp_plans
 import nccl_logs
-from experiments.execution.journal import Journal, facts_of, journal_of
+from experiments import output
+from experiments.execution.journal import Journal, journal_of
 
 ROOT = Path(__file__).parents[2]
 _OSU = (
@@ -30,7 +31,7 @@ _OSU_RATES = (
     "1                       8.00        8000000.00\n"
     "1048576             20000.00          19073.49\n"
 )
-JOURNAL_FACTS = facts_of({"p": "4"})
+JOURNAL_FACTS = output.facts({"p": "4"})
 _RUNS = (
     "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,"
     "time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"

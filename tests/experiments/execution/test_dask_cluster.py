@@ -18,7 +18,7 @@ from dask_clusters import Cluster, two_workers
 from experiments import output
 from experiments.execution import chunks, dask_cluster
 from experiments.execution.dask_cluster import DaskCluster
-from experiments.execution.journal import Journal, facts_of, journal_of
+from experiments.execution.journal import Journal, journal_of
 from experiments.simulations.grid import Grid, sweep
 from extras import needs
 from refusals import refusal
@@ -132,7 +132,7 @@ def test_a_killed_sweep_goes_on(
 
 @pytest.mark.exhaustive
 def test_a_sweep_goes_on_after_its_scheduler_is_lost(tmp_path: Path) -> None:
-    out, facts = tmp_path / "x.csv", facts_of({})
+    out, facts = tmp_path / "x.csv", output.facts({})
     with two_workers() as lost, Journal(out, facts, resume=False) as journal:
         executor = DaskCluster(lost.address)
         message = refusal(

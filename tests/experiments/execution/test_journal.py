@@ -11,10 +11,10 @@ from random import Random
 import pytest
 
 from experiments import output
-from experiments.execution.journal import Journal, facts_of, is_complete, journal_of
+from experiments.execution.journal import Journal, is_complete, journal_of
 from refusals import refusal
 
-FACTS = facts_of({"p": "2..64", "slow_link": None})
+FACTS = output.facts({"p": "2..64", "slow_link": None})
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def test_another_sweep_is_refused(out: Path) -> None:
             "it is of --slow-link None, this is --slow-link 1:0.5",
         ),
     ):
-        message = refusal(Journal, out, facts_of(parameters), True)
+        message = refusal(Journal, out, output.facts(parameters), True)
         assert message == f"cannot resume {journal_of(out)}: {change}"
 
 
@@ -116,21 +116,33 @@ def test_another_version_is_refused(out: Path) -> None:
 def test_a_changed_input_file_is_refused(out: Path, tmp_path: Path) -> None:
     machine = tmp_path / "box.yaml"
     machine.write_text("a")
-    with Journal(out, facts_of({"topology": f"{machine}:nodes=2"}), resume=False) as journal:
+    with Journal(out, output.facts({"topology": f"{machine}:nodes=2"}), resume=False) as journal:
         journal.add(0, 0)
     machine.write_text("b")
-    message = refusal(Journal, out, facts_of({"topology": f"{machine}:nodes=2"}), True)
+    message = refusal(Journal, out, output.facts({"topology": f"{machine}:nodes=2"}), True)
     assert message.endswith(f"the content of file {machine} has changed")
+
+
+def test_a_complete_file_of_a_changed_input_file_is_refused(out: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("a")
+    parameters: dict[str, output.Value] = {"algo_file": f"{mine}:ring"}
+    output.write_table(out, [{"x": 1}], output.provenance(**parameters))
+    assert is_complete(out, parameters, resume=True)
+    mine.write_text("b")
+    assert refusal(is_complete, out, parameters, True) == (
+        f"cannot resume {out}: the content of file {mine} has changed"
+    )
 
 
 def test_a_changed_folder_is_refused(out: Path, tmp_path: Path) -> None:
     folder = tmp_path / "traces"
     folder.mkdir()
     (folder / "rank0.json").write_text("{}")
-    facts = facts_of({"model": str(folder)})
-    assert facts_of({"model": str(folder)}) == facts
+    facts = output.facts({"model": str(folder)})
+    assert output.facts({"model": str(folder)}) == facts
     (folder / "rank1.json").write_text("{}")
-    assert facts_of({"model": str(folder)}) != facts
+    assert output.facts({"model": str(folder)}) != facts
 
 
 def test_two_processes_do_not_write_the_same_journal(out: Path) -> None:
