@@ -16,6 +16,7 @@ from experiments.simulations import workload
 from experiments.simulations.case import Case
 from experiments.simulations.ineffective_labels import ineffective_labels
 from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.size_ranges import unmeant_sizes
 from experiments.simulations.sweep_rows import SweepRow, judge
 from experiments.terms import footnote, inexact
 from experiments.wait_records import wait_cells, wait_records
@@ -73,6 +74,8 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     outcome = case.run(request.size)
     progress(2, 3)
     for line in ineffective_labels(profile, [algorithm], [ranks]):
+        output.note(line)
+    for line in unmeant_sizes([algorithm], [request.size]):
         output.note(line)
     row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
     progress(3, 3)

@@ -19,6 +19,7 @@ from experiments.simulations import workload
 from experiments.simulations.grid import Grid, MissingPoint, sweep
 from experiments.simulations.ineffective_labels import ineffective_labels
 from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.size_ranges import unmeant_sizes
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.streaming import Column, Csv, Say, Table
 from simulator.collectives import Algorithm
@@ -108,6 +109,8 @@ def _simulated(
         rows.append(row)
         print_row(row)
     for line in _ineffective(request, rows):
+        output.note(line)
+    for line in unmeant_sizes(request.algorithms, request.sizes):
         output.note(line)
     if show.how == "json" and rows:
         output.say(output.to_json([row.record() for row in rows]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from math import inf
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -130,6 +131,8 @@ class Algorithm:
     """The options for which :func:`simulator.collectives.best_options.best` finds the values."""
     origin: str = ""
     """The file or the package of an algorithm that is none of simctl's."""
+    sizes: tuple[float, float] = (0.0, inf)
+    """The least and the most V in bytes for which it is made, if its file says so."""
 
     @property
     def listed_name(self) -> str:

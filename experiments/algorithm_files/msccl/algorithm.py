@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from math import inf
 
 from experiments.algorithm_files.free_names import free_name
 from experiments.algorithm_files.msccl.lowering import Lowering, in_order_of_chunks
@@ -43,6 +44,7 @@ def algorithm_of(program: Program, loops: int = 1) -> Algorithm:
         NO_FORMULA,
         summary,
         defined=lambda workers: workers == ranks,
+        sizes=(program.least, program.most or inf),
     )
 
 
