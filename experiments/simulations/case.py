@@ -68,8 +68,14 @@ class Case:
         """The schedule of the ranks that stand for all, where that is worth looking for."""
         if self.rules.symmetry == "off" or estimate(self.algorithm, self.ranks) < FEW:
             return None
-        merges = self.profile is not None
-        return fold(self.algorithm, self.topology, self.ranks, self._is_worth_trying, merges=merges)
+        return fold(
+            self.algorithm,
+            self.topology,
+            self.ranks,
+            self._is_worth_trying,
+            merges=self.profile is not None,
+            fair=self.rules.sharing == "fair",
+        )
 
     def _is_worth_trying(self, shifts: Shifts) -> bool:
         """Whether it is cheap to see whether the schedule can be folded, or all ranks take as
@@ -104,7 +110,8 @@ class Case:
     def routed(self) -> Routed:
         """The schedule on the machine, laid once for all sizes."""
         if self._routed is None or self._routed.machine is not self.topology:
-            self._routed, self._fabric = route(self.schedule, self.topology), None
+            fair = self.rules.sharing == "fair"
+            self._routed, self._fabric = route(self.schedule, self.topology, fair=fair), None
         return self._routed
 
     def fabric(self, routed: Routed) -> Fabric:

@@ -124,7 +124,9 @@ def probe(algorithm: Algorithm, machine: MachineBuilder, rules: Rules) -> Machin
     ranks = PROBE if _may_fold(algorithm, PROBE) else SMALL_PROBE
     try:
         topology = machine(ranks, algorithm.servers)
-        folded = fold(algorithm, topology, ranks) if rules.symmetry == "auto" else None
+        folded = None
+        if rules.symmetry == "auto":
+            folded = fold(algorithm, topology, ranks, fair=rules.sharing == "fair")
         fitted = algorithm.on(topology, ranks, 1.0) if folded is None else folded.fitted
     except InputError:
         return Machine(1 / PROBE)

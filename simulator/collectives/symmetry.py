@@ -35,10 +35,11 @@ def fold(
     worth_trying: Callable[[Shifts], bool] = lambda shifts: True,
     *,
     merges: bool = False,
+    fair: bool = False,
 ) -> Folded | None:
     """The schedule of `algorithm` for V = 1 byte on a machine, written for as few ranks as stand
     exactly for all; None if there are none among the shifts that are `worth_trying`. With `merges`
-    they still do if reductions take time.
+    they still do if reductions take time, with `fair` they do under fair sharing.
 
     >>> from simulator.collectives import find
     >>> from topologies.shapes import star
@@ -57,7 +58,8 @@ def fold(
         try:
             fitted = algorithm.on(topology, ranks, 1.0, shifts)
             first = first or fitted.schedule
-            return Folded(fitted, route(fitted.schedule, fitted.topology, merges=merges))
+            routed = route(fitted.schedule, fitted.topology, merges=merges, fair=fair)
+            return Folded(fitted, routed)
         except NotSymmetric:
             continue
     return None

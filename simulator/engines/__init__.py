@@ -42,7 +42,7 @@ def simulate(
     """
     _check(engine, sharing, store_and_forward)
     return run(
-        route(schedule, topology),
+        route(schedule, topology, fair=sharing == "fair"),
         engine,
         sharing=sharing,
         store_and_forward=store_and_forward,
@@ -58,7 +58,10 @@ def run(
     store_and_forward: bool = False,
     fair_tolerance: float = 0.0,
 ) -> Timeline:
-    """Simulate a schedule with routes. Raises InputError if its times are too long to count."""
+    """Simulate a schedule with routes. Raises InputError if its times are too long to count, or if
+    it is folded for fair sharing only."""
+    if routed.fair and sharing != "fair":
+        raise InputError(f"sharing is {sharing!r}: the routes are folded for 'fair'")
     check_times(routed)
     grid = _grid(routed, sharing, fair_tolerance)
     loop = fair_sharing.simulate if sharing == "fair" else first_come.simulate

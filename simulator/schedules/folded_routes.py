@@ -177,12 +177,26 @@ def _ends_of(counts: npt.NDArray[np.integer]) -> Ints:
     return np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
 
 
-def check_order(schedule: Schedule, route: Ints, folded: FoldedRoutes, *, lanes: bool) -> None:
-    """Raises NotSymmetric where operations of one call, from different shifts, meet at a medium or,
-    with `lanes`, at a rank that reduces or copies: which is served first would not be the same
-    everywhere."""
+def check_order(
+    schedule: Schedule, route: Ints, folded: FoldedRoutes, *, media: bool, lanes: bool
+) -> None:
+    """Raises NotSymmetric where operations of one call, from different shifts, meet: with `media`
+    at a medium, with `lanes` at a rank that reduces or copies. Which is served first would not be
+    the same everywhere."""
+    meeting = _at_media(schedule, route, folded) if media else -1
+    if meeting < 0 and lanes:
+        meeting = _at_ranks(schedule)
+    if meeting >= 0:
+        raise NotSymmetric(
+            f"rank {schedule.rank[meeting]} may meet another rank on its way to "
+            f"{schedule.peer[meeting]}"
+        )
+
+
+def _at_media(schedule: Schedule, route: Ints, folded: FoldedRoutes) -> int:
+    """An operation that meets another one at a medium, or -1."""
     assert schedule.fold is not None
-    shifts, media = schedule.fold.shifts, folded.topology
+    media = folded.topology
     count = np.diff(media.link_indptr)[folded.links]
     row = np.repeat(np.arange(len(folded.links)), count)
     offset = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
@@ -196,20 +210,19 @@ def check_order(schedule: Schedule, route: Ints, folded: FoldedRoutes, *, lanes:
         folded.shift[row],
         len(media.medium_bandwidth),
     )
-    if meeting < 0 and lanes:
-        peer = schedule.peer
-        used = Csr(
-            np.arange(len(schedule) + 1, dtype=np.int32), shifts.place(peer).astype(np.int32)
-        )
-        meeting = kernel(meetings, len(schedule))(
-            schedule.fold.call,
-            np.arange(len(schedule), dtype=np.int32),
-            used,
-            shifts.element(peer).astype(np.int32),
-            len(shifts.representatives),
-        )
-    if meeting >= 0:
-        raise NotSymmetric(
-            f"rank {schedule.rank[meeting]} may meet another rank on its way to "
-            f"{schedule.peer[meeting]}"
-        )
+    return int(meeting)
+
+
+def _at_ranks(schedule: Schedule) -> int:
+    """An operation that meets another one at a rank, or -1."""
+    assert schedule.fold is not None
+    shifts, peer = schedule.fold.shifts, schedule.peer
+    used = Csr(np.arange(len(schedule) + 1, dtype=np.int32), shifts.place(peer).astype(np.int32))
+    meeting = kernel(meetings, len(schedule))(
+        schedule.fold.call,
+        np.arange(len(schedule), dtype=np.int32),
+        used,
+        shifts.element(peer).astype(np.int32),
+        len(shifts.representatives),
+    )
+    return int(meeting)

@@ -49,6 +49,8 @@ class Routed:
     """What rounds seconds to whole ticks (see :func:`in_ticks`)."""
     shift: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     """Of a folded schedule: what takes each of `route_links` to the link of the machine there."""
+    fair: bool = False
+    """Of a folded schedule: whether its ranks stand for others under fair sharing only."""
 
     @property
     def machine(self) -> Topology:
@@ -109,11 +111,14 @@ class Routed:
         )
 
 
-def route(schedule: Schedule, topology: Topology, *, merges: bool = False) -> Routed:
+def route(
+    schedule: Schedule, topology: Topology, *, merges: bool = False, fair: bool = False
+) -> Routed:
     """Find the route of every transfer. Raises InputError if a rank has no device or cannot reach
     its peer, or if ranks of a folded schedule do not stand for others.
 
-    With `merges` they still stand for others if reductions take time that take none here.
+    With `merges` they still stand for others if reductions take time that take none here. With
+    `fair` they do so under fair sharing, where no medium serves a transfer before another.
     """
     if schedule.ranks > topology.ranks:
         raise InputError(
@@ -131,7 +136,7 @@ def route(schedule: Schedule, topology: Topology, *, merges: bool = False) -> Ro
     else:
         folded = fold_routes(schedule.fold, topology, *ends)
         lanes = merges or bool(np.any(costs))
-        check_order(schedule, route_of, folded, lanes=lanes)
+        check_order(schedule, route_of, folded, media=not fair, lanes=lanes)
         _, indptr, links, _ = folded
     indptr = np.concatenate((np.zeros(1, np.int32), indptr))
     hops = np.diff(indptr)[route_of]
@@ -142,7 +147,7 @@ def route(schedule: Schedule, topology: Topology, *, merges: bool = False) -> Ro
     routed = Routed(schedule, topology, route_of, indptr, links, node_indptr, *costs)
     if folded is None:
         return routed
-    return replace(routed, topology=folded.topology, whole=topology, shift=folded.shift)
+    return replace(routed, topology=folded.topology, whole=topology, shift=folded.shift, fair=fair)
 
 
 def in_ticks(routed: Routed, tick: float) -> Routed:

@@ -34,6 +34,17 @@ def test_a_row_is_the_same_folded_or_not(name: str, topology: Topology, sharing:
         assert folded[column] == expected, column
 
 
+def test_an_all_to_all_on_an_odd_ring_folds_under_fair_sharing() -> None:
+    topology = SHAPES["ring"](65, **LINK)
+    folded, fifo, whole = (
+        Case(find("pairwise"), 65, topology, rules)
+        for rules in (Rules(sharing="fair"), Rules(), Rules(sharing="fair", symmetry="off"))
+    )
+    assert (folded.schedule.members, fifo.schedule.members) == (65, 1)
+    expected = pytest.approx(whole.run(2.0**20).timeline.makespan, 1e-9)
+    assert folded.run(2.0**20).timeline.makespan == expected
+
+
 def test_a_star_folds_and_few_operations_do_not() -> None:
     assert Case(find("ring"), 128, MACHINES["star"]).schedule.members == 128
     assert Case(find("ring"), 8, SHAPES["star"](8, **LINK)).schedule.members == 1

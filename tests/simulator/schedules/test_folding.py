@@ -13,7 +13,7 @@ from refusals import message_of
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.collectives.ring import ring_all_reduce
 from simulator.collectives.symmetry import candidates
-from simulator.engines import simulate
+from simulator.engines import run, simulate
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -100,6 +100,15 @@ def test_a_way_over_several_wires_of_a_ring_is_refused_or_equal() -> None:
     topology = SHAPES["ring"](7, bandwidth=2.0)
     with pytest.raises(NotSymmetric, match="may meet another rank"):
         simulate(sent_twice(7, (2, 3), rotations(7)), topology)
+
+
+def test_ways_over_several_wires_may_meet_under_fair_sharing() -> None:
+    topology, folded = SHAPES["ring"](7, bandwidth=2.0), sent_twice(7, (2, 3), rotations(7))
+    timeline = simulate(folded, topology, sharing="fair")
+    assert_alike(simulate(sent_twice(7, (2, 3), None), topology, sharing="fair"), timeline)
+    assert message_of(lambda: run(timeline.routed)) == (
+        "sharing is 'fifo': the routes are folded for 'fair'"
+    )
 
 
 def test_two_ways_out_and_one_way_in_are_refused_or_equal() -> None:
