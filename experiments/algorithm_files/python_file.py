@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from simulator.collectives import Algorithm, algorithms
+from simulator.collectives.declared_shifts import check_shifts
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 
@@ -67,13 +68,16 @@ def _guarded(algorithm: Algorithm, path: str) -> Algorithm:
         return built
 
     fit = algorithm.fit
-    return replace(
+    guarded = replace(
         algorithm,
         schedule=schedule,
         fit=None if fit is None else _calling(fit, path),
         defined=_calling(algorithm.defined, path),
         shifts=_calling(algorithm.shifts, path),
+        origin=Path(path).name,
     )
+    check_shifts(guarded)
+    return guarded
 
 
 def _calling(function: Callable[..., Any], path: str) -> Callable[..., Any]:

@@ -125,6 +125,53 @@ def test_a_mistake_of_the_function_is_one_line_with_its_place(
     assert words in refusal(read_algorithm(str(written)).build, 4, 1.0)
 
 
+SHIFTED = (
+    HEAD
+    + """
+from dataclasses import replace
+from simulator.schedules.shifts import Move, fold, rotations
+
+@algorithm("all_gather")
+def direct(ranks, nbytes, shifts=None):
+    folded = fold(ranks, shifts, Move(0, 0, 1, ranks))
+    builder = ScheduleBuilder(folded, nbytes, slots=ranks)
+    rank = builder.each()
+    for step in range(1, ranks):
+        builder.copy(rank, (rank + step) % ranks, slot=rank)
+    return builder.build()
+
+MINE = replace(direct, shifts=rotations)
+del direct
+"""
+)
+
+
+def test_right_shifts_are_taken(written: Path) -> None:
+    written.write_text(SHIFTED)
+    assert read_algorithm(str(written)).shifts(8) is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (
+            "slot=rank)",
+            "slot=rank, channel=rank)",
+            "on 2 ranks: by them rank 1 copies its slot 1 to slot 1 of rank 0 on channel 0, "
+            "without them rank 1 copies its slot 1 to slot 1 of rank 0 on channel 1",
+        ),
+        (
+            "    return builder",
+            "    if ranks == 3: builder.copy(0, 1, slot=0)\n    return builder",
+            "on 3 ranks: by them 9 slots are sent, without them 7",
+        ),
+    ],
+)
+def test_wrong_shifts_are_refused(written: Path, before: str, after: str, words: str) -> None:
+    written.write_text(SHIFTED.replace(before, after))
+    assert refusal(read_algorithm, str(written)) == f"mine.py: direct has wrong shifts {words}"
+
+
 def test_another_process_needs_no_file(written: Path) -> None:
     written.write_text(LINE)
     data = pickle.dumps(read_algorithm(str(written)))
