@@ -64,7 +64,8 @@ def _curves(rows: Sequence[SweepRow], *, with_size: bool) -> dict[str, list[Swee
     """The rows of each curve, by ascending ranks and size."""
     curves: dict[str, list[SweepRow]] = {}
     for row in rows:
-        label = f"{row.algorithm}, {format_bytes(row.size_B)}" if with_size else row.algorithm
+        name = row.curve or row.algorithm
+        label = f"{name}, {format_bytes(row.size_B)}" if with_size else name
         curves.setdefault(label, []).append(row)
     return {
         label: sorted(curve, key=lambda row: (row.ranks, row.size_B))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import groupby, product
 from math import inf
@@ -175,7 +175,8 @@ def sweep(
 
 def _row(case: Case, nbytes: float) -> SweepRow:
     tuned = case.tuned(nbytes)
-    return judge(tuned, tuned.run(nbytes))
+    row = judge(tuned, tuned.run(nbytes))
+    return replace(row, curve=case.algorithm.name) if case.algorithm.searched else row
 
 
 def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | MissingPoint:

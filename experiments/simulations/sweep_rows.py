@@ -65,10 +65,14 @@ class SweepRow:
     """The bounds that are not computed for so large a machine, and might be higher."""
     grid_error_s: float | None = None
     """An estimate of what the tolerance of fair sharing changes of `time_s`; None without one."""
+    curve: str | None = None
+    """The algorithm with its options as the user asked for them, if `best` is among them; not
+    stored."""
 
     def record(self) -> Record:
         """The fields by name, as files show them."""
         values = vars(self) | {"verdict": str(self.verdict)}
+        del values["curve"]
         if self.grid_error_s is None:
             del values["grid_error_s"]
         return {name: None if value != value else value for name, value in values.items()}

@@ -13,8 +13,13 @@ from simulator.collectives import find as algorithm
 from topologies.catalogue import find as machine
 
 
-def drawn(ranks: list[int], sizes: list[float], metric: str = "time") -> Axes:
-    algorithms = [algorithm(name) for name in ("ring", "tree")]
+def drawn(
+    ranks: list[int],
+    sizes: list[float],
+    metric: str = "time",
+    names: tuple[str, ...] = ("ring", "tree"),
+) -> Axes:
+    algorithms = [algorithm(name) for name in names]
     rows = list(sweep(Grid(algorithms, ranks, sizes, machine("star").build, Rules())))
     return sweep_drawing(rows, metric).axes[0]
 
@@ -45,6 +50,12 @@ def test_several_sizes_of_one_number_of_ranks_make_the_axis(metric: str, title: 
     assert axes.get_title() == title
     assert axes.xaxis.get_major_formatter()(2.0**20) == "1MiB"
     assert curves(axes) == {"ring": sizes, "tree": sizes}
+
+
+def test_the_best_options_of_all_sizes_make_one_curve() -> None:
+    sizes = [2.0**10, 2.0**20, 2.0**24]
+    axes = drawn([4], sizes, names=("ring", "ring:segments=best"))
+    assert curves(axes) == {"ring": sizes, "ring:segments=best": sizes}
 
 
 def test_a_single_point_is_drawn_by_its_number_of_ranks() -> None:
