@@ -19,8 +19,11 @@ from topologies.topology import Topology
 
 MOST = 2.0**18
 """Operations of an algorithm that is tried, at most."""
-PACKED_RANKS = 16
-"""Ranks up to which trees are packed into the machine; for more that takes minutes."""
+PACKED_RANKS = 32
+"""Ranks up to which trees are packed into the machine; for more that takes too long."""
+MANY_RANKS = 16
+"""Ranks above which packed trees are tried with one tree a rank, which takes seconds."""
+SINGLE_TREES = ("trees=1", "segments=16,trees=1", "segments=4,trees=1")
 OPTIONS = {
     "segments": (1, 4, 16, 64),
     "channels": (2, 4, 8),
@@ -69,7 +72,12 @@ def cases(
         elif not algorithm.defined(ranks):
             left.append(Left(algorithm.name, f"it does not exist for {ranks} ranks"))
         elif algorithm.name.startswith("optimal") and ranks > PACKED_RANKS:
-            left.append(Left(algorithm.name, f"more than {PACKED_RANKS} ranks take minutes"))
+            left.append(
+                Left(
+                    algorithm.name,
+                    f"packing trees for more than {PACKED_RANKS} ranks takes long: run it alone",
+                )
+            )
         elif estimate(algorithm, ranks) > MOST:
             left.append(Left(algorithm.name, "it has too many messages"))
         else:
@@ -86,11 +94,15 @@ def cases(
 
 
 def variants(algorithm: Algorithm, ranks: int) -> Iterator[Algorithm]:
-    """The algorithm, and it with another value of one of its options.
+    """The algorithm, and it with another value of one of its options. Of trees that are packed
+    between many ranks it is only the values that are packed soon.
 
     >>> [each.name for each in variants(find("chain_reduce"), 4)][:3]
     ['chain_reduce', 'chain_reduce:segments=1', 'chain_reduce:segments=4']
     """
+    if algorithm.name.startswith("optimal") and ranks > MANY_RANKS:
+        yield from (find(f"{algorithm.name}:{values}") for values in SINGLE_TREES)
+        return
     yield algorithm
     for key, value in algorithm.options.items():
         for other in OPTIONS.get(key, ()):

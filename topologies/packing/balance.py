@@ -21,6 +21,8 @@ UNITS = 2**26
 SLACK = 1e-7
 """A cut that lacks no more than this share has room enough."""
 ROUNDS = 200
+MORE = 1.01
+"""Times the limit, to find the cuts that limit."""
 SURE = 1e-9
 """The relative error of a solution."""
 
@@ -54,14 +56,17 @@ def usage(
     *,
     both: bool = False,
     wanted: float = 0.0,
+    alike: tuple[float, ...] = (),
 ) -> Usage:
     """The bandwidths at which trees carry most from their roots to all sinks.
 
     Roots share the bytes by `weight`, or as is best. With `both`, as many bytes also go on trees
     towards the same roots, over the same links. A solution of less than `wanted` bytes/s may miss
-    cuts.
+    cuts. If the bytes/s of equal shares in each direction are given as `alike`, the program begins
+    with their cuts, which leave it far less to look for.
     """
     program = _Program(bandwidth, sinks, weight, 2 if both else 1)
+    program.add_cuts_of_equal_shares(bandwidth, alike)
     for _ in range(ROUNDS):
         solution = program.solve()
         if float(solution.roots.sum()) < wanted or not program.add_cuts(solution):
@@ -120,6 +125,12 @@ class _Program:
         """Add the cuts that have too little room for the solution: whether there are any."""
         added = [self._add(direction, cut) for direction, cut in self._lacking(solution)]
         return any(added)
+
+    def add_cuts_of_equal_shares(self, bandwidth: Floats, alike: tuple[float, ...]) -> None:
+        """Add the cuts that have too little room for slightly more than so many bytes/s."""
+        for total in alike:
+            roots = np.where(self.sinks, total * MORE / np.count_nonzero(self.sinks), 0.0)
+            self.add_cuts(Usage((bandwidth, bandwidth.T)[: self.directions], roots))
 
     def _lacking(self, solution: Usage) -> Iterator[tuple[int, Flags]]:
         total = float(solution.roots.sum())

@@ -54,8 +54,9 @@ def pack_pair(topology: Topology, ranks: int, most: int = TREES) -> Pair:
     if not seconds or not np.isfinite(bandwidth).all() or np.count_nonzero(bandwidth) > EDGES:
         return equal
     sinks = spanned(topology.placement[:ranks], len(bandwidth))
-    wanted = equal.bandwidth * (1 + GAIN)
-    used = usage(bandwidth, sinks, both=True, wanted=wanted)
+    # A cap on trees costs unequal shares as much, so limits are compared.
+    wanted = (1 + GAIN) / (1 / into.limit + 1 / out.limit)
+    used = usage(bandwidth, sinks, both=True, wanted=wanted, alike=(out.limit, into.limit))
     if used.roots.sum() < wanted:
         return equal
     limited = TOGETHER * most

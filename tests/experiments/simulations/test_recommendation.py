@@ -99,9 +99,14 @@ def test_a_profile_has_protocols() -> None:
 
 
 def test_many_ranks_leave_slow_searches_out() -> None:
-    _, left = cases("broadcast", 32, machine("star").with_links(50e9, 1e-6).build)
+    build = machine("star").with_links(50e9, 1e-6).build
+    tried, _ = cases("broadcast", 32, build)
+    packed = [case.algorithm.name for case in tried if "optimal" in case.algorithm.name]
+    assert packed
+    assert all(name.endswith("trees=1") for name in packed)
+    _, left = cases("broadcast", 33, build)
     assert [each.why for each in left if each.name == "optimal_broadcast"] == [
-        "more than 16 ranks take minutes"
+        "packing trees for more than 32 ranks takes long: run it alone"
     ]
 
 

@@ -15,6 +15,8 @@ from refusals import refusal
 from topologies.catalogue import find
 from topologies.machines import MACHINES
 from topologies.packing import Branch, Forest, pack, pack_pair
+from topologies.packing.balance import usage
+from topologies.packing.forest import spanned
 from topologies.packing.wiring import wiring
 from topologies.shapes import SHAPES, bus, full_mesh, hypercube, line, ring, star, torus
 from topologies.topology import Topology
@@ -199,3 +201,20 @@ def test_edges_that_cannot_be_split_evenly_are_split_one_by_one() -> None:
     assert into.branches
     assert out.branches
     assert bandwidth > 0
+
+
+def test_cuts_of_equal_shares_only_shorten_the_search() -> None:
+    network = random_network(6)
+    bandwidth, sinks = (
+        wiring(network).bandwidth,
+        spanned(network.placement, len(network.device_names)),
+    )
+    limits = tuple(pack(network, network.ranks, towards=way).limit for way in (False, True))
+    rates = [usage(bandwidth, sinks, both=True, alike=alike).roots.sum() for alike in ((), limits)]
+    assert rates[0] == pytest.approx(rates[1])
+
+
+def test_equal_shares_between_machines_are_settled_at_once() -> None:
+    """The program would need 91 rounds without the cuts of equal shares."""
+    topology = find("dgx1").build(32, 0)
+    assert pack_pair(topology, 32, most=1).bandwidth == pytest.approx(32e9)
