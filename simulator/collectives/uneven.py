@@ -56,6 +56,37 @@ def _ring_reduce_scatter(ring: ScheduleBuilder) -> None:
     ring.reduce(rank, (rank + 1) % ring.ranks, slot=(rank - step - 1) % ring.ranks, steps=True)
 
 
+def _linear_all_gather(builder: ScheduleBuilder) -> None:
+    """Every rank sends its chunk to every other rank at once."""
+    rank, turn = np.arange(builder.ranks), np.arange(1, builder.ranks)[:, None]
+    builder.phase("all-gather")
+    builder.copy(rank, (rank + turn) % builder.ranks, slot=rank)
+
+
+def _linear_reduce_scatter(builder: ScheduleBuilder) -> None:
+    """Every rank sends each owner what it adds to the owner's chunk, at once."""
+    rank, turn = np.arange(builder.ranks), np.arange(1, builder.ranks)[:, None]
+    owner = (rank + turn) % builder.ranks
+    builder.phase("reduce-scatter")
+    builder.reduce(rank, owner, slot=owner)
+
+
+def _ring_gather(ring: ScheduleBuilder) -> None:
+    """Every rank passes its chunk, and then those of the ranks behind it, towards rank 0."""
+    ring.phase("gather")
+    for behind in range(ring.ranks - 1):
+        rank = np.arange(1, ring.ranks - behind)
+        ring.copy(rank, rank - 1, slot=rank + behind)
+
+
+def _ring_scatter(ring: ScheduleBuilder) -> None:
+    """Rank 0 sends the chunk of the last rank first, and every rank passes on what is not its."""
+    ring.phase("scatter")
+    for step in range(ring.ranks - 1):
+        rank = np.arange(step + 1)
+        ring.copy(rank, rank + 1, slot=ring.ranks - 1 - step + rank)
+
+
 def _gather(builder: ScheduleBuilder) -> None:
     """Every rank sends its chunk to rank 0 at once."""
     peers = np.arange(1, builder.ranks)
@@ -172,6 +203,38 @@ _MADE: dict[str, Callable[[Router], Algorithm]] = {
         _scatter,
         formulas.linear_scatterv,
         "rank 0 sends every rank its chunk; chunks differ in size",
+    ),
+    "linear_all_gatherv": partial(
+        _algorithm,
+        "linear_all_gatherv",
+        ALL_GATHER,
+        _linear_all_gather,
+        formulas.linear_all_gatherv,
+        "every rank sends its chunk to every other rank; chunks differ in size",
+    ),
+    "linear_reduce_scatterv": partial(
+        _algorithm,
+        "linear_reduce_scatterv",
+        REDUCE_SCATTER,
+        _linear_reduce_scatter,
+        formulas.linear_reduce_scatterv,
+        "every rank sends each owner what it adds to the chunk; chunks differ in size",
+    ),
+    "ring_gatherv": partial(
+        _algorithm,
+        "ring_gatherv",
+        GATHER,
+        _ring_gather,
+        formulas.ring_gatherv,
+        "each chunk goes down a line to rank 0; chunks differ in size",
+    ),
+    "ring_scatterv": partial(
+        _algorithm,
+        "ring_scatterv",
+        SCATTER,
+        _ring_scatter,
+        formulas.ring_scatterv,
+        "each chunk goes up a line from rank 0; chunks differ in size",
     ),
     "posted_all_to_allv": all_to_allv,
     "forwarded_all_to_allv": forwarded_all_to_allv,

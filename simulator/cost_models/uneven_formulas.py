@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +82,63 @@ def _linear(chunks: Chunks) -> CostModel:
 
 
 linear_gatherv = linear_scatterv = _linear
+
+
+def linear_all_gatherv(chunks: Chunks) -> CostModel:
+    """The rank with the smallest chunk receives most, the one with the largest sends most."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        shares = chunks(p) * nbytes
+        if fabric.ports == "peer":
+            return fabric.latency + fabric.send(float(shares.max()))
+        most = max(float(shares.sum() - shares.min()), (p - 1) * float(shares.max()))
+        return fabric.latency + (p - 1) * fabric.gap + most / fabric.bandwidth
+
+    return CostModel(
+        latex=r"\alpha + (p-1)g + \max(1 - w_{min}, (p-1)w_{max})\frac{V}{\beta}",
+        assumes=f"{ASSUMES}; w: share of a chunk; no port that is busiest ever waits",
+        source="by definition: the busiest port",
+        time=time,
+        volume=lambda p, nbytes: (p - 1) * nbytes,
+        steps=lambda p: 1,
+        peak=lambda p, nbytes: nbytes,
+        redundant=lambda p, nbytes: (p - 1) * nbytes,
+        unclaimed="chunks differ in size",
+    )
+
+
+def linear_reduce_scatterv(chunks: Chunks) -> CostModel:
+    """The same in the other direction, and each owner adds p - 1 times."""
+    gather = linear_all_gatherv(chunks)
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        return gather.time(fabric, p, nbytes) + _largest(chunks, p, nbytes) * fabric.reduction
+
+    return replace(
+        gather,
+        latex=rf"{gather.latex} + w_{{max}}V\gamma",
+        assumes=f"{gather.assumes}; γβ ≤ 1",
+        time=time,
+        peak=lambda p, nbytes: nbytes + (p - 1) * _largest(chunks, p, nbytes),
+        memory_ports=(),
+    )
+
+
+def _line(chunks: Chunks) -> CostModel:
+    """The chunk of rank r takes r steps."""
+
+    def moved(p: int, nbytes: float) -> float:
+        return float(chunks(p) @ np.arange(p)) * nbytes
+
+    return replace(
+        ring_all_gatherv(chunks),
+        volume=moved,
+        redundant=moved,
+        unclaimed="chunks differ in size",
+    )
+
+
+ring_gatherv = ring_scatterv = _line
 
 
 def all_to_allv(matrix: Chunks) -> CostModel:

@@ -50,6 +50,10 @@ def test_equal_sizes_take_the_time_of_the_even_collective(name: str) -> None:
         "ring_reduce_scatterv": "ring_reduce_scatter",
         "linear_gatherv": "gloo_gather",
         "linear_scatterv": "gloo_scatter",
+        "linear_all_gatherv": "ring_all_gather",
+        "linear_reduce_scatterv": "ring_reduce_scatter",
+        "ring_gatherv": "linear_gather",
+        "ring_scatterv": "linear_scatter",
         "posted_all_to_allv": "pairwise",
         "forwarded_all_to_allv": "pairwise",
     }[name]
