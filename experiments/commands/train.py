@@ -13,12 +13,15 @@ from experiments.execution.choice import HERE, Execution
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
 from experiments.models.accelerators import ACCELERATORS
+from experiments.simulations import workload
 from experiments.training.job import Job, TrainingRun
 from experiments.training.strategy_options import SweptValue
 from experiments.training.training_grid import TrainingGrid, failure_of
 from experiments.training.training_report import report, text
 from experiments.training.training_table import cells
+from simulator.training.plan import Plan
 from topologies.errors import InputError
+from topologies.resources import duration
 from topologies.units import format_bytes
 
 TIMELINES = (*output.PICTURES, ".json")
@@ -87,14 +90,16 @@ def _one(request: Request, files: Files, how: str) -> int:
         job = _in_full(job, request.ranks[0], files.timeline)
     progress = output.Progress("stages done")
     progress(0, 3)
-    result = job.run(request.ranks[0])
+    plan = job.plan(request.ranks[0])
+    _announce(job, plan, what_if=how != "csv")
+    result = job.run(request.ranks[0], plan)
     progress(1, 3, ", measuring")
     record = asdict(result.row)
     progress(2, 3, ", explaining")
     _warn(result)
     if files.timeline:
         output.write(files.timeline, _picture(result, files.timeline, request))
-    what_if = result.what_if()
+    what_if = {} if how == "csv" else result.what_if()
     progress(3, 3)
     if files.out:
         _store(files.out, [record], request)
@@ -105,6 +110,16 @@ def _one(request: Request, files: Files, how: str) -> int:
     else:
         output.say(text(result, what_if))
     return _verdict([failure_of(result)])
+
+
+def _announce(job: Job, plan: Plan, what_if: bool) -> None:
+    """Say of what takes minutes how long, and if changes are not simulated."""
+    again = job.simulates_again(plan)
+    seconds = job.seconds(plan, what_if and again)
+    if seconds > workload.MINUTES:
+        output.note(f"{job.name}: this takes about {duration(seconds)}")
+    if what_if and not again:
+        output.note("what would help: to first order alone, simulated with --force")
 
 
 def _in_full(job: Job, ranks: int, path: Path) -> Job:

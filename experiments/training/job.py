@@ -26,7 +26,7 @@ from simulator.training.model import Model
 from simulator.training.plan import RESTART, Plan, Setting, prove
 from simulator.training.plan_simulation import train
 from simulator.training.replay import Replayed
-from simulator.training.size import WRITTEN
+from simulator.training.size import AGAIN, OPERATION, QUICK, WRITTEN
 from topologies.catalogue import Blueprint
 from topologies.degraded import slowed
 from topologies.topology import Floats, Topology
@@ -78,10 +78,22 @@ class Job:
         """The operations of `ranks` workers."""
         return self.strategy.plan(self.model, self.setting(ranks))
 
-    def run(self, ranks: int) -> TrainingRun:
-        """Simulate the job on `ranks` workers."""
-        plan = self.plan(ranks)
+    def run(self, ranks: int, plan: Plan | None = None) -> TrainingRun:
+        """Simulate the job on `ranks` workers, whose operations are those of `plan`, if it is
+        there already."""
+        plan = plan or self.plan(ranks)
         return TrainingRun(self, ranks, plan, train(plan, self.rules.training()))
+
+    def simulates_again(self, plan: Plan) -> bool:
+        """Whether it is quick to simulate `plan` under each change, or asked for by `force`."""
+        return self.rules.force or plan.operations <= QUICK
+
+    def seconds(self, plan: Plan, again: bool) -> float:
+        """What it takes to simulate and explain `plan`, and `again` under each change, within a
+        factor of about two."""
+        times = 1 + again * len(CHANGES)
+        written = OPERATION.seconds * len(plan.schedule)
+        return written + AGAIN.seconds * times * plan.operations
 
     def alone(self, ranks: int) -> float:
         """Samples per second of a single worker, without disturbances.
@@ -93,6 +105,10 @@ class Job:
         topology = replace(topology, placement=np.append(topology.placement[:1], servers))
         plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps, force=True))
         return measure(plan, train(plan, self.rules.training())).samples_per_s
+
+
+WhatIf = Mapping[str, tuple[float, float | None]]
+"""Seconds of a step, to first order and simulated, by what changes."""
 
 
 @dataclass(frozen=True)
@@ -302,11 +318,13 @@ class TrainingRun:
             staleness_max=int(measures.staleness.max(initial=0)),
         )
 
-    def what_if(self) -> dict[str, tuple[float, float]]:
+    def what_if(self, *, always: bool = False) -> WhatIf:
         """Seconds of a step with twice the bandwidth, half the latency, and twice the compute.
 
-        Each is a pair: to first order, from the critical path of this run, and simulated.
+        Each is a pair: to first order, from the critical path of this run, and simulated. Large
+        runs are simulated again `always`, or not at all.
         """
+        again = always or self.job.simulates_again(self.plan)
         steps = self.measures.window.steps
         half = {part: seconds / 2 / steps for part, seconds in worth(self.path).items()}
         now = self.length / steps
@@ -316,7 +334,8 @@ class TrainingRun:
             TWICE_COMPUTE: now - half["compute"] + self._restarts() / 2,
         }
         return {
-            name: (first_order[name], self._simulated(change)) for name, change in CHANGES.items()
+            name: (first_order[name], self._simulated(change) if again else None)
+            for name, change in CHANGES.items()
         }
 
     def _restarts(self) -> float:

@@ -61,7 +61,7 @@ class TrainingGrid:
 def record_of(training: TrainingRun, what_if: bool) -> dict[str, Value]:
     """A run as a row, on request with what changes of the machine would save."""
     record: dict[str, Value] = asdict(training.row)
-    for name, (first_order, simulated) in training.what_if().items() if what_if else ():
+    for name, (first_order, simulated) in training.what_if(always=True).items() if what_if else ():
         record |= {
             f"{COLUMNS[name]}_first_order_s": first_order,
             f"{COLUMNS[name]}_s": simulated,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from experiments.output import Value, align
-from experiments.training.job import TrainingRun
+from experiments.training.job import TrainingRun, WhatIf
 from experiments.training.training_table import memory_cell, rate
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bubbles import CAUSES
@@ -15,7 +15,6 @@ from simulator.analysis.critical_path import PARTS, parts
 from simulator.analysis.memory import Memory
 from topologies.units import format_bytes, format_seconds
 
-WhatIf = Mapping[str, tuple[float, float]]
 POINTS = 1000
 """In JSON, the memory of a rank has about this many points at most."""
 WORDS = 3
@@ -211,6 +210,8 @@ def _helping(run: TrainingRun, what_if: WhatIf) -> list[list[str]]:
     now = run.length / run.measures.window.steps
     lines = [["", "a step", "saves", "to first order"]]
     for name, (first_order, simulated) in what_if.items():
-        saved = f"{1 - simulated / (now or 1.0):.1%}"
-        lines.append([f"  {name}", format_seconds(simulated), saved, format_seconds(first_order)])
+        again = ["-", "-"]
+        if simulated is not None:
+            again = [format_seconds(simulated), f"{1 - simulated / (now or 1.0):.1%}"]
+        lines.append([f"  {name}", *again, format_seconds(first_order)])
     return lines

@@ -185,9 +185,17 @@ class Plan:
         return len(self.ends)
 
     @property
+    def operations(self) -> int:
+        """Operations to simulate: those of collectives that are alike count once."""
+        schedules = {id(block.region.schedule): block.region.schedule for block in self.blocks}
+        return len(self.schedule) + sum(map(len, schedules.values()))
+
+    @property
     def volume(self) -> float:
         """Bytes that all ranks send to others."""
-        return self.schedule.volume + sum(block.region.schedule.volume for block in self.blocks)
+        schedules = [block.region.schedule for block in self.blocks]
+        volume = {id(schedule): schedule.volume for schedule in dict.fromkeys(schedules)}
+        return self.schedule.volume + sum(volume[id(schedule)] for schedule in schedules)
 
     @cached_property
     def routed(self) -> Routed:

@@ -12,6 +12,11 @@ WRITTEN = 2_000_000
 OPERATION = Need(4e-6, 300.0)
 """To build, simulate and measure an operation."""
 
+AGAIN = Need(0.5e-6)
+"""To simulate an operation again."""
+QUICK = 2**24
+"""Up to this many operations, a run is simulated again under changes of the machine."""
+
 
 class Size(NamedTuple):
     """How many operations a run has."""
