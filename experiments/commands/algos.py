@@ -83,11 +83,32 @@ class Export(NamedTuple):
 def export(request: Export, form: str, out: Path | None) -> None:
     """Print an algorithm as a program of another tool, or write it to a file."""
     output.check_writable(out)
-    text = _program(request, form)
+    text = _short_program(request, form)
     if out is None:
         output.say(text.rstrip("\n"))
     else:
         output.write(out, text)
+
+
+def _short_program(request: Export, form: str) -> str:
+    """The program. If the default of its segments has too many steps, one of a single segment, as
+    MSCCL itself repeats a program for pieces of each chunk."""
+    from experiments.algorithm_files.msccl.export import TooManySteps
+    from simulator.collectives.algorithm_options import with_values
+
+    algorithm = request.algorithm
+    try:
+        return _program(request, form)
+    except TooManySteps:
+        if algorithm.name != algorithm.listed_name or "segments" not in algorithm.options:
+            raise
+    single = with_values(algorithm, {"segments": 1})
+    text = _program(request._replace(algorithm=single), form)
+    output.note(
+        f"{algorithm.name} has too many steps for MSCCL, which itself repeats a program for pieces "
+        f"of each chunk: this is {single.name}"
+    )
+    return text
 
 
 def _program(request: Export, form: str) -> str:

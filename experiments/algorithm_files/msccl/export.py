@@ -42,6 +42,10 @@ LARGEST = 2**39
 """The bytes for which every program is made."""
 
 
+class TooManySteps(InputError):
+    """A thread block would have more steps than MSCCL takes."""
+
+
 class _Lane(NamedTuple):
     """What tells the thread blocks of a GPU apart."""
 
@@ -145,7 +149,7 @@ def _check_messages(algorithm: Algorithm, schedule: Schedule) -> None:
 
 def _check_steps(algorithm: Algorithm, steps: int, rank: int) -> None:
     if steps > MOST_STEPS:
-        raise InputError(
+        raise TooManySteps(
             f"{algorithm.name} needs {steps} steps of a thread block on gpu {rank}: MSCCL has "
             f"{MOST_STEPS}, take fewer ranks or segments"
         )
