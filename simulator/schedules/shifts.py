@@ -153,7 +153,7 @@ class Shifts:
         result = np.asarray(rank, dtype=np.int64)
         for axis, (extent, _, step) in self._moved_axes:
             place, by = self._place(result, axis), self._place(element, axis)
-            change = _around(place + sign * by, extent) - place
+            change = _around(place, sign * by, sign * extent) - place
             result = result + (change if step == 1 else change * step)
         return result
 
@@ -168,7 +168,7 @@ class Shifts:
             place = result - first if inner == 1 else (result - first) // inner
             if extent * inner < end - first:
                 place = place % extent
-            change = _around(place + sign * self._place(element, axis), extent) - place
+            change = _around(place, sign * self._place(element, axis), sign * extent) - place
             inside = (result >= first) & (result < end)
             result = result + np.where(inside, change if inner == 1 else change * inner, 0)
         return result
@@ -186,7 +186,7 @@ class Shifts:
             number = np.maximum(np.searchsorted(first, result, side="right") - 1, 0)
             inside = (result >= first[number]) & (result < end[number])
             place = (result - first[number]) // inner[number] % extent
-            change = _around(place + sign * self._place(element, axis), extent) - place
+            change = _around(place, sign * self._place(element, axis), sign * extent) - place
             result = result + np.where(inside, change * inner[number], 0)
         return result
 
@@ -195,9 +195,13 @@ SOME = 8
 """More moves than these are looked up in a table."""
 
 
-def _around(place: Numbers, extent: int) -> Numbers:
-    """Places less than an extent off either end, brought back."""
-    return np.where(place < 0, place + extent, np.where(place >= extent, place - extent, place))
+def _around(place: Numbers, by: Numbers, extent: int) -> Longs:
+    """Places after moves by less than an extent, brought back where they leave it. Moves back have
+    a negative extent."""
+    moved = np.asarray(place + by, dtype=np.int64)
+    # Unsigned, a negative number is larger than any place.
+    inside = np.minimum(moved.view(np.uint64), (moved - extent).view(np.uint64))
+    return inside.view(np.int64)
 
 
 class Folded(NamedTuple):
