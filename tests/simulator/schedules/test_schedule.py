@@ -24,6 +24,7 @@ from simulator.analysis.contention import waited
 from simulator.collectives import algorithms
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import simulate
+from simulator.engines.continued import used
 from simulator.schedules import semantics
 from simulator.schedules.routed import route
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
@@ -273,6 +274,7 @@ def checking_kernels() -> ExitStack:
         stack.enter_context(patch(f"simulator.schedules.{module}.kernel", both_ways))
     for module in ("bubbles", "contention"):
         stack.enter_context(patch(f"simulator.analysis.{module}.kernel", both_ways))
+    stack.enter_context(patch("simulator.engines.continued.kernel", both_ways))
     stack.enter_context(patch("simulator.engines.compiled.compiled", both_ways))
     return stack
 
@@ -284,6 +286,7 @@ def use_everything(schedule: Schedule) -> None:
     waited(timeline)
     if schedule.fold is None:
         semantics.run(schedule, semantics.inputs(schedule))
+        used(route(schedule, topology))
     assert schedule.steps >= 0
 
 
