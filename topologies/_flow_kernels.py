@@ -90,12 +90,12 @@ def connect(net: Net, capacity: Longs) -> None:
     """List the neighbors of every node."""
     nodes = len(capacity)
     for node in range(nodes):
-        for other in range(node):
-            if capacity[node, other] > 0 or capacity[other, node] > 0:
-                net.neighbors[node, net.degree[node]] = other
-                net.neighbors[other, net.degree[other]] = node
+        for neighbor in range(node):
+            if capacity[node, neighbor] > 0 or capacity[neighbor, node] > 0:
+                net.neighbors[node, net.degree[node]] = neighbor
+                net.neighbors[neighbor, net.degree[neighbor]] = node
                 net.degree[node] += 1
-                net.degree[other] += 1
+                net.degree[neighbor] += 1
 
 
 def reach(net: Net, sources: Longs) -> bool:
@@ -110,12 +110,12 @@ def reach(net: Net, sources: Longs) -> bool:
     while first < count and net.level[net.path[first]] < farthest:
         node, first = net.path[first], first + 1
         for k in range(net.degree[node]):
-            other = net.neighbors[node, k]
-            if net.level[other] < 0 and net.room[node, other] > 0:
-                net.level[other], net.path[count] = net.level[node] + 1, other
+            neighbor = net.neighbors[node, k]
+            if net.level[neighbor] < 0 and net.room[node, neighbor] > 0:
+                net.level[neighbor], net.path[count] = net.level[node] + 1, neighbor
                 count += 1
-                if net.goals[other]:
-                    farthest = net.level[other]
+                if net.goals[neighbor]:
+                    farthest = net.level[neighbor]
     return farthest < len(net.level)
 
 
@@ -139,14 +139,14 @@ def push(net: Net, source: Index, most: Index) -> Index:
             continue
         k = net.turn[node]
         while k < net.degree[node]:
-            other = net.neighbors[node, k]
-            if level[other] == level[node] + 1 and room[node, other] > 0:
+            neighbor = net.neighbors[node, k]
+            if level[neighbor] == level[node] + 1 and room[node, neighbor] > 0:
                 break
             k += 1
         net.turn[node] = k
         if k < net.degree[node]:
             depth += 1
-            path[depth] = other
+            path[depth] = neighbor
         elif depth == 0:
             break
         else:

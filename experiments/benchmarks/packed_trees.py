@@ -52,9 +52,9 @@ class Result(NamedTuple):
     """The depth of the trees, of all phases together."""
     times: dict[int, float]
     """By the number of segments."""
-    other: float
+    rival_time: float
     """That of the fastest other algorithm."""
-    other_name: str
+    rival: str
 
     @property
     def share(self) -> float:
@@ -65,7 +65,7 @@ class Result(NamedTuple):
     def behind(self) -> float:
         """By how much every other algorithm is slower than the best number of segments; above 0 if
         one is faster."""
-        return min(self.times.values()) / self.other - 1
+        return min(self.times.values()) / self.rival_time - 1
 
     @property
     def failures(self) -> list[str]:
@@ -74,7 +74,7 @@ class Result(NamedTuple):
         missed = {
             f"{SEGMENTS} segments are slow": self.share > 1,
             f"{FINE} segments are slow": self.times.get(FINE, 1) > 1 + MARGIN,
-            f"{self.other_name} is faster": self.behind > (self.depth - 1) / FINE + EQUAL,
+            f"{self.rival} is faster": self.behind > (self.depth - 1) / FINE + EQUAL,
         }
         return [name for name, is_missed in missed.items() if is_missed]
 
@@ -99,12 +99,12 @@ def study(seed: int, name: str, *, fine: bool = False) -> Result:
     network, algorithm = random_network(seed), find(name)
     least = bound(algorithm, network)
     depth = plan(algorithm.collective.name, network, network.ranks).depth
-    other, other_name = min(others(algorithm, network), default=(np.inf, ""))
+    fastest, rival = min(others(algorithm, network), default=(np.inf, ""))
     times = {SEGMENTS: seconds(algorithm, network)}
-    if fine or times[SEGMENTS] > other * (1 + EQUAL):
+    if fine or times[SEGMENTS] > fastest * (1 + EQUAL):
         times[FINE] = seconds(find(f"{name}:segments={FINE}"), network)
     over = {segments: time / least for segments, time in times.items()}
-    return Result(seed, name, network.ranks, depth, over, other / least, other_name)
+    return Result(seed, name, network.ranks, depth, over, fastest / least, rival)
 
 
 def others(algorithm: Algorithm, topology: Topology) -> Iterator[tuple[float, str]]:

@@ -61,8 +61,8 @@ class Memory:
     def of(self, rank: int) -> tuple[Floats, Floats]:
         """Times, and the bytes that `rank` holds from each on."""
         representative = rank if self.shifts is None else int(self.shifts.folded(np.array(rank)))
-        mine = slice(*np.searchsorted(self.holdings.rank, [representative, representative + 1]))
-        return self.holdings.times[mine], self.holdings.nbytes[mine]
+        rows = slice(*np.searchsorted(self.holdings.rank, [representative, representative + 1]))
+        return self.holdings.times[rows], self.holdings.nbytes[rows]
 
     @property
     def peak(self) -> float:

@@ -48,11 +48,11 @@ def two_level_all_reduce(
         levels.phase(phase)
         call(rank, peer, slot=slot, count=slots, steps=1)
 
-    first, mine = "reduce-scatter in nodes", place * count
+    first, owned = "reduce-scatter in nodes", place * count
     send(first, levels.reduce, inside, (place - step - 1) % size * count, count)
     second = "all-reduce across nodes"
-    send(second, levels.reduce, across, mine + (node - far - 1) % count, 1)
-    send(second, levels.copy, across, mine + (node - far) % count, 1)
+    send(second, levels.reduce, across, owned + (node - far - 1) % count, 1)
+    send(second, levels.copy, across, owned + (node - far) % count, 1)
     send("all-gather in nodes", levels.copy, inside, (place - step) % size * count, count)
     return levels.build()
 

@@ -196,7 +196,7 @@ def forwarded(traffic: Callable[[int], Stages]) -> CostModel:
     def moved(p: int, nbytes: float) -> float:
         return float(sum(blocks.sum() for blocks in sent(p))) * nbytes
 
-    def held(p: int, nbytes: float) -> float:
+    def buffered(p: int, nbytes: float) -> float:
         across, inside = traffic(p)
         arrived = across.sum(axis=0) + inside.sum(axis=0)
         return float((across.sum(axis=1) + arrived).max()) * nbytes
@@ -209,7 +209,7 @@ def forwarded(traffic: Callable[[int], Stages]) -> CostModel:
         time=time,
         volume=moved,
         steps=lambda p: sum(int(blocks.any()) for blocks in sent(p)),
-        peak=held,
+        peak=buffered,
         redundant=moved,
         memory_ports=(),
         unclaimed="blocks differ in size",
