@@ -138,7 +138,7 @@ def test_a_page_installs_torch_before_it_measures() -> None:
     ("page", "commands"),
     [
         ("README.md", ["sweep", "validate"]),
-        ("docs/how-to/choose-an-algorithm.md", ["recommend", "sweep", "sweep", "sweep"]),
+        ("docs/how-to/choose-an-algorithm.md", ["recommend", "sweep", "sweep", "sweep", "sweep"]),
         ("docs/how-to/explain-a-time.md", ["run"]),
         ("docs/how-to/describe-a-machine.md", ["topo"]),
         ("docs/how-to/find-where-a-step-stalls.md", ["train"]),

@@ -1,5 +1,5 @@
 """Spanning trees packed into the machine, in segments that follow one another: the best bandwidth
-that routing reaches.
+that routing reaches. Switches only forward, also those that can reduce or multicast.
 
 After Zhao et al., ForestColl, arXiv 2402.06787: see :mod:`topologies.packing`.
 """
@@ -130,7 +130,10 @@ def _fit(
         float(len(made.waves)),
         lambda p: steps(made.waves, p, segments),
     )
-    return Fitted(schedule, pinned(topology, made.waves), cost, _words(made, segments))
+    words = _words(made, segments)
+    if topology.in_network.any():
+        words += ("switches that reduce or multicast only forward: nvls and sharp use them",)
+    return Fitted(schedule, pinned(topology, made.waves), cost, words)
 
 
 def _words(made: Plan, segments: int) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +17,10 @@ from simulator.schedules import semantics
 from simulator.schedules.schedule import Schedule
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
-from topologies.link import Link
-from topologies.shapes import line, torus
-from topologies.topology import Topology
-from topologies.topology_builder import TopologyBuilder
+from topologies.readers.files import read
+from topologies.shapes import line
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 every_name = pytest.mark.parametrize("name", NAMES)
 SAMPLE = 1, 3, 4, 9
 MORE = range(0, 200, 6)
@@ -38,20 +38,10 @@ def test_random_networks(name: str, seeds: Sequence[int]) -> None:
         assert not result.failures, result
 
 
-def broken_torus() -> Topology:
-    """A torus of 4 x 4 ranks without the wire between the first two."""
-    whole, builder = torus(16, bandwidth=1e9), TopologyBuilder("broken torus")
-    names = [builder.device(name) for name in whole.device_names]
-    for source, target in zip(whole.source.tolist(), whole.target.tolist(), strict=True):
-        if {source, target} != {0, 1}:
-            builder.link(names[source], names[target], Link(1e9))
-    return builder.build(names)
-
-
 @every_name
 def test_a_torus_with_a_broken_link(name: str) -> None:
     """Where a ring loses half of its bandwidth, trees lose what the cut says."""
-    broken = broken_torus()
+    broken = read(EXAMPLES / "torus_broken_link.yaml")
     algorithm = find(f"{name}:segments=128")
     assert seconds(algorithm, broken) <= bound(algorithm, broken) * 1.08
 
@@ -126,6 +116,11 @@ def test_words_tell_what_was_packed() -> None:
     words = find("optimal_all_gather").on(machine("dgx1").build(8, 0), 8, V).chosen
     assert words[0] == "all-gather: 128 trees from 8 roots, up to 7 deep"
     assert words[1].startswith("64 segments; 151 GB/s of V together, 0.18% below the tightest cut")
+
+
+def test_words_say_that_switches_only_forward() -> None:
+    words = find("optimal_broadcast:trees=1").on(machine("hgx_h100").build(8, 0), 8, V).chosen
+    assert words[-1] == "switches that reduce or multicast only forward: nvls and sharp use them"
 
 
 def test_too_many_ranks_are_refused() -> None:
