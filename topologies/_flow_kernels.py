@@ -70,7 +70,7 @@ def least_flow(
         if is_source:
             continue
         was_goal, net.goals[sink] = net.goals[sink], 1
-        net.room[:] = capacity
+        refill(net, capacity)
         flow = least - least
         while flow < least and reach(net, sources):
             for source in sources:
@@ -96,6 +96,14 @@ def connect(net: Net, capacity: Longs) -> None:
                 net.neighbors[neighbor, net.degree[neighbor]] = node
                 net.degree[node] += 1
                 net.degree[neighbor] += 1
+
+
+def refill(net: Net, capacity: Longs) -> None:
+    """Let all units flow again. A loop: to compile the copy of an array takes three seconds."""
+    for node in range(len(capacity)):
+        for k in range(net.degree[node]):
+            other = net.neighbors[node, k]
+            net.room[node, other] = capacity[node, other]
 
 
 def reach(net: Net, sources: Longs) -> bool:
