@@ -82,15 +82,18 @@ def provenance(**parameters: Value) -> str:
 
 def facts(parameters: Mapping[str, Value]) -> dict[str, Mapping[str, Value]]:
     """What a result depends on: versions, parameters, and the digest of each file that a parameter
-    names."""
+    names. Of the folders only that of a model's traces counts: others are namesakes of a value."""
     from importlib.metadata import version
 
     packages = ("simctl-collectives", "numpy", "numba", "simpy")
     versions: dict[str, Value] = {package: version(package) for package in packages}
     words = {word for value in parameters.values() for word in str(value).split(",")}
     names = {name for word in words for name in (word, word.partition(":")[0]) if name}
+    folders = {str(parameters.get("model"))}
     files: dict[str, Value] = {
-        name: _digest(path) for name in sorted(names) if _is_readable(path := Path(name))
+        name: _digest(path)
+        for name in sorted(names)
+        if _is_readable(path := Path(name)) and (name in folders or not path.is_dir())
     }
     return {"versions": versions, "parameters": parameters, "files": files}
 
@@ -106,7 +109,7 @@ def _digest(path: Path) -> str:
     """That of a file; of a folder that of its list, as it may hold gigabytes."""
     if not path.is_dir():
         return sha256(path.read_bytes()).hexdigest()
-    states = sorted((file.name, file.stat()) for file in path.iterdir())
+    states = sorted((file.name, file.lstat()) for file in path.iterdir())
     files = [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     return sha256(repr(files).encode()).hexdigest()
 

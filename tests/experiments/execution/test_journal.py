@@ -145,6 +145,22 @@ def test_a_changed_folder_is_refused(out: Path, tmp_path: Path) -> None:
     assert output.facts({"model": str(folder)}) != facts
 
 
+def test_a_folder_of_traces_may_have_a_broken_link(tmp_path: Path) -> None:
+    (tmp_path / "latest.json").symlink_to("nowhere")
+    assert str(tmp_path) in output.facts({"model": str(tmp_path)})["files"]
+
+
+def test_a_folder_with_the_name_of_an_algorithm_is_no_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ring").mkdir()
+    out = tmp_path / "ring" / "table.csv"
+    parameters: dict[str, output.Value] = {"algo": "ring"}
+    output.write_table(out, [{"x": 1}], output.provenance(**parameters))
+    assert is_complete(out, parameters, resume=True)
+
+
 def test_two_processes_do_not_write_the_same_journal(out: Path) -> None:
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
