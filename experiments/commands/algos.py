@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from experiments import output
 from simulator.collectives import Algorithm, every_algorithm, of_collective
+from simulator.collectives.algorithm_options import check_values
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -83,6 +84,7 @@ class Export(NamedTuple):
 def export(request: Export, form: str, out: Path | None) -> None:
     """Print an algorithm as a program of another tool, or write it to a file."""
     output.check_writable(out)
+    check_values(request.algorithm)
     text = _short_program(request, form)
     if out is None:
         output.say(text.rstrip("\n"))

@@ -95,6 +95,15 @@ def _changed(listed: Algorithm, values: Mapping[str, int]) -> dict[str, int]:
 
 
 @lru_cache(maxsize=1024)
+def check_values(algorithm: Algorithm) -> None:
+    """Raise InputError if an option has the value `best`, where nothing searches for it."""
+    if algorithm.searched:
+        raise InputError(
+            f"{algorithm.name}: {BEST} is found for a lone collective of `simctl run` and "
+            f"`simctl sweep`: write a number here"
+        )
+
+
 def _variant(
     listed: Algorithm, changed: tuple[tuple[str, int], ...], searched: tuple[str, ...]
 ) -> Algorithm:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.collectives.algorithm_options import check_values
 from simulator.collectives.collective import Algorithm, Fitted
 from simulator.schedules import semantics
 from simulator.schedules.causes import absent
@@ -151,6 +152,7 @@ def _check(call: Call, number: int, ranks: int) -> None:
         raise InputError(f"{where}: stream {call.stream}: streams run from 0 to {LANES}")
     if not all(0 <= wait < number for wait in call.waits):
         raise InputError(f"{where}: it waits for {[*call.waits]}: earlier calls alone")
+    check_values(call.algorithm)
     if call.algorithm.servers:
         raise InputError(f"{where}: {call.algorithm.name} needs servers, which a group has not")
 

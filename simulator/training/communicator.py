@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from simulator.collectives import Algorithm, find
+from simulator.collectives.algorithm_options import check_values
 from simulator.collectives.collective import Fitted
 from simulator.collectives.operation_counts import bounds
 from simulator.collectives.proof import prove
@@ -172,6 +173,7 @@ def find_all_reduce(name: str | Algorithm) -> Algorithm:
             f"{algorithm.name} is of {algorithm.collective.name}: take an all_reduce like ring, "
             f"rings, tree or nvls"
         )
+    check_values(algorithm)
     return algorithm
 
 

@@ -73,6 +73,7 @@ def test_goal_is_written_and_read(command: Simctl, tmp_path: Path) -> None:
         (("export", "sharp"), "switches reduce in it"),
         (("export", "ring", "--out", "/proc/x"), "cannot write"),
         (("export", "ring", "--p", "1"), "ranks must be at least 2"),
+        (("export", "ring:segments=best"), "write a number here"),
     ],
 )
 def test_mistakes_are_one_line(command: Simctl, options: tuple[str, ...], words: str) -> None:

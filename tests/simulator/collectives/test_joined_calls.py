@@ -150,6 +150,11 @@ def test_a_call_that_breaks_its_promise_is_named() -> None:
             Call(find("parameter_server_apart"), (0, 1), 1.0),
             "call 0: parameter_server_apart needs servers, which a group has not",
         ),
+        (
+            Call(find("ring:segments=best"), (0, 1), 1.0),
+            "ring:segments=best: best is found for a lone collective of `simctl run` and `simctl "
+            "sweep`: write a number here",
+        ),
     ],
 )
 def test_calls_that_make_no_sense_are_refused(call: Call, message: str) -> None:

@@ -23,6 +23,11 @@ def test_only_all_reduces_average_gradients() -> None:
         Communicator(full_mesh(4, bandwidth=1.0), 4, "ring_all_gather")
 
 
+def test_training_searches_no_options() -> None:
+    with pytest.raises(InputError, match=r"^ring:segments=best: best is found for a lone coll"):
+        Communicator(full_mesh(4, bandwidth=1.0), 4, "ring:segments=best")
+
+
 def test_large_and_small_messages_have_their_algorithms() -> None:
     communicator = Communicator(full_mesh(4, bandwidth=1.0), 4, "recursive_doubling", "naive")
     for schedule, name in (
