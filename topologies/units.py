@@ -108,7 +108,7 @@ def _wrong_unit(text: str, match: str, units: dict[str, float], noun: str, examp
     unit = next(iter(units))
     bare = re.fullmatch(rf"({_NUMBER})\s*([kKMGTP]?)", text)
     if bare and unit != "s":
-        number, prefix = f"{float(bare[1]):.12g}", bare[2]
+        number, prefix = _plain(bare[1]), bare[2]
         readings = f"{number}{prefix}{unit}" + (
             f" or {number}{prefix.upper()}i{unit}" if prefix else f" or {number}M{unit}"
         )
@@ -118,11 +118,19 @@ def _wrong_unit(text: str, match: str, units: dict[str, float], noun: str, examp
     binary = re.fullmatch(rf"({_NUMBER})\s*([kmgtp])ib(/s|ps)?", text, re.IGNORECASE)
     if binary:
         number, prefix, _ = binary.groups()
-        return f"{text!r} is misspelt: write {Decimal(number):f}{prefix.upper()}i{unit}"
+        return f"{text!r} is misspelt: write {_plain(number)}{prefix.upper()}i{unit}"
+    power = re.fullmatch(rf"({_NUMBER}) ?([kKMGTmnuµ]{unit})", text)
+    if power:
+        return f"{text!r} has a power of ten and a prefix: write {_plain(power[1])}{power[2]}"
     if right := _respelt(text, units):
         return f"{text!r} is not {noun}: {right}"
     right = " or ".join(list(units)[:2])
     return f"{text!r} is not {noun}: its unit is {match!r}, write it in {right}, like {example}"
+
+
+def _plain(number: str) -> str:
+    """A number without a power of ten."""
+    return f"{Decimal(str(float(number))).normalize():f}"
 
 
 def _respelt(text: str, units: dict[str, float]) -> str:
@@ -132,7 +140,7 @@ def _respelt(text: str, units: dict[str, float]) -> str:
         return ""
     number, prefix, word, _ = match.groups()
     unit = "B" if word == "B" or word.lower().startswith("byte") else "bit"
-    return f"write {float(number):.12g}{prefix.upper().replace('K', 'k')}{unit}/s"
+    return f"write {_plain(number)}{prefix.upper().replace('K', 'k')}{unit}/s"
 
 
 def parse_whole(text: str) -> int:

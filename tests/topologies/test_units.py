@@ -321,6 +321,18 @@ def test_a_bandwidth_with_another_unit_is_answered_with_the_right_spelling(
     parse_bandwidth(right)
 
 
+@pytest.mark.parametrize(
+    ("parse", "text", "right"),
+    [
+        (parse_seconds, "1e3us", "1000us"),
+        (parse_bandwidth, "1e30GB/s", f"1{'0' * 30}GB/s"),
+        (parse_bytes, "1e-99999999KiB", "0KiB"),
+    ],
+)
+def test_a_power_of_ten_is_answered_without(parse: Parse, text: str, right: str) -> None:
+    assert f"write {right}" in refusal(parse, text)
+
+
 @pytest.mark.parametrize("text", ["64mib", "64MIB", "64kiB", "64gIb", "1.5tib"])
 def test_a_misspelt_binary_unit_is_answered_with_the_right_spelling(text: str) -> None:
     offered = re.search(r"write (\S+)", refusal(parse_bytes, text))
