@@ -77,13 +77,17 @@ def test_no_setting_beats_a_bound(
     assert timeline.makespan >= bound.seconds * (1 - 1e-9), bound
 
 
+SLOWLY_PLANNED = [name for name in algorithms() if name.startswith("optimal")]
+"""Algorithms that pack trees for each machine and number of ranks."""
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("name", sorted(algorithms()))
 def test_no_setting_at_all_beats_a_bound(name: str, spec: str) -> None:
     """Each setting with all rules and a size of three, by turns."""
     cases = cycle(product((1.0, 2.0**20, 2.0**30), RULES))
-    for ranks in range(2, 17):
+    for ranks in (2, 5, 8, 12) if name in SLOWLY_PLANNED else range(2, 17):
         for placement in ("node", "round-robin"):
             setting = laid(name, spec, ranks, placement)
             for size, rules in islice(cases, 3) if setting else ():

@@ -17,7 +17,8 @@ Longs = npt.NDArray[np.int64]
 
 
 class NoWay(LookupError):
-    """An edge has fewer ways than units: trees of another number are tried."""
+    """An edge has fewer ways than units, or trees have no longer room: trees of another number are
+    tried."""
 
 
 class Way(NamedTuple):
@@ -81,12 +82,15 @@ class Split:
 
     def _slack(self, near: list[int], far: list[int], most: int) -> int:
         """By how much the least cut between the roots and a sink is wider than needed, with some
-        nodes on the side of the roots and some on the other; at most `most`."""
+        nodes on the side of the roots and some on the other; at most `most`. Raises NoWay if it is
+        narrower."""
         if most <= 0:
             return most
         sources, sinks = [len(self.capacity), *near], self.nearest[len(near) - 1]
         limit = self.total + most
         room, _ = least_cut(self.graph, sources, sinks, limit, drains=far, enough=self.total)
+        if room < self.total:
+            raise NoWay
         return room - self.total
 
     def _trim(self, node: int) -> None:

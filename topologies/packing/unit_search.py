@@ -31,7 +31,7 @@ def unit(bandwidth: Floats, trees: Longs, sinks: Flags, most: float) -> Unit:
 
     A cut has room for ⌊β/y⌋ trees of bandwidth y on each link. A cut that has too little room
     for the trees from its nodes tells the next lower y to try (Newton's method, exact in its last
-    step).
+    step). It is 0 if no link leads out of some roots.
     """
     total, y = int(trees.sum()), most
     while True:
@@ -40,6 +40,8 @@ def unit(bandwidth: Floats, trees: Longs, sinks: Flags, most: float) -> Unit:
         if room >= total:
             return Unit(y, trees, capacity)
         y = min(_of_cut(bandwidth, inside, int(trees[inside].sum())), y * (1 - EXACT))
+        if y == 0.0:
+            return Unit(y, trees, np.zeros_like(capacity))
 
 
 def whole(bandwidth: Floats, y: float, unlimited: int) -> Longs:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -17,6 +17,8 @@ from topologies.machines import MACHINES
 from topologies.packing import Branch, Forest, pack, pack_pair
 from topologies.packing.balance import usage
 from topologies.packing.forest import spanned
+from topologies.packing.splitting import split_off
+from topologies.packing.unit_search import Unit, unit
 from topologies.packing.wiring import wiring
 from topologies.shapes import SHAPES, bus, full_mesh, hypercube, line, ring, star, torus
 from topologies.topology import Topology
@@ -218,3 +220,19 @@ def test_equal_shares_between_machines_are_settled_at_once() -> None:
     """The program would need 91 rounds without the cuts of equal shares."""
     topology = find("dgx1").build(32, 0)
     assert pack_pair(topology, 32, most=1).bandwidth == pytest.approx(32e9)
+
+
+def test_trees_that_have_no_way_out_of_their_root_have_no_bandwidth() -> None:
+    chosen = unit(np.zeros((2, 2)), np.array([1, 0]), np.ones(2, np.bool_), 1.0)
+    assert (chosen.bandwidth, chosen.capacity.sum()) == (0.0, 0)
+
+
+@pytest.mark.parametrize("switches", [1, 2])
+def test_more_trees_than_have_room_are_not_split_off(switches: int) -> None:
+    """Two trees from rank 0 to rank 1, over switches with room for one alone."""
+    nodes = 2 + switches
+    capacity = np.zeros((nodes, nodes), np.int64)
+    for tail, head in pairwise([0, *range(2, nodes), 1]):
+        capacity[tail, head] = 1
+    trees, sinks = np.array([2] + [0] * (nodes - 1)), np.arange(nodes) < 2
+    assert split_off(Unit(1.0, trees, capacity), sinks) is None
