@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments import output
 from experiments.pictures.timelines.collective_file import collective_file
 from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.size_ranges import unmeant_sizes
 from experiments.terms import inexact
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bounds import best_bound
@@ -44,6 +45,10 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     for placed in joined.calls:
         if placed.call.algorithm.origin:
             proof.prove(placed.call.algorithm, placed.fitted.schedule)
+    for algorithm in dict.fromkeys(call.algorithm for call in request.calls):
+        sizes = {call.nbytes for call in request.calls if call.algorithm == algorithm}
+        for line in unmeant_sizes([algorithm], sorted(sizes)):
+            output.note(line)
     wrong = _wrong(joined)
     result = request.rules.simulate(joined.schedule, joined.topology)
     error = {"grid_error_s": result.grid_error} if result.grid else {}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from msccl_texts import SHAPES
 from simctl_process import Simctl
 
 MINE = """
@@ -70,6 +71,16 @@ def test_sweep_compares_it_with_others(command: Simctl, folder: Path, jobs: str)
     assert "wrong is wrong on 3 ranks" in done.stderr
     parameters = json.loads((folder / "out.csv.meta.json").read_text())["parameters"]
     assert parameters["algo_file"] == "mine.py:fan,mine.py:wrong"
+
+
+def test_groups_say_which_sizes_a_file_is_not_made_for(command: Simctl, folder: Path) -> None:
+    (folder / "a.xml").write_text(SHAPES["ring"].replace("<algo", '<algo maxBytes="4096"', 1))
+    options = ("--groups", "0-2;3-5 1KiB;6-8 2MiB", "--p", "9", "--size", "8KiB")
+    done = command("run", "--algo-file", "a.xml", *options, cwd=folder)
+    assert (done.returncode, done.stderr) == (
+        0,
+        "note: a.xml: small is made for 0 to 4096 B, not for 8KiB, 2MiB\n",
+    )
 
 
 def test_train_reduces_gradients_with_it(command: Simctl, folder: Path) -> None:
