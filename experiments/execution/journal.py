@@ -172,7 +172,11 @@ def difference(earlier: Facts, facts: Facts) -> str:
                 what = name.format(key if group != "parameters" else key.replace("_", "-"))
                 if group == "files":
                     return f"the content of {what} has changed"
-                return f"it is of {what} {old.get(key)}, this is {what} {new.get(key)}"
+                before, now = (
+                    f"without {what}" if value is None else f"{word}{what} {value}"
+                    for word, value in (("of ", old.get(key)), ("", new.get(key)))
+                )
+                return f"it is {before}, this is {now}"
     return ""
 
 

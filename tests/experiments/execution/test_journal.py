@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from experiments import output
-from experiments.execution.journal import Journal, is_complete, journal_of
+from experiments.execution.journal import Journal, difference, is_complete, journal_of
 from refusals import refusal
 
 FACTS = output.facts({"p": "2..64", "slow_link": None})
@@ -96,7 +96,7 @@ def test_another_sweep_is_refused(out: Path) -> None:
         ({"p": "2..32", "slow_link": None}, "it is of --p 2..64, this is --p 2..32"),
         (
             {"p": "2..64", "slow_link": "1:0.5"},
-            "it is of --slow-link None, this is --slow-link 1:0.5",
+            "it is without --slow-link, this is --slow-link 1:0.5",
         ),
     ):
         message = refusal(Journal, out, output.facts(parameters), True)
@@ -110,6 +110,14 @@ def test_another_version_is_refused(out: Path) -> None:
     assert refusal(Journal, out, {**FACTS, "versions": versions}, True) == (
         f"cannot resume {journal_of(out)}: it is of simctl-collectives {current}, this is "
         "simctl-collectives 9.9"
+    )
+
+
+def test_an_option_that_is_left_out_is_named() -> None:
+    facts = [output.facts({"fair_tolerance": value}) for value in (0.01, None)]
+    assert difference(*facts) == "it is of --fair-tolerance 0.01, this is without --fair-tolerance"
+    assert difference(*facts[::-1]) == (
+        "it is without --fair-tolerance, this is --fair-tolerance 0.01"
     )
 
 
