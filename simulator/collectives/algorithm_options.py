@@ -94,7 +94,6 @@ def _changed(listed: Algorithm, values: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-@lru_cache(maxsize=1024)
 def check_values(algorithm: Algorithm) -> None:
     """Raise InputError if an option has the value `best`, where nothing searches for it."""
     if algorithm.searched:
@@ -104,6 +103,7 @@ def check_values(algorithm: Algorithm) -> None:
         )
 
 
+@lru_cache(maxsize=1024)
 def _variant(
     listed: Algorithm, changed: tuple[tuple[str, int], ...], searched: tuple[str, ...]
 ) -> Algorithm:
