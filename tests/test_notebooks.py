@@ -33,9 +33,10 @@ def test_outputs_are_not_kept(path: Path) -> None:
         assert not cell.get("execution_count")
 
 
-@every_notebook
+@pytest.mark.parametrize("path", NOTEBOOKS[::3], ids=lambda path: path.name)
 def test_every_cell_runs(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process, where everything is imported already. No figure is shown."""
+    """In this process, where everything is imported already. No figure is shown. The others take
+    longer, and run in a kernel alone."""
     monkeypatch.chdir(folder)
     plt.switch_backend("agg")
     module = ModuleType(path.stem)
