@@ -47,13 +47,15 @@ every_algorithm = pytest.mark.parametrize("name", NAMES)
 every_plain_algorithm = pytest.mark.parametrize("name", PLAIN)
 
 
-def a_third(names: Iterable[str], first: int) -> list[ParameterSet]:
-    """Every third of some algorithms, and with `-m exhaustive` all: for laws of what algorithms
-    have in common."""
+def a_third(cases: Iterable[Any], first: int) -> list[ParameterSet]:
+    """Every third of some algorithms or machines, and the others with `-m exhaustive`: for laws of
+    what they have in common."""
     rare = pytest.mark.exhaustive
     return [
-        pytest.param(name, marks=[rare] if number % 3 != first else [])
-        for number, name in enumerate(names)
+        pytest.param(
+            case, id=getattr(case, "name", case), marks=[rare] if number % 3 != first else []
+        )
+        for number, case in enumerate(cases)
     ]
 
 

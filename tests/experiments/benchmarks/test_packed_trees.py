@@ -8,6 +8,7 @@ from refusals import refusal
 from simulator.collectives.optimal import SEGMENTS
 
 
+@pytest.mark.exhaustive
 def test_the_table_has_a_line_for_each_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
     main(["optimal", "1"])
     header, *lines = capsys.readouterr().out.splitlines()

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import PLAIN, a_third
 from simulator import kernels as kernel_package
 from simulator.analysis.bubbles import bubbles
 from simulator.analysis.contention import waited
@@ -290,9 +291,7 @@ def use_everything(schedule: Schedule) -> None:
     assert schedule.steps >= 0
 
 
-@pytest.mark.parametrize(
-    "name", [n for n, algorithm in algorithms().items() if not algorithm.build(2, 1.0).switches]
-)
+@pytest.mark.parametrize("name", a_third(PLAIN, 1))
 def test_kernels_give_the_same_compiled_or_not(name: str) -> None:
     for ranks in (2, 3, 7):
         with checking_kernels():

@@ -17,6 +17,7 @@ from experiments.machine_facts import link_groups
 from experiments.pictures.machines.machine_layout import machine_layout
 from experiments.pictures.machines.machine_picture import HALF, topology_figure
 from experiments.pictures.machines.sketch import Layout, ends
+from law_cases import a_third
 from topologies.catalogue import find
 from topologies.errors import InputError
 from topologies.link import Link
@@ -65,7 +66,7 @@ def level(topology: Topology, where: Layout, kind: str) -> list[float]:
     return sorted(set(where.places[chosen, 1].tolist()))
 
 
-@pytest.mark.parametrize("text", [*SHAPES, *MACHINES])
+@pytest.mark.parametrize("text", a_third([*SHAPES, *MACHINES], 1))
 def test_every_shape_and_machine_renders(text: str) -> None:
     width, height = size_of_png(topology_figure(machine(text, MACHINE_RANKS.get(text, 8)), "png"))
     assert 600 < width < 3200
