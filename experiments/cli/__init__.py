@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -52,6 +53,8 @@ def _main(
 
 def main() -> None:
     """Run the command line: one line for a user's mistake, exit codes 0, 1, 2 and 130."""
+    # Matrices are small here: threads of numpy that wait for work cost a third of a short command.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
