@@ -42,7 +42,8 @@ ANY_NUMBER = tuple(shape for shape in SHAPES if shape != "hypercube")
 SOME = (2, 3, 4, 6, 8, 9, 16, 17)
 """Ranks that stand for 2..33 where not every number is tried: powers of two, their neighbours, and
 others."""
-OTHERS = tuple(sorted({*COUNTS} - {*SOME}))
+OTHERS = (*sorted({*COUNTS} - {*SOME}), 64)
+"""All others, and one that is far larger."""
 every_algorithm = pytest.mark.parametrize("name", NAMES)
 every_plain_algorithm = pytest.mark.parametrize("name", PLAIN)
 

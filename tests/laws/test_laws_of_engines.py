@@ -93,12 +93,13 @@ def test_engines_agree_at_some_counts_on_every_shape(name: str) -> None:
 @pytest.mark.exhaustive
 @every_algorithm
 def test_engines_agree_at_every_count(name: str) -> None:
-    """Each count on two shapes by turns."""
+    """Each count on two shapes by turns, and 64 ranks on a star."""
     random = Random(name)
     shapes = cycle(ANY_NUMBER)
     for ranks in range(2, 34):
         for shape in islice(shapes, 2):
             check_engines(name, shape, ranks, random)
+    check_engines(name, "star", 64, random)
 
 
 def test_a_free_reduction_waits_for_a_slow_copy_on_its_lane() -> None:
