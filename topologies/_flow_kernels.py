@@ -102,8 +102,8 @@ def refill(net: Net, capacity: Longs) -> None:
     """Let all units flow again. A loop: to compile the copy of an array takes three seconds."""
     for node in range(len(capacity)):
         for k in range(net.degree[node]):
-            other = net.neighbors[node, k]
-            net.room[node, other] = capacity[node, other]
+            neighbor = net.neighbors[node, k]
+            net.room[node, neighbor] = capacity[node, neighbor]
 
 
 def reach(net: Net, sources: Longs) -> bool:

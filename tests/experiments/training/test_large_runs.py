@@ -35,8 +35,8 @@ def test_they_say_how_long_they_take_and_are_simulated_once(
     def shown(how: str, force: bool = False) -> tuple[str, str]:
         request = TrainingOptions(str(model), p="4").request(star, RuleOptions(force=force))
         assert train.run(request, train.Files(), how) == 0
-        said = capsys.readouterr()
-        return " ".join(said.out.split()), said.err
+        printed = capsys.readouterr()
+        return " ".join(printed.out.split()), printed.err
 
     text, said = shown("table")
     assert "note: ddp: this takes about 0.0" in said
