@@ -144,8 +144,8 @@ class _Access(NamedTuple):
 class _State:
     def __init__(self, lanes: list[Iterator[Instruction]], check: bool) -> None:
         self.lanes, self.result = lanes, Run()
-        self.instructions, self.posts, self.number = 0, 0, 0
-        """How many instructions, posts and moves there were."""
+        self.instructions, self.posts = 0, 0
+        """How many instructions and posts there were."""
         self.next = [next(lane, None) for lane in lanes]
         """The next instruction of each lane; None if it is done."""
         self.frontier: list[dict[int, int]] = [{} for _ in lanes]
@@ -217,8 +217,7 @@ class _State:
         return self.waiting.pop(post.event, [])
 
     def _move(self, lane: int, move: Move, place: Place) -> None:
-        number = self.number
-        self.number += 1
+        number = len(self.result.moves) // COLUMNS
         self.result.moves.extend(move[:COLUMNS])
         for earlier in self.frontier[lane].values():
             self.result.waits.extend((number, earlier))

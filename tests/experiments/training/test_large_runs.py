@@ -38,13 +38,13 @@ def test_they_say_how_long_they_take_and_are_simulated_once(
         printed = capsys.readouterr()
         return " ".join(printed.out.split()), printed.err
 
-    text, said = shown("table")
-    assert "note: ddp: this takes about 0.0" in said
-    assert NOTE in said
+    text, notes = shown("table")
+    assert "note: ddp: this takes about 0.0" in notes
+    assert NOTE in notes
     assert "twice the compute - - 3ms" in text
     what_if = json.loads(shown("json")[0])["what_if_s"]
     assert what_if["twice the compute"] == {"first_order": pytest.approx(0.003), "simulated": None}
     assert NOTE not in shown("csv")[1]
-    text, said = shown("table", force=True)
-    assert NOTE not in said
+    text, notes = shown("table", force=True)
+    assert NOTE not in notes
     assert "twice the compute 3ms 33.3% 3ms" in text

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from topologies.machines import MACHINES
 from topologies.packing import Branch, Forest, pack, pack_pair
 from topologies.packing.balance import usage
 from topologies.packing.forest import spanned
-from topologies.packing.splitting import split_off
+from topologies.packing.splitting import NoWay, Split, split_off
 from topologies.packing.unit_search import Unit, unit
 from topologies.packing.wiring import wiring
 from topologies.shapes import SHAPES, bus, full_mesh, hypercube, line, ring, star, torus
@@ -227,12 +227,11 @@ def test_trees_that_have_no_way_out_of_their_root_have_no_bandwidth() -> None:
     assert (chosen.bandwidth, chosen.capacity.sum()) == (0.0, 0)
 
 
-@pytest.mark.parametrize("switches", [1, 2])
-def test_more_trees_than_have_room_are_not_split_off(switches: int) -> None:
-    """Two trees from rank 0 to rank 1, over switches with room for one alone."""
-    nodes = 2 + switches
-    capacity = np.zeros((nodes, nodes), np.int64)
-    for tail, head in pairwise([0, *range(2, nodes), 1]):
-        capacity[tail, head] = 1
-    trees, sinks = np.array([2] + [0] * (nodes - 1)), np.arange(nodes) < 2
+def test_more_trees_than_have_room_are_not_split_off() -> None:
+    """Three trees from rank 0, with room for one to rank 1 over a switch, and for one to rank 2."""
+    capacity = np.zeros((4, 4), np.int64)
+    capacity[[0, 3, 0], [3, 1, 2]] = 1
+    trees, sinks = np.array([3, 0, 0, 0]), np.arange(4) < 3
+    with pytest.raises(NoWay):
+        Split(capacity, trees, sinks).off(3)
     assert split_off(Unit(1.0, trees, capacity), sinks) is None
