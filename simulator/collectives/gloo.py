@@ -24,6 +24,7 @@ from simulator.collectives.collective import (
     SEND_RECV,
     Algorithm,
 )
+from simulator.collectives.scatter_gather import linear_gather, linear_scatter
 from simulator.cost_models import gloo_formulas, log2_ceil
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
@@ -104,16 +105,12 @@ def gloo_broadcast(ranks: int, nbytes: float) -> Schedule:
 
 def gloo_scatter(ranks: int, nbytes: float) -> Schedule:
     """The root sends every rank its chunk, all at once."""
-    direct = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="scatter")
-    direct.copy(0, np.arange(1, ranks), slot=np.arange(1, ranks))
-    return rendezvous(direct.build())
+    return rendezvous(linear_scatter(ranks, nbytes))
 
 
 def gloo_gather(ranks: int, nbytes: float) -> Schedule:
     """Every rank sends its chunk to the root, all at once."""
-    direct = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="gather")
-    direct.copy(np.arange(1, ranks), 0, slot=np.arange(1, ranks))
-    return rendezvous(direct.build())
+    return rendezvous(linear_gather(ranks, nbytes))
 
 
 def gloo_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
