@@ -144,7 +144,7 @@ class _Writer:
         part = self.turn[channel, chunk % size]
         part, segment = chunk * count + part, np.arange(self.segments)[:, None]
         slot = part[:, :, None] * self.segments + segment
-        slot = slot.reshape(len(part), count * self.segments, -1)
+        slot = slot.reshape(len(part), count * self.segments, part.shape[2])
         ends = (np.repeat(each, self.segments, 0) for each in (rank, peer, channel))
         sender, receiver, lane = ends
         send(sender, receiver, slot=slot, channel=lane, steps=2)
