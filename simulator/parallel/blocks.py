@@ -1,0 +1,55 @@
+"""What a rank does for a micro-batch: the blocks of a model, cut by tensor, context and expert
+parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """A computation and a collective. The next part begins when both have ended."""
+
+    seconds: float = 0.0
+    """What the computation takes."""
+    group: str = ""
+    """The kind of group that communicates: "tp", "cp" or "ep". Empty: there is no collective."""
+    collective: str = ""
+    """The collective: all_reduce, all_gather, reduce_scatter, all_to_all or shift.
+
+    In a shift each rank sends all bytes to the next rank of its group."""
+    nbytes: float = 0.0
+    """V of the collective; for a shift, the bytes that a rank sends."""
+    beside: bool = False
+    """Whether the collective runs beside the computation. Otherwise it comes after it."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A layer, as each rank of a stage runs it for one micro-batch. All bytes and elements are
+    those of one rank."""
+
+    name: str
+    """The kind of layer: embedding, layer, experts or head."""
+    forward: tuple[Part, ...]
+    """The forward."""
+    inputs: tuple[Part, ...]
+    """The backward for inputs, when it runs apart from that for weights."""
+    weights: tuple[Part, ...]
+    """The backward for weights, when it runs apart from that for inputs."""
+    backward: tuple[Part, ...]
+    """The whole backward. Its computations take as long as those of `inputs` and `weights`."""
+    again: tuple[Part, ...] = ()
+    """What is computed again before the backward."""
+    parameters: float = 0.0
+    """Elements of parameters that all ranks of the data-parallel group hold."""
+    expert_parameters: float = 0.0
+    """Elements of parameters of this rank's experts."""
+    kept: float = 0.0
+    """Bytes that are kept from the forward to the backward for inputs."""
+    kept_for_weights: float = 0.0
+    """Bytes that are kept from the backward for inputs to that for weights."""
+    working: float = 0.0
+    """Bytes that are held while the backward runs: what is computed again."""
+    output: float = 0.0
+    """Bytes that a rank sends to the next stage."""
