@@ -1,0 +1,141 @@
+"""How a plan cuts a job: the degrees of its parallelisms, and the groups of ranks that these
+make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import prod
+
+import numpy as np
+
+from topologies.errors import InputError
+from topologies.topology import Ints
+
+AXES = ("tp", "cp", "dp", "pp")
+ORDER = "tp-cp-dp-pp"
+KINDS = {
+    "tp": ("tp",),
+    "cp": ("cp",),
+    "dp": ("dp",),
+    "pp": ("pp",),
+    "data": ("cp", "dp"),
+    "ep": ("cp", "dp"),
+    "experts": ("cp", "dp"),
+}
+"""The axes along which the ranks of a group differ, by the kind of group.
+
+The ranks of a "data" group hold the same parameters of dense layers, those of an "experts" group
+the same experts."""
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """The degrees of a plan. Raises InputError for degrees that make no sense.
+
+    >>> Degrees(dp=2, tp=2, pp=2).groups("dp").tolist()
+    [[0, 2], [1, 3], [4, 6], [5, 7]]
+    """
+
+    dp: int = 1
+    """Data parallel: the copies of the model."""
+    tp: int = 1
+    """Tensor parallel: the ranks that share each layer."""
+    pp: int = 1
+    """Pipeline parallel: the devices of a pipeline."""
+    cp: int = 1
+    """Context parallel: the ranks that share each sequence."""
+    ep: int = 1
+    """Expert parallel: the ranks of `dp` times `cp` that share the experts of a layer."""
+    order: str = ORDER
+    """The parallelisms from the innermost to the outermost: ranks that follow each other differ in
+    the first one."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self)[:5]:
+            degree = getattr(self, field.name)
+            if not isinstance(degree, int) or degree < 1:
+                raise InputError(f"{field.name} is {degree}: a whole number of 1 or more")
+        if sorted(self.order.split("-")) != sorted(AXES):
+            raise InputError(f"order {self.order[:40]!r}: each of {', '.join(AXES)}, like {ORDER}")
+        if self.dp * self.cp % self.ep:
+            size = self.dp * self.cp
+            raise InputError(
+                f"ep is {self.ep}: it divides dp x cp = {size}, like {_divisor(size, self.ep)}"
+            )
+
+    def __str__(self) -> str:
+        return ",".join(f"{axis}={getattr(self, axis)}" for axis in ("dp", "tp", "pp")) + "".join(
+            f",{axis}={getattr(self, axis)}" for axis in ("cp", "ep") if getattr(self, axis) > 1
+        )
+
+    @property
+    def ranks(self) -> int:
+        """The ranks of the job."""
+        return self.dp * self.tp * self.pp * self.cp
+
+    def check(self, gpus: int) -> None:
+        """Raise InputError unless the degrees multiply to `gpus`, with degrees that do."""
+        if self.ranks == gpus:
+            return
+        right = next((text for text in _other_degrees(self, gpus) if text), "other degrees")
+        raise InputError(
+            f"dp x tp x pp x cp = {self.dp} x {self.tp} x {self.pp} x {self.cp} = {self.ranks}, "
+            f"and there are {gpus} GPUs: take {right}"
+        )
+
+    def size(self, kind: str) -> int:
+        """The ranks of a group of a kind."""
+        if kind == "ep":
+            return self.ep
+        size = int(prod(getattr(self, axis) for axis in _axes(kind)))
+        return size // self.ep if kind == "experts" else size
+
+    def groups(self, kind: str) -> Ints:
+        """The ranks of all groups of a kind, shape (groups, ranks of a group), in ascending order
+        within a group."""
+        members = _axes(kind)
+        outward = self.order.split("-")[::-1]
+        grid = np.arange(self.ranks).reshape([getattr(self, axis) for axis in outward])
+        last = [place for place, axis in enumerate(outward) if axis in members]
+        first = [place for place in range(len(outward)) if place not in last]
+        rows = grid.transpose(first + last)
+        if kind == "experts":
+            rows = rows.reshape(-1, self.size(kind), self.ep).swapaxes(1, 2)
+        return np.ascontiguousarray(rows.reshape(-1, self.size(kind)), dtype=np.int32)
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        """The place of a rank along each of tp, cp, dp and pp."""
+        if not 0 <= rank < self.ranks:
+            raise InputError(f"rank {rank}: ranks run from 0 to {self.ranks - 1}")
+        places = {}
+        for axis in self.order.split("-"):
+            rank, places[axis] = divmod(rank, getattr(self, axis))
+        return {axis: places[axis] for axis in AXES}
+
+
+def _axes(kind: str) -> tuple[str, ...]:
+    if kind not in KINDS:
+        raise InputError(f"no kind of group {kind[:40]!r}: one of {', '.join(KINDS)}")
+    return KINDS[kind]
+
+
+def _divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most `most`."""
+    return next(divisor for divisor in range(min(most, number), 0, -1) if number % divisor == 0)
+
+
+def _other_degrees(degrees: Degrees, gpus: int) -> list[str]:
+    """Degrees that multiply to `gpus`, as text: only dp is another, or dp and one more."""
+    texts = []
+    for axis in ("dp", "pp", "tp", "cp"):
+        rest = degrees.ranks // degrees.dp
+        if axis != "dp":
+            rest //= getattr(degrees, axis)
+        if gpus % rest:
+            continue
+        if axis == "dp":
+            texts.append(f"dp={gpus // rest}")
+            continue
+        degree = _divisor(gpus // rest, getattr(degrees, axis))
+        texts.append(f"{axis}={degree} and dp={gpus // rest // degree}")
+    return texts

@@ -1,0 +1,95 @@
+"""Degrees of a plan, and the groups of ranks that they make."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.parallel.degrees import KINDS, Degrees
+from topologies.errors import InputError
+
+SMALL = st.integers(1, 4)
+
+
+@st.composite
+def degrees(draw: st.DrawFn) -> Degrees:
+    """Degrees of up to 256 ranks, in any order."""
+    dp, tp, pp, cp = (draw(SMALL) for _ in range(4))
+    ep = draw(st.sampled_from([size for size in range(1, dp * cp + 1) if dp * cp % size == 0]))
+    order = "-".join(draw(st.permutations(("tp", "cp", "dp", "pp"))))
+    return Degrees(dp, tp, pp, cp, ep, order)
+
+
+@given(degrees())
+def test_the_groups_of_each_kind_hold_every_rank_once(plan: Degrees) -> None:
+    for kind in KINDS:
+        groups = plan.groups(kind)
+        assert groups.shape[1] == plan.size(kind)
+        assert sorted(groups.ravel()) == [*range(plan.ranks)]
+        assert (np.diff(groups, axis=1) > 0).all()
+
+
+@given(degrees())
+def test_ranks_of_a_group_differ_along_its_axes_alone(plan: Degrees) -> None:
+    for kind, axes in KINDS.items():
+        for group in plan.groups(kind)[:4].tolist():
+            places = [plan.coordinates(rank) for rank in group]
+            for axis in {"tp", "cp", "dp", "pp"} - {*axes}:
+                assert len({place[axis] for place in places}) == 1
+
+
+@given(degrees())
+def test_a_rank_shares_its_experts_groups_with_no_rank_of_its_ep_group(plan: Degrees) -> None:
+    number = np.zeros((2, plan.ranks), dtype=int)
+    for row, kind in enumerate(("ep", "experts")):
+        for group, members in enumerate(plan.groups(kind)):
+            number[row, members] = group
+    assert len(np.unique(number, axis=1).T) == plan.ranks
+
+
+def test_groups_follow_the_order_of_megatron() -> None:
+    plan = Degrees(dp=2, tp=2, pp=2, cp=2, ep=2)
+    assert plan.groups("tp")[:2].tolist() == [[0, 1], [2, 3]]
+    assert plan.groups("cp")[:2].tolist() == [[0, 2], [1, 3]]
+    assert plan.groups("dp")[0].tolist() == [0, 4]
+    assert plan.groups("pp")[0].tolist() == [0, 8]
+    assert plan.groups("data")[0].tolist() == [0, 2, 4, 6]
+    assert plan.groups("ep")[:2].tolist() == [[0, 2], [4, 6]]
+    assert plan.groups("experts")[:2].tolist() == [[0, 4], [2, 6]]
+    assert plan.coordinates(13) == {"tp": 1, "cp": 0, "dp": 1, "pp": 1}
+
+
+@pytest.mark.parametrize(
+    ("plan", "gpus", "right"),
+    [
+        (Degrees(dp=8, tp=4, pp=2), 32, "take dp=4"),
+        (Degrees(dp=8, tp=4, pp=3), 32, "take pp=2 and dp=4"),
+        (Degrees(dp=1, tp=3, pp=1), 8, "take tp=2 and dp=4"),
+        (Degrees(dp=1, tp=3, pp=5), 8, "take other degrees"),
+    ],
+)
+def test_degrees_for_other_gpus_are_refused(plan: Degrees, gpus: int, right: str) -> None:
+    with pytest.raises(InputError, match=f"there are {gpus} GPUs: {right}$"):
+        plan.check(gpus)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tp": 0}, "tp is 0: a whole number of 1 or more"),
+        ({"dp": 6, "ep": 4}, "ep is 4: it divides dp x cp = 6, like 3"),
+        ({"order": "tp-dp"}, "order 'tp-dp': each of tp, cp, dp, pp"),
+    ],
+)
+def test_degrees_that_make_no_sense_are_refused(values: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Degrees(**values)  # type: ignore[arg-type]
+
+
+def test_unknown_groups_and_ranks_are_refused() -> None:
+    with pytest.raises(InputError, match="no kind of group 'sp': one of tp"):
+        Degrees().groups("sp")
+    with pytest.raises(InputError, match="rank 1: ranks run from 0 to 0"):
+        Degrees().coordinates(1)
