@@ -22,6 +22,9 @@ class Part(NamedTuple):
     """V of the collective; for a shift, the bytes that a rank sends."""
     beside: bool = False
     """Whether the collective runs beside the computation. Otherwise it comes after it."""
+    launch: float = 0.0
+    """What the CPU takes to launch the part. It launches one part after the other and runs ahead
+    of the device; a part begins when it has been launched."""
 
 
 @dataclass(frozen=True)
