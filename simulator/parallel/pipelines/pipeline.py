@@ -1,0 +1,207 @@
+"""A pipeline: which stage each device runs for which micro-batch, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.schedules.whole_numbers import whole_number
+from topologies.errors import InputError
+from topologies.topology import Ints
+
+FORWARD, BACKWARD, INPUTS, WEIGHTS = range(4)
+"""Kinds of actions. BACKWARD is a whole backward. INPUTS is its part for the inputs of a stage,
+which the stage before waits for; WEIGHTS is its part for the weights, which no stage waits for."""
+LETTERS = "FBIW"
+"""The letters of the kinds, as PyTorch writes them."""
+LIMIT = 2**23
+"""Actions of a pipeline, at most."""
+Whole = npt.NDArray[np.int64]
+
+
+class Actions(NamedTuple):
+    """Actions of the same kind. The arrays broadcast to one shape."""
+
+    kind: int
+    """FORWARD, BACKWARD, INPUTS or WEIGHTS."""
+    stage: Whole
+    """The stage that acts."""
+    micro: Whole
+    """The micro-batch."""
+    turn: Whole
+    """A number that grows in the order in which a device runs its actions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """The actions of all devices. Columns have a row for each action: they are sorted by device,
+    and then in the order in which the device runs them."""
+
+    name: str
+    """What the pipeline is called."""
+    devices: int
+    """Devices; in a plan of parallel training, each is a whole group of ranks."""
+    stages: int
+    """Stages of the model."""
+    micro_batches: int
+    """Micro-batches of a step. They are shared evenly among the copies of the model: the first
+    ones go through copy 0."""
+    place: Ints
+    """The device of each stage, of shape (copies, stages). There is one copy of the model, except
+    where micro-batches enter from both ends."""
+    device: Ints
+    """The device that acts."""
+    kind: Ints
+    """FORWARD, BACKWARD, INPUTS or WEIGHTS."""
+    stage: Ints
+    """The stage that acts."""
+    micro: Ints
+    """The micro-batch."""
+    copy: Ints
+    """The copy of the model."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def copies(self) -> int:
+        """Copies of the model."""
+        return len(self.place)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """The rows of device d are `starts[d]` to `starts[d + 1] - 1`."""
+        places = np.searchsorted(self.device, np.arange(self.devices + 1))
+        return np.asarray(places, dtype=np.int32)
+
+    @cached_property
+    def needs(self) -> Ints:
+        """The row whose result an action waits for; -1 for none.
+
+        A forward waits for that of the stage before, a backward for that of the stage behind. The
+        last stage's backward waits for its forward, and WEIGHTS for the INPUTS of their stage.
+        """
+        at = self._rows
+        before, behind = self.stage - 1, self.stage + 1
+        backward = np.where(
+            behind < self.stages,
+            at[1, np.minimum(behind, self.stages - 1), self.micro],
+            at[0, self.stage, self.micro],
+        )
+        forward = np.where(before >= 0, at[0, np.maximum(before, 0), self.micro], -1)
+        needs = np.where(self.kind == FORWARD, forward, backward)
+        needs = np.where(self.kind == WEIGHTS, at[1, self.stage, self.micro], needs)
+        return needs.astype(np.int32)
+
+    @cached_property
+    def order(self) -> Ints:
+        """All rows, each behind those that it waits for. Raises InputError if devices wait for
+        each other without end."""
+        needs, end = self.needs.tolist(), self.starts[1:].tolist()
+        waiting: dict[int, list[int]] = {}
+        done, order = bytearray(len(self)), list[int]()
+        following = self.starts[:-1].tolist()
+        ready = list(range(self.devices))
+        while ready:
+            device = ready.pop()
+            row = following[device]
+            while row < end[device]:
+                if needs[row] >= 0 and not done[needs[row]]:
+                    waiting.setdefault(needs[row], []).append(device)
+                    break
+                done[row] = 1
+                order.append(row)
+                ready += waiting.pop(row, ())
+                row += 1
+            following[device] = row
+        if len(order) < len(self):
+            stuck = [row for row, last in zip(following, end, strict=True) if row < last]
+            raise InputError(
+                f"pipeline {self.name}: devices wait for each other: device "
+                f"{self.device[stuck[0]]} waits at {self.text(stuck[0])}: move it behind what it "
+                f"needs"
+            )
+        return np.array(order, dtype=np.int32)
+
+    @cached_property
+    def _rows(self) -> Ints:
+        """The row of each forward and of each backward, whole or for inputs."""
+        at = np.full((2, self.stages, self.micro_batches), -1, dtype=np.int32)
+        for backward, kinds in enumerate(((FORWARD,), (BACKWARD, INPUTS))):
+            rows = np.flatnonzero(np.isin(self.kind, kinds))
+            at[backward, self.stage[rows], self.micro[rows]] = rows
+        return at
+
+    def text(self, row: int) -> str:
+        """An action as PyTorch writes it: stage, kind, micro-batch, like 0F0."""
+        return f"{self.stage[row]}{LETTERS[self.kind[row]]}{self.micro[row]}"
+
+
+def assemble(
+    name: str, place: Sequence[Sequence[int]], micro_batches: int, actions: Sequence[Actions]
+) -> Pipeline:
+    """The pipeline of these actions, checked. Each device runs its actions in order of their
+    turns."""
+    places = np.array(place, dtype=np.int32)
+    columns = [np.broadcast_arrays(*each) for each in actions]
+    kind, stage, micro, turn = (
+        np.concatenate([each[number].ravel() for each in columns]) for number in range(4)
+    )
+    copy = micro * len(places) // micro_batches
+    device = places[copy, stage]
+    order = np.lexsort((turn, device))
+    pipeline = Pipeline(
+        name,
+        int(places.max()) + 1,
+        places.shape[1],
+        micro_batches,
+        places,
+        *(column[order].astype(np.int32) for column in (device, kind, stage, micro, copy)),
+    )
+    check(pipeline)
+    return pipeline
+
+
+def check(pipeline: Pipeline) -> None:
+    """Raise InputError unless each micro-batch goes once forward and once backward through each
+    stage, on the device of that stage, in an order in which no device waits without end."""
+    counts = np.zeros((4, pipeline.stages, pipeline.micro_batches), dtype=np.int64)
+    np.add.at(counts, (pipeline.kind, pipeline.stage, pipeline.micro), 1)
+    for wrong, action in (
+        (counts[FORWARD] != 1, "forward"),
+        (counts[BACKWARD] + counts[INPUTS] != 1, "backward"),
+        (counts[WEIGHTS] != counts[INPUTS], "backward for weights"),
+    ):
+        if wrong.any():
+            stage, micro = np.argwhere(wrong)[0]
+            raise InputError(
+                f"pipeline {pipeline.name}: micro-batch {micro} in stage {stage} has missing or "
+                f"repeated actions: write {action} once"
+            )
+    misplaced = np.flatnonzero(pipeline.device != pipeline.place[pipeline.copy, pipeline.stage])
+    if misplaced.size:
+        row = int(misplaced[0])
+        home = pipeline.place[pipeline.copy[row], pipeline.stage[row]]
+        raise InputError(
+            f"pipeline {pipeline.name}: device {pipeline.device[row]} runs {pipeline.text(row)}, "
+            f"but stage {pipeline.stage[row]} is on device {home}"
+        )
+    len(pipeline.order)
+
+
+def check_sizes(name: str, devices: int, micro_batches: int, chunks: int = 1) -> None:
+    """Raise InputError unless these are whole numbers of 1 or more, and few enough."""
+    sizes = {"devices": devices, "micro_batches": micro_batches, "chunks": chunks}
+    for key, value in sizes.items():
+        if whole_number(key, value) < 1:
+            raise InputError(f"pipeline {name}: {key} is {value}: 1 or more")
+    if 3 * devices * micro_batches * chunks > LIMIT:
+        raise InputError(
+            f"pipeline {name}: {devices} devices x {chunks} chunks x {micro_batches} micro-batches "
+            f"are too many: at most {LIMIT // 3} together"
+        )

@@ -1,0 +1,75 @@
+"""Pipelines: their checks, and the order of each."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulator.parallel.pipelines import find, orders
+from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, Pipeline, check
+from topologies.errors import InputError
+
+
+def row_texts(pipeline: Pipeline, device: int) -> str:
+    begin, end = pipeline.starts[device : device + 2]
+    return " ".join(pipeline.text(row) for row in range(begin, end))
+
+
+def test_the_orders_are_those_of_their_papers() -> None:
+    assert row_texts(find("gpipe").build(2, 2), 1) == "1F0 1F1 1B0 1B1"
+    assert row_texts(find("1f1b").build(3, 4), 0) == "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3"
+    assert row_texts(find("1f1b").build(3, 4), 2) == "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3"
+    assert row_texts(find("interleaved").build(2, 2), 0) == "0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1"
+    assert row_texts(find("interleaved").build(2, 2), 1) == "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1"
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "interleaved:chunks=3"])
+def test_what_an_action_needs_comes_first(name: str) -> None:
+    for devices, micro_batches in ((1, 1), (1, 3), (2, 4), (4, 8)):
+        pipeline = find(name).build(devices, micro_batches)
+        place = np.empty(len(pipeline), dtype=int)
+        place[pipeline.order] = np.arange(len(pipeline))
+        needed = pipeline.needs >= 0
+        assert np.all(place[pipeline.needs[needed]] < place[needed])
+        assert np.all(pipeline.kind[~needed] == FORWARD)
+        assert np.all(pipeline.stage[~needed] == 0)
+
+
+def test_wrong_pipelines_are_refused() -> None:
+    pipeline = find("1f1b").build(2, 2)
+    swapped = pipeline.micro.copy()
+    swapped[4:8] = swapped[4:8][::-1]
+    last = np.where(pipeline.device == 1, BACKWARD - pipeline.kind, pipeline.kind)
+    for wrong, message in (
+        ({"micro": np.zeros_like(swapped)}, "micro-batch 0 in stage 0 .* write forward once"),
+        ({"kind": np.full_like(last, FORWARD)}, "write forward once"),
+        ({"kind": np.where(last == BACKWARD, 2, last)}, "write backward for weights once"),
+        ({"place": pipeline.place[:, ::-1]}, "device 0 runs 0F0, but stage 0 is on device 1"),
+        ({"kind": last}, "devices wait for each other: device 0 waits at 0B0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            check(replace(pipeline, **wrong))
+
+
+def test_bad_sizes_and_options_are_refused() -> None:
+    for name, sizes, message in (
+        ("1f1b", (0, 4), "devices is 0: 1 or more"),
+        ("gpipe", (4, 0), "micro_batches is 0: 1 or more"),
+        ("interleaved", (4, 6), "6 micro-batches on 4 devices: take a multiple of 4"),
+        ("1f1b", (4096, 10**9), "too many: at most"),
+    ):
+        with pytest.raises(InputError, match=message):
+            find(name).build(*sizes)
+    for text, message in (
+        ("1f2b", "did you mean '1f1b'"),
+        ("interleaved:chunk=2", "did you mean 'chunks'"),
+        ("interleaved:chunks", "chunks has no value"),
+        ("interleaved:chunks=0", "chunks is 0: 1 or more"),
+        ("gpipe:chunks=2", "it has none"),
+    ):
+        with pytest.raises(InputError, match=message):
+            find(text)
+
+
+def test_each_order_has_a_summary() -> None:
+    assert all(order.summary for order in orders().values())
