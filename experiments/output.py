@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from importlib.util import find_spec
@@ -143,6 +143,36 @@ def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
         raise InputError(
             f"cannot write {str(path)[:80]!r}: name a file in a folder that can be written"
         )
+
+
+def check_folder(path: Path, names: Collection[str], endings: tuple[str, ...]) -> None:
+    """Raise InputError now, before any work, unless the files `names` can be written to a folder.
+
+    It may exist already, but holds no further files with these endings: readers of the folder would
+    take them for files of this run.
+    """
+    try:
+        goal = path.resolve()
+        exists, blocked = goal.exists(), goal.exists() and not goal.is_dir()
+        blocked = blocked or not _takes_files(goal if exists else goal.parent)
+        further = [file.name for file in goal.iterdir()] if exists and not blocked else []
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InputError(f"cannot write {str(path)[:80]!r}: {error}") from None
+    if blocked:
+        raise InputError(f"cannot write {str(path)[:80]!r}: name a folder that can be written")
+    further = [name for name in further if name.endswith(endings) and name not in names]
+    if further:
+        raise InputError(
+            f"cannot write {str(path)[:80]!r}: it holds {min(further)[:80]!r} of something else: "
+            f"name a new folder"
+        )
+
+
+def write_folder(path: Path, contents: Mapping[str, bytes | str]) -> None:
+    """Write all files to a folder, or none. Raises InputError."""
+    with _refused(path):
+        path.mkdir(exist_ok=True)
+    write_all({path / name: content for name, content in contents.items()})
 
 
 def _takes_files(folder: Path) -> bool:

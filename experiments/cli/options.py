@@ -108,6 +108,15 @@ Timeline = Annotated[
     Path | None,
     typer.Option(help="Draw who does what when: FILE.png, .svg, .pdf, or .json for Perfetto."),
 ]
+RunTimeline = Annotated[
+    Path | None,
+    typer.Option(
+        "--timeline",
+        help="Draw who does what when: FILE.png, .svg, .pdf, or .json for Perfetto; or FOLDER/ for "
+        "Kineto traces, a file a worker, which HolisticTraceAnalysis reads.",
+    ),
+]
+"""A timeline of a training run."""
 Force = Annotated[
     bool,
     typer.Option("--force", help="Go on where it likely takes hours, or more memory than is free."),

@@ -23,6 +23,7 @@ from experiments.cli.options import (
     Output,
     Plot,
     ProfileName,
+    RunTimeline,
     Timeline,
 )
 from experiments.cli.pattern_options import PatternOptions
@@ -184,7 +185,7 @@ def train(
     job: TrainingOptions = TrainingOptions(),
     machine: MachineOptions = MachineOptions("star"),
     rules: RuleOptions = RuleOptions(),
-    timeline: Timeline = None,
+    timeline: RunTimeline = None,
     out: Out = None,
     plot: Plot = None,
     format: Output = Format.table,

@@ -25,6 +25,8 @@ from topologies.resources import duration
 from topologies.units import format_bytes
 
 TIMELINES = (*output.PICTURES, ".json")
+TRACES = (".json", ".json.gz")
+"""The endings of traces in a folder."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,23 @@ def run(request: Request, files: Files, how: str, execution: Execution = HERE) -
 
 def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> None:
     output.check_table(out)
-    for path, suffixes in ((timeline, TIMELINES), (plot, output.PICTURES)):
-        output.check_writable(path, suffixes)
+    output.check_writable(None if timeline and is_folder(timeline) else timeline, TIMELINES)
+    output.check_writable(plot, output.PICTURES)
     files = [path.resolve() for path in (timeline, out, out and output.meta_of(out), plot) if path]
     if len(set(files)) < len(files):
         raise InputError("--timeline, --out and --plot name the same file: name different ones")
+
+
+def is_folder(timeline: Path) -> bool:
+    """Whether a timeline is a folder of Kineto traces: its name has no ending."""
+    return not timeline.suffix
+
+
+def _check_traces(timeline: Path, ranks: int) -> None:
+    if is_folder(timeline):
+        from experiments.pictures.timelines.kineto_export import file_name
+
+        output.check_folder(timeline, {file_name(worker) for worker in range(ranks)}, TRACES)
 
 
 def _one(request: Request, files: Files, how: str) -> int:
@@ -87,6 +101,7 @@ def _one(request: Request, files: Files, how: str) -> int:
         )
     job = request.variants[0][1] if request.variants else request.job
     if files.timeline:
+        _check_traces(files.timeline, request.ranks[0])
         job = _in_full(job, request.ranks[0], files.timeline)
     progress = output.Progress("stages done")
     progress(0, 3)
@@ -98,7 +113,7 @@ def _one(request: Request, files: Files, how: str) -> int:
     progress(2, 3, ", explaining")
     _warn(result)
     if files.timeline:
-        output.write(files.timeline, _picture(result, files.timeline, request))
+        _draw(result, files.timeline, request)
     what_if = {} if how == "csv" else result.what_if()
     progress(3, 3)
     if files.out:
@@ -156,6 +171,16 @@ def _verdict(failures: Iterable[str]) -> int:
     for failure in wrong:
         output.note(f"{failure}: this is a bug in simctl, please report it")
     return 1 if wrong else 0
+
+
+def _draw(training: TrainingRun, path: Path, request: Request) -> None:
+    if is_folder(path):
+        from experiments.pictures.timelines.kineto_export import kineto_files
+
+        files = kineto_files(training.plan, training.timeline, dict(request.parameters))
+        output.write_folder(path, files)
+    else:
+        output.write(path, _picture(training, path, request))
 
 
 def _picture(training: TrainingRun, path: Path, request: Request) -> bytes | str:

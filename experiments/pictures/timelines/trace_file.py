@@ -108,7 +108,7 @@ def slices_of(
 ) -> Slices:
     """Slices from times in seconds."""
     tracks = np.broadcast_to(track, len(rank))
-    return Slices(rank, tracks, _nanoseconds(start), _nanoseconds(end), about)
+    return Slices(rank, tracks, nanoseconds(start), nanoseconds(end), about)
 
 
 def described(name: str, category: str, **args: object) -> str:
@@ -126,7 +126,8 @@ def microseconds(nanoseconds: Nanoseconds) -> Floats:
     return np.where(np.floor(nearest * 1000) < nanoseconds, np.nextafter(nearest, np.inf), nearest)
 
 
-def _nanoseconds(seconds: Floats) -> Nanoseconds:
+def nanoseconds(seconds: Floats) -> Nanoseconds:
+    """Seconds as whole nanoseconds."""
     return np.rint(seconds * 1e9).astype(np.int64)
 
 
@@ -142,7 +143,7 @@ def _counters(memory: Memory, ranks: int) -> Iterator[str]:
     for rank in range(ranks):
         times, nbytes = (column[:: max(1, len(column) // COUNTED)] for column in memory.of(rank))
         for time, level in zip(
-            microseconds(_nanoseconds(times)).tolist(), nbytes.tolist(), strict=True
+            microseconds(nanoseconds(times)).tolist(), nbytes.tolist(), strict=True
         ):
             ids = f'"ph": "C", "name": "memory", "pid": {rank}, "ts": {time}'
             yield f'{{{ids}, "args": {{"bytes": {level:.0f}}}}}'
@@ -226,7 +227,7 @@ def _arrows(trace: Trace, sent: Sends, slices: Slices, track: Integers) -> list[
     first, ends = len(track) - len(sent.operation), list[_ArrowEnd]()
     spans = _spans(trace.communications, slices, track, first)
     timeline = trace.timeline
-    schedule, arrived = timeline.schedule, _nanoseconds(timeline.finish[sent.operation]) - 1
+    schedule, arrived = timeline.schedule, nanoseconds(timeline.finish[sent.operation]) - 1
     for number, operation in enumerate(sent.operation.tolist()):
         row, peer, time = first + number, int(schedule.peer[operation]), int(arrived[number])
         candidates = spans.get((peer, int(schedule.phase[operation])), [])

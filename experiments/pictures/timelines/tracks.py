@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from simulator.analysis.bubbles import last_operations
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
@@ -105,6 +106,22 @@ def communications(plan: Plan, timeline: Timeline) -> Boxes:
     time."""
     boxes = _boxes(timeline, *plan.spans)
     return boxes.take(boxes.end > boxes.start)
+
+
+def box_bytes(schedule: Schedule, boxes: Boxes) -> list[int | None]:
+    """The size of each communication, if it is known.
+
+    It is the bytes of the slots that the rank enters with, or of the only transfer.
+    """
+    sums = np.concatenate(([0.0], np.cumsum(schedule.shares))) * schedule.nbytes_total
+    slot, entered = schedule.target[boxes.first], schedule.kind[boxes.first] == COMPUTATION
+    buffer_bytes = sums[slot + schedule.count[boxes.first]] - sums[slot]
+    nbytes = np.where(entered, buffer_bytes, schedule.nbytes[boxes.first])
+    known = np.where(entered, slot >= 0, boxes.first == boxes.last)
+    return [
+        round(size) if is_known else None
+        for size, is_known in zip(nbytes.tolist(), known.tolist(), strict=True)
+    ]
 
 
 def _boxes(timeline: Timeline, rank: Ints, lane: Integers, first: Ints, last: Ints) -> Boxes:

@@ -7,6 +7,7 @@ import numpy as np
 from experiments.pictures.timelines.trace_file import Slices, Trace, described, slices_of, to_file
 from experiments.pictures.timelines.tracks import (
     Boxes,
+    box_bytes,
     communications,
     computations,
     gaps,
@@ -14,8 +15,6 @@ from experiments.pictures.timelines.tracks import (
     lane_name,
 )
 from simulator.analysis.memory import Memory
-from simulator.schedules.schedule import COMPUTE as COMPUTATION
-from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
 
@@ -84,7 +83,7 @@ def _bubbles(plan: Plan, timeline: Timeline) -> Slices:
 
 def _talking(timeline: Timeline, boxes: Boxes) -> Slices:
     phases = timeline.schedule.phases
-    keys = list(zip(boxes.phase.tolist(), _bytes(timeline.schedule, boxes), strict=True))
+    keys = list(zip(boxes.phase.tolist(), box_bytes(timeline.schedule, boxes), strict=True))
     about = {
         (phase, size): described(
             phases[phase], kind_of(phases[phase]), **({} if size is None else {"bytes": size})
@@ -92,22 +91,6 @@ def _talking(timeline: Timeline, boxes: Boxes) -> Slices:
         for phase, size in set(keys)
     }
     return _on_lanes(boxes, [about[key] for key in keys])
-
-
-def _bytes(schedule: Schedule, boxes: Boxes) -> list[int | None]:
-    """The size of each communication, if it is known.
-
-    It is the bytes of the slots that the rank enters with, or of the only transfer.
-    """
-    sums = np.concatenate(([0.0], np.cumsum(schedule.shares))) * schedule.nbytes_total
-    slot, entered = schedule.target[boxes.first], schedule.kind[boxes.first] == COMPUTATION
-    buffer_bytes = sums[slot + schedule.count[boxes.first]] - sums[slot]
-    nbytes = np.where(entered, buffer_bytes, schedule.nbytes[boxes.first])
-    known = np.where(entered, slot >= 0, boxes.first == boxes.last)
-    return [
-        round(size) if is_known else None
-        for size, is_known in zip(nbytes.tolist(), known.tolist(), strict=True)
-    ]
 
 
 def _on_lanes(boxes: Boxes, about: list[str]) -> Slices:

@@ -1,0 +1,173 @@
+"""Kineto traces of a simulated run: a file a worker, and what HolisticTraceAnalysis reads there."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.commands.train import Files, Request
+from experiments.commands.train import run as command
+from experiments.pictures.timelines import kineto_export
+from experiments.pictures.timelines.kineto_export import STREAM
+from experiments.training.job import Job
+from extras import needs
+from refusals import refusal
+from simulator.schedules.timeline import Timeline
+from simulator.training import find
+from simulator.training.conditions import Conditions, Failure
+from simulator.training.ddp import DDP
+from simulator.training.measures import measure
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan import Plan
+from topologies.catalogue import find as machine
+
+Run = Callable[..., tuple[Plan, Timeline]]
+HTA = """
+import json, sys
+from hta.trace_analysis import TraceAnalysis
+for folder in sys.argv[1:]:
+    traces = TraceAnalysis(trace_dir=folder, include_last_profiler_step=True)
+    breakdown = traces.get_temporal_breakdown(visualize=False).set_index("rank")
+    overlap = traces.get_comm_comp_overlap(visualize=False).set_index("rank")
+    table = breakdown.join(overlap)
+    print("TABLE", json.dumps(table.reset_index().to_dict("records")))
+"""
+"""Prints what HolisticTraceAnalysis finds in each folder, a line each."""
+
+
+def traces(run: tuple[Plan, Timeline]) -> list[dict[str, Any]]:
+    """The traces of all workers."""
+    files = kineto_export.kineto_files(*run, {"strategy": "ddp"})
+    return [json.loads(gzip.decompress(content)) for content in files.values()]
+
+
+def kernels(trace: dict[str, Any], stream: int) -> list[dict[str, Any]]:
+    """The kernels on a stream."""
+    return [
+        event
+        for event in trace["traceEvents"]
+        if event["cat"] == "kernel" and event["args"]["stream"] == stream
+    ]
+
+
+def test_each_worker_has_a_trace_with_its_rank(run: Run) -> None:
+    plan, timeline = run(ranks=3)
+    assert [*kineto_export.kineto_files(plan, timeline, {})] == [
+        f"rank{rank}.json.gz" for rank in range(3)
+    ]
+    for rank, trace in enumerate(traces((plan, timeline))):
+        assert trace["distributedInfo"]["rank"] == rank
+        assert trace["distributedInfo"]["world_size"] == 3
+        assert '"rank": ' in json.dumps(trace["distributedInfo"])
+
+
+def test_communications_have_the_args_of_nccl_kernels(run: Run) -> None:
+    trace = traces(run(DDP(bucket=1500.0), ranks=2, layers=3))[1]
+    kernel = kernels(trace, STREAM + 1)[1]
+    assert kernel["name"] == "ncclDevKernel_AllReduce"
+    about = kernel["args"]
+    assert about["phase"] == "all-reduce bucket 1"
+    assert about["Collective name"] == "allreduce"
+    assert (about["In msg nelems"], about["Out msg nelems"], about["dtype"]) == (250, 250, "Float")
+    assert (about["Group size"], about["Seq"], about["Process Group Name"]) == (2, 1, "1")
+    launches = {
+        event["args"]["correlation"]
+        for event in trace["traceEvents"]
+        if event["cat"] == "cuda_runtime"
+    }
+    linked = {
+        event["args"]["correlation"] for event in trace["traceEvents"] if event["cat"] == "kernel"
+    }
+    assert launches == linked
+
+
+def test_kernels_take_what_was_simulated(run: Run) -> None:
+    plan, timeline = run(
+        ranks=3, steps=2, conditions=Conditions(slower={1: 1.7}, failure=Failure(0, 1, 1e-3))
+    )
+    computing = [
+        sum(event["dur"] for event in kernels(trace, STREAM)) / 1e6
+        for trace in traces((plan, timeline))
+    ]
+    assert computing == pytest.approx(measure(plan, timeline).computing.tolist(), abs=1e-7)
+
+
+def test_too_many_kernels_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kineto_export, "EVENTS", 10)
+    said = refusal(kineto_export.kineto_files, *run(ranks=4), {})
+    assert "at most 10: take fewer steps or workers" in said
+
+
+@needs("hta", "hta")
+def test_hta_finds_the_same_idle_and_overlapping_time(run: Run, tmp_path: Path) -> None:
+    """Idle between the first and the last kernel of a worker, and the share of communication that
+    is hidden."""
+    runs = {
+        "ddp": run(ranks=3, steps=2, layers=4, conditions=Conditions(slower={1: 1.7})),
+        "ssgd": run(find("ssgd")(), 4, steps=2, conditions=Conditions(slower={2: 1.3})),
+        "failure": run(ranks=2, steps=2, conditions=Conditions(failure=Failure(0, 1, 1e-3))),
+    }
+    for name, (plan, timeline) in runs.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for file, content in kineto_export.kineto_files(plan, timeline, {}).items():
+            (folder / file).write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, "-c", HTA, *(str(tmp_path / name) for name in runs)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"HTA_DISABLE_NS_ROUNDING": "1"},
+    )
+    tables = [
+        json.loads(line.removeprefix("TABLE "))
+        for line in done.stdout.splitlines()
+        if line.startswith("TABLE ")
+    ]
+    idle_somewhere = False
+    for (plan, timeline), table in zip(runs.values(), tables, strict=True):
+        measures = measure(plan, timeline)
+        for row in table:
+            rank = row["rank"]
+            span = row["kernel_time(us)"] / 1e6
+            busy = measures.computing[rank] + measures.exposed[rank]
+            assert row["idle_time(us)"] / 1e6 == pytest.approx(span - busy, abs=1e-8)
+            assert row["compute_time(us)"] / 1e6 == pytest.approx(measures.computing[rank])
+            assert row["non_compute_time(us)"] / 1e6 == pytest.approx(measures.exposed[rank])
+            share = measures.hidden[rank] / (measures.hidden[rank] + measures.exposed[rank])
+            assert row["comp_comm_overlap_pctg"] == pytest.approx(100 * share, abs=0.01)
+            idle_somewhere |= row["idle_time(us)"] > 1000
+        ends = timeline.finish[plan.ends[-1]]
+        assert span <= ends.max() + 1e-9
+    assert idle_somewhere
+
+
+def test_a_timeline_without_an_ending_is_a_folder_of_traces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Model("tiny", 1, (Layer("fc", 1e-3, 1e-3, tensors=(Tensor("w", 1000.0),)),))
+    job = Job(model, "ddp", DDP(), machine("star"))
+    request = Request(job, [2], "", (), {"p": 2})
+    folder = tmp_path / "traces"
+    for _ in range(2):
+        assert command(request, Files(timeline=folder), "csv") == 0
+        assert sorted(file.name for file in folder.iterdir()) == [
+            "rank0.json.gz",
+            "rank1.json.gz",
+        ]
+    (folder / "rank2.json.gz").write_bytes(b"")
+    said = refusal(command, request, Files(timeline=folder), "csv")
+    assert "holds 'rank2.json.gz' of something else: name a new folder" in said
+    (tmp_path / "file").write_text("")
+    assert "name a folder" in refusal(command, request, Files(timeline=tmp_path / "file"), "csv")
+    nowhere = Files(timeline=Path("/none/traces"))
+    assert "cannot write '/none/traces'" in refusal(command, request, nowhere, "csv")
+    capsys.readouterr()
