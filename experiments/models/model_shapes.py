@@ -1,0 +1,279 @@
+"""The shape of a transformer: its blocks, their matrices, and the parameters that they have.
+
+A shape knows nothing of time. A matrix of `inputs` x `outputs` elements costs 2 inputs x outputs
+FLOPs for each token that passes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, Literal, NamedTuple
+
+from topologies.errors import InputError
+
+
+class Matrix(NamedTuple):
+    """A matrix that multiplies tokens."""
+
+    name: str
+    inputs: int
+    """Elements of a token before it."""
+    outputs: int
+    """Elements of a token after it."""
+    bias: bool = False
+    """Whether it adds a vector of `outputs` elements."""
+
+    @property
+    def parameters(self) -> int:
+        """Elements of the matrix and its bias."""
+        return self.inputs * self.outputs + self.bias * self.outputs
+
+
+class Parts(NamedTuple):
+    """Elements of the parameters of a whole model, by part."""
+
+    embedding: int
+    """Tables of tokens, positions and segments; the matrix of an image's patches."""
+    attention: int
+    """Matrices of attention in all blocks."""
+    mlp: int
+    """MLPs of all blocks that have no experts."""
+    router: int
+    """Matrices that choose experts."""
+    experts: int
+    """MLPs of all experts that a router chooses from."""
+    shared: int
+    """MLPs of shared experts, which see each token."""
+    norms: int
+    """Layer norms or RMS norms."""
+    head: int
+    """The matrix after the last block; 0 if it is the table of tokens once more."""
+
+    @property
+    def total(self) -> int:
+        """Elements of all parameters."""
+        return sum(self)
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of experts, in place of the MLP of a block."""
+
+    number: int
+    """Experts that a router chooses from."""
+    top: int
+    """Experts that a token passes."""
+    hidden: int
+    """Elements of a token inside an expert."""
+    shared: int = 0
+    """Elements of a token inside the shared experts together; 0: there is none."""
+    dense: int = 0
+    """First blocks of the model that have an MLP instead of experts."""
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): queries, and keys with values,
+    pass a narrow vector."""
+
+    query_rank: int
+    """Elements of the narrow vector of a token's queries; 0: queries have none."""
+    key_rank: int
+    """Elements of the narrow vector of a token's keys and values."""
+    nope: int
+    """Elements of a head's query and key without a position."""
+    rope: int
+    """Elements of a head's query with a rotary position; all heads share this part of a key."""
+    value: int
+    """Elements of a head's value."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A transformer."""
+
+    blocks: int
+    """Blocks of attention and MLP. The usual name is layers."""
+    width: int
+    """Elements of a token between blocks. The usual name is hidden size."""
+    heads: int
+    """Heads of queries."""
+    kv_heads: int
+    """Heads of keys and values. Each serves heads / kv_heads heads of queries."""
+    head_size: int
+    """Elements of a head's query, key and value. Those of latent attention are in `latent`."""
+    hidden: int
+    """Elements of a token inside an MLP."""
+    vocabulary: int
+    """Tokens that the model knows; classes of an image model."""
+    kind: Literal["decoder", "encoder", "image"] = "decoder"
+    """A decoder predicts tokens with causal attention. An encoder reads text in both directions and
+    pools the first token. An image model reads patches and a class token."""
+    gated: bool = False
+    """Whether an MLP has a third matrix: activation(gate) x up, then down."""
+    tied: bool = False
+    """Whether the head is the table of tokens."""
+    positions: int = 0
+    """Learned positions; 0: rotary positions or ALiBi, which have no parameters."""
+    segments: int = 0
+    """Learned kinds of segments in a text (BERT)."""
+    norm: Literal["layer", "rms"] = "layer"
+    """The kind of norm. An RMS norm never has a bias."""
+    biases: bool = True
+    """Whether the matrices of blocks and the layer norms have biases."""
+    head_norms: bool = False
+    """Whether an RMS norm precedes the scores: of each head's query and key (Qwen3)."""
+    rotary: bool = False
+    """Whether queries and keys are rotated by their positions."""
+    dropout: bool = False
+    """Whether dropout follows the embedding, attention and MLP."""
+    patch: int = 0
+    """Elements of an image's patch: channels x side²."""
+    experts: Experts | None = None
+    """The experts, if there are any."""
+    latent: Latent | None = None
+    """Multi-head latent attention, if it is used."""
+
+    def __post_init__(self) -> None:
+        if self.heads % self.kv_heads:
+            raise InputError(
+                f"heads={self.heads} is no multiple of kv_heads={self.kv_heads}: write "
+                f"kv_heads={gcd(self.heads, self.kv_heads)}"
+            )
+        if self.experts and self.experts.top > self.experts.number:
+            raise InputError(
+                f"a token passes {self.experts.top} of {self.experts.number} experts: write at "
+                f"most {self.experts.number}"
+            )
+
+    @property
+    def expert_blocks(self) -> int:
+        """Blocks with experts. They come last."""
+        return max(0, self.blocks - self.experts.dense) if self.experts else 0
+
+    @property
+    def key_size(self) -> int:
+        """Elements of a head's query and key."""
+        return self.latent.nope + self.latent.rope if self.latent else self.head_size
+
+    @property
+    def value_size(self) -> int:
+        """Elements of a head's value."""
+        return self.latent.value if self.latent else self.head_size
+
+    @property
+    def attention_matrices(self) -> tuple[Matrix, ...]:
+        """The matrices of attention in a block."""
+        width, biases = self.width, self.biases
+        output = Matrix("output", self.heads * self.value_size, width, biases)
+        if not self.latent:
+            queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
+            return (
+                Matrix("query", width, queries, biases),
+                Matrix("key", width, keys, biases),
+                Matrix("value", width, keys, biases),
+                output,
+            )
+        latent, queries = self.latent, self.heads * self.key_size
+        return (
+            *(
+                (
+                    Matrix("query_narrow", width, latent.query_rank),
+                    Matrix("query_wide", latent.query_rank, queries),
+                )
+                if latent.query_rank
+                else (Matrix("query", width, queries),)
+            ),
+            Matrix("key_narrow", width, latent.key_rank + latent.rope),
+            Matrix("key_wide", latent.key_rank, self.heads * (latent.nope + latent.value)),
+            output,
+        )
+
+    def mlp_matrices(self, hidden: int) -> tuple[Matrix, ...]:
+        """The matrices of an MLP or an expert with `hidden` elements inside."""
+        up = ("gate", "up") if self.gated else ("up",)
+        return (
+            *(Matrix(name, self.width, hidden, self.biases) for name in up),
+            Matrix("down", hidden, self.width, self.biases),
+        )
+
+    @property
+    def head(self) -> Matrix:
+        """The matrix after the last block. An encoder pools one token with it, and an image model
+        classifies one."""
+        if self.kind == "encoder":
+            return Matrix("pooler", self.width, self.width, bias=True)
+        return Matrix("head", self.width, self.vocabulary, bias=self.kind == "image")
+
+    @property
+    def parts(self) -> Parts:
+        """Elements of the parameters, by part."""
+        experts, width = self.experts, self.width
+        number, hidden, shared = (
+            (experts.number, experts.hidden, experts.shared) if experts else (0, 0, 0)
+        )
+        sparse = self.expert_blocks
+        rows = self.positions + self.segments + (0 if self.patch else self.vocabulary)
+        patches = Matrix("patches", self.patch, width, bias=True).parameters + width
+        return Parts(
+            embedding=rows * width + (patches if self.patch else 0),
+            attention=self.blocks * _parameters(self.attention_matrices),
+            mlp=(self.blocks - sparse) * _parameters(self.mlp_matrices(self.hidden)),
+            router=sparse * number * width,
+            experts=sparse * number * _parameters(self.mlp_matrices(hidden)),
+            shared=sparse * _parameters(self.mlp_matrices(shared)) if shared else 0,
+            norms=self._norms,
+            head=0 if self.tied else self.head.parameters,
+        )
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all parameters."""
+        return self.parts.total
+
+    @property
+    def active_parameters(self) -> int:
+        """Elements of the parameters that a token passes: all but the experts that the router did
+        not choose. Embedding and head count."""
+        parts = self.parts
+        if not self.experts:
+            return parts.total
+        resting = self.experts.number - self.experts.top
+        return parts.total - parts.experts // self.experts.number * resting
+
+    @property
+    def _norms(self) -> int:
+        """Two norms of a token in each block, and another before the first block (encoder) or after
+        the last."""
+        elements = (2 * self.blocks + 1) * self.width
+        elements *= 2 if self.biases and self.norm == "layer" else 1
+        narrow = self.latent.query_rank + self.latent.key_rank if self.latent else 0
+        return elements + self.blocks * (narrow + 2 * self.head_size * self.head_norms)
+
+
+def multi_head(blocks: int, width: int, heads: int, **more: Any) -> Shape:
+    """A shape with as many heads of keys as of queries, which share the width, unless `more` says
+    otherwise. Raises InputError if they cannot.
+
+    >>> multi_head(12, 768, 12, hidden=3072, vocabulary=50257).head_size
+    64
+    """
+    head_size = more.pop("head_size", None) or share(width, heads)
+    kv_heads = more.pop("kv_heads", None) or heads
+    return Shape(blocks, width, heads, kv_heads, head_size, **more)
+
+
+def share(width: int, heads: int) -> int:
+    """The elements of each of `heads` heads. Raises InputError if they do not divide the width."""
+    if width % heads:
+        above = -(-width // heads) * heads
+        raise InputError(
+            f"hidden={width} is no multiple of heads={heads}: write hidden={above} or "
+            f"heads={gcd(width, heads)}"
+        )
+    return width // heads
+
+
+def _parameters(matrices: tuple[Matrix, ...]) -> int:
+    return sum(matrix.parameters for matrix in matrices)

@@ -1,0 +1,252 @@
+"""The transformers that are shipped, by shape, and from "llama3_8b:layers=4" or a config.json to a
+shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.models.model_shapes import Experts, Latent, Shape, multi_head
+from experiments.models.shape_entry import Entry
+from experiments.models.shape_options import changed, parse_options
+from topologies.errors import InputError, nearest_name
+
+TRAINING = {"batch", "device", "dtype"}
+"""Options of a model that say nothing of its shape."""
+
+
+def _bert(blocks: int, width: int, heads: int) -> Entry:
+    shape = multi_head(
+        blocks,
+        width,
+        heads,
+        hidden=4 * width,
+        vocabulary=30522,
+        kind="encoder",
+        positions=512,
+        segments=2,
+        dropout=True,
+    )
+    return Entry(shape, 512, "Devlin et al., NAACL 2019")
+
+
+def _gpt(blocks: int, width: int, heads: int, vocabulary: int, positions: int) -> Shape:
+    return multi_head(
+        blocks,
+        width,
+        heads,
+        hidden=4 * width,
+        vocabulary=vocabulary,
+        tied=True,
+        positions=positions,
+        dropout=True,
+    )
+
+
+def _gpt3(blocks: int, width: int, heads: int) -> Entry:
+    shape = _gpt(blocks, width, heads, vocabulary=51200, positions=2048)
+    return Entry(shape, 2048, "Narayanan et al., SC 2021, table 1", stretched=True)
+
+
+def _mpt(blocks: int, width: int, heads: int) -> Entry:
+    """MPT with learned positions and biases. A test holds the parameters of each size against the
+    benchmarks' own."""
+    shape = multi_head(
+        blocks,
+        width,
+        heads,
+        hidden=4 * width,
+        vocabulary=50368,
+        tied=True,
+        positions=2048,
+    )
+    return Entry(shape, 2048, "mosaicml/llm-foundry, benchmarks of training", stretched=True)
+
+
+def _llama(
+    blocks: int, width: int, heads: int, kv_heads: int, hidden: int, vocabulary: int = 32000
+) -> Shape:
+    return multi_head(
+        blocks,
+        width,
+        heads,
+        kv_heads=kv_heads,
+        hidden=hidden,
+        vocabulary=vocabulary,
+        gated=True,
+        norm="rms",
+        biases=False,
+        rotary=True,
+    )
+
+
+def _llama2(blocks: int, width: int, heads: int, kv_heads: int, hidden: int) -> Entry:
+    shape = _llama(blocks, width, heads, kv_heads, hidden)
+    return Entry(shape, 4096, "Touvron et al., arXiv 2307.09288")
+
+
+def _llama3(blocks: int, width: int, heads: int, hidden: int) -> Entry:
+    shape = _llama(blocks, width, heads, 8, hidden, vocabulary=128256)
+    return Entry(shape, 8192, "Llama team, arXiv 2407.21783, table 3")
+
+
+def _qwen3(blocks: int, width: int, heads: int, hidden: int, expert: int) -> Entry:
+    shape = multi_head(
+        blocks,
+        width,
+        heads,
+        kv_heads=4,
+        head_size=128,
+        hidden=hidden,
+        vocabulary=151936,
+        gated=True,
+        norm="rms",
+        biases=False,
+        head_norms=True,
+        rotary=True,
+        experts=Experts(number=128, top=8, hidden=expert),
+    )
+    return Entry(shape, 4096, "Qwen team, arXiv 2505.09388, table 2, and config.json")
+
+
+_MIXTRAL = multi_head(
+    32,
+    4096,
+    32,
+    kv_heads=8,
+    hidden=14336,
+    vocabulary=32000,
+    gated=True,
+    norm="rms",
+    biases=False,
+    rotary=True,
+    experts=Experts(number=8, top=2, hidden=14336),
+)
+_DEEPSEEK_V3 = multi_head(
+    61,
+    7168,
+    128,
+    head_size=128,
+    hidden=18432,
+    vocabulary=129280,
+    gated=True,
+    norm="rms",
+    biases=False,
+    rotary=True,
+    experts=Experts(number=256, top=8, hidden=2048, shared=2048, dense=3),
+    latent=Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
+)
+_VIT_L16 = multi_head(
+    24,
+    1024,
+    16,
+    hidden=4096,
+    vocabulary=1000,
+    kind="image",
+    positions=(224 // 16) ** 2 + 1,
+    patch=3 * 16**2,
+)
+
+SHAPES: dict[str, Entry] = {
+    "bert_base": _bert(12, 768, 12),
+    "bert_large": _bert(24, 1024, 16),
+    "gpt2": Entry(_gpt(12, 768, 12, 50257, 1024), 1024, "Radford et al., 2019"),
+    "gpt3_1_7b": _gpt3(24, 2304, 24),
+    "gpt3_3_6b": _gpt3(30, 3072, 32),
+    "gpt3_7_5b": _gpt3(36, 4096, 32),
+    "gpt3_18b": _gpt3(40, 6144, 48),
+    "gpt3_39b": _gpt3(48, 8192, 64),
+    "gpt3_76b": _gpt3(60, 10240, 80),
+    "gpt3_145b": _gpt3(80, 12288, 96),
+    "gpt3_175b": _gpt3(96, 12288, 96)._replace(source="Brown et al., NeurIPS 2020, table 2.1"),
+    "gpt3_530b": _gpt3(105, 20480, 128),
+    "gpt3_1t": _gpt3(128, 25600, 160),
+    "llama_7b": _llama2(32, 4096, 32, 32, 11008),
+    "llama2_7b": _llama2(32, 4096, 32, 32, 11008),
+    "llama2_13b": _llama2(40, 5120, 40, 40, 13824),
+    "llama2_70b": _llama2(80, 8192, 64, 8, 28672),
+    "llama3_8b": _llama3(32, 4096, 32, 14336),
+    "llama3_70b": _llama3(80, 8192, 64, 28672),
+    "llama3_405b": _llama3(126, 16384, 128, 53248),
+    "mpt_125m": _mpt(12, 768, 12),
+    "mpt_350m": _mpt(24, 1024, 16),
+    "mpt_760m": _mpt(24, 1536, 12),
+    "mpt_1b": _mpt(24, 2048, 16),
+    "mpt_3b": _mpt(32, 2560, 20),
+    "mpt_7b": _mpt(32, 4096, 32),
+    "mpt_13b": _mpt(40, 5120, 40),
+    "mpt_30b": _mpt(48, 7168, 56),
+    "mpt_70b": _mpt(80, 8192, 64),
+    "mixtral_8x7b": Entry(_MIXTRAL, 4096, "Jiang et al., arXiv 2401.04088, table 1"),
+    "deepseek_v3": Entry(_DEEPSEEK_V3, 4096, "DeepSeek-AI, arXiv 2412.19437, section 4.2"),
+    "qwen3_30b_a3b": _qwen3(48, 2048, 32, hidden=6144, expert=768),
+    "qwen3_235b_a22b": _qwen3(94, 4096, 64, hidden=12288, expert=1536),
+    "vit_l16": Entry(_VIT_L16, 197, "Dosovitskiy et al., ICLR 2021, table 1", stretched=True),
+}
+"""The shapes by name."""
+
+
+class ShapeChoice(NamedTuple):
+    """A model that a user chose."""
+
+    name: str
+    shape: Shape
+    seq: int
+    """Tokens of a sequence."""
+    training: dict[str, str]
+    """The options `batch`, `device` and `dtype`, as they were written."""
+
+
+def find_shape(text: str) -> tuple[str, Shape, int]:
+    """The name, the shape and the tokens of a sequence of NAME:option=value,... or of a Hugging
+    Face config.json.
+
+    Options that say nothing of a shape (batch, device, dtype) are skipped. Raises InputError.
+
+    >>> name, shape, seq = find_shape("gpt3_1_7b:layers=4,hidden=1024,heads=16,seq=1024")
+    >>> name, shape.blocks, shape.head_size, shape.positions, seq
+    ('gpt3_1_7b', 4, 64, 1024, 1024)
+    """
+    choice = choose(text)
+    return choice.name, choice.shape, choice.seq
+
+
+def choose(text: str) -> ShapeChoice:
+    """As :func:`find_shape`, with the other options."""
+    name, _, options = text.partition(":")
+    if name in SHAPES:
+        return _choice(name, SHAPES[name], options)
+    path, options = _file(text)
+    if path is None:
+        hint = nearest_name(name, SHAPES, "'simctl models' lists them")
+        raise InputError(f"no transformer or config.json {name[:80]!r}: {hint}")
+    from experiments.models.shape_document import read
+
+    return _choice(path.name, read(path), options)
+
+
+def is_config(text: str) -> bool:
+    """Whether `text` names a config.json of a transformer, perhaps with options after a colon."""
+    from experiments.models.shape_document import looks_like
+
+    path, _ = _file(text)
+    return path is not None and looks_like(path)
+
+
+def _file(text: str) -> tuple[Path | None, str]:
+    """The file that `text` names, and the options after it."""
+    path, _, options = text.rpartition(":")
+    for name, rest in ((text, ""), (path, options)):
+        try:
+            if name and Path(name).is_file():
+                return Path(name), rest
+        except (OSError, ValueError):
+            continue
+    return None, ""
+
+
+def _choice(name: str, entry: Entry, options: str) -> ShapeChoice:
+    values, training = parse_options(name, options, TRAINING, entry.most)
+    seq = values.pop("seq", entry.seq)
+    shape = changed(name, entry.shape, values, seq if entry.stretched else 0)
+    return ShapeChoice(name, shape, seq, training)

@@ -1,0 +1,346 @@
+"""Hugging Face's config.json of a transformer, as a shape.
+
+Each family has the keys that its configuration has in transformers; other keys are skipped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from experiments.models.model_shapes import Experts, Latent, Shape, multi_head
+from experiments.models.shape_entry import LONGEST, Entry
+from topologies.errors import InputError, nearest_name
+from topologies.readers import json_files, yaml_files
+from topologies.readers.contents import contents
+from topologies.readers.file_checks import LIMIT, check_text
+from topologies.readers.mistakes import Mistakes, Place, shown
+
+USUAL = 4096
+"""Tokens of a sequence, where positions are rotary and no option says otherwise."""
+Blocks = Annotated[int, Field(ge=1, le=4096)]
+Heads = Annotated[int, Field(ge=1, le=2**14)]
+Width = Annotated[int, Field(ge=1, le=2**24)]
+
+
+class _Keys(BaseModel):
+    """Keys of a mapping."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+
+class Family(_Keys):
+    """Keys of a family of models."""
+
+    def shape(self) -> Shape:
+        """The shape that the keys describe. Raises InputError."""
+        raise NotImplementedError
+
+
+class _Plain(Family):
+    """Keys of most families."""
+
+    num_hidden_layers: Blocks
+    hidden_size: Width
+    num_attention_heads: Heads
+    intermediate_size: Width
+
+
+class _Bert(_Plain):
+    """model_type bert."""
+
+    vocab_size: Width
+    max_position_embeddings: Width
+    type_vocab_size: Width = 2
+
+    def shape(self) -> Shape:
+        """BertModel with its pooler."""
+        return multi_head(
+            self.num_hidden_layers,
+            self.hidden_size,
+            self.num_attention_heads,
+            hidden=self.intermediate_size,
+            vocabulary=self.vocab_size,
+            kind="encoder",
+            positions=self.max_position_embeddings,
+            segments=self.type_vocab_size,
+            dropout=True,
+        )
+
+
+class _Gpt2(Family):
+    """model_type gpt2."""
+
+    n_layer: Blocks
+    n_embd: Width
+    n_head: Heads
+    n_inner: Width | None = None
+    vocab_size: Width
+    n_positions: Width
+    tie_word_embeddings: bool = True
+
+    def shape(self) -> Shape:
+        """GPT2LMHeadModel."""
+        return multi_head(
+            self.n_layer,
+            self.n_embd,
+            self.n_head,
+            hidden=self.n_inner or 4 * self.n_embd,
+            vocabulary=self.vocab_size,
+            tied=self.tie_word_embeddings,
+            positions=self.n_positions,
+            dropout=True,
+        )
+
+
+class _MptAttention(_Keys):
+    """Keys of an MPT's attn_config."""
+
+    alibi: bool = False
+    rope: bool = False
+    attn_type: str = "multihead_attention"
+    kv_n_heads: Heads | None = None
+
+
+class _Mpt(Family):
+    """model_type mpt."""
+
+    n_layers: Blocks
+    d_model: Width
+    n_heads: Heads
+    expansion_ratio: Annotated[int, Field(ge=1, le=64)] = 4
+    vocab_size: Width
+    max_seq_len: Width
+    no_bias: bool = True
+    learned_pos_emb: bool = True
+    attn_config: _MptAttention = _MptAttention()
+
+    def shape(self) -> Shape:
+        """Positions are learned if attention has neither ALiBi nor rotary ones."""
+        attention = self.attn_config
+        one = 1 if attention.attn_type == "multiquery_attention" else self.n_heads
+        learned = self.learned_pos_emb and not attention.alibi and not attention.rope
+        return multi_head(
+            self.n_layers,
+            self.d_model,
+            self.n_heads,
+            kv_heads=attention.kv_n_heads or one,
+            hidden=self.expansion_ratio * self.d_model,
+            vocabulary=self.vocab_size,
+            tied=True,
+            positions=self.max_seq_len if learned else 0,
+            biases=not self.no_bias,
+            rotary=attention.rope,
+        )
+
+
+class _Vit(_Plain):
+    """model_type vit."""
+
+    image_size: Annotated[int, Field(ge=1, le=2**14)]
+    patch_size: Annotated[int, Field(ge=1, le=2**14)]
+    num_channels: Annotated[int, Field(ge=1, le=1024)] = 3
+    id2label: dict[str, Any] = Field(default={"0": "", "1": ""}, min_length=1)
+
+    def shape(self) -> Shape:
+        """ViTForImageClassification."""
+        if self.image_size % self.patch_size:
+            raise InputError(
+                f"image_size {self.image_size} is no multiple of patch_size {self.patch_size}"
+            )
+        return multi_head(
+            self.num_hidden_layers,
+            self.hidden_size,
+            self.num_attention_heads,
+            hidden=self.intermediate_size,
+            vocabulary=len(self.id2label),
+            kind="image",
+            positions=(self.image_size // self.patch_size) ** 2 + 1,
+            patch=self.num_channels * self.patch_size**2,
+        )
+
+
+class _Llama(_Plain):
+    """model_type llama."""
+
+    num_key_value_heads: Heads | None = None
+    head_dim: Width | None = None
+    vocab_size: Width
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    max_position_embeddings: Width = LONGEST
+
+    def shape(self) -> Shape:
+        """LlamaForCausalLM."""
+        return self.gated()
+
+    def gated(
+        self,
+        *,
+        experts: Experts | None = None,
+        latent: Latent | None = None,
+        head_norms: bool = False,
+    ) -> Shape:
+        """A decoder with RMS norms, gated MLPs and rotary positions."""
+        for key in ("attention_bias", "mlp_bias"):
+            if getattr(self, key):
+                raise InputError(f"{key} true is not known: write false")
+        return multi_head(
+            self.num_hidden_layers,
+            self.hidden_size,
+            self.num_attention_heads,
+            kv_heads=self.num_key_value_heads or self.num_attention_heads,
+            head_size=latent.nope if latent else self.head_dim,
+            hidden=self.intermediate_size,
+            vocabulary=self.vocab_size,
+            gated=True,
+            tied=self.tie_word_embeddings,
+            norm="rms",
+            biases=False,
+            head_norms=head_norms,
+            rotary=True,
+            experts=experts,
+            latent=latent,
+        )
+
+
+class _Mixtral(_Llama):
+    """model_type mixtral."""
+
+    num_local_experts: Width
+    num_experts_per_tok: Width
+
+    def shape(self) -> Shape:
+        """MixtralForCausalLM."""
+        experts = Experts(self.num_local_experts, self.num_experts_per_tok, self.intermediate_size)
+        return self.gated(experts=experts)
+
+
+class _Qwen3(_Llama):
+    """model_type qwen3."""
+
+    def shape(self) -> Shape:
+        """Qwen3ForCausalLM."""
+        return self.gated(head_norms=True)
+
+
+class _Qwen3Moe(_Llama):
+    """model_type qwen3_moe."""
+
+    num_experts: Width
+    num_experts_per_tok: Width
+    moe_intermediate_size: Width
+    decoder_sparse_step: Annotated[int, Field(ge=1, le=1)] = 1
+    mlp_only_layers: Annotated[list[int], Field(max_length=0)] = []
+
+    def shape(self) -> Shape:
+        """Qwen3MoeForCausalLM with experts in all blocks."""
+        experts = Experts(self.num_experts, self.num_experts_per_tok, self.moe_intermediate_size)
+        return self.gated(experts=experts, head_norms=True)
+
+
+class _DeepseekV3(_Llama):
+    """model_type deepseek_v3. Blocks that predict further tokens are left out."""
+
+    q_lora_rank: Width | None = None
+    kv_lora_rank: Width
+    qk_nope_head_dim: Width
+    qk_rope_head_dim: Width
+    v_head_dim: Width
+    n_routed_experts: Width
+    n_shared_experts: Annotated[int, Field(ge=0, le=2**14)] = 0
+    num_experts_per_tok: Width
+    moe_intermediate_size: Width
+    first_k_dense_replace: Annotated[int, Field(ge=0, le=4096)] = 0
+    moe_layer_freq: Annotated[int, Field(ge=1, le=1)] = 1
+
+    def shape(self) -> Shape:
+        """DeepseekV3ForCausalLM."""
+        experts = Experts(
+            self.n_routed_experts,
+            self.num_experts_per_tok,
+            self.moe_intermediate_size,
+            shared=self.n_shared_experts * self.moe_intermediate_size,
+            dense=self.first_k_dense_replace,
+        )
+        latent = Latent(
+            self.q_lora_rank or 0,
+            self.kv_lora_rank,
+            self.qk_nope_head_dim,
+            self.qk_rope_head_dim,
+            self.v_head_dim,
+        )
+        return self.gated(experts=experts, latent=latent)
+
+
+FAMILIES: dict[str, type[Family]] = {
+    "bert": _Bert,
+    "deepseek_v3": _DeepseekV3,
+    "gpt2": _Gpt2,
+    "llama": _Llama,
+    "mixtral": _Mixtral,
+    "mpt": _Mpt,
+    "qwen3": _Qwen3,
+    "qwen3_moe": _Qwen3Moe,
+    "vit": _Vit,
+}
+"""The families by model_type."""
+
+
+def looks_like(path: Path) -> bool:
+    """Whether a file is called config.json, or is JSON that mentions a model_type and no trace."""
+    if path.name == "config.json":
+        return True
+    if path.suffix.lower() != ".json":
+        return False
+    data = contents(path, LIMIT)
+    return len(data) <= LIMIT and b'"model_type"' in data and b'"traceEvents"' not in data
+
+
+def read(path: Path) -> Entry:
+    """The shape that a config.json describes. Raises InputError, in one line with the file's
+    name."""
+    data, name = contents(path, LIMIT), path.name
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name}: byte {error.start} is not UTF-8 text: is it the right file?"
+        ) from None
+    return parse(text, name)
+
+
+def parse(text: str, name: str) -> Entry:
+    """The shape in the text of the config.json `name`. Raises InputError."""
+    text = check_text(text, name)
+    content = json_files.load(text, name)
+    config = _checked(content, _family(content, name), yaml_files.place_in(text, name))
+    try:
+        shape = config.shape()
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    most = min(config.max_position_embeddings, LONGEST) if isinstance(config, _Llama) else LONGEST
+    return Entry(shape, shape.positions or min(most, USUAL), name)
+
+
+def _family(content: object, name: str) -> type[Family]:
+    if not isinstance(content, dict) or "model_type" not in content:
+        raise InputError(
+            f"{name} is no config.json of a transformer: model_type is missing: simctl knows "
+            f"{', '.join(FAMILIES)}"
+        )
+    family = content["model_type"]
+    if isinstance(family, str) and family in FAMILIES:
+        return FAMILIES[family]
+    hint = nearest_name(shown(family), FAMILIES, f"simctl knows {', '.join(FAMILIES)}")
+    raise InputError(f"{name}: model_type {shown(family)} is unknown: {hint}")
+
+
+def _checked(content: object, family: type[Family], place: Place) -> Family:
+    mistakes = Mistakes()
+    config: Family = mistakes.checked(family, content)
+    mistakes.report(place)
+    return config
