@@ -1,0 +1,245 @@
+"""Hugging Face's config.json: families, defaults, and files that are none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.models.shape_catalogue import SHAPES, find_shape, is_config
+from experiments.models.shape_document import FAMILIES, parse
+from topologies.errors import InputError
+
+PLAIN = {
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "bert_base": {
+        "model_type": "bert",
+        "num_hidden_layers": 12,
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "vocab_size": 30522,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+    },
+    "gpt2": {
+        "model_type": "gpt2",
+        "n_layer": 12,
+        "n_embd": 768,
+        "n_head": 12,
+        "n_inner": None,
+        "vocab_size": 50257,
+        "n_positions": 1024,
+    },
+    "llama3_8b": {"model_type": "llama", **PLAIN},
+    "mixtral_8x7b": {
+        "model_type": "mixtral",
+        **PLAIN,
+        "vocab_size": 32000,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    "qwen3_30b_a3b": {
+        "model_type": "qwen3_moe",
+        "num_hidden_layers": 48,
+        "hidden_size": 2048,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "intermediate_size": 6144,
+        "vocab_size": 151936,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 768,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "max_position_embeddings": 40960,
+    },
+    "deepseek_v3": {
+        "model_type": "deepseek_v3",
+        "num_hidden_layers": 61,
+        "hidden_size": 7168,
+        "num_attention_heads": 128,
+        "num_key_value_heads": 128,
+        "intermediate_size": 18432,
+        "vocab_size": 129280,
+        "q_lora_rank": 1536,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "n_routed_experts": 256,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 2048,
+        "first_k_dense_replace": 3,
+        "max_position_embeddings": 163840,
+        "num_nextn_predict_layers": 1,
+    },
+    "vit_l16": {
+        "model_type": "vit",
+        "num_hidden_layers": 24,
+        "hidden_size": 1024,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+        "image_size": 224,
+        "patch_size": 16,
+        "id2label": {str(label): "" for label in range(1000)},
+    },
+    "mpt_1b": {
+        "model_type": "mpt",
+        "n_layers": 24,
+        "d_model": 2048,
+        "n_heads": 16,
+        "expansion_ratio": 4,
+        "vocab_size": 50368,
+        "max_seq_len": 2048,
+        "no_bias": False,
+        "attn_config": {"alibi": False},
+    },
+}
+"""The configurations of shapes in the catalogue."""
+
+
+def parameters(config: dict[str, Any]) -> int:
+    return parse(json.dumps(config), "config.json").shape.parameters
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(InputError) as error:
+        parse(text, "config.json")
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_is_the_shape_of_the_catalogue(name: str) -> None:
+    entry = parse(json.dumps(CONFIGS[name] | {"architectures": ["any"]}), "config.json")
+    assert entry.shape == SHAPES[name].shape
+
+
+def test_parameters_of_qwen3_8b() -> None:
+    config = {**PLAIN, "model_type": "qwen3", "head_dim": 128, "vocab_size": 151936}
+    sizes = {"num_hidden_layers": 36, "intermediate_size": 12288}
+    assert parameters(config | sizes) == 8_190_735_360
+
+
+def test_parameters_of_mpt_7b_with_alibi() -> None:
+    """The published weights have neither biases nor learned positions."""
+    config = {**CONFIGS["mpt_1b"], "d_model": 4096, "n_heads": 32, "n_layers": 32}
+    changes = {"vocab_size": 50432, "no_bias": True, "attn_config": {"alibi": True}}
+    assert parameters(config | changes) == 6_649_286_656
+
+
+def test_a_file_takes_options(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(CONFIGS["llama3_8b"]))
+    assert is_config(str(path))
+    name, shape, seq = find_shape(f"{path}:layers=2,seq=131072")
+    assert (name, shape.blocks, seq) == ("tiny.json", 2, 131072)
+    assert find_shape(str(path))[2] == 4096
+    with pytest.raises(InputError, match=r"tiny\.json:seq: 131073 is out of range"):
+        find_shape(f"{path}:seq=131073")
+
+
+def test_a_trace_is_no_config(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text('{"traceEvents": [], "model_type": ""}')
+    assert not is_config(str(path))
+    assert not is_config(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "lama"}, "model_type 'lama' is unknown: did you mean 'llama'?"),
+        ({"model_type": 7}, "model_type 7 is unknown: simctl knows bert, deepseek_v3, gpt2"),
+        ({"hidden_size": 4097}, "hidden=4097 is no multiple of heads=32"),
+        ({"num_key_value_heads": 5}, "heads=32 is no multiple of kv_heads=5"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers: 0: "),
+        ({"num_hidden_layers": 10**19}, "num_hidden_layers: 10000000000000000000: "),
+        ({"num_hidden_layers": "32"}, "num_hidden_layers: '32' is not a whole number"),
+        ({"vocab_size": None}, "vocab_size: none is not a whole number"),
+        ({"mlp_bias": True}, "mlp_bias true is not known: write false"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
+    text = refusal(json.dumps(CONFIGS["llama3_8b"] | changes, indent=1))
+    assert text.startswith("config.json")
+    assert message in text
+    assert "\n" not in text
+
+
+def test_experts_in_some_blocks_are_refused() -> None:
+    config = CONFIGS["qwen3_30b_a3b"]
+    assert "mlp_only_layers" in refusal(json.dumps(config | {"mlp_only_layers": [1]}))
+    assert "decoder_sparse_step" in refusal(json.dumps(config | {"decoder_sparse_step": 2}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "config.json is empty: it describes nothing"),
+        ('{"model_type": "llama", "hidden', "config.json line 1: "),
+        ("{}", "config.json is no config.json of a transformer: model_type is missing"),
+        ("[" * 100_000, "config.json is nested too deep"),
+        ('{"model_type": "llama", "model_type": "gpt2"}', "is there twice"),
+        ('{"model_type": "llama", "x": NaN}', "NaN is no number"),
+        ('{"model_type": "llama"}', "is missing"),
+        ("[]", "model_type is missing"),
+        ("\x00", "is not text"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused_in_one_line(text: str, message: str) -> None:
+    reason = refusal(text)
+    assert message in reason
+    assert "\n" not in reason
+
+
+def test_a_file_without_text_or_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"config\.json: byte 0 is not UTF-8 text"):
+        find_shape(str(path))
+    path.write_bytes(b" " * (16 * 2**20 + 1))
+    with pytest.raises(InputError, match=r"config\.json is larger than 16 MiB"):
+        find_shape(str(path))
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 2**40),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@settings(max_examples=40)
+@given(data=st.data(), family=st.sampled_from([*CONFIGS]))
+def test_any_values_are_a_shape_or_a_mistake(data: st.DataObject, family: str) -> None:
+    keys = st.sampled_from([*CONFIGS[family]])
+    changes = data.draw(st.dictionaries(keys, VALUES, max_size=3))
+    message = ""
+    try:
+        entry = parse(json.dumps(CONFIGS[family] | changes), "config.json")
+        assert 0 < entry.shape.active_parameters <= entry.shape.parameters
+        assert entry.seq > 0
+    except InputError as error:
+        message = str(error)
+    assert "\n" not in message
+
+
+def test_all_families_are_tested() -> None:
+    assert {config["model_type"] for config in CONFIGS.values()} | {"qwen3"} == set(FAMILIES)
