@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.schedules.schedule import Flags
 from simulator.schedules.whole_numbers import whole_number
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -34,7 +35,8 @@ class Actions(NamedTuple):
     micro: Whole
     """The micro-batch."""
     turn: Whole
-    """A number that grows in the order in which a device runs its actions."""
+    """A number that grows in the order in which a device runs its actions. A forward and a backward
+    of the same device and turn run together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,9 @@ class Pipeline:
     """The micro-batch."""
     copy: Ints
     """The copy of the model."""
+    paired: Flags
+    """Whether an action, a forward, runs together with the action behind it, a backward: both begin
+    when both can, and both end at the same time."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -81,10 +86,11 @@ class Pipeline:
 
     @cached_property
     def needs(self) -> Ints:
-        """The row whose result an action waits for; -1 for none.
+        """The rows whose results each action waits for, of shape (rows, 2); -1 for none.
 
         A forward waits for that of the stage before, a backward for that of the stage behind. The
-        last stage's backward waits for its forward, and WEIGHTS for the INPUTS of their stage.
+        last stage's backward waits for its forward, and WEIGHTS for the INPUTS of their stage. The
+        first action of a pair waits for what either needs, and its result comes from the second.
         """
         at = self._rows
         before, behind = self.stage - 1, self.stage + 1
@@ -96,7 +102,9 @@ class Pipeline:
         forward = np.where(before >= 0, at[0, np.maximum(before, 0), self.micro], -1)
         needs = np.where(self.kind == FORWARD, forward, backward)
         needs = np.where(self.kind == WEIGHTS, at[1, self.stage, self.micro], needs)
-        return needs.astype(np.int32)
+        needs = np.where(needs >= 0, needs + self.paired[needs], -1)
+        both = np.where(self.paired, np.roll(needs, -1), -1)
+        return np.stack([needs, both], axis=1).astype(np.int32)
 
     @cached_property
     def order(self) -> Ints:
@@ -111,8 +119,9 @@ class Pipeline:
             device = ready.pop()
             row = following[device]
             while row < end[device]:
-                if needs[row] >= 0 and not done[needs[row]]:
-                    waiting.setdefault(needs[row], []).append(device)
+                missing = [need for need in needs[row] if need >= 0 and not done[need]]
+                if missing:
+                    waiting.setdefault(missing[0], []).append(device)
                     break
                 done[row] = 1
                 order.append(row)
@@ -154,14 +163,23 @@ def assemble(
     )
     copy = micro * len(places) // micro_batches
     device = places[copy, stage]
-    order = np.lexsort((turn, device))
+    order = np.lexsort((kind, turn, device))
+    same = (np.diff(turn[order]) == 0) & (np.diff(device[order]) == 0)
+    device, kind, stage, micro, copy = (
+        column[order].astype(np.int32) for column in (device, kind, stage, micro, copy)
+    )
     pipeline = Pipeline(
         name,
-        int(places.max()) + 1,
-        places.shape[1],
-        micro_batches,
-        places,
-        *(column[order].astype(np.int32) for column in (device, kind, stage, micro, copy)),
+        devices=int(places.max()) + 1,
+        stages=places.shape[1],
+        micro_batches=micro_batches,
+        place=places,
+        device=device,
+        kind=kind,
+        stage=stage,
+        micro=micro,
+        copy=copy,
+        paired=np.append(same, False).astype(np.int8),
     )
     check(pipeline)
     return pipeline
@@ -191,6 +209,11 @@ def check(pipeline: Pipeline) -> None:
             f"pipeline {pipeline.name}: device {pipeline.device[row]} runs {pipeline.text(row)}, "
             f"but stage {pipeline.stage[row]} is on device {home}"
         )
+    first = np.flatnonzero(pipeline.paired)
+    if np.any(pipeline.kind[first] != FORWARD) or np.any(
+        ~np.isin(pipeline.kind[first + 1], (BACKWARD, INPUTS))
+    ):
+        raise InputError(f"pipeline {pipeline.name}: a pair is a forward and a backward")
     len(pipeline.order)
 
 
