@@ -1,0 +1,118 @@
+"""How long a collective takes when all groups of a kind run it at once on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from simulator.collectives import Algorithm, find
+from simulator.engines import run
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_routes import Laid, lay
+from simulator.profile import Profile
+from simulator.schedules.routed import Routed
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Shifts
+from simulator.schedules.timeline import Timeline
+from topologies.errors import InputError
+from topologies.topology import Ints, Topology
+
+ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    "all_reduce": ("rings", "double_tree"),
+    "all_gather": ("rings_all_gather",),
+    "reduce_scatter": ("rings_reduce_scatter",),
+    "all_to_all": ("pairwise",),
+    "shift": ("shift",),
+    "broadcast": ("tree_broadcast",),
+}
+"""The algorithms of a collective. The fastest one for the size runs."""
+
+
+def _send(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
+    """The first rank sends V to the second one."""
+    builder = ScheduleBuilder(ranks, nbytes, phase="send")
+    builder.copy(0, 1, slot=0)
+    return builder.build()
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTimes:
+    """The times of collectives of groups on a machine, each simulated once."""
+
+    topology: Topology
+    """The machine. Rank r of the plan is rank r there."""
+    degrees: Degrees
+    """The groups."""
+    algorithms: Mapping[str, Sequence[str | Algorithm]] = field(default_factory=dict)
+    """Other algorithms than those of `ALGORITHMS`, by collective."""
+    profile: Profile | None = None
+    """A calibrated library, whose protocols are simulated."""
+    run: Callable[[Routed], Timeline] = run
+    """The engine."""
+    _laid: dict[tuple[str, str], list[Laid]] = field(default_factory=dict, repr=False)
+    _seconds: dict[tuple[str, str, float], float] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.degrees.check(self.topology.ranks)
+
+    def seconds(self, kind: str, collective: str, nbytes: float) -> float:
+        """Seconds from the start to the end of a collective of V = `nbytes` in all groups of a
+        kind. Raises InputError for an unknown collective."""
+        if nbytes <= 0 or self.degrees.size(kind) == 1:
+            return 0.0
+        return self._fastest(kind, collective, nbytes, lambda: self.degrees.groups(kind))
+
+    def transfer(self, sender: int, receiver: int, nbytes: float) -> float:
+        """Seconds in which each rank of a device of the pipeline sends `nbytes` to its peer of
+        another device. All ranks send at once."""
+        if nbytes <= 0 or sender == receiver:
+            return 0.0
+        if not 0 <= min(sender, receiver) <= max(sender, receiver) < self.degrees.pp:
+            raise InputError(
+                f"device {sender} to {receiver}: the pipeline has {self.degrees.pp} devices"
+            )
+        return self._fastest(
+            f"{sender} to {receiver}",
+            "send",
+            nbytes,
+            lambda: self.degrees.groups("pp")[:, [sender, receiver]],
+        )
+
+    def _fastest(
+        self, kind: str, collective: str, nbytes: float, groups: Callable[[], Ints]
+    ) -> float:
+        key = kind, collective, nbytes
+        if key not in self._seconds:
+            if (kind, collective) not in self._laid:
+                self._laid[kind, collective] = self._lay(collective, groups())
+            times = [self._time(laid, nbytes) for laid in self._laid[kind, collective]]
+            self._seconds[key] = min(times)
+        return self._seconds[key]
+
+    def _lay(self, collective: str, groups: Ints) -> list[Laid]:
+        """The schedules of all algorithms of a collective that are not too large."""
+        laid, refused = [], InputError("")
+        for algorithm in self._algorithms_of(collective):
+            try:
+                laid.append(lay(algorithm, self.topology, groups, merges=self.profile is not None))
+            except InputError as error:
+                refused = error
+        if not laid:
+            raise refused
+        return laid
+
+    def _algorithms_of(self, collective: str) -> list[Algorithm]:
+        if collective == "send":
+            return [replace(find("shift"), schedule=_send)]
+        names = self.algorithms.get(collective) or ALGORITHMS.get(collective)
+        if names is None:
+            raise InputError(f"no collective {collective[:40]!r}: one of {', '.join(ALGORITHMS)}")
+        return [find(name) if isinstance(name, str) else name for name in names]
+
+    def _time(self, laid: Laid, nbytes: float) -> float:
+        """Seconds of the slowest part of the machine."""
+        parts = [routed.scaled(nbytes) for routed in laid.parts]
+        if self.profile is None:
+            return max(self.run(part).makespan for part in parts)
+        return max(self.profile.simulate(part, laid.algorithm, self.run).seconds for part in parts)

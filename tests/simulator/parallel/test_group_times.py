@@ -1,0 +1,149 @@
+"""The times of collectives of all groups of a kind at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.collectives import find
+from simulator.collectives.joined_calls import Call, join
+from simulator.engines import run, simulate
+from simulator.parallel import group_routes
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_routes import lay, side_by_side
+from simulator.parallel.group_times import ALGORITHMS, GroupTimes
+from simulator.profile import Profile, Protocol
+from simulator.schedules.routed import route
+from tests.simulator.parallel.test_degrees import degrees
+from topologies.catalogue import find as machine
+from topologies.errors import InputError
+from topologies.link import Link
+from topologies.shapes import star
+from topologies.topology import Topology
+
+MACHINES = ("dgx_a100:nodes=2", "leonardo:nodes=4", "pcie_box:nodes=4")
+SMALL = degrees().filter(lambda plan: 1 < plan.ranks <= 16)
+
+
+def on(name: str, plan: Degrees) -> Topology:
+    """A machine with a GPU for each rank."""
+    return machine(name).build(plan.ranks)
+
+
+@settings(max_examples=40)
+@given(
+    SMALL,
+    st.sampled_from(MACHINES),
+    st.sampled_from(("tp", "data", "ep", "experts", "cp")),
+    st.sampled_from(("ring", "pairwise", "shift", "double_tree")),
+)
+def test_parts_take_as_long_as_all_groups_at_once(
+    plan: Degrees, name: str, kind: str, algorithm: str
+) -> None:
+    if plan.size(kind) == 1:
+        return
+    topology, groups = on(name, plan), plan.groups(kind)
+    chosen = find(algorithm)
+    child = chosen.on(
+        replace(topology, placement=topology.placement[groups[0]]), plan.size(kind), 1.0
+    )
+    whole = replace(topology, placement=topology.placement[groups.ravel()])
+    together = run(route(side_by_side(child.schedule, len(groups)).scaled(1e6), whole)).makespan
+    times = GroupTimes(
+        topology, plan, {chosen.collective.name: (algorithm,)} | {"shift": ("shift",)}
+    )
+    collective = "shift" if algorithm == "shift" else chosen.collective.name
+    assert times.seconds(kind, collective, 1e6) == together
+
+
+def test_groups_that_share_no_link_take_as_long_as_a_group_alone() -> None:
+    plan = Degrees(dp=2, tp=8)
+    times = GroupTimes(on("hgx_h100:nodes=2", plan), plan, {"all_reduce": ("ring",)})
+    alone = simulate(find("ring").build(8, 1e7), machine("hgx_h100").build(8)).makespan
+    assert times.seconds("tp", "all_reduce", 1e7) == alone
+
+
+def test_groups_share_the_ports_of_their_nodes() -> None:
+    plan = Degrees(dp=2, tp=2)
+    topology = on("pcie_box:nodes=2", Degrees(dp=16))
+    topology = replace(topology, placement=topology.placement[[0, 1, 8, 9]])
+    times = GroupTimes(topology, plan, {"all_reduce": ("ring",)})
+    ranks = [tuple(group) for group in plan.groups("dp").tolist()]
+    joined = join([Call(find("ring"), group, 1e8) for group in ranks], topology, 4)
+    together = simulate(joined.schedule, joined.topology).makespan
+    alone = simulate(
+        find("ring").build(2, 1e8), replace(topology, placement=topology.placement[[0, 2]])
+    )
+    assert times.seconds("dp", "all_reduce", 1e8) == pytest.approx(together, rel=1e-6)
+    assert together > 1.9 * alone.makespan
+
+
+def test_the_fastest_algorithm_runs() -> None:
+    plan = Degrees(dp=16)
+    topology = on("dgx_a100:nodes=2", plan)
+    each = [
+        GroupTimes(topology, plan, {"all_reduce": (name,)}) for name in ALGORITHMS["all_reduce"]
+    ]
+    for nbytes in (1e3, 1e9):
+        least = min(times.seconds("data", "all_reduce", nbytes) for times in each)
+        assert GroupTimes(topology, plan).seconds("data", "all_reduce", nbytes) == least
+
+
+def test_a_transfer_goes_from_each_rank_of_a_device_to_its_peer() -> None:
+    times = GroupTimes(star(4, bandwidth=1e9), Degrees(tp=2, pp=2))
+    assert times.transfer(0, 1, 1e6) == times.transfer(1, 0, 1e6) == 1e-3
+    assert times.transfer(1, 1, 1e6) == times.transfer(0, 1, 0.0) == 0.0
+    with pytest.raises(InputError, match="device 0 to 2: the pipeline has 2 devices"):
+        times.transfer(0, 2, 1.0)
+
+
+def test_a_profile_adds_its_launch_and_takes_its_links() -> None:
+    topology = star(2, bandwidth=1e9)
+    kinds = topology.link_kinds.vocabulary
+    links = {kind: Link(latency=0.0, bandwidth=1e8, gap=0.0) for kind in kinds}
+    profile = Profile("test", "star", 1e-4, (Protocol("Simple", links),))
+    times = GroupTimes(topology, Degrees(dp=2), {"all_reduce": ("ring",)}, profile)
+    assert times.seconds("dp", "all_reduce", 1e6) == pytest.approx(1e-4 + 1e-2)
+
+
+def test_large_parts_are_simulated_as_a_group_with_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = Degrees(dp=4, tp=4)
+    topology = on("leonardo:nodes=4", plan)
+    exact = GroupTimes(topology, plan, {"all_reduce": ("ring",)}).seconds("dp", "all_reduce", 1e8)
+    monkeypatch.setattr(group_routes, "MOST", 40)
+    laid = lay(find("ring"), topology, plan.groups("dp"))
+    share = run(laid.parts[0].scaled(1e8)).makespan
+    assert len(laid.parts[0].schedule) == 24
+    assert share == pytest.approx(exact, rel=0.01)
+
+
+def test_groups_of_many_ranks_are_folded() -> None:
+    plan = Degrees(dp=64, tp=8)
+    times = GroupTimes(on("hgx_h100:nodes=64", plan), plan)
+    assert times.seconds("data", "all_gather", 1e8) == pytest.approx(1e8 / 50e9, rel=0.15)
+
+
+def test_a_group_of_a_rank_and_no_bytes_take_no_time() -> None:
+    times = GroupTimes(star(2, bandwidth=1.0), Degrees(dp=2))
+    assert times.seconds("tp", "all_reduce", 1.0) == times.seconds("dp", "all_reduce", 0.0) == 0.0
+
+
+def test_an_unknown_collective_and_other_gpus_are_refused() -> None:
+    with pytest.raises(InputError, match="no collective 'gossip': one of all_reduce"):
+        GroupTimes(star(2, bandwidth=1.0), Degrees(dp=2)).seconds("dp", "gossip", 1.0)
+    with pytest.raises(InputError, match="there are 4 GPUs: take dp=4"):
+        GroupTimes(star(4, bandwidth=1.0), Degrees(dp=2))
+
+
+def test_copies_of_a_schedule_keep_their_switches_last() -> None:
+    topology = machine("hgx_h100").build(8)
+    child = find("nvls").on(topology, 4, 1.0).schedule
+    two = side_by_side(child, 2)
+    assert (two.workers, two.switches) == (8, 2 * child.switches)
+    assert np.array_equal(np.sort(np.unique(two.rank)), np.arange(two.ranks))
