@@ -1,0 +1,201 @@
+"""The times of a pipeline whose stages take given times, on machines without other traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.engines import Engine, simulate
+from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, INPUTS, WEIGHTS, Pipeline
+from simulator.schedules.schedule import COMPUTE, Schedule
+from simulator.schedules.timeline import Timeline
+from topologies.errors import InputError
+from topologies.shapes import line
+from topologies.topology import Floats, Ints
+
+
+class StageTimes(NamedTuple):
+    """What the actions of a pipeline take. Each is a number of seconds, or one for each stage."""
+
+    forward: float | Floats = 1.0
+    """T_F: a forward."""
+    inputs: float | Floats = 1.0
+    """T_B: a backward for the inputs."""
+    weights: float | Floats = 1.0
+    """T_W: a backward for the weights. A whole backward takes T_B + T_W."""
+    transfer: float = 0.0
+    """T_comm: a result to the device of the next stage."""
+    blocking: bool = False
+    """Whether a device computes nothing while it sends."""
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineTimes:
+    """When the actions of a pipeline run."""
+
+    pipeline: Pipeline
+    """The pipeline."""
+    timeline: Timeline
+    """The timeline of its schedule, which has a rank for each device."""
+    operations: Ints
+    """The operation of each action."""
+
+    @property
+    def start(self) -> Floats:
+        """When each action begins."""
+        return np.asarray(self.timeline.start[self.operations])
+
+    @property
+    def finish(self) -> Floats:
+        """When each action ends."""
+        return np.asarray(self.timeline.finish[self.operations])
+
+    @property
+    def step(self) -> float:
+        """Seconds from the first action to the end of the last."""
+        return float(self.finish.max())
+
+    @cached_property
+    def computing(self) -> Floats:
+        """Seconds that each device computes."""
+        seconds = self.timeline.schedule.seconds[self.operations]
+        devices = self.pipeline.devices
+        return np.asarray(np.bincount(self.pipeline.device, seconds, devices), dtype=np.float64)
+
+    @property
+    def idle(self) -> Floats:
+        """Seconds of the step in which each device computes nothing."""
+        return self.step - self.computing
+
+    @property
+    def idle_within(self) -> Floats:
+        """Seconds between the first and the last action of each device in which it computes
+        nothing. This is the bubble of steps without a barrier at the optimizer."""
+        first, last = self.pipeline.starts[:-1], self.pipeline.starts[1:] - 1
+        return np.asarray(self.finish[last] - self.start[first] - self.computing)
+
+
+def pipeline_times(pipeline: Pipeline, times: StageTimes, engine: Engine = "auto") -> PipelineTimes:
+    """Simulate a pipeline. Raises InputError if a time is not 0 or more."""
+    schedule, operations = pipeline_schedule(pipeline, times)
+    machine = line(max(2, pipeline.devices), bandwidth=1.0)
+    return PipelineTimes(pipeline, simulate(schedule, machine, engine), operations)
+
+
+def pipeline_schedule(pipeline: Pipeline, times: StageTimes) -> tuple[Schedule, Ints]:
+    """A pipeline as a schedule of computations, with a rank for each device, and the operation of
+    each action.
+
+    A transfer is a computation on a lane of the sender: lane 1 to later devices, lane 2 to earlier
+    ones, and lane 0, where the device computes, if it blocks.
+    """
+    seconds = _seconds(pipeline, times)
+    rows = len(pipeline)
+    place = np.empty(rows, dtype=np.int64)
+    place[pipeline.order] = np.arange(rows)
+    need, device = pipeline.needs[:, 0], pipeline.device
+    receivers = np.flatnonzero((need >= 0) & (device[need] != device) & (times.transfer > 0))
+    senders = need[receivers]
+    # Each transfer comes directly behind the action whose result it sends.
+    order = np.argsort(np.concatenate([place, place[senders] + 0.5]), kind="stable")
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    operations, transfers = number[:rows], number[rows:]
+
+    delivers = np.where(need >= 0, operations[need], -1)
+    delivers[receivers] = transfers
+    waits = np.full((len(order), 3), -1, dtype=np.int64)
+    waits[operations, 0] = delivers
+    first = np.flatnonzero(pipeline.paired)
+    waits[operations[first], 1] = delivers[first + 1]
+    waits[transfers, 0] = operations[senders]
+    rank = np.concatenate([device, device[senders]])[order]
+    lane = np.concatenate([np.zeros(rows), np.where(device[receivers] > device[senders], 1, 2)])
+    lane = np.where(times.blocking, 0, lane)[order]
+    # What computes, and blocks, follows the operation before it on the same device.
+    main = np.lexsort((np.arange(len(order)), rank, lane))[: np.count_nonzero(lane == 0)]
+    follows = np.flatnonzero(np.diff(rank[main]) == 0)
+    waits[main[follows + 1], 2] = main[follows]
+    lasting = np.concatenate([seconds, np.full(len(senders), times.transfer)])[order]
+    return _schedule(pipeline.devices, rank, lane, lasting, waits), operations.astype(np.int32)
+
+
+def peak_activations(pipeline: Pipeline, kept: float = 1.0, kept_for_weights: float = 0.0) -> Ints:
+    """What each device holds when it holds most, of shape (devices, 2): chunks of activations kept
+    for the backward (each of size `kept`), and chunks kept for that of the weights alone (each of
+    size `kept_for_weights`).
+
+    A chunk is what a stage keeps of a micro-batch. It is held from the start of its forward to the
+    end of its backward, whole or for the inputs; the rest until the backward for the weights ends.
+    """
+    change = np.array([[1, 0], [-1, 0], [-1, 1], [0, -1]], dtype=np.int32)
+    held = np.cumsum(change[pipeline.kind], axis=0, dtype=np.int32)
+    # Every device ends with nothing, so that the sums of the devices before are 0.
+    size = held @ np.array([kept, kept_for_weights])
+    peaks = [
+        held[begin + np.argmax(size[begin:end])]
+        for begin, end in zip(pipeline.starts[:-1], pipeline.starts[1:], strict=True)
+    ]
+    return np.array(peaks, dtype=np.int32)
+
+
+def _seconds(pipeline: Pipeline, times: StageTimes) -> Floats:
+    """What each action takes."""
+    parts: dict[int, npt.NDArray[np.float64]] = {}
+    for kind, name in ((FORWARD, "forward"), (INPUTS, "inputs"), (WEIGHTS, "weights")):
+        value = np.asarray(getattr(times, name), dtype=np.float64)
+        if value.shape not in ((), (pipeline.stages,)) or not np.all(
+            (value >= 0) & np.isfinite(value)
+        ):
+            raise InputError(
+                f"pipeline {pipeline.name}: the time {name} is not 0 or more, or not one for each "
+                f"of {pipeline.stages} stages"
+            )
+        parts[kind] = np.broadcast_to(value, pipeline.stages)
+    if not 0 <= times.transfer < np.inf:
+        raise InputError(
+            f"pipeline {pipeline.name}: a transfer takes {times.transfer} s: 0 or more"
+        )
+    parts[BACKWARD] = parts[INPUTS] + parts[WEIGHTS]
+    table = np.stack([parts[kind] for kind in range(4)])
+    return np.asarray(table[pipeline.kind, pipeline.stage])
+
+
+def _schedule(
+    devices: int,
+    rank: npt.NDArray[np.integer],
+    lane: npt.NDArray[np.floating],
+    seconds: Floats,
+    waits: npt.NDArray[np.int64],
+) -> Schedule:
+    count = len(rank)
+    none = np.full(count, -1, dtype=np.int32)
+    present = waits >= 0
+    ranks = rank.astype(np.int32)
+    return Schedule(
+        ranks=devices,
+        workers=devices,
+        switches=0,
+        nbytes_total=1.0,
+        buffer=1,
+        shares=np.ones(1),
+        phases=("pipeline",),
+        lanes=int(lane.max()) + 1,
+        kind=np.full(count, COMPUTE, dtype=np.int8),
+        rank=ranks,
+        peer=ranks,
+        source=none,
+        target=none,
+        count=np.zeros(count, dtype=np.int32),
+        reduces=np.zeros(count, dtype=np.int8),
+        nbytes=np.zeros(count),
+        seconds=seconds,
+        lane=lane.astype(np.int16),
+        phase=np.zeros(count, dtype=np.int16),
+        indptr=np.append(0, np.cumsum(present.sum(axis=1))).astype(np.int32),
+        indices=waits[present].astype(np.int32),
+    )
