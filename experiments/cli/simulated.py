@@ -178,7 +178,8 @@ def run(
 
 @app.command(
     epilog="Example: simctl train --model resnet50 --strategy ddp --topology hgx_h100:nodes=2 "
-    "--bucket 25MiB --timeline step.png"
+    "--bucket 25MiB --timeline step.png\n\n"
+    "Example: simctl train --learn mlp --strategy 'ssgd; asgd' --straggler 3:4 --plot learn.png"
 )
 @with_groups
 def train(
@@ -194,8 +195,16 @@ def train(
     """Simulate training steps and explain their communication.
 
     The report has the time of a step, its bubbles and their causes, hidden and exposed
-    communication, and what would help.
+    communication, and what would help. With --learn a small network learns along the run, and the
+    report has its loss over simulated time.
     """
+    if job.learn is not None:
+        from experiments.cli.learning_parser import check_alone, parse
+        from experiments.commands import learn
+
+        check_alone(timeline, where.execution)
+        learning = parse(job.learn, job, machine, rules)
+        raise typer.Exit(learn.run(learning, out, plot, format.value))
     from experiments.commands import train as command
 
     files = command.Files(timeline, out, plot)

@@ -87,7 +87,15 @@ Detail = Annotated[
         help="auto: in large runs, simulate collectives that are alike once. Same results."
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of --noise.")]
+Seed = Annotated[int, typer.Option(help="Seed of --noise and --learn.")]
+Learn = Annotated[
+    str | None,
+    typer.Option(
+        help="Learn digits along the run: softmax or mlp, with options: "
+        "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95. --strategy takes several then: "
+        '"ssgd; asgd".'
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,7 @@ class TrainingOptions:
     batches: Batches = None
     seed: Seed = 0
     detail: Detail = DetailName.auto
+    learn: Learn = None
 
     def request(self, machine: MachineOptions, rules: RuleOptions = RuleOptions()) -> Request:
         """The values of the options."""
@@ -118,7 +127,7 @@ class TrainingOptions:
         job = self._job(model, machine, rules)
         ranks, variants = self._ranks(job), self._variants(job, model)
         parameters = {
-            **{key: value for key, value in asdict(self).items() if key != "algo_file"},
+            **{k: value for k, value in asdict(self).items() if k not in ("algo_file", "learn")},
             **({} if self.algo_file is None else {"algo_file": self.algo_file}),
             "detail": self.detail.value,
             "engine": rules.engine.value,

@@ -104,7 +104,9 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
         conflicts += ("algo",)
     if "fit" in chosen:
         conflicts += (*LINKS, *(() if shape else ("topology",)))
-    if "sweep" in chosen:
+    if "learn" in chosen:
+        conflicts += ("sweep", "timeline", "jobs", "dask", "resume")
+    elif "sweep" in chosen:
         name, value = SWEPT[chosen["sweep"][1][0].partition("=")[0]]
         chosen[name] = chosen.get(name, (_named("train", name), []))[0], [value]
         conflicts += ("timeline", "bucket")

@@ -291,6 +291,7 @@ VALUES: dict[str, Value] = {
     "fail": _of("rank=1,step=1,restart=30s", "rank=0,step=2,restart=1s,timeout=10s,checkpoint=1"),
     "batches": _of("1:2", "0:1"),
     "seed": _of("0", "1", "123456789"),
+    "learn": _of("softmax:epochs=1", "mlp:epochs=1,hidden=4,rate=0.1"),
     "target": _of(*["module.py:Net", "module.py:make"] * 3, "module.py:wrong", "torch.nn:Identity"),
     "input": _of("2x4", "8x4", "1x4", "1x4:float64"),
     "batch": _of("1", "4"),

@@ -1,0 +1,115 @@
+"""A learning run: its curve of loss and accuracy over simulated seconds, and its row in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.learning.along_plan import Learner, Version
+from experiments.learning.task import Task
+from experiments.training.job import Job
+from simulator.training.conditions import Conditions
+from simulator.training.measures import measure
+from simulator.training.plan_simulation import train
+from topologies.errors import InputError
+
+POINTS = 200
+"""A curve has about so many points at the most."""
+
+
+class Point(NamedTuple):
+    """A point of a curve."""
+
+    seconds: float
+    """Simulated seconds since the start."""
+    loss: float
+    """The mean loss on the samples to learn from."""
+    accuracy: float
+    """The share of the held-out samples that the network names."""
+
+
+@dataclass(frozen=True)
+class LearningRow:
+    """A learning run in a table."""
+
+    network: str
+    strategy: str
+    ranks: int
+    disturbance: str
+    """What makes workers differ, "" if nothing does."""
+    updates: int
+    """Gradients of a worker that the last weights contain."""
+    seconds: float
+    """Simulated seconds of the run."""
+    loss: float
+    """The mean loss of the last weights on the samples to learn from."""
+    accuracy: float
+    """The share of the held-out samples that the last weights name."""
+    target: float
+    target_s: float | None
+    """Simulated seconds until the accuracy has reached the target; None: it never has."""
+    staleness: float
+    """Mean number of updates between reading weights and updating them."""
+    staleness_max: int
+
+
+class LearningRun(NamedTuple):
+    """What has been learnt."""
+
+    row: LearningRow
+    curve: list[Point]
+
+
+def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> LearningRun:
+    """Simulate `job` on `ranks` workers, and learn along it. `strategy` and `disturbance` are what
+    the table shows."""
+    if job.conditions.batches:
+        raise InputError(
+            "--batches: with --learn every worker has input in all steps, leave it out"
+        )
+    job = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
+    plan = job.plan(ranks)
+    timeline = train(plan, job.rules.training())
+    measures = measure(plan, timeline)
+    learner = Learner(task, job.strategy, plan, timeline)
+    with np.errstate(over="ignore", invalid="ignore"):
+        versions = list(_some(learner.versions(), ranks * max(1, job.steps // POINTS)))
+        first = Point(0.0, *task.losses(task.initial))
+        curve = [first, *(Point(v.seconds, *task.losses(v.weights)) for v in versions)]
+    reached = [point.seconds for point in curve if point.accuracy >= task.target]
+    stale = measures.staleness
+    row = LearningRow(
+        network=task.network,
+        strategy=strategy,
+        ranks=ranks,
+        disturbance=disturbance,
+        updates=versions[-1].updates,
+        seconds=curve[-1].seconds,
+        loss=curve[-1].loss,
+        accuracy=curve[-1].accuracy,
+        target=task.target,
+        target_s=reached[0] if reached else None,
+        staleness=float(stale.mean()) if len(stale) else 0.0,
+        staleness_max=int(stale.max(initial=0)),
+    )
+    return LearningRun(row, curve)
+
+
+def undisturbed(job: Job) -> Job:
+    """The job with workers and links that are all alike."""
+    return replace(job, conditions=Conditions(), slow_links={})
+
+
+def _some(versions: Iterable[Version], apart: int) -> Iterator[Version]:
+    """Versions that are at least `apart` updates apart, and the last."""
+    due, last = apart, None
+    for version in versions:
+        last = version
+        if version.updates >= due:
+            due, last = version.updates + apart, None
+            yield version
+    if last is not None:
+        yield last

@@ -1,0 +1,191 @@
+"""What a run learns, against one device and against results by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.cli import strategy_parser
+from experiments.learning.along_plan import Learner
+from experiments.learning.learning_run import LearningRun, learn, undisturbed
+from experiments.learning.task import Task
+from experiments.training.job import Job
+from simulator.training.conditions import Conditions, Failure
+from simulator.training.measures import measure
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan_simulation import train
+from topologies.catalogue import find
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+MODEL = Model(
+    "small",
+    8,
+    tuple(Layer(f"fc{k}", 1e-3, 2e-3, 1e3, (Tensor("weight", 1e6),)) for k in range(3)),
+    optimizer=1e-4,
+)
+STAR = find("star").with_links(1e10, 1e-6)
+TASK = Task("mlp", hidden=5, batch=30, seed=3)
+NOISE = Conditions(slower={1: 2.0}, sigma=0.3, seed=5)
+
+
+def job(strategy: str, steps: int = 6, conditions: Conditions | None = None) -> Job:
+    name = strategy.partition(":")[0]
+    return Job(
+        MODEL,
+        name,
+        strategy_parser.find(strategy),
+        STAR,
+        steps=steps,
+        conditions=conditions or Conditions(),
+    )
+
+
+def learner(run: Job, ranks: int, task: Task = TASK) -> Learner:
+    run = replace(run, detail="transfers", rules=run.rules._replace(symmetry="off"))
+    plan = run.plan(ranks)
+    return Learner(task, run.strategy, plan, train(plan))
+
+
+def weights(run: Job, ranks: int, task: Task = TASK) -> Floats:
+    *_, last = learner(run, ranks, task).versions()
+    return last.weights
+
+
+def single(ranks: int, steps: int, task: Task = TASK, batches: int = 1) -> Floats:
+    """The weights of one device that sees the batches of all ranks in each step."""
+    sampler, result = task.sampler(ranks), task.initial
+    for step in range(steps):
+        numbers = range(step * batches, (step + 1) * batches)
+        gradients = [
+            task.model.gradient(result, task.samples.of(sampler.rows(number).ravel()))
+            for number in numbers
+        ]
+        result = result - task.rate * np.mean(gradients, axis=0)
+    return result
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "ssgd",
+        "ssgd:server=gpu,pipelined=yes",
+        "ssgd:server=sharded",
+        "ddp:bucket=1MB",
+        "ddp:algo=tree,streams=2,bucket=0",
+        "dp",
+        "local_sgd:every=1",
+    ],
+)
+def test_synchronous_strategies_are_one_device(strategy: str, ranks: int) -> None:
+    learnt = weights(job(strategy, conditions=NOISE if ranks > 1 else None), ranks)
+    assert np.abs(learnt - single(ranks, 6)).max() < 1e-10
+
+
+def test_several_batches_are_one_gradient() -> None:
+    learnt = weights(job("ddp:accumulate=2"), 3)
+    assert np.abs(learnt - single(3, 6, batches=2)).max() < 1e-10
+
+
+def test_a_softmax_alone_learns_as_one_device() -> None:
+    task = replace(TASK, network="softmax")
+    assert np.abs(weights(job("ddp"), 4, task) - single(4, 6, task)).max() < 1e-10
+
+
+@pytest.mark.parametrize("strategy", ["asgd", "asgd:server=sharded", "ssp", "local_sgd:every=3"])
+def test_one_worker_is_plain_sgd(strategy: str) -> None:
+    assert np.abs(weights(job(strategy), 1) - single(1, 6)).max() < 1e-12
+
+
+def test_ssp_without_a_bound_ahead_is_one_device() -> None:
+    """All read the same weights, and p updates move as far as one step of all."""
+    *_, last = (
+        version for version in learner(job("ssp:bound=0"), 4).versions() if version.updates == 20
+    )
+    assert np.abs(last.weights - single(4, 5)).max() < 1e-10
+
+
+def test_local_workers_meet_every_second_step() -> None:
+    sampler, copies = TASK.sampler(3), [TASK.initial] * 3
+    for step in range(4):
+        for rank, rows in enumerate(sampler.rows(step)):
+            gradient = TASK.model.gradient(copies[rank], TASK.samples.of(rows))
+            copies[rank] = copies[rank] - TASK.rate * gradient
+        if step % 2:
+            copies = [np.mean(copies, axis=0)] * 3
+    assert np.abs(weights(job("local_sgd:every=2", 4), 3) - copies[0]).max() < 1e-12
+
+
+def test_a_stale_gradient_is_that_of_the_weights_that_were_read() -> None:
+    """Rank 1 is slow: it reads the first weights, and its update comes after two of rank 0."""
+    conditions = Conditions(slower={1: 2.5})
+    run = learner(job("asgd", 3, conditions), 2)
+    assert run.plan.updates is not None
+    order = np.argsort(run.timeline.finish[run.plan.updates.served])
+    assert run.plan.updates.worker[order][:3].tolist() == [0, 0, 1]
+    sampler, half = TASK.sampler(2), TASK.rate / 2
+    versions = [TASK.initial]
+    for worker, number, read in ((0, 0, 0), (0, 1, 1), (1, 0, 0)):
+        rows = sampler.rows(number)[worker]
+        gradient = TASK.model.gradient(versions[read], TASK.samples.of(rows))
+        versions.append(versions[-1] - half * gradient)
+    learnt = [version.weights for version in run.versions()]
+    assert np.abs(np.array(learnt[:3]) - np.array(versions[1:])).max() < 1e-12
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2), st.integers(2, 4), st.integers(0, 99))
+def test_ssp_keeps_its_bound(bound: int, ranks: int, seed: int) -> None:
+    run = learner(job(f"ssp:bound={bound}", 8, replace(NOISE, seed=seed)), ranks)
+    staleness = measure(run.plan, run.timeline).staleness
+    assert staleness.max() <= (2 * bound + 1) * (ranks - 1)
+
+
+def test_a_failure_undoes_what_is_lost() -> None:
+    conditions = Conditions(failure=Failure(1, step=4, restart=1.0, checkpoint=3))
+    assert np.array_equal(weights(job("ddp", 6, conditions), 3), weights(job("ddp", 6), 3))
+    late, calm = (row(job("ddp", 6, each)).row.seconds for each in (conditions, Conditions()))
+    assert late > calm + 1
+
+
+def row(run: Job, task: Task = TASK) -> LearningRun:
+    return learn(task, run, "a run", 3, "")
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "asgd", "local_sgd:every=2"])
+def test_the_same_seed_learns_the_same(strategy: str) -> None:
+    run = job(strategy, conditions=NOISE)
+    assert row(run) == row(run)
+    assert row(run).row.loss != row(run, replace(TASK, seed=4)).row.loss
+
+
+def test_a_curve_begins_with_the_first_weights_and_ends_with_the_last() -> None:
+    run = row(job("ddp"), replace(TASK, target=0.11))
+    assert run.curve[0] == (0.0, *TASK.losses(TASK.initial))
+    assert len(run.curve) == 7
+    assert run.curve[-1].loss == run.row.loss < run.curve[0].loss
+    assert run.row.updates == 18
+    assert run.row.target_s in [point.seconds for point in run.curve]
+    assert row(job("ddp")).row.target_s is None
+
+
+def test_weights_that_diverge_have_no_loss() -> None:
+    result = row(job("asgd", 40), replace(TASK, rate=1e200)).row
+    assert (result.loss, result.accuracy, result.target_s) == (np.inf, 0.0, None)
+
+
+def test_runs_that_teach_nothing_are_refused() -> None:
+    with pytest.raises(InputError, match="--batches: with --learn"):
+        row(job("ddp", conditions=Conditions(batches={1: 2})))
+    with pytest.raises(InputError, match="startup=yes"):
+        row(job("ddp:startup=yes"))
+
+
+def test_workers_can_be_made_alike() -> None:
+    run = replace(job("ddp", conditions=NOISE), slow_links={0: 0.5})
+    assert undisturbed(run) == job("ddp")

@@ -1,0 +1,93 @@
+"""`simctl train --learn`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+SMALL = (
+    *("train", "--model", "examples/two_layer_model.yaml", "--p", "2", "--steps", "3"),
+    *("--learn", "softmax"),
+)
+
+
+@pytest.fixture
+def learned(simctl: Simctl, monkeypatch: pytest.MonkeyPatch) -> Simctl:
+    """`simctl train --learn` of a small run."""
+    monkeypatch.chdir(Path(__file__).parents[3])
+    return lambda *options: simctl(*SMALL, *options)
+
+
+def test_a_table_compares_strategies_and_workers(learned: Simctl) -> None:
+    done = learned("--strategy", "ssgd; asgd", "--straggler", "1:3")
+    assert done.returncode == 0
+    heading, *rows = done.stdout.splitlines()
+    assert heading.split() == [
+        *("strategy", "workers", "updates", "time", "loss", "accuracy", "to", "0.95"),
+        *("staleness", "most"),
+    ]
+    assert [line.split()[:2] for line in rows] == [
+        ["ssgd", "alike"],
+        ["asgd", "alike"],
+        ["ssgd", "straggler"],
+        ["asgd", "straggler"],
+    ]
+
+
+def test_csv_and_json_have_the_same_figures(learned: Simctl) -> None:
+    (record,) = csv.DictReader(io.StringIO(learned("--format", "csv").stdout))
+    (document,) = json.loads(learned("--format", "json").stdout)
+    assert document["curve"][-1]["loss"] == document["loss"] == float(record["loss"])
+    assert document["target_s"] is None
+    assert record["strategy"] == "ddp"
+
+
+def test_files_hold_the_table_and_a_picture(learned: Simctl, tmp_path: Path) -> None:
+    out, plot = tmp_path / "out.csv", tmp_path / "plot.svg"
+    assert learned("--straggler", "1:3", "--out", out, "--plot", plot).returncode == 0
+    assert len(out.read_text().splitlines()) == 3
+    meta = json.loads((tmp_path / "out.csv.meta.json").read_text())
+    assert meta["parameters"]["learn"] == "softmax"
+    assert plot.read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--learn", "cnn"], "no network 'cnn': there are softmax, mlp"),
+        (["--learn", "mlp:depth=2"], "mlp has no option 'depth'"),
+        (["--learn", "mlp:rate"], "write rate=value once"),
+        (["--learn", "mlp:batch=1.5"], "'1.5'"),
+        (["--sweep", "bucket=1MiB,2MiB"], "with --learn write strategies instead"),
+        (["--p", "2,4"], "one number of workers"),
+        (["--strategy", ";"], "a strategy or several"),
+        (["--strategy", "ssgd; asgb"], "no strategy 'asgb'"),
+        (["--timeline", "step.png"], "take --plot"),
+        (["--jobs", "2"], "learning runs in one process"),
+        (["--plot", "plot.xyz"], "cannot write 'plot.xyz'"),
+    ],
+)
+def test_mistakes_are_explained(learned: Simctl, options: list[str], message: str) -> None:
+    done = learned(*options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_without_scikit_learn_a_line_says_what_to_install(
+    learned: Simctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from experiments.learning.digits import digits
+
+    digits.cache_clear()
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    done = learned()
+    assert done.returncode == 2
+    assert "pip install '.[learn]'" in done.stderr
