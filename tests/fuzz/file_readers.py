@@ -115,6 +115,15 @@ def _program(path: Path) -> None:
             prove(algorithm, algorithm.build(ranks, 1.0))
 
 
+def _pipeline(path: Path) -> None:
+    from experiments.pipeline_files import order_of_file
+    from simulator.parallel.pipelines.pipeline_csv import pipeline_csv, read_pipeline
+
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    order_of_file(path)
+    read_pipeline(pipeline_csv(read_pipeline(text, path.name)), path.name)
+
+
 READERS: dict[str, Reader] = {
     "measurements": _measurements,
     "index of a folder": _index,
@@ -126,6 +135,7 @@ READERS: dict[str, Reader] = {
     "noise": _noise,
     "sizes": _sizes,
     "program": _program,
+    "pipeline": _pipeline,
 }
 
 

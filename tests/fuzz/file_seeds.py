@@ -15,6 +15,8 @@ import mscclpp_plans
 import nccl_logs
 from experiments import output
 from experiments.execution.journal import Journal, journal_of
+from simulator.parallel.pipelines import find
+from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
 
 ROOT = Path(__file__).parents[2]
 _OSU = (
@@ -280,6 +282,11 @@ def _resumed() -> Iterator[Seed]:
     yield Seed("runs.csv", _RUNS.encode())
 
 
+def _pipelines() -> Iterator[Seed]:
+    for name in ("interleaved", "zb_v", "dual_pipe"):
+        yield Seed(f"{name}.csv", pipeline_csv(find(name).build(2, 4)).encode())
+
+
 _SEEDS = {
     "measurements": _measurements,
     "index of a folder": _index,
@@ -291,4 +298,5 @@ _SEEDS = {
     "noise": _noise,
     "sizes": _sizes,
     "program": _programs,
+    "pipeline": _pipelines,
 }

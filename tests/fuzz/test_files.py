@@ -26,9 +26,10 @@ SHARES = {
     "index of a folder": 0.05,
     "runs to resume": 0.05,
     "journal": 0.03,
-    "noise": 0.05,
+    "noise": 0.04,
     "sizes": 0.03,
-    "program": 0.05,
+    "program": 0.04,
+    "pipeline": 0.02,
 }
 """Of the count: the more a format can say, the more."""
 FEW = 100
