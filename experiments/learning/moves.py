@@ -52,12 +52,22 @@ class Moves(NamedTuple):
         return data[:workers, : schedule.buffer].reshape(workers, -1)[:, :size]
 
 
+def moves_in(schedule: Schedule) -> Moves:
+    """The moves of a collective, in the order in which it is written."""
+    return Moves(schedule, _carriers(schedule))
+
+
 def moves_of(plan: Plan, timeline: Timeline) -> list[Moves]:
     """The moves of each step of `plan`, all of whose transfers are in its schedule."""
     schedule = plan.schedule
-    carries = (schedule.kind == TRANSFER) & (schedule.source >= 0) & (schedule.target >= 0)
-    number = np.flatnonzero(carries)
+    number = _carriers(schedule)
     step = np.searchsorted(plan.ends.max(axis=1), number)
     order = number[np.lexsort((number, timeline.finish[number], step))]
     bounds = np.searchsorted(np.sort(step), np.arange(plan.steps + 1))
-    return [Moves(schedule, order[begin:end].astype(np.int32)) for begin, end in pairwise(bounds)]
+    return [Moves(schedule, order[begin:end]) for begin, end in pairwise(bounds)]
+
+
+def _carriers(schedule: Schedule) -> Ints:
+    """The transfers that carry data."""
+    carries = (schedule.kind == TRANSFER) & (schedule.source >= 0) & (schedule.target >= 0)
+    return np.flatnonzero(carries).astype(np.int32)

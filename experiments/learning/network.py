@@ -68,13 +68,13 @@ class Network:
     def gradient(self, weights: Floats, samples: Samples) -> Floats:
         """The gradient of the mean loss of the samples."""
         outputs = self.outputs(weights, samples.inputs)
-        result = np.empty_like(weights)
-        above = loss_slope(outputs[-1], samples.labels)
+        result = np.zeros_like(weights)
+        above = loss_slope(outputs[-1], samples.labels, len(samples))
         matrices, gradients = self.matrices(weights), self.matrices(result)
         for layer in reversed(range(self.layers)):
             inputs = outputs[layer - 1] if layer else samples.inputs
             slope = self.slope(layer, outputs[layer], above)
-            weight_gradient(inputs, slope, gradients[layer])
+            add_gradient(gradients[layer], inputs, slope)
             above = slope @ matrices[layer][:-1].T
         return result
 
@@ -91,15 +91,15 @@ class Network:
         return float(np.mean(logits.argmax(axis=1) == samples.labels))
 
 
-def loss_slope(logits: Floats, labels: Labels) -> Floats:
-    """The slope of the mean loss at the logits."""
+def loss_slope(logits: Floats, labels: Labels, samples: int) -> Floats:
+    """The slope of the mean loss of a batch of `samples` at the logits of some of them."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     result: Floats = shifted / shifted.sum(axis=1, keepdims=True)
     result[np.arange(len(labels)), labels] -= 1.0
-    return result / len(labels)
+    return result / samples
 
 
-def weight_gradient(inputs: Floats, slope: Floats, gradient: Floats) -> None:
-    """Write the gradient of a layer's matrix."""
-    np.matmul(inputs.T, slope, out=gradient[:-1])
-    slope.sum(axis=0, out=gradient[-1])
+def add_gradient(gradient: Floats, inputs: Floats, slope: Floats) -> None:
+    """Add the gradient of a layer's matrix, whose outputs before the ReLU have a slope."""
+    gradient[:-1] += inputs.T @ slope
+    gradient[-1] += slope.sum(axis=0)

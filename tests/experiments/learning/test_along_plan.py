@@ -18,6 +18,7 @@ from simulator.training.conditions import Conditions, Failure
 from simulator.training.measures import measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan_simulation import train
+from single_devices import single
 from topologies.catalogue import find
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -56,19 +57,6 @@ def weights(run: Job, ranks: int, task: Task = TASK) -> Floats:
     return last.weights
 
 
-def single(ranks: int, steps: int, task: Task = TASK, batches: int = 1) -> Floats:
-    """The weights of one device that sees the batches of all ranks in each step."""
-    sampler, result = task.sampler(ranks), task.initial
-    for step in range(steps):
-        numbers = range(step * batches, (step + 1) * batches)
-        gradients = [
-            task.model.gradient(result, task.samples.of(sampler.rows(number).ravel()))
-            for number in numbers
-        ]
-        result = result - task.rate * np.mean(gradients, axis=0)
-    return result
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 @pytest.mark.parametrize(
     "strategy",
@@ -84,22 +72,22 @@ def single(ranks: int, steps: int, task: Task = TASK, batches: int = 1) -> Float
 )
 def test_synchronous_strategies_are_one_device(strategy: str, ranks: int) -> None:
     learnt = weights(job(strategy, conditions=NOISE if ranks > 1 else None), ranks)
-    assert np.abs(learnt - single(ranks, 6)).max() < 1e-10
+    assert np.abs(learnt - single(TASK, ranks, 6)).max() < 1e-10
 
 
 def test_several_batches_are_one_gradient() -> None:
     learnt = weights(job("ddp:accumulate=2"), 3)
-    assert np.abs(learnt - single(3, 6, batches=2)).max() < 1e-10
+    assert np.abs(learnt - single(TASK, 3, 6, batches=2)).max() < 1e-10
 
 
 def test_a_softmax_alone_learns_as_one_device() -> None:
     task = replace(TASK, network="softmax")
-    assert np.abs(weights(job("ddp"), 4, task) - single(4, 6, task)).max() < 1e-10
+    assert np.abs(weights(job("ddp"), 4, task) - single(task, 4, 6)).max() < 1e-10
 
 
 @pytest.mark.parametrize("strategy", ["asgd", "asgd:server=sharded", "ssp", "local_sgd:every=3"])
 def test_one_worker_is_plain_sgd(strategy: str) -> None:
-    assert np.abs(weights(job(strategy), 1) - single(1, 6)).max() < 1e-12
+    assert np.abs(weights(job(strategy), 1) - single(TASK, 1, 6)).max() < 1e-12
 
 
 def test_ssp_without_a_bound_ahead_is_one_device() -> None:
@@ -107,7 +95,7 @@ def test_ssp_without_a_bound_ahead_is_one_device() -> None:
     *_, last = (
         version for version in learner(job("ssp:bound=0"), 4).versions() if version.updates == 20
     )
-    assert np.abs(last.weights - single(4, 5)).max() < 1e-10
+    assert np.abs(last.weights - single(TASK, 4, 5)).max() < 1e-10
 
 
 def test_local_workers_meet_every_second_step() -> None:

@@ -1,0 +1,41 @@
+"""Sharded weights and pipelines learn what one device learns."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from experiments.learning.along_steps import ParallelLearner
+from experiments.learning.replicas import Shards
+from experiments.learning.task import Task
+from simulator.parallel.pipelines import find
+from single_devices import single
+
+TASK = Task("mlp", hidden=5, batch=30, seed=3)
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("order", ["gpipe", "zb_h1"])
+@pytest.mark.parametrize(
+    ("ranks", "devices", "micro_batches"), [(1, 1, 1), (3, 1, 1), (3, 1, 4), (3, 2, 4), (1, 2, 4)]
+)
+def test_a_parallel_plan_is_one_device(
+    sharded: bool, order: str, ranks: int, devices: int, micro_batches: int
+) -> None:
+    pipeline = find(order).build(devices, micro_batches)
+    *before, last = ParallelLearner(TASK, ranks, pipeline, sharded, 5, 0.5).versions()
+    assert np.abs(last.weights - single(TASK, ranks, 5)).max() < 1e-10
+    assert [version.seconds for version in (*before, last)] == [0.5, 1.0, 1.5, 2.0, 2.5]
+    assert all(later.updates - earlier.updates == ranks for earlier, later in pairwise(before))
+
+
+def test_a_rank_keeps_a_shard_of_each_layer() -> None:
+    shards = Shards(TASK.model, TASK.initial, 4)
+    for layer in zip(*map(TASK.model.matrices, shards.shards != 0), strict=True):
+        owners = np.sum(layer, axis=0)
+        assert owners.max() == 1
+        kept = [int(part.sum()) for part in layer]
+        assert max(kept) <= -(-layer[0].size // 4)
+    assert np.array_equal(shards.whole(), np.tile(TASK.initial, (4, 1)))
