@@ -1,0 +1,86 @@
+"""What operations take on a device: matrix products by their shape, memory traffic, attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from experiments.models import products
+from experiments.models.accelerators import accelerator, bandwidth, multiplies
+from topologies.errors import InputError
+
+Attention = Literal["unfused", "flash", "flash2", "flash3"]
+
+KERNEL = 3e-6
+"""What a kernel takes that moves next to nothing, in seconds. AIConfigurator adds as much to each
+kernel that is bound by memory (systems/a100_sxm.yaml)."""
+LAUNCH = 20e-6
+"""What the CPU takes to launch a kernel from a framework, in seconds. Recalled: 10 us of PyTorch's
+own, as much again of Python around it."""
+
+FUSED: dict[str, dict[str, tuple[float, float]]] = {
+    "flash": {"a100": (0.40, 0.30), "h100": (0.19, 0.14)},
+    "flash2": {"a100": (0.60, 0.50), "h100": (0.35, 0.30)},
+    "flash3": {"a100": (0.60, 0.50), "h100": (0.65, 0.50)},
+}
+"""The shares of the peak that a fused attention reaches in the forward and in the backward.
+
+FlashAttention reaches 30% to 50% and 25% to 35% on an A100, FlashAttention-2 up to 73% and 63%, and
+335 TFLOP/s on an H100 (Dao, arXiv 2307.08691). FlashAttention-3 reaches up to 75% on an H100 (Shah
+et al., arXiv 2407.08608). The first one has no figures for an H100: there it is as much slower as
+the second one."""
+
+
+@dataclass(frozen=True)
+class DeviceTimes:
+    """The times of a device that trains in a dtype."""
+
+    device: str
+    """A name of :data:`experiments.models.accelerators.ACCELERATORS`."""
+    dtype: str = "bf16"
+    """What the model is trained in: amp, bf16, fp8 ..."""
+    scale: float = 1.0
+    """What all times on the device are multiplied by: 1, or what calibration found."""
+    launch: float = LAUNCH
+    """What the CPU takes to launch a kernel, in seconds."""
+
+    def __post_init__(self) -> None:
+        multiplies(self.device, self.dtype, ["matmul"])
+        for name, value in (("scale", self.scale), ("launch", self.launch)):
+            if not 0 <= value < float("inf"):
+                raise InputError(f"{name} is {value}: it is 0 or more")
+
+    @property
+    def math(self) -> str:
+        """The dtype of multiplications."""
+        return multiplies(self.device, self.dtype, ["matmul"])
+
+    def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> float:
+        """Seconds of `number` products of `rows` x `inner` by `inner` x `outputs` elements."""
+        return self.scale * _product(self.device, self.math, rows, outputs, inner, number)
+
+    def memory(self, nbytes: float) -> float:
+        """Seconds of a kernel that reads and writes `nbytes` bytes; 0 if it moves none."""
+        return self.scale * (nbytes / bandwidth(self.device) + KERNEL) if nbytes else 0.0
+
+    def attention(self, kind: Attention, flops: float, *, forward: bool) -> float:
+        """Seconds of a fused attention of `flops` FLOPs."""
+        family = products.ALIKE[self.device]
+        shares = FUSED[kind]["a100" if family == "a100" else "h100"]
+        peak = _peak(self.device, "bf16" if self.math == "fp8" else self.math)
+        return self.scale * flops / (peak * shares[0 if forward else 1])
+
+
+@lru_cache(maxsize=8192)
+def _product(
+    device: str, math: str, rows: float, outputs: float, inner: float, number: int
+) -> float:
+    least = products.smallest(device, math)
+    sides = [max(side, least) for side in (rows * number, outputs, inner)]
+    reached = products.share(device, math, *sides) * accelerator(device).tuned
+    return 2.0 * sides[0] * sides[1] * sides[2] / (_peak(device, math) * reached)
+
+
+def _peak(device: str, math: str) -> float:
+    return accelerator(device).peak[math]

@@ -1,0 +1,313 @@
+"""A transformer as blocks of a plan of parallel training: parts with seconds and collectives.
+
+Tensor parallel cuts matrices as Megatron-LM does: an all-reduce after attention and one after the
+MLP, in the forward and in the backward. Sequence parallel makes each a reduce-scatter and an
+all-gather of the same bytes. Context parallel sends keys and values round a ring, gathers them, or
+scatters heads (Ulysses). Tokens reach their experts by an all-to-all and return by another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.models import block_passes as passes
+from experiments.models.block_cut import Cut
+from experiments.models.block_memory import Kept, kept_of_block, kept_of_head
+from experiments.models.block_passes import Event, Gate, Operation, Ring
+from experiments.models.device_times import DeviceTimes
+from experiments.models.model_shapes import Matrix, Shape
+from simulator.parallel.blocks import Block
+
+Q = 2.0
+"""Bytes of an activation."""
+WIDE = 4.0
+"""Bytes of an element of what is computed in fp32."""
+LOSS = 20.0, 14.0
+"""Bytes that the loss moves for each logit in the forward and in the backward: conversion to fp32,
+maximum, exponential, sum; difference, conversion to 16 bits."""
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes the blocks of a shape that is cut."""
+
+    shape: Shape
+    cut: Cut
+    times: DeviceTimes
+
+    @property
+    def tokens(self) -> float:
+        return self.cut.tokens
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of all tokens of a rank between blocks."""
+        return self.tokens * self.shape.width * Q
+
+    @property
+    def cut_nbytes(self) -> float:
+        """Bytes of a rank's tokens where norms are."""
+        return self.nbytes / (self.cut.tp if self.cut.sp else 1)
+
+    def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> Operation:
+        """A product with weights."""
+        times = self.times
+        return Operation(
+            number * times.product(rows, outputs, inner),
+            number * times.product(rows, inner, outputs),
+            number * times.product(outputs, inner, rows),
+            number,
+            2 * number,
+        )
+
+    def memory(self, nbytes: float, nbytes_back: float) -> Operation:
+        """A kernel that moves so many bytes in the forward and in the backward."""
+        return Operation(self.times.memory(nbytes), self.times.memory(nbytes_back))
+
+    def entry(self) -> list[Event]:
+        """The begin of a part that tensor parallel cuts."""
+        if self.cut.tp == 1:
+            return []
+        if self.cut.sp:
+            return [Gate("tp", "all_gather", "reduce_scatter", self.nbytes, kept=False)]
+        return [Gate("tp", "", "all_reduce", self.nbytes)]
+
+    def exit(self) -> list[Event]:
+        """The end of a part that tensor parallel cuts."""
+        if self.cut.tp == 1:
+            return []
+        if self.cut.sp:
+            return [Gate("tp", "reduce_scatter", "all_gather", self.nbytes)]
+        return [Gate("tp", "all_reduce", "", self.nbytes)]
+
+    def norm(self) -> list[Event]:
+        """A norm: its input is read and its output written; backward for inputs and weights."""
+        return [self.memory(2 * self.cut_nbytes, 5 * self.cut_nbytes)]
+
+    def residual(self) -> list[Event]:
+        """The sum with the block's input, after dropout if there is some."""
+        mask = 0.5 if self.cut.dropout else 0.0
+        nbytes = self.cut_nbytes
+        return [self.memory((3 + mask) * nbytes, (2 + mask) * nbytes)]
+
+    def attention(self) -> list[Event]:
+        """Queries, keys and values, attention, and its output."""
+        shape, tp, rows = self.shape, self.cut.tp, self.tokens
+        *before, after = shape.attention_matrices
+        inner = shape.heads * shape.value_size / tp
+        wide = sum(matrix.outputs for matrix in before if matrix.inputs == shape.width)
+        later = [matrix for matrix in before if matrix.inputs != shape.width]
+        moved = rows * (shape.heads * shape.key_size + 2 * self._keys) / tp * Q
+        return [
+            self.product(rows, wide / (1 if shape.latent else tp), shape.width),
+            *(self.product(rows, matrix.outputs / tp, matrix.inputs) for matrix in later),
+            # Queries, keys and values are cut apart, transposed, and rotated.
+            self.memory((4 if shape.rotary else 2) * moved, (4 if shape.rotary else 2) * moved),
+            *self._context(moved),
+            self.product(rows, after.outputs, inner),
+        ]
+
+    @property
+    def _keys(self) -> float:
+        """Elements of a token's keys."""
+        shape = self.shape
+        return (shape.heads if shape.latent else shape.kv_heads) * shape.key_size
+
+    def _context(self, moved: float) -> list[Event]:
+        core, cp = self.core(), self.cut.cp
+        if cp == 1:
+            return [core]
+        latent = self.shape.latent
+        pair = latent.key_rank + latent.rope if latent else 2 * self._keys / self.cut.tp
+        keys = self.tokens * pair * Q
+        if self.cut.context == "ring":
+            return [Ring("cp", core, cp, keys)]
+        if self.cut.context == "gather":
+            return [Gate("cp", "all_gather", "reduce_scatter", cp * keys), core]
+        heads = self.shape.heads * self.shape.value_size / self.cut.tp
+        return [
+            Gate("cp", "all_to_all", "all_to_all", moved),
+            core,
+            Gate("cp", "all_to_all", "all_to_all", self.tokens * heads * Q),
+        ]
+
+    def core(self) -> Operation:
+        """Scores, softmax and values of a rank's heads."""
+        shape, cut, times = self.shape, self.cut, self.times
+        heads = cut.micro * shape.heads / cut.tp
+        rows, columns = cut.seq / cut.cp, float(cut.seq)
+        causal = 2 if shape.kind == "decoder" else 1
+        flops = 2 * heads * rows * columns * (shape.key_size + shape.value_size)
+        if cut.attention != "unfused":
+            return Operation(
+                times.attention(cut.attention, flops / causal, forward=True),
+                times.attention(cut.attention, 2.5 * flops / causal, forward=False),
+                kernels=2,
+                kernels_back=3,
+            )
+        number, scores = max(1, round(heads)), heads * rows * columns * Q
+        drop = times.memory(2.5 * scores) if cut.dropout else 0.0
+        first = times.product(rows, columns, shape.key_size, number)
+        second = times.product(rows, shape.value_size, columns, number)
+        seconds = first + second + times.memory(2 * scores) + drop
+        back = times.product(rows, columns, shape.value_size, number) + 3 * second
+        return Operation(seconds, back + times.memory(3 * scores) + drop, kernels=6, kernels_back=8)
+
+    def mlp(self, hidden: int) -> list[Event]:
+        """An MLP with `hidden` elements of a token inside."""
+        shape, rows = self.shape, self.tokens
+        return self._mlp(rows, hidden / self.cut.tp, shape.mlp_matrices(hidden))
+
+    def _mlp(
+        self, rows: float, hidden: float, matrices: tuple[Matrix, ...], number: int = 1
+    ) -> list[Event]:
+        """An MLP, or `number` experts that share `rows` tokens."""
+        ups, width, inside = len(matrices) - 1, self.shape.width, rows * hidden * Q
+        share = rows / number
+        activation = self.memory((ups + 1) * inside, (2 * ups + 1) * inside)
+        return [
+            self.product(share, ups * hidden, width, number),
+            activation,
+            self.product(share, width, hidden, number),
+        ]
+
+    def experts(self) -> list[Event]:
+        """A router, experts, and the shared experts beside them."""
+        shape, cut = self.shape, self.cut
+        experts = shape.experts
+        assert experts is not None
+        tokens = self.tokens / cut.tp
+        sent = tokens * experts.top * shape.width * Q
+        arriving = cut.arriving(shape)
+        busiest = arriving / (self.tokens * experts.top)
+        to_experts: list[Event] = []
+        back: list[Event] = []
+        if cut.ep > 1:
+            to_experts.append(Gate("ep", "all_to_all", "all_to_all", sent * busiest))
+            back.append(Gate("ep", "all_to_all", "all_to_all", sent * busiest))
+        if cut.tp > 1:
+            gathered = arriving * shape.width * Q
+            to_experts.append(Gate("tp", "all_gather", "reduce_scatter", gathered))
+            back.insert(0, Gate("tp", "reduce_scatter", "all_gather", gathered))
+        local = experts.number // cut.ep
+        matrices = shape.mlp_matrices(experts.hidden)
+        events = [
+            self.product(tokens, experts.number, shape.width),
+            self.memory(2 * sent, 2 * sent),
+            *to_experts,
+            *self._mlp(arriving, experts.hidden / cut.tp, matrices, local),
+            *back,
+            self.memory(2 * sent, 2 * sent),
+        ]
+        if not experts.shared:
+            return events
+        return [*events, *self.entry(), *self.mlp(experts.shared), *self.exit()]
+
+    def embedding(self) -> Block:
+        """The tables of tokens and positions, or the matrix of an image's patches."""
+        shape = self.shape
+        events: list[Event] = [self.memory(2 * self.cut_nbytes, 3 * self.cut_nbytes)]
+        if shape.patch:
+            events.insert(0, self.product(self.tokens, shape.width, shape.patch))
+        if self.cut.tp > 1:
+            events += self.exit()
+        return self.block(
+            "embedding",
+            events,
+            Kept(self.cut_nbytes, 0.0),
+            parameters=shape.parts.embedding / self.cut.tp,
+        )
+
+    def layer(self, *, expert: bool) -> Block:
+        """A block of attention and MLP, or experts."""
+        shape, cut = self.shape, self.cut
+        whole = self.norm() + self.entry() + self.attention() + self.exit() + self.residual()
+        if expert:
+            whole += self.norm() + self.experts() + self.residual()
+        else:
+            mlp = self.mlp(shape.hidden)
+            whole += self.norm() + self.entry() + mlp + self.exit() + self.residual()
+        again: list[Event] = []
+        if cut.recompute == "full":
+            again = whole[: len(whole) - (2 if cut.tp == 1 else 3)] if cut.stops else whole
+        elif cut.recompute == "selective":
+            again = [self.core()]
+        parts = shape.parts
+        dense = parts.attention / shape.blocks / cut.tp + 2 * shape.width
+        experts = shape.experts
+        if expert:
+            assert experts is not None
+            rest = (parts.router + parts.shared / cut.tp) / shape.expert_blocks
+            held = parts.experts / shape.expert_blocks / cut.ep / cut.tp
+        else:
+            matrices = shape.mlp_matrices(shape.hidden)
+            rest, held = sum(matrix.parameters for matrix in matrices) / cut.tp, 0.0
+        return self.block(
+            "experts" if expert else "layer",
+            whole,
+            kept_of_block(shape, cut, expert=expert),
+            parameters=dense + rest,
+            expert_parameters=held,
+            again=again,
+        )
+
+    def head(self) -> Block:
+        """The last norm, the logits and the loss."""
+        shape, cut = self.shape, self.cut
+        rows = self.tokens if shape.kind == "decoder" else float(cut.micro)
+        outputs = shape.head.outputs / cut.tp
+        logits = rows * outputs
+        product = self.product(rows, outputs, shape.width)
+        events: list[Event] = [*self.norm(), *self.entry(), product]
+        if cut.tp > 1 and shape.kind != "encoder":
+            # The largest logit, the sum of exponentials and the logit of the target.
+            events += [Gate("tp", "all_reduce", "", rows * WIDE)] * 3
+        events.append(self.memory(LOSS[0] * logits, LOSS[1] * logits))
+        return self.block(
+            "head",
+            events,
+            kept_of_head(shape, cut),
+            parameters=shape.parts.head / cut.tp + shape.width,
+        )
+
+    def block(
+        self,
+        name: str,
+        events: list[Event],
+        kept: Kept,
+        *,
+        parameters: float,
+        expert_parameters: float = 0.0,
+        again: list[Event] | None = None,
+    ) -> Block:
+        """The block with these events."""
+        launch, beside = self.times.launch, self.cut.beside
+        return Block(
+            name,
+            forward=passes.forward(events, launch),
+            inputs=passes.backward(events, launch, which="inputs"),
+            weights=passes.weights(events, launch),
+            backward=passes.backward(events, launch, beside=beside),
+            again=passes.forward(again or [], launch),
+            parameters=parameters,
+            expert_parameters=expert_parameters,
+            kept=kept.forward,
+            kept_for_weights=kept.weights,
+            working=kept.working,
+            output=self.cut_nbytes,
+        )
+
+
+def blocks(shape: Shape, cut: Cut, times: DeviceTimes, name: str = "the model") -> list[Block]:
+    """The blocks of a transformer in the order in which they run: embedding, layers, head. Layers
+    that are alike are the same object.
+
+    Raises InputError, with what would be right, if the shape cannot be cut so.
+    """
+    cut.check(shape, name)
+    writer = _Writer(shape, cut, times)
+    dense = shape.blocks - shape.expert_blocks
+    layers = [writer.layer(expert=False)] * dense if dense else []
+    if shape.expert_blocks:
+        layers += [writer.layer(expert=True)] * shape.expert_blocks
+    return [writer.embedding(), *layers, writer.head()]

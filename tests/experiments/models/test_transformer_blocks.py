@@ -1,0 +1,184 @@
+"""Blocks of transformers, held against what is published of their memory, FLOPs and traffic."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from experiments.models.block_cut import Cut
+from experiments.models.device_times import DeviceTimes
+from experiments.models.shape_catalogue import SHAPES, find_shape
+from experiments.models.transformer_blocks import blocks
+from simulator.parallel.blocks import Block, Part
+from topologies.errors import InputError
+
+TIMES = DeviceTimes("a100")
+
+
+def seconds(parts: tuple[Part, ...]) -> float:
+    return sum(part.seconds for part in parts)
+
+
+def traffic(parts: tuple[Part, ...]) -> Counter[str]:
+    count: Counter[str] = Counter()
+    for part in parts:
+        if part.collective:
+            count[f"{part.group} {part.collective}"] += 1
+    return count
+
+
+def layer(name: str, **cut: Any) -> Block:
+    _, shape, seq = find_shape(name)
+    return blocks(shape, Cut(**{"seq": seq, **cut}), TIMES)[-2]
+
+
+@pytest.mark.parametrize(
+    ("cut", "factor"),
+    [
+        ({}, 34 + 5 * 96 * 2048 / 12288),
+        ({"tp": 8}, 10 + 24 / 8 + 5 * 96 * 2048 / 12288 / 8),
+        ({"tp": 8, "sp": True}, 34 / 8 + 5 * 96 * 2048 / 12288 / 8),
+        ({"tp": 8, "recompute": "selective"}, 10 + 24 / 8),
+        ({"tp": 8, "sp": True, "recompute": "selective"}, 34 / 8),
+        ({"recompute": "full"}, 2),
+    ],
+)
+def test_activations_of_a_gpt_block_are_those_of_korthikanti(
+    cut: dict[str, Any], factor: float
+) -> None:
+    """Korthikanti et al., arXiv 2205.05198, table 2, in units of sbh."""
+    block = layer("gpt3_175b", micro=1, attention="unfused", dropout=True, **cut)
+    assert block.kept / (2048 * 12288) == pytest.approx(factor)
+
+
+def test_the_backward_for_weights_needs_what_zero_bubble_says() -> None:
+    """32sbh (Qi et al., arXiv 2401.10241, table 1)."""
+    block = layer("gpt3_7_5b", dropout=True)
+    assert block.kept_for_weights / (2048 * 4096) == pytest.approx(32)
+
+
+@pytest.mark.parametrize("tp", [1, 2, 8])
+@pytest.mark.parametrize("sp", [False, True])
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("name", ["gpt3_3_6b", "llama3_8b", "mixtral_8x7b", "deepseek_v3"])
+def test_a_backward_takes_as_long_as_its_two_halves(
+    name: str, tp: int, sp: bool, beside: bool
+) -> None:
+    _, shape, seq = find_shape(name)
+    sp = sp or (shape.experts is not None and tp > 1)
+    for block in blocks(shape, Cut(seq, tp=tp, sp=sp, beside=beside), TIMES):
+        halves = seconds(block.inputs) + seconds(block.weights)
+        assert seconds(block.backward) == pytest.approx(halves)
+
+
+def test_tensor_parallel_reduces_twice_in_each_direction() -> None:
+    block = layer("llama3_8b", tp=4)
+    assert traffic(block.forward) == {"tp all_reduce": 2}
+    assert traffic(block.backward) == {"tp all_reduce": 2}
+    assert {part.nbytes for part in block.forward if part.group} == {8192 * 4096 * 2}
+
+
+def test_sequence_parallel_moves_the_same_bytes_in_halves() -> None:
+    """An all-reduce is a reduce-scatter and an all-gather. The backward gathers what norms gave
+    once more."""
+    block = layer("llama3_8b", tp=4, sp=True)
+    assert traffic(block.forward) == {"tp all_gather": 2, "tp reduce_scatter": 2}
+    assert traffic(block.backward) == {"tp all_gather": 4, "tp reduce_scatter": 2}
+
+
+def test_computing_again_repeats_the_collectives_of_the_forward() -> None:
+    block = layer("gpt3_175b", tp=8, recompute="full")
+    assert traffic(block.again) == traffic(block.forward)
+    assert seconds(block.again) == pytest.approx(seconds(block.forward))
+    assert block.working > 0
+
+
+def test_a_checkpoint_that_stops_leaves_out_the_last_product() -> None:
+    whole = layer("mpt_7b", recompute="full")
+    stops = layer("mpt_7b", recompute="full", stops=True)
+    rows = 2048
+    last = TIMES.product(rows, 4096, 4 * 4096)
+    assert seconds(stops.again) == pytest.approx(
+        seconds(whole.again) - last - TIMES.memory(3 * rows * 4096 * 2)
+    )
+
+
+def test_a_ring_of_context_parallel_sends_all_other_keys_and_values() -> None:
+    block = layer("llama3_8b", cp=4)
+    shifts = [part for part in block.forward if part.collective == "shift"]
+    keys = 8192 / 4 * 2 * 8 * 128 * 2
+    assert [part.nbytes for part in shifts] == [keys] * 3
+    assert all(part.beside and part.seconds > 0 for part in shifts)
+    assert [part.nbytes for part in block.backward if part.collective == "shift"] == [2 * keys] * 3
+
+
+def test_ulysses_scatters_heads_by_two_exchanges_in_each_direction() -> None:
+    block = layer("llama3_8b", cp=4, context="ulysses")
+    assert traffic(block.forward) == {"cp all_to_all": 2}
+    assert traffic(block.backward) == {"cp all_to_all": 2}
+    sent = sum(part.nbytes for part in block.forward)
+    assert sent == 8192 / 4 * (2 * 4096 + 2 * 1024) * 2
+
+
+def test_gathered_keys_return_as_reduced_gradients() -> None:
+    block = layer("llama3_8b", cp=4, context="gather")
+    assert traffic(block.forward) == {"cp all_gather": 1}
+    assert traffic(block.backward) == {"cp reduce_scatter": 1}
+
+
+def test_tokens_reach_their_experts_and_return() -> None:
+    block = layer("deepseek_v3", ep=64)
+    assert traffic(block.forward) == {"ep all_to_all": 2}
+    assert traffic(block.backward) == {"ep all_to_all": 2}
+    assert {part.nbytes for part in block.forward if part.group} == {4096 * 8 * 7168 * 2}
+
+
+def test_a_busy_rank_of_experts_computes_and_sends_more() -> None:
+    even, skewed = layer("deepseek_v3", ep=8), layer("deepseek_v3", ep=8, imbalance=1.5)
+    assert seconds(skewed.forward) > seconds(even.forward)
+    assert max(part.nbytes for part in skewed.forward) == pytest.approx(
+        1.5 * max(part.nbytes for part in even.forward)
+    )
+
+
+@pytest.mark.parametrize("name", ["gpt3_175b", "llama3_70b", "mixtral_8x7b", "deepseek_v3"])
+def test_the_ranks_of_a_plan_hold_all_parameters_once(name: str) -> None:
+    shape = SHAPES[name].shape
+    plain = blocks(shape, Cut(4096), TIMES)
+    assert sum(block.parameters + block.expert_parameters for block in plain) == pytest.approx(
+        shape.parameters, rel=3e-4
+    )
+    if shape.experts:
+        cut = blocks(shape, Cut(4096, ep=8), TIMES)
+        assert sum(block.expert_parameters for block in cut) * 8 == pytest.approx(
+            shape.parts.experts
+        )
+
+
+def test_flops_of_a_block_take_as_long_as_its_peak_allows() -> None:
+    """Forward sbh(24h + 4s), backward twice that (Zero Bubble, table 1): no block is faster than
+    the device's peak, and a large one reaches more than half of it."""
+    block = layer("gpt3_175b", attention="unfused")
+    flops = 2048 * 12288 * (24 * 12288 + 4 * 2048)
+    for parts, factor in ((block.forward, 1), (block.backward, 2)):
+        assert 0.5 < factor * flops / 312e12 / seconds(parts) < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "cut", "words"),
+    [
+        ("gpt2", {"tp": 5}, "gpt2 has 12 heads, which tp=5 does not divide: take tp=1"),
+        ("llama3_8b", {"ep": 2}, "no experts for ep=2: take ep=1"),
+        ("mixtral_8x7b", {"ep": 3}, "8 experts, which ep=3 does not divide: take ep=1"),
+        ("mixtral_8x7b", {"tp": 2}, "with tp=2 take sp=yes"),
+        ("llama3_8b", {"cp": 3}, "take a seq that is a multiple of 6"),
+        ("llama3_8b", {"cp": 16, "context": "ulysses"}, "take cp=8 or context=ring"),
+    ],
+)
+def test_a_cut_that_does_not_divide_says_what_would(
+    name: str, cut: dict[str, Any], words: str
+) -> None:
+    _, shape, seq = find_shape(name)
+    with pytest.raises(InputError, match="take") as error:
+        blocks(shape, Cut(seq, **cut), TIMES, name)
+    assert words in str(error.value)
