@@ -147,11 +147,12 @@ class TrainingOptions:
         from experiments.models import model_catalogue
         from experiments.models.accelerators import DEVICES
 
-        name, _, options = self.model.partition(":")
         device = DEVICES.get(machine)
-        if name not in model_catalogue.MODELS or device is None or "device=" in options:
+        choice = model_catalogue.choose(self.model) if device else None
+        if choice is None or "device=" in choice.options:
             return self.model
-        return f"{name}:{options + ',' if options else ''}device={device}"
+        between = "," if choice.options else "" if self.model.endswith(":") else ":"
+        return f"{self.model}{between}device={device}"
 
     def _job(self, model: str, machine: MachineOptions, rules: RuleOptions) -> Job:
         from experiments.cli import condition_parser, strategy_parser
@@ -207,12 +208,11 @@ class TrainingOptions:
                 f"--sweep {self.sweep[:60]!r}: write an option and its values, like "
                 f"bucket=1MiB..200MiB:x2"
             )
-        name = self.model.partition(":")[0]
-        known = model_catalogue.MODELS.get(name)
-        if key not in options_of(job.strategy) and known and key in known.options:
+        choice = model_catalogue.choose(self.model)
+        if key not in options_of(job.strategy) and choice and key in choice.entry.options:
             base = self.model if key == "device" else model
             swept = [
-                SweptValue(value, model_catalogue.parse_option(name, key, value), value)
+                SweptValue(value, choice.entry.parse_option(choice.name, key, value), value)
                 for value in _listed(text)
             ]
             return [

@@ -1,45 +1,81 @@
 """`simctl models`."""
 
 from experiments import output
-from experiments.models.model_catalogue import MODELS, find
+from experiments.models.model_catalogue import MODELS, Entry, find, fits
 from topologies.units import format_bytes, format_seconds
+
+NOTE = """
+
+Times are estimates for one device. A model without times needs the memory of several devices.
+--format csv lists the options of each model, and how its times are estimated."""
 
 
 def run(how: str) -> None:
     """List the models that come along, as they are without options."""
-    records: list[output.Record] = []
-    for name, entry in MODELS.items():
-        model = find(name)
-        records.append(
-            {
-                "model": name,
-                "batch": model.batch,
-                "device": model.device,
-                "gradients_B": model.gradients,
-                "forward_s": model.forward,
-                "backward_s": model.backward,
-                "optimizer_s": model.optimizer,
-                "activations_B": model.activations,
-                "options": "; ".join(
-                    f"{option}: {meaning}" for option, meaning in entry.options.items()
-                ),
-                "source": model.source,
-            }
-        )
-    output.say(output.render(records, CELLS, how))
+    records = [_record(name, entry) for name, entry in MODELS.items()]
+    table = output.render(records, CELLS, how)
+    output.say(_grouped(table) + NOTE if how == "table" else table)
+
+
+def _record(name: str, entry: Entry) -> output.Record:
+    """A model with its times, or without them if no device holds it."""
+    model = find(name)
+    whole = fits(model)
+    shape = entry.shape.shape if entry.shape else None
+    elements = entry.build({entry.extent.option: entry.extent.default}).parameters
+    return {
+        "model": name,
+        "batch": model.batch if whole else None,
+        "device": model.device if whole else None,
+        "gradients_B": model.gradients,
+        "forward_s": model.forward if whole else None,
+        "backward_s": model.backward if whole else None,
+        "optimizer_s": model.optimizer if whole else None,
+        "activations_B": model.activations if whole else None,
+        "options": "; ".join(f"{option}: {meaning}" for option, meaning in entry.options.items()),
+        "source": model.source if whole else None,
+        "parameters": elements,
+        "active_parameters": shape.active_parameters if shape else elements,
+    }
+
+
+def _grouped(table: str) -> str:
+    """The table with an empty line before each group of models."""
+    heading, *rows = table.splitlines()
+    groups: dict[str, list[str]] = {}
+    for row, entry in zip(rows, MODELS.values(), strict=True):
+        groups.setdefault(entry.group, []).append(row)
+    return "\n".join(
+        [heading, *(line for group, lines in groups.items() for line in ("", f"{group}:", *lines))]
+    )
+
+
+def _count(elements: output.Value) -> str:
+    number = float(elements or 0)
+    return f"{number / 1e9:.4g} G" if number >= 1e9 else f"{number / 1e6:.4g} M"
+
+
+def _bytes(nbytes: output.Value) -> str:
+    return "" if nbytes is None else format_bytes(float(nbytes), binary=False)
+
+
+def _seconds(seconds: output.Value) -> str:
+    return "" if seconds is None else format_seconds(float(seconds))
 
 
 CELLS: dict[str, output.Cell] = {
     "model": lambda record: str(record["model"]),
-    "batch": lambda record: str(record["batch"]),
-    "device": lambda record: str(record["device"]),
-    "gradients": lambda record: format_bytes(float(record["gradients_B"] or 0), binary=False),
-    "forward": lambda record: format_seconds(float(record["forward_s"] or 0)),
-    "backward": lambda record: format_seconds(float(record["backward_s"] or 0)),
-    "optimizer": lambda record: format_seconds(float(record["optimizer_s"] or 0)),
-    "activations": lambda record: format_bytes(float(record["activations_B"] or 0), binary=False),
-    "options": lambda record: ", ".join(
-        part.partition(":")[0] for part in str(record["options"]).split("; ")
+    "parameters": lambda record: _count(record["parameters"]),
+    "active": lambda record: (
+        _count(record["active_parameters"])
+        if record["active_parameters"] != record["parameters"]
+        else ""
     ),
-    "source": lambda record: str(record["source"]),
+    "batch": lambda record: str(record["batch"] or ""),
+    "device": lambda record: str(record["device"] or ""),
+    "forward": lambda record: _seconds(record["forward_s"]),
+    "backward": lambda record: _seconds(record["backward_s"]),
+    "optimizer": lambda record: _seconds(record["optimizer_s"]),
+    "gradients": lambda record: _bytes(record["gradients_B"]),
+    "activations": lambda record: _bytes(record["activations_B"]),
 }

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.models import transformers
-from experiments.models.accelerators import ACCELERATORS
+from experiments.models.accelerators import ACCELERATORS, accelerator
 from experiments.models.resnet import resnet50
+from experiments.models.shape_catalogue import SHAPES, config_in
+from experiments.models.shape_entry import Entry as ShapeEntry
+from experiments.models.shape_options import parse_size, read_options
+from experiments.models.transformers import architecture
 from experiments.models.vgg import vgg16
 from experiments.models.work import Architecture, estimate
 from simulator.training.model import Model
-from topologies.errors import InputError, nearest_name, unknown_option
+from topologies.errors import InputError, nearest_name
 
 LARGEST_BATCH = 65536
 
@@ -30,61 +32,90 @@ class Extent(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A model that is shipped, and its defaults: with those it fits into the device's memory."""
+    """A model, and its defaults: with those it fits into the device's memory where it can."""
 
-    summary: str
-    build: Callable[[int], Architecture]
+    build: Callable[[Mapping[str, int]], Architecture]
+    """The layers, from the options that are whole numbers."""
     extent: Extent
     batch: int
     dtype: str = "amp"
     device: str = "h100"
+    shape: ShapeEntry | None = None
+    """The shape of a transformer."""
+
+    @property
+    def group(self) -> str:
+        """The group of models that it belongs to."""
+        if self.shape is None or self.shape.shape.kind == "image":
+            return "images"
+        return "text, mixture of experts" if self.shape.shape.experts else "text"
 
     @property
     def options(self) -> dict[str, str]:
         """What each option is for, with its default."""
         option, default, least, most = self.extent
+        shape = self.shape.options if self.shape else {}
         return {
             "batch": f"samples a device, 1 to {LARGEST_BATCH} [{self.batch}]",
             option: f"{HELP[option]}, {least} to {most} [{default}]",
             "device": f"one of {', '.join(ACCELERATORS)} [{self.device}]",
             "dtype": f"fp32, tf32, amp, bf16 or fp8 where device and model can [{self.dtype}]",
+            **{key: meaning for key, meaning in shape.items() if key != option},
         }
+
+    def parse_option(self, name: str, key: str, text: str) -> int | str:
+        """The value of an option of the model `name`. Raises InputError if it is out of range."""
+        if key in ("device", "dtype"):
+            return text
+        if self.shape and key not in ("batch", self.extent.option):
+            return self.shape.parse_option(name, key, text)
+        least, most = (1, LARGEST_BATCH) if key == "batch" else self.extent[2:]
+        return parse_size(name, key, text, least, most)
 
 
 HELP = {"image": "side of an image in pixels", "seq": "tokens of a sequence"}
 
 IMAGE = Extent("image", 224, 32, 4096)
 
-MODELS: dict[str, Entry] = {
-    "resnet50": Entry(
-        "ResNet-50, images, 25.6 M parameters, SGD with momentum", resnet50, IMAGE, 128
-    ),
-    "vgg16": Entry("VGG-16, images, 138 M parameters, SGD with momentum", vgg16, IMAGE, 64),
-    "bert_base": Entry(
-        "BERT-base, text, 109 M parameters, Adam",
-        partial(transformers.bert, transformers.BERT_BASE),
-        Extent("seq", 512, 1, transformers.BERT_BASE.positions),
-        32,
-    ),
-    "bert_large": Entry(
-        "BERT-large, text, 335 M parameters, Adam",
-        partial(transformers.bert, transformers.BERT_LARGE),
-        Extent("seq", 512, 1, transformers.BERT_LARGE.positions),
-        16,
-    ),
-    "gpt2": Entry(
-        "GPT-2, text, 124 M parameters, Adam",
-        partial(transformers.gpt2, transformers.GPT2),
-        Extent("seq", 1024, 1, transformers.GPT2.positions),
-        16,
-    ),
-    "llama_7b": Entry(
-        "Llama 2 7B, text, 6.7 G parameters, Adam",
-        partial(transformers.llama, transformers.LLAMA_7B),
-        Extent("seq", transformers.LLAMA_7B.positions, 1, 131072),
-        1,
-        dtype="bf16",
-    ),
+
+def _of_shape(
+    entry: ShapeEntry, batch: int = 1, dtype: str = "bf16", device: str = "h100"
+) -> Entry:
+    return Entry(
+        lambda values: architecture(*entry.with_options(values)),
+        Extent("seq", entry.seq, 1, entry.most),
+        batch,
+        dtype,
+        device,
+        entry,
+    )
+
+
+_IMAGES: dict[str, Entry] = {
+    "resnet50": Entry(lambda values: resnet50(values["image"]), IMAGE, 128),
+    "vgg16": Entry(lambda values: vgg16(values["image"]), IMAGE, 64),
+}
+_DEFAULTS: dict[str, tuple[int, str, str]] = {
+    "bert_base": (32, "amp", "h100"),
+    "bert_large": (16, "amp", "h100"),
+    "gpt2": (16, "amp", "h100"),
+    "gpt3_1_7b": (8, "amp", "h100"),
+    "gpt3_3_6b": (2, "amp", "h100"),
+    "gpt3_18b": (1, "bf16", "b200"),
+    "llama2_13b": (1, "bf16", "h200"),
+    "llama3_8b": (1, "bf16", "h200"),
+    "mpt_125m": (32, "amp", "h100"),
+    "mpt_350m": (32, "amp", "h100"),
+    "mpt_760m": (16, "amp", "h100"),
+    "mpt_1b": (8, "amp", "h100"),
+    "mpt_3b": (4, "amp", "h100"),
+    "mpt_7b": (2, "bf16", "h100"),
+    "mpt_13b": (2, "bf16", "h200"),
+    "vit_l16": (32, "amp", "h100"),
+}
+"""Batch, dtype and device of transformers, where they are not 1, bf16 and h100."""
+MODELS: dict[str, Entry] = _IMAGES | {
+    name: _of_shape(entry, *_DEFAULTS.get(name, ())) for name, entry in SHAPES.items()
 }
 """The models by name."""
 
@@ -94,9 +125,9 @@ def find(text: str, **changes: object) -> Model:
 
     Raises InputError for an unknown name or option.
     """
-    name, _, options = text.partition(":")
-    if name in MODELS:
-        return _estimated(name, MODELS[name], _options(name, options, changes))
+    if choice := choose(text):
+        name, entry, options = choice
+        return _estimated(name, entry, _options(name, entry, options, changes))
     if paths := _several(text):
         return _from_files(paths)
     path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
@@ -106,8 +137,32 @@ def find(text: str, **changes: object) -> Model:
                 f"{path[:200]!r} is a file, which takes no options: leave out {options[:80]!r}"
             )
         return _from_file(Path(path))
-    hint = nearest_name(name, MODELS, f"there are {', '.join(MODELS)}")
+    name = text.partition(":")[0]
+    hint = nearest_name(name, MODELS, "'simctl models' lists them")
     raise InputError(f"no model or file {name[:80]!r}: {hint}")
+
+
+class Choice(NamedTuple):
+    """A model that a user chose."""
+
+    name: str
+    entry: Entry
+    options: str
+    """Its options, as they were written."""
+
+
+def choose(text: str) -> Choice | None:
+    """The model in NAME:option=value,... or a transformer's config.json; None if `text` is
+    neither."""
+    name, _, options = text.partition(":")
+    if name in MODELS:
+        return Choice(name, MODELS[name], options)
+    if (file := config_in(text)) is None:
+        return None
+    from experiments.models.shape_document import read
+
+    path, options = file
+    return Choice(path.name, with_defaults(path.name, read(path)), options)
 
 
 def _exists(path: str) -> bool:
@@ -145,45 +200,49 @@ def _from_file(path: Path) -> Model:
     return read(path)
 
 
-def parse_option(name: str, key: str, text: str) -> int | str:
-    """The value of an option of the model `name`. Raises InputError if it is out of range."""
-    if key in ("device", "dtype"):
-        return text
-    extent = MODELS[name].extent
-    least, most = (1, LARGEST_BATCH) if key == "batch" else (extent.least, extent.most)
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        raise InputError(
-            f"{name}:{key}: {text[:40]!r} is not a whole number: write it like {least}"
-        )
-    if not least <= int(text) <= most:
-        raise InputError(f"{name}:{key}: {text} is out of range: it is {least} to {most}")
-    return int(text)
-
-
-def _options(name: str, options: str, changes: Mapping[str, object]) -> dict[str, Any]:
-    known = MODELS[name].options
-    values = dict(changes)
-    for part in filter(None, options.split(",")):
-        key, equals, value = part.partition("=")
-        if key not in known:
-            raise InputError(unknown_option(name, key, known))
-        if not equals:
-            raise InputError(f"{name}: {key} has no value: write {key}=value, {known[key]}")
-        if key in values:
-            raise InputError(f"{name}: {key} is given twice")
-        values[key] = parse_option(name, key, value)
-    return values
+def _options(
+    name: str, entry: Entry, options: str, changes: Mapping[str, object]
+) -> dict[str, Any]:
+    return read_options(
+        name, options, entry.options, lambda key, text: entry.parse_option(name, key, text), changes
+    )
 
 
 def _estimated(name: str, entry: Entry, values: Mapping[str, Any]) -> Model:
-    extent = values.get(entry.extent.option, entry.extent.default)
+    option, default, _, _ = entry.extent
+    sizes = {option: default} | {
+        key: value for key, value in values.items() if isinstance(value, int)
+    }
     try:
         return estimate(
             name,
-            entry.build(extent),
+            entry.build(sizes),
             batch=values.get("batch", entry.batch),
             device=values.get("device", entry.device),
             dtype=values.get("dtype", entry.dtype),
         )
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
+
+
+def memory(model: Model) -> float:
+    """Bytes of parameters, gradients, the optimizer's state and activations."""
+    return model.parameters * (1 + model.state) + model.gradients + model.activations
+
+
+def fits(model: Model) -> bool:
+    """Whether one device holds the model and trains it."""
+    return memory(model) < accelerator(model.device).memory
+
+
+def with_defaults(name: str, entry: ShapeEntry) -> Entry:
+    """The first dtype and device that hold the model, and the largest batch there. A model that
+    fits on no device has a batch of 1."""
+    for dtype, device in (("amp", "h100"), ("bf16", "h100"), ("bf16", "h200"), ("bf16", "b200")):
+        single = _of_shape(entry, 1, dtype, device)
+        model = _estimated(name, single, {})
+        if fits(model):
+            room = accelerator(device).memory - memory(model) + model.activations
+            batches = [2**k for k in range(6) if 2**k * model.activations < room]
+            return single._replace(batch=batches[-1])
+    return _of_shape(entry)

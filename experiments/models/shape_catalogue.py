@@ -8,10 +8,16 @@ from typing import NamedTuple
 
 from experiments.models.model_shapes import Experts, Latent, Shape, multi_head
 from experiments.models.shape_entry import Entry
-from experiments.models.shape_options import changed, parse_options
+from experiments.models.shape_options import read_options
 from topologies.errors import InputError, nearest_name
+from topologies.readers.contents import contents
+from topologies.readers.file_checks import LIMIT
 
-TRAINING = {"batch", "device", "dtype"}
+TRAINING = {
+    "batch": "samples a device",
+    "device": "the device that trains",
+    "dtype": "the dtype of the training",
+}
 """Options of a model that say nothing of its shape."""
 
 
@@ -213,27 +219,53 @@ def find_shape(text: str) -> tuple[str, Shape, int]:
 
 def choose(text: str) -> ShapeChoice:
     """As :func:`find_shape`, with the other options."""
+    name, entry, options = _entry(text)
+    known = entry.options | TRAINING
+    texts = read_options(name, options, known, lambda _, text: text)
+    training = {key: text for key, text in texts.items() if key in TRAINING}
+    sizes = {
+        key: entry.parse_option(name, key, text)
+        for key, text in texts.items()
+        if key not in TRAINING
+    }
+    try:
+        shape, seq = entry.with_options(sizes)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    return ShapeChoice(name, shape, seq, training)
+
+
+def config_in(text: str) -> tuple[Path, str] | None:
+    """The config.json that `text` names, and the options after a colon; None if it names none."""
+    file = _file(text)
+    if not file or not (file[0].name == "config.json" or _mentions_a_model(file[0])):
+        return None
+    return file
+
+
+def _mentions_a_model(path: Path) -> bool:
+    """Whether a file is JSON with a model_type, and no trace."""
+    if path.suffix.lower() != ".json":
+        return False
+    data = contents(path, LIMIT)
+    return len(data) <= LIMIT and b'"model_type"' in data and b'"traceEvents"' not in data
+
+
+def _entry(text: str) -> tuple[str, Entry, str]:
     name, _, options = text.partition(":")
     if name in SHAPES:
-        return _choice(name, SHAPES[name], options)
-    path, options = _file(text)
-    if path is None:
+        return name, SHAPES[name], options
+    file = _file(text)
+    if not file:
         hint = nearest_name(name, SHAPES, "'simctl models' lists them")
         raise InputError(f"no transformer or config.json {name[:80]!r}: {hint}")
     from experiments.models.shape_document import read
 
-    return _choice(path.name, read(path), options)
+    path, options = file
+    return path.name, read(path), options
 
 
-def is_config(text: str) -> bool:
-    """Whether `text` names a config.json of a transformer, perhaps with options after a colon."""
-    from experiments.models.shape_document import looks_like
-
-    path, _ = _file(text)
-    return path is not None and looks_like(path)
-
-
-def _file(text: str) -> tuple[Path | None, str]:
+def _file(text: str) -> tuple[Path, str] | None:
     """The file that `text` names, and the options after it."""
     path, _, options = text.rpartition(":")
     for name, rest in ((text, ""), (path, options)):
@@ -242,11 +274,4 @@ def _file(text: str) -> tuple[Path | None, str]:
                 return Path(name), rest
         except (OSError, ValueError):
             continue
-    return None, ""
-
-
-def _choice(name: str, entry: Entry, options: str) -> ShapeChoice:
-    values, training = parse_options(name, options, TRAINING, entry.most)
-    seq = values.pop("seq", entry.seq)
-    shape = changed(name, entry.shape, values, seq if entry.stretched else 0)
-    return ShapeChoice(name, shape, seq, training)
+    return None

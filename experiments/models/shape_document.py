@@ -290,16 +290,6 @@ FAMILIES: dict[str, type[Family]] = {
 """The families by model_type."""
 
 
-def looks_like(path: Path) -> bool:
-    """Whether a file is called config.json, or is JSON that mentions a model_type and no trace."""
-    if path.name == "config.json":
-        return True
-    if path.suffix.lower() != ".json":
-        return False
-    data = contents(path, LIMIT)
-    return len(data) <= LIMIT and b'"model_type"' in data and b'"traceEvents"' not in data
-
-
 def read(path: Path) -> Entry:
     """The shape that a config.json describes. Raises InputError, in one line with the file's
     name."""

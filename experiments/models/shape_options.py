@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import gcd
+from typing import TypeVar
 
 from experiments.models.model_shapes import Experts, Shape, share
 from topologies.errors import InputError, unknown_option
@@ -17,51 +18,77 @@ OPTIONS: dict[str, str] = {
     "kv_heads": "heads of keys and values",
     "mlp": "elements of a token inside an MLP",
     "vocab": "tokens of the vocabulary",
-    "seq": "tokens of a sequence",
 }
 """The options and their meaning."""
-MOST = {"layers": 4096, "hidden": 2**20, "heads": 2**14, "kv_heads": 2**14, "mlp": 2**22}
-"""The largest value of an option; others: 2**24."""
+MOST = {
+    "layers": 4096,
+    "hidden": 2**20,
+    "heads": 2**14,
+    "kv_heads": 2**14,
+    "mlp": 2**22,
+    "vocab": 2**24,
+}
+"""The largest value of each option."""
+
+T = TypeVar("T")
 
 
-def parse_options(
-    name: str, text: str, others: Collection[str], longest: int
-) -> tuple[dict[str, int], dict[str, str]]:
-    """The options of the shape `name` in key=value,..., and those that `others` names as text.
+def read_options(
+    name: str,
+    text: str,
+    known: Mapping[str, str],
+    parse: Callable[[str, str], T],
+    begun: Mapping[str, T] | None = None,
+) -> dict[str, T]:
+    """The options of the model `name` in key=value,..., beside those in `begun`.
 
-    `longest` is the largest value of `seq`. Raises InputError.
+    `known` says what each option is for, and `parse` reads the text of an option. Raises InputError
+    for an option that is unknown, has no value, or comes twice.
     """
-    values: dict[str, int] = {}
-    texts: dict[str, str] = {}
+    values = dict(begun or {})
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
-        if key not in OPTIONS and key not in others:
-            raise InputError(unknown_option(name, key, OPTIONS))
+        if key not in known:
+            raise InputError(unknown_option(name, key, known))
         if not equals:
-            raise InputError(f"{name}: {key[:40]} has no value: write {key[:40]}=value")
-        if key in values or key in texts:
+            raise InputError(f"{name}: {key} has no value: write {key}=value, {known[key]}")
+        if key in values:
             raise InputError(f"{name}: {key} is given twice")
-        if key in others:
-            texts[key] = value
-        else:
-            values[key] = _whole(name, key, value, longest if key == "seq" else None)
-    return values, texts
+        values[key] = parse(key, value)
+    return values
 
 
-def changed(name: str, shape: Shape, values: Mapping[str, int], positions: int) -> Shape:
+def parse_size(name: str, key: str, text: str, least: int, most: int) -> int:
+    """The whole number of an option. Raises InputError if it is out of range."""
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise InputError(
+            f"{name}:{key}: {text[:40]!r} is not a whole number: write it like {least}"
+        )
+    if not least <= int(text) <= most:
+        raise InputError(f"{name}:{key}: {text} is out of range: it is {least} to {most}")
+    return int(text)
+
+
+def describe(shape: Shape) -> dict[str, str]:
+    """What each option is for, with its value in the shape."""
+    values = {
+        "layers": shape.blocks,
+        "hidden": shape.width,
+        "heads": shape.heads,
+        "kv_heads": shape.kv_heads,
+        "mlp": shape.hidden,
+        "vocab": shape.vocabulary,
+    }
+    return {key: f"{meaning}, 1 to {MOST[key]} [{values[key]}]" for key, meaning in OPTIONS.items()}
+
+
+def changed(shape: Shape, values: Mapping[str, int], positions: int) -> Shape:
     """The shape with other layers, hidden, heads, kv_heads, mlp and vocab, and with `positions`
     learned positions unless that is 0.
 
     An MLP and experts keep their ratio to the width, and heads keep the number of queries that
     share keys. Raises InputError for heads that do not divide.
     """
-    try:
-        return _changed(shape, values, positions)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-
-
-def _changed(shape: Shape, values: Mapping[str, int], positions: int) -> Shape:
     width, heads = values.get("hidden", shape.width), values.get("heads", shape.heads)
     shared = not shape.latent and shape.head_size * shape.heads == shape.width
     scale = width / shape.width
@@ -92,12 +119,3 @@ def _kv_heads(shape: Shape, heads: int) -> int:
             f"kv_heads={gcd(heads, shape.kv_heads)}"
         )
     return heads // group
-
-
-def _whole(name: str, key: str, text: str, longest: int | None) -> int:
-    most = longest or MOST.get(key, 2**24)
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        raise InputError(f"{name}:{key}: {text[:40]!r} is not a whole number: write it like 1")
-    if not 1 <= int(text) <= most:
-        raise InputError(f"{name}:{key}: {text} is out of range: it is 1 to {most}")
-    return int(text)

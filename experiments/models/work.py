@@ -137,17 +137,30 @@ def linear(rows: float, inputs: float, outputs: float, *, keeps: bool = True) ->
     )
 
 
-def attention(rows: float, width: float, *, causal: bool) -> Operation:
-    """Fused attention of `rows` tokens. Scores are not kept: the backward computes them again."""
-    flops = 4 * rows**2 * width / (2 if causal else 1)
-    moved = rows * width
+def attention(
+    rows: float,
+    queries: float,
+    *,
+    causal: bool,
+    keys: float | None = None,
+    values: float | None = None,
+    outputs: float | None = None,
+) -> Operation:
+    """Fused attention of `rows` tokens. Scores are not kept: the backward computes them again.
+
+    A token has `queries` elements in all heads. Its keys and values have as many, unless heads
+    share them, and so has its output, unless values are shorter than keys.
+    """
+    outputs = queries if outputs is None else outputs
+    flops = 2 * rows**2 * (queries + outputs) / (2 if causal else 1)
+    moved = queries + outputs + sum(queries if size is None else size for size in (keys, values))
     return Operation(
         "attention",
         flops=flops,
         flops_back=RECOMPUTED * flops,
-        moved=4 * moved,
-        moved_back=8 * moved,
-        kept=moved,
+        moved=rows * moved,
+        moved_back=2 * rows * moved,
+        kept=rows * outputs,
     )
 
 

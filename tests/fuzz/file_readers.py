@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from topologies.errors import InputError
@@ -74,6 +75,16 @@ def _model(path: Path) -> None:
         Job(model, "ddp", find("ddp"), find_machine("star")).run(2)
 
 
+def _config(path: Path) -> None:
+    from experiments.models.shape_document import read
+    from experiments.models.transformers import architecture
+    from experiments.models.work import estimate
+
+    shape, seq = read(path)[:2]
+    layers = architecture(replace(shape, blocks=min(shape.blocks, 4)), seq)
+    estimate("model", layers, batch=1, device="h100", dtype="bf16")
+
+
 def _profile(path: Path) -> None:
     from experiments.profiles import read
     from experiments.simulations.grid import Grid, sweep
@@ -131,6 +142,7 @@ READERS: dict[str, Reader] = {
     "journal": _journal,
     "topology": _topology,
     "model": _model,
+    "config": _config,
     "profile": _profile,
     "noise": _noise,
     "sizes": _sizes,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msccl_texts
 import mscclpp_plans
 import nccl_logs
+from config_texts import CONFIGS
 from experiments import output
 from experiments.execution.journal import Journal, journal_of
 from simulator.parallel.pipelines import find
@@ -196,6 +197,11 @@ def _models() -> Iterator[Seed]:
     yield Seed("trace.json.gz", gzip.compress(json.dumps(_trace()).encode(), mtime=0))
 
 
+def _configs() -> Iterator[Seed]:
+    for config in CONFIGS.values():
+        yield Seed("config.json", json.dumps(config, indent=2).encode())
+
+
 def _trace() -> dict[str, Any]:
     """A Kineto trace of a step of one linear layer and a relu, with a kernel."""
     evaluate = "autograd::engine::evaluate_function: "
@@ -294,6 +300,7 @@ _SEEDS = {
     "journal": _journal,
     "topology": _topologies,
     "model": _models,
+    "config": _configs,
     "profile": _profiles,
     "noise": _noise,
     "sizes": _sizes,

@@ -21,7 +21,8 @@ from topologies.errors import InputError
 SHARES = {
     "measurements": 0.24,
     "topology": 0.25,
-    "model": 0.15,
+    "model": 0.12,
+    "config": 0.03,
     "profile": 0.1,
     "index of a folder": 0.05,
     "runs to resume": 0.05,

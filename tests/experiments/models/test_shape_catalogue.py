@@ -163,7 +163,10 @@ def test_options_of_the_training_are_kept() -> None:
         ("mpt_1b:seq=131073", "mpt_1b:seq: 131073 is out of range: it is 1 to 131072"),
         ("gpt2:seq=1025", "gpt2:seq: 1025 is out of range: it is 1 to 1024"),
         ("mpt_1b:heads=x", "mpt_1b:heads: 'x' is not a whole number: write it like 1"),
-        ("mpt_1b:heads", "mpt_1b: heads has no value: write heads=value"),
+        (
+            "mpt_1b:heads",
+            "mpt_1b: heads has no value: write heads=value, heads of queries, 1 to 16384 [16]",
+        ),
         ("mpt_1b:heads=1,heads=1", "mpt_1b: heads is given twice"),
     ],
 )
@@ -174,7 +177,7 @@ def test_a_wrong_value_is_refused_in_one_line(text: str, message: str) -> None:
 def test_a_wrong_option_is_answered_with_all() -> None:
     first, *rest = refusal("gpt3_1t:layer=1").splitlines()
     assert first.startswith("gpt3_1t has no option 'layer': did you mean 'layers'?")
-    assert [line.split()[0] for line in rest] == [*OPTIONS]
+    assert [line.split()[0] for line in rest] == ["seq", *OPTIONS, "batch", "device", "dtype"]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
@@ -193,7 +196,7 @@ def test_an_odd_name_is_refused_in_one_line(text: str) -> None:
 
 @given(
     name=st.sampled_from([*SHAPES]),
-    values=st.dictionaries(st.sampled_from([*OPTIONS]), st.integers(0, 300), max_size=4),
+    values=st.dictionaries(st.sampled_from(["seq", *OPTIONS]), st.integers(0, 300), max_size=4),
 )
 def test_any_options_are_a_shape_or_a_mistake(name: str, values: dict[str, int]) -> None:
     text = ",".join(f"{key}={value}" for key, value in values.items())

@@ -8,107 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.models.shape_catalogue import SHAPES, find_shape, is_config
+from config_texts import CONFIGS, PLAIN
+from experiments.models.model_catalogue import find
+from experiments.models.shape_catalogue import SHAPES, config_in, find_shape
 from experiments.models.shape_document import FAMILIES, parse
 from topologies.errors import InputError
-
-PLAIN = {
-    "num_hidden_layers": 32,
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-}
-CONFIGS: dict[str, dict[str, Any]] = {
-    "bert_base": {
-        "model_type": "bert",
-        "num_hidden_layers": 12,
-        "hidden_size": 768,
-        "num_attention_heads": 12,
-        "intermediate_size": 3072,
-        "vocab_size": 30522,
-        "max_position_embeddings": 512,
-        "type_vocab_size": 2,
-    },
-    "gpt2": {
-        "model_type": "gpt2",
-        "n_layer": 12,
-        "n_embd": 768,
-        "n_head": 12,
-        "n_inner": None,
-        "vocab_size": 50257,
-        "n_positions": 1024,
-    },
-    "llama3_8b": {"model_type": "llama", **PLAIN},
-    "mixtral_8x7b": {
-        "model_type": "mixtral",
-        **PLAIN,
-        "vocab_size": 32000,
-        "num_local_experts": 8,
-        "num_experts_per_tok": 2,
-    },
-    "qwen3_30b_a3b": {
-        "model_type": "qwen3_moe",
-        "num_hidden_layers": 48,
-        "hidden_size": 2048,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 4,
-        "head_dim": 128,
-        "intermediate_size": 6144,
-        "vocab_size": 151936,
-        "num_experts": 128,
-        "num_experts_per_tok": 8,
-        "moe_intermediate_size": 768,
-        "decoder_sparse_step": 1,
-        "mlp_only_layers": [],
-        "max_position_embeddings": 40960,
-    },
-    "deepseek_v3": {
-        "model_type": "deepseek_v3",
-        "num_hidden_layers": 61,
-        "hidden_size": 7168,
-        "num_attention_heads": 128,
-        "num_key_value_heads": 128,
-        "intermediate_size": 18432,
-        "vocab_size": 129280,
-        "q_lora_rank": 1536,
-        "kv_lora_rank": 512,
-        "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64,
-        "v_head_dim": 128,
-        "n_routed_experts": 256,
-        "n_shared_experts": 1,
-        "num_experts_per_tok": 8,
-        "moe_intermediate_size": 2048,
-        "first_k_dense_replace": 3,
-        "max_position_embeddings": 163840,
-        "num_nextn_predict_layers": 1,
-    },
-    "vit_l16": {
-        "model_type": "vit",
-        "num_hidden_layers": 24,
-        "hidden_size": 1024,
-        "num_attention_heads": 16,
-        "intermediate_size": 4096,
-        "image_size": 224,
-        "patch_size": 16,
-        "id2label": {str(label): "" for label in range(1000)},
-    },
-    "mpt_1b": {
-        "model_type": "mpt",
-        "n_layers": 24,
-        "d_model": 2048,
-        "n_heads": 16,
-        "expansion_ratio": 4,
-        "vocab_size": 50368,
-        "max_seq_len": 2048,
-        "no_bias": False,
-        "attn_config": {"alibi": False},
-    },
-}
-"""The configurations of shapes in the catalogue."""
 
 
 def parameters(config: dict[str, Any]) -> int:
@@ -143,7 +47,7 @@ def test_parameters_of_mpt_7b_with_alibi() -> None:
 def test_a_file_takes_options(tmp_path: Path) -> None:
     path = tmp_path / "tiny.json"
     path.write_text(json.dumps(CONFIGS["llama3_8b"]))
-    assert is_config(str(path))
+    assert config_in(f"{path}:seq=2") == (path, "seq=2")
     name, shape, seq = find_shape(f"{path}:layers=2,seq=131072")
     assert (name, shape.blocks, seq) == ("tiny.json", 2, 131072)
     assert find_shape(str(path))[2] == 4096
@@ -151,11 +55,20 @@ def test_a_file_takes_options(tmp_path: Path) -> None:
         find_shape(f"{path}:seq=131073")
 
 
+def test_a_file_is_a_model_with_options(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIGS["gpt2"]))
+    model = find(f"{path}:batch=3,device=a100,dtype=bf16")
+    assert (model.name, model.batch, model.device) == ("config.json", 3, "a100")
+    assert model.layers == find("gpt2:batch=3,device=a100,dtype=bf16").layers
+    assert find(str(path)).batch == 32
+
+
 def test_a_trace_is_no_config(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": [], "model_type": ""}')
-    assert not is_config(str(path))
-    assert not is_config(str(tmp_path))
+    assert config_in(str(path)) is None
+    assert config_in(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(

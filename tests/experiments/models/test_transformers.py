@@ -1,12 +1,21 @@
 """BERT, GPT-2 and Llama 2 as Hugging Face's transformers have them."""
 
+from dataclasses import replace
+
 import pytest
 
-from experiments.models.transformers import BERT_BASE, BERT_LARGE, GPT2, LLAMA_7B, bert, gpt2, llama
+from experiments.models.llama import llama
+from experiments.models.model_shapes import Shape
+from experiments.models.shape_catalogue import SHAPES
+from experiments.models.transformer_parts import scores
+from experiments.models.transformers import architecture, bert, gpt2
 from experiments.models.work import Architecture, estimate
 from simulator.training.model import Model
 
 SEQ = 128
+BERT_BASE, BERT_LARGE, GPT2, LLAMA_7B = (
+    SHAPES[name].shape for name in ("bert_base", "bert_large", "gpt2", "llama_7b")
+)
 
 
 def modelled(architecture: Architecture, dtype: str = "bf16") -> Model:
@@ -149,6 +158,92 @@ def test_logits_and_their_logarithms_are_kept() -> None:
 
 @pytest.mark.parametrize("dtype", ["fp32", "amp", "bf16", "fp8"])
 def test_backward_is_about_twice_forward(dtype: str) -> None:
-    for architecture in (bert(BERT_BASE, 512), gpt2(GPT2, 1024), llama(LLAMA_7B, 2048)):
-        model = modelled(architecture, dtype)
+    for layers in (bert(BERT_BASE, 512), gpt2(GPT2, 1024), llama(LLAMA_7B, 2048)):
+        model = modelled(layers, dtype)
         assert 1.5 < model.backward / model.forward < 2.2
+
+
+# All shapes.
+
+
+def cut(name: str) -> Shape:
+    """The first four blocks, with experts in the last if there are any."""
+    return replace(SHAPES[name].shape, blocks=4)
+
+
+def test_architectures_have_the_parameters_of_their_shapes() -> None:
+    for name in SHAPES:
+        assert architecture(cut(name), SEQ).parameters == cut(name).parameters
+
+
+def test_a_token_multiplies_its_active_parameters() -> None:
+    """Two FLOPs for each element of a matrix that a token passes, and attention's."""
+    for name in set(SHAPES) - {"bert_base", "bert_large", "vit_l16"}:
+        shape = replace(cut(name), biases=False)
+        parts, head = shape.parts, shape.head.parameters
+        multiplied = shape.active_parameters - parts.embedding - parts.norms - parts.head + head
+        scores = SEQ**2 * shape.blocks * shape.heads * (shape.key_size + shape.value_size)
+        assert architecture(shape, SEQ).flops == 2 * multiplied * SEQ + scores
+
+
+def test_shared_keys_and_values_are_read_once() -> None:
+    """Eight heads of queries share a head of keys."""
+    shape = cut("llama3_70b")
+    alone = replace(shape, kv_heads=shape.heads)
+    shared, whole = (scores(each, SEQ) for each in (shape, alone))
+    assert (shared.flops, shared.kept) == (whole.flops, whole.kept)
+    assert shared.moved == SEQ * 8192 * (2 + 2 / 8)
+    assert whole.moved == SEQ * 8192 * 4
+
+
+def test_names_of_mixtral() -> None:
+    names = registered(modelled(architecture(cut("mixtral_8x7b"), SEQ)))
+    block = "model.layers.3"
+    assert names[-11:] == [
+        *(f"{block}.self_attn.{of}_proj.weight" for of in "qkvo"),
+        f"{block}.mlp.gate.weight",
+        *(f"{block}.mlp.experts.{of}_proj" for of in ("gate_up", "down")),
+        *(f"{block}.{of}_layernorm.weight" for of in ("input", "post_attention")),
+        *("model.norm.weight", "lm_head.weight"),
+    ]
+
+
+def test_names_of_deepseek() -> None:
+    model = modelled(architecture(cut("deepseek_v3"), SEQ))
+    layers = {layer.name: [tensor.name for tensor in layer.tensors] for layer in model.layers}
+    attention, dense, experts = (
+        [name.removeprefix(f"model.{layer}.").removesuffix(".weight") for name in layers[layer]]
+        for layer in ("layers.0.self_attn", "layers.2.mlp", "layers.3.mlp")
+    )
+    assert attention == [
+        *("q_a_proj", "q_a_layernorm", "q_b_proj"),
+        *("kv_a_proj_with_mqa", "kv_a_layernorm", "kv_b_proj", "o_proj"),
+    ]
+    assert dense == ["gate_proj", "up_proj", "down_proj"]
+    assert experts == [
+        *("gate", "experts.gate_up_proj", "experts.down_proj"),
+        *(f"shared_experts.{of}_proj" for of in ("gate", "up", "down")),
+    ]
+
+
+def test_names_of_vit() -> None:
+    names = registered(modelled(architecture(cut("vit_l16"), 197)))
+    assert names[:4] == [
+        "class_token",
+        "conv_proj.weight",
+        "conv_proj.bias",
+        "encoder.pos_embedding",
+    ]
+    assert (
+        names[6].removeprefix("encoder.layers.encoder_layer_0.") == "self_attention.in_proj_weight"
+    )
+    assert names[-2:] == ["heads.head.weight", "heads.head.bias"]
+
+
+def test_dropout_and_positions_are_left_out_where_there_are_none() -> None:
+    """MPT has no dropout: a mask of a byte an element less, twice a block."""
+    gpt, mpt = (replace(cut("mpt_1b"), dropout=dropped) for dropped in (True, False))
+    kept = [modelled(architecture(shape, SEQ)).layers[1].activation for shape in (gpt, mpt)]
+    assert kept[0] - kept[1] == SEQ * 2048
+    names = registered(modelled(architecture(replace(mpt, positions=0), SEQ)))
+    assert "transformer.wpe.weight" not in names
