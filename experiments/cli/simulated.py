@@ -66,6 +66,13 @@ Groups = Annotated[
         help='Collectives of groups at once: "0-7;8-15" or "0-3 tree 1MiB; 0,4 stream=1 after=0".'
     ),
 ]
+Chakra = Annotated[
+    Path | None,
+    typer.Option(
+        help="The workload of Chakra traces: a FOLDER of NAME.RANK.et. --algo may name an "
+        "algorithm of each collective."
+    ),
+]
 Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the table.")]
 
 
@@ -138,6 +145,7 @@ def run(
     ] = None,
     size: Size = None,
     groups: Groups = None,
+    chakra: Chakra = None,
     pattern: PatternOptions = PatternOptions(),
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
@@ -150,6 +158,12 @@ def run(
     The report has the critical path, the busiest links, and what each parameter is worth. With
     --groups several collectives run at once, each beside its time alone.
     """
+    if chakra is not None:
+        from experiments.cli.chakra_options import ChakraOptions
+
+        unused = {"algo-file": algo_file, "p": p, "size": size, "groups": groups}
+        options = ChakraOptions(chakra, algo, {**unused, "profile": profile, **pattern.parameters})
+        raise typer.Exit(options.run(machine, rules, timeline, format.value))
     from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import run as command
     from topologies.units import parse_bytes

@@ -116,7 +116,8 @@ def join(calls: Sequence[Call], topology: Topology, ranks: int) -> Joined:
     latest: dict[int, Ints] = {}
     entered, left = list[Ints](), list[Ints]()
     for number, each in enumerate(placed):
-        first, last = _add(builder, each, number, _before(each.call, latest, left, placed, ranks))
+        name = f"call {number}: {each.call.algorithm.name}"
+        first, last = add_call(builder, each, name, _before(each.call, latest, left, placed, ranks))
         entered.append(first)
         left.append(last)
         on_stream = latest.setdefault(each.call.stream, np.full(ranks, -1, dtype=np.int32))
@@ -217,11 +218,17 @@ def _before(
     return np.array(columns, dtype=np.int32).reshape(len(columns), len(group)).T
 
 
-def _add(builder: ScheduleBuilder, placed: Placed, number: int, before: Ints) -> tuple[Ints, Ints]:
-    """Add a call: every rank enters, communicates and leaves."""
+def add_call(
+    builder: ScheduleBuilder, placed: Placed, name: str, before: Ints
+) -> tuple[Ints, Ints]:
+    """Add a call as a phase: every rank enters, communicates and leaves.
+
+    `before` has a row for each rank of what it waits for. Returns the operations with which the
+    ranks enter and leave.
+    """
     call, child = placed.call, placed.schedule
     span = {"count": child.buffer, "lane": call.stream}
-    group, name = np.array(call.ranks), f"call {number}: {call.algorithm.name}"
+    group = np.array(call.ranks)
     builder.phase(name)
     first = builder.compute(group, 0.0, writes=placed.slot, after=before, **span)
     by_itself = (child.source < 0) & (child.target < 0) & (child.rank < child.workers)

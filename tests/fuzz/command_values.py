@@ -214,6 +214,7 @@ VALUES: dict[str, Value] = {
     "force": _of("yes"),
     "explain": _of("64KiB", "1MiB"),
     "nccl_tuner": _of("tuner.csv", "tuner.conf"),
+    "chakra": _of("workload", "workload", "a_folder"),
     "groups": _of("0-3;4-7", "0,1 tree; 1-3 stream=1 after=0", "0-6:2 1KiB"),
     "skew": _of("zipf:1.2", "zipf:0,seed=3", "zipf:1,top=2,nodes=1"),
     "matrix": _of("sizes.csv", "chunks.csv"),
@@ -234,7 +235,7 @@ VALUES: dict[str, Value] = {
     "dask": _of("scheduler.json", "host"),
     "plot": _of("plot.png", "plot.svg", "plot.pdf"),
     "png": _of("machine.png", "machine.svg"),
-    "timeline": _of("line.png", "line.svg", "line.pdf", "line.json"),
+    "timeline": _of("line.png", "line.svg", "line.pdf", "line.json", "traces"),
     "profile": _of(*PROFILES),
     "model": _of(
         "model.yaml",

@@ -135,6 +135,20 @@ def _pipeline(path: Path) -> None:
     read_pipeline(pipeline_csv(read_pipeline(text, path.name)), path.name)
 
 
+def _workload(path: Path) -> None:
+    from experiments.commands.run_chakra import roofline_of, usual_algorithms
+    from experiments.traces.chakra_workload import read_workload
+    from simulator.collectives.task_graph import write
+    from simulator.engines import simulate
+    from topologies.catalogue import find as find_machine
+
+    for rank in range(2):
+        path.with_name(f"job.{rank}.et").write_bytes(path.read_bytes())
+    workload = read_workload(path.parent, usual_algorithms([]), roofline_of("h100"))
+    written = write(workload.graph, find_machine("star").build(2))
+    simulate(written.schedule, written.topology)
+
+
 READERS: dict[str, Reader] = {
     "measurements": _measurements,
     "index of a folder": _index,
@@ -148,6 +162,7 @@ READERS: dict[str, Reader] = {
     "sizes": _sizes,
     "program": _program,
     "pipeline": _pipeline,
+    "workload": _workload,
 }
 
 

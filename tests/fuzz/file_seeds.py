@@ -10,12 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import chakra_files
 import msccl_texts
 import mscclpp_plans
 import nccl_logs
 from config_texts import CONFIGS
 from experiments import output
 from experiments.execution.journal import Journal, journal_of
+from experiments.traces import chakra_nodes
 from simulator.parallel.pipelines import find
 from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
 
@@ -284,6 +286,18 @@ def _programs() -> Iterator[Seed]:
     yield Seed("tree.goal", _GOAL.encode())
 
 
+def _workloads() -> Iterator[Seed]:
+    nodes = [
+        chakra_files.compute(1, 40),
+        chakra_files.compute(2, 0, 1, num_ops=10**9, tensor_size=10**6),
+        chakra_files.collective(3, 0, 2**20, 2, pg_name="0"),
+        chakra_files.compute(4, 5, 3, is_cpu_op=1),
+    ]
+    yield Seed("job.0.et", chakra_nodes.write(nodes))
+    yield Seed("job.0.et", chakra_files.MICROBENCHMARK)
+    yield Seed("job.0.et", gzip.compress(chakra_nodes.write(nodes), mtime=0))
+
+
 def _resumed() -> Iterator[Seed]:
     yield Seed("runs.csv", _RUNS.encode())
 
@@ -306,4 +320,5 @@ _SEEDS = {
     "sizes": _sizes,
     "program": _programs,
     "pipeline": _pipelines,
+    "workload": _workloads,
 }

@@ -14,6 +14,7 @@ from random import Random
 
 import pytest
 
+import chakra_files
 import file_seeds
 import msccl_texts
 import pretended_ranks
@@ -95,6 +96,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "families" / "index.csv").write_text(INDEX)
     for name in ("one.csv", "two.csv"):
         (tmp_path / "families" / name).write_text(SMALL)
+    chakra_files.folder(
+        tmp_path / "workload",
+        [[chakra_files.collective(0, 0, 4096), chakra_files.compute(1, 5)]] * 2,
+    )
     (tmp_path / "logs").mkdir()
     for name in ("log.txt", "h100.csv"):
         (tmp_path / "logs" / name).write_bytes((tmp_path / name).read_bytes())

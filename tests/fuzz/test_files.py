@@ -31,6 +31,7 @@ SHARES = {
     "sizes": 0.03,
     "program": 0.04,
     "pipeline": 0.02,
+    "workload": 0.05,
 }
 """Of the count: the more a format can say, the more."""
 FEW = 100

@@ -1,0 +1,261 @@
+"""`simctl run --chakra`: the workload of Chakra traces on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from experiments import output
+from experiments.models.accelerators import DEVICES, accelerator, bandwidth, multiplies, share
+from experiments.pictures.timelines.collective_file import collective_file
+from experiments.simulations.rules import DEFAULT, Rules
+from experiments.traces.chakra_workload import USUAL, Roofline, Workload, read_workload
+from experiments.wait_records import wait_cells, wait_records
+from simulator.analysis.critical_path import Path as CriticalPath
+from simulator.analysis.critical_path import trace_back
+from simulator.analysis.waits import waits
+from simulator.collectives import Algorithm, find
+from simulator.collectives.task_graph import Written, write
+from simulator.schedules.timeline import Timeline
+from simulator.training.measures import union
+from topologies.catalogue import Blueprint
+from topologies.errors import InputError
+from topologies.topology import Floats
+from topologies.units import format_bytes, format_seconds
+
+LONGEST = 5
+"""Tasks of the critical path that are named."""
+REMARKS = 3
+"""Remarks on files that are printed."""
+DTYPE = "bf16"
+"""The dtype of computations that a trace gives as operations."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to simulate."""
+
+    folder: Path
+    algorithms: Sequence[Algorithm]
+    """Those that differ from the usual ones, at most one of each collective."""
+    machine: Blueprint
+    rules: Rules = DEFAULT
+    parameters: Mapping[str, output.Value] = field(default_factory=dict)
+    """The options as the user writes them: stored with a trace."""
+
+
+def run(request: Request, timeline: Path | None, how: str) -> int:
+    """Print the time of a workload and where it goes."""
+    output.check_writable(timeline, (*output.PICTURES, ".json"))
+    roofline = roofline_of(DEVICES.get(request.machine.name))
+    workload = read_workload(request.folder, usual_algorithms(request.algorithms), roofline)
+    for remark in workload.remarks[:REMARKS]:
+        output.note(remark)
+    ranks = workload.graph.ranks
+    written = write(workload.graph, request.machine.build(max(2, ranks)))
+    result = request.rules.simulate(written.schedule, written.topology)
+    records = _by_rank(workload, written, result)
+    title = (
+        f"Chakra workload of {output.counted(ranks, 'rank')} on {request.machine.text}: "
+        f"{format_seconds(result.makespan)}"
+    )
+    if timeline:
+        output.write(timeline, collective_file(result, timeline, title, request.parameters))
+    if how == "csv":
+        output.say(output.to_csv(records).rstrip("\n"))
+        return 0
+    path = trace_back(result)
+    behind = waits(result, list(path))
+    report = {
+        "time_s": result.makespan,
+        "ranks": records,
+        "communication": _by_kind(workload, written, result),
+        "critical_path_s": _by_phase(path, result),
+        "longest": _longest(path, workload, written, result),
+        "contention": wait_records(behind, result.schedule),
+    }
+    if how == "json":
+        output.say(output.to_json(report))
+    else:
+        output.say(_text(title, report, wait_cells(behind, result.schedule)))
+    return 0
+
+
+def roofline_of(device: str | None) -> Roofline | None:
+    """Seconds of operations, and of the bytes that they read and write, on a device."""
+    if device is None:
+        return None
+    math = multiplies(device, DTYPE, ["matmul"])
+    rate = accelerator(device).peak[math] * share(device, "matmul", math)
+    memory = bandwidth(device)
+    return lambda operations, nbytes: max(operations / rate, nbytes / memory)
+
+
+def usual_algorithms(chosen: Sequence[Algorithm]) -> dict[str, Algorithm]:
+    """The algorithm of each collective: the usual one, unless one of `chosen` is for it."""
+    algorithms = {collective: find(name) for collective, name in USUAL.items()}
+    named = set[str]()
+    for algorithm in chosen:
+        collective = algorithm.collective.name
+        if collective not in USUAL or algorithm.servers:
+            raise InputError(
+                f"--algo {algorithm.name}: traces call {', '.join(USUAL)}, without servers"
+            )
+        if collective in named:
+            raise InputError(f"--algo {algorithm.name}: name one algorithm of {collective}")
+        named.add(collective)
+        algorithms[collective] = algorithm
+    return algorithms
+
+
+def _by_rank(
+    workload: Workload, written: Written, timeline: Timeline
+) -> list[dict[str, output.Value]]:
+    """What each rank does. A rank communicates from when it enters a call until it leaves."""
+    start, end = timeline.start[written.first], timeline.finish[written.last]
+    ranks = np.array([task.rank for task in workload.graph.tasks])
+    kinds = np.array(workload.kinds)
+    records: list[dict[str, output.Value]] = []
+    for rank in range(workload.graph.ranks):
+        mine = ranks == rank
+        on_gpu, on_cpu = mine & (kinds == "compute"), mine & (kinds == "cpu")
+        talks = mine & ~on_gpu & ~on_cpu
+        computing, talking = (union(start[chosen], end[chosen]) for chosen in (on_gpu, talks))
+        busy = _length(union(*np.concatenate((computing, talking), axis=1)))
+        records.append(
+            {
+                "rank": rank,
+                "time_s": timeline.makespan,
+                "ends_s": float(end[mine].max(initial=0.0)),
+                "computing_s": _length(computing),
+                "hidden_s": _length(computing) + _length(talking) - busy,
+                "exposed_s": busy - _length(computing),
+                "idle_s": timeline.makespan - busy,
+                "cpu_s": _length(union(start[on_cpu], end[on_cpu])),
+            }
+        )
+    return records
+
+
+def _length(intervals: Floats) -> float:
+    return float((intervals[1] - intervals[0]).sum())
+
+
+def _by_kind(
+    workload: Workload, written: Written, timeline: Timeline
+) -> list[dict[str, output.Value]]:
+    """The calls of each collective, and the messages: how many, their V, and how long they take
+    from the first rank that enters to the last that leaves."""
+    start, end = timeline.start[written.first], timeline.finish[written.last]
+    rows = dict[str, list[tuple[float, float]]]()
+    for call in workload.graph.calls:
+        tasks = list(call.tasks)
+        took = float(end[tasks].max() - start[tasks].min())
+        rows.setdefault(workload.kinds[tasks[0]], []).append((call.nbytes, took))
+    for message in workload.graph.messages:
+        took = float(end[message.send] - start[message.send])
+        rows.setdefault("send", []).append((message.nbytes, took))
+    return [
+        {
+            "collective": kind,
+            "calls": len(pairs),
+            "size_B": sum(size for size, _ in pairs),
+            "time_s": sum(took for _, took in pairs),
+            "longest_s": max(took for _, took in pairs),
+        }
+        for kind, pairs in rows.items()
+    ]
+
+
+def _by_phase(path: CriticalPath, timeline: Timeline) -> dict[str, float]:
+    """Seconds of the critical path: of computations, and of each kind of communication."""
+    schedule = timeline.schedule
+    seconds = np.bincount(schedule.phase[path.operation], path.seconds, len(schedule.phases))
+    return {
+        phase: took
+        for phase, took in zip(schedule.phases, seconds.tolist(), strict=True)
+        if took > 0
+    }
+
+
+def _longest(
+    path: CriticalPath, workload: Workload, written: Written, timeline: Timeline
+) -> list[dict[str, output.Value]]:
+    """The tasks that the critical path spends most time in."""
+    tasks = workload.graph.tasks
+    seconds = np.bincount(path.operation, path.seconds, len(timeline.schedule))
+    computed = [
+        (float(seconds[first]), number)
+        for number, (first, kind) in enumerate(
+            zip(written.first.tolist(), workload.kinds, strict=True)
+        )
+        if kind in ("compute", "cpu") and seconds[first] > 0
+    ]
+    return [
+        {"task": tasks[number].name, "rank": tasks[number].rank, "seconds": took}
+        for took, number in sorted(computed, key=lambda row: (-row[0], row[1]))[:LONGEST]
+    ]
+
+
+def _text(title: str, report: Mapping[str, object], contention: list[list[str]]) -> str:
+    total = cast(float, report["time_s"]) or 1.0
+    ranks = cast(list[dict[str, float]], report["ranks"])
+    head = ["", "mean", "", "most", "", "rank"]
+    rows = [head, *(_figures(name, ranks, total) for name in WORDS)]
+    path = [
+        [f"  {phase}", format_seconds(took), f"{took / total:.1%}"]
+        for phase, took in cast(dict[str, float], report["critical_path_s"]).items()
+    ]
+    longest = [
+        [f"  {str(row['task'])[:60]}", f"rank {row['rank']}", format_seconds(float(row["seconds"]))]
+        for row in cast(list[dict[str, float]], report["longest"])
+    ]
+    calls = [
+        [
+            f"  {row['collective']}",
+            str(row["calls"]),
+            format_bytes(float(row["size_B"])),
+            format_seconds(float(row["time_s"])),
+            format_seconds(float(row["longest_s"])),
+        ]
+        for row in cast(list[dict[str, float]], report["communication"])
+    ]
+    blocks = [f"{title}\n{output.align(rows)}"]
+    if calls:
+        blocks.append(output.align([["communication", "calls", "V", "time", "longest"], *calls]))
+    if path:
+        blocks.append(f"where the time goes (the critical path)\n{output.align(path)}")
+    if longest:
+        blocks.append(f"computations that take most of it\n{output.align(longest)}")
+    if contention:
+        words = "contention on the critical path: waiting behind messages of other ranks"
+        blocks.append(f"{words}\n{output.align(contention)}")
+    return "\n\n".join(blocks)
+
+
+WORDS = {
+    "computing_s": "computing",
+    "hidden_s": "hidden communication",
+    "exposed_s": "exposed communication",
+    "idle_s": "idle",
+    "cpu_s": "CPU",
+}
+"""The figures of a rank in words."""
+
+
+def _figures(name: str, ranks: Sequence[Mapping[str, float]], total: float) -> list[str]:
+    values = [row[name] for row in ranks]
+    most = max(range(len(values)), key=values.__getitem__)
+    mean = sum(values) / len(values)
+    return [
+        f"  {WORDS[name]}",
+        format_seconds(mean),
+        f"{mean / total:.1%}",
+        format_seconds(values[most]),
+        f"{values[most] / total:.1%}",
+        str(most),
+    ]

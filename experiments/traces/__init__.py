@@ -1,0 +1,1 @@
+"""Traces of other tools: Chakra workloads, and the collectives that a job measured."""

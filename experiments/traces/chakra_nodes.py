@@ -1,0 +1,178 @@
+"""The nodes of a Chakra execution trace, read and written.
+
+The format is that of `schema/protobuf/et_def.proto` of mlcommons/chakra: a `GlobalMetadata`, then a
+`Node` each, every message after its length.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.traces.protobuf_wire import (
+    Value,
+    fields,
+    messages,
+    signed,
+    whole_numbers,
+    write_field,
+    write_messages,
+    write_varint,
+    zigzag,
+)
+from topologies.errors import InputError
+from topologies.readers.contents import contents
+
+LIMIT = 256 * 2**20
+"""A file has at most this many bytes, unpacked."""
+VERSION = "0.0.4"
+METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE = 1, 2, 3, 4, 5, 6, 7
+"""The types of nodes."""
+TYPES = range(COLLECTIVE + 1)
+CALLED = "rf_id"
+"""An attribute of nodes that PyTorch's converter made."""
+Attribute = int | float | str
+_DOUBLE, _FLOAT, _BOOL, _STRING = 3, 5, 27, 29
+_PLAIN, _ZIGZAG, _FIXED = (7, 9, 11, 13), (15, 17), {19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
+"""The fields of an attribute's value, by how they are written. Lists are skipped."""
+
+
+class Node(NamedTuple):
+    """A node of a trace."""
+
+    id: int
+    name: str
+    type: int
+    waits: tuple[int, ...] = ()
+    """The ids of the nodes that it waits for."""
+    microseconds: int = 0
+    attributes: Mapping[str, Attribute] = {}
+    values: str = ""
+    """The values of its inputs, as text."""
+
+
+def read(path: Path) -> list[Node]:
+    """The nodes of a file, which may be gzipped.
+
+    A node waits for its data and control dependencies. In traces that PyTorch's converter made,
+    control dependencies lead to the caller, which ends later, so only those of data count.
+    Raises InputError for a file that is empty, damaged or too large.
+    """
+    name = path.name[:80]
+    data = contents(path, LIMIT)
+    if data.startswith(b"\x1f\x8b"):
+        data = _unpacked(data, name)
+    if len(data) > LIMIT:
+        raise InputError(f"{name} has more than {LIMIT // 2**20} MiB: trace fewer steps")
+    if not data:
+        raise InputError(f"{name} is empty: expected a Chakra trace")
+    every = messages(data, name)
+    next(every)
+    pairs = [_node(message, name) for message in every]
+    if not pairs:
+        raise InputError(f"{name} has no nodes")
+    if any(CALLED in node.attributes for node, _ in pairs):
+        return [node for node, _ in pairs]
+    return [node._replace(waits=(*node.waits, *controls)) for node, controls in pairs]
+
+
+def write(nodes: Iterable[Node]) -> bytes:
+    """A file of these nodes."""
+    return write_messages([write_field(1, VERSION), *map(_written, nodes)])
+
+
+def _unpacked(data: bytes, name: str) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            return file.read(LIMIT + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name} is damaged or cut off: {error}") from None
+
+
+def _node(message: bytes, name: str) -> tuple[Node, tuple[int, ...]]:
+    """A node that waits for its data, and its further dependencies."""
+    whole = {1: 0, 3: 0, 7: 0}
+    texts = {2: "", 8: ""}
+    waits, controls, attributes = list[int](), list[int](), dict[str, Attribute]()
+    for number, value in fields(message, name):
+        if number in whole and isinstance(value, int):
+            whole[number] = value
+        elif number == 2 and isinstance(value, bytes):
+            texts[2] = value.decode(errors="replace")
+        elif number == 4:
+            controls += whole_numbers(value, name)
+        elif number == 5:
+            waits += whole_numbers(value, name)
+        elif number == 8 and isinstance(value, bytes):
+            texts[8] = _text(value, 1, name)
+        elif number == 10 and isinstance(value, bytes):
+            attributes |= _attribute(value, name)
+    if whole[3] not in TYPES:
+        raise InputError(f"{name}: node {whole[1]} has the type {whole[3]}: types are 0 to 7")
+    data = tuple(dict.fromkeys(waits))
+    further = tuple(dict.fromkeys(wait for wait in controls if wait not in data))
+    node = Node(whole[1], texts[2], whole[3], data, whole[7], attributes, texts[8])
+    return node, further
+
+
+def _text(message: bytes, wanted: int, name: str) -> str:
+    for number, value in fields(message, name):
+        if number == wanted and isinstance(value, bytes):
+            return value.decode(errors="replace")
+    return ""
+
+
+def _attribute(message: bytes, name: str) -> Iterator[tuple[str, Attribute]]:
+    """The name and the value of an attribute; nothing for a list."""
+    key = ""
+    for number, value in fields(message, name):
+        if number == 1 and isinstance(value, bytes):
+            key = value.decode(errors="replace")
+        elif (plain := _plain(number, value)) is not None:
+            yield key, plain
+
+
+def _plain(number: int, value: Value) -> Attribute | None:
+    if isinstance(value, int):
+        if number == _BOOL:
+            return int(bool(value))
+        if number in _ZIGZAG:
+            return zigzag(value)
+        return signed(value) if number in _PLAIN else None
+    if number == _STRING:
+        return value.decode(errors="replace")
+    if number == _DOUBLE and len(value) == 8:
+        return float(struct.unpack("<d", value)[0])
+    if number == _FLOAT and len(value) == 4:
+        return float(struct.unpack("<f", value)[0])
+    if number in _FIXED and len(value) == struct.calcsize(_FIXED[number]):
+        return int(struct.unpack(_FIXED[number], value)[0])
+    return None
+
+
+def _written(node: Node) -> bytes:
+    waits = b"".join(map(write_varint, node.waits))
+    parts = [write_field(1, node.id), write_field(2, node.name), write_field(3, node.type)]
+    if waits:
+        parts.append(write_field(5, waits))
+    parts.append(write_field(7, node.microseconds))
+    if node.values:
+        parts.append(write_field(8, write_field(1, node.values)))
+    parts += [
+        write_field(10, write_field(1, key) + _written_value(key, value))
+        for key, value in node.attributes.items()
+    ]
+    return b"".join(parts)
+
+
+def _written_value(key: str, value: Attribute) -> bytes:
+    if isinstance(value, str):
+        return write_field(_STRING, value)
+    if isinstance(value, float):
+        return write_field(_DOUBLE, value)
+    return write_field(_BOOL if key == "is_cpu_op" else _PLAIN[1], value)

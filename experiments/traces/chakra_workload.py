@@ -1,0 +1,289 @@
+"""A Chakra workload as tasks of ranks.
+
+- A node on the CPU, and a node that computes on the GPU, takes its duration; else the time that
+  its operations and bytes take on a device.
+- The k-th collective of a group is the same call on all of its ranks. It begins on each rank when
+  the nodes are done that it waits for there, and the calls of the group before it.
+- A send and the receive with the same ranks and tag are a message.
+- Nodes of a GPU stream follow each other: files keep no edges between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.traces.chakra_folder import Folder, read_folder
+from experiments.traces.chakra_nodes import COLLECTIVE, COMPUTE, LOAD, RECEIVE, SEND, STORE, Node
+from simulator.collectives.collective import Algorithm
+from simulator.collectives.task_graph import GroupCall, Message, Task, TaskGraph
+from topologies.errors import InputError
+
+GPU, CPU, COMMUNICATION, STREAMS = 0, 1, 2, 3
+"""Lanes of a rank. Computations on stream number k of a trace are on lane `STREAMS` + k."""
+COLLECTIVES = (
+    "all_reduce",
+    "reduce",
+    "all_gather",
+    "gather",
+    "scatter",
+    "broadcast",
+    "all_to_all",
+    "reduce_scatter",
+    "reduce_scatter",
+    "barrier",
+)
+"""The collective of each `comm_type`."""
+USUAL = {
+    "all_reduce": "ring",
+    "reduce": "chain_reduce",
+    "all_gather": "ring_all_gather",
+    "gather": "linear_gather",
+    "scatter": "linear_scatter",
+    "broadcast": "chain_broadcast",
+    "all_to_all": "pairwise",
+    "reduce_scatter": "ring_reduce_scatter",
+    "barrier": "dissemination_barrier",
+}
+"""The algorithm of each collective, unless the user names another."""
+_OF_INPUT = ("all_gather", "gather")
+"""Collectives whose V is the input of all ranks together: traces have the input of a rank."""
+SECONDS = "duration_seconds"
+"""simctl's attribute of a node that computes: its duration is whole microseconds."""
+Roofline = Callable[[float, float], float]
+"""From operations and bytes to seconds."""
+
+
+class Workload(NamedTuple):
+    """The tasks of a workload, and what they are."""
+
+    graph: TaskGraph
+    kinds: tuple[str, ...]
+    """Of each task: "compute", "cpu", or the collective, "send" or "receive"."""
+    remarks: tuple[str, ...] = ()
+    """What the reader left out."""
+
+
+class _Place(NamedTuple):
+    """A node that communicates."""
+
+    rank: int
+    node: Node
+    task: int
+
+
+def read_workload(
+    folder: Path, algorithms: Mapping[str, Algorithm], roofline: Roofline | None
+) -> Workload:
+    """The workload of the traces in a folder; `algorithms` are by collective.
+
+    Raises InputError for files that are damaged, nodes that wait for each other in a circle, and
+    communication that not all of its ranks take part in.
+    """
+    return _Builder(read_folder(folder), algorithms, roofline).workload()
+
+
+class _Builder:
+    def __init__(
+        self, folder: Folder, algorithms: Mapping[str, Algorithm], roofline: Roofline | None
+    ) -> None:
+        self.folder, self.algorithms, self.roofline = folder, algorithms, roofline
+        self.tasks, self.kinds, self.remarks = list[Task](), list[str](), list[str]()
+        self.calls: dict[str, list[list[_Place]]] = defaultdict(lambda: [[] for _ in folder.ranks])
+        self.ends: dict[tuple[int, int, int], tuple[list[_Place], list[_Place]]] = defaultdict(
+            lambda: ([], [])
+        )
+        streams = {
+            node.attributes["stream"]
+            for nodes in folder.ranks
+            for node in nodes
+            if "stream" in node.attributes
+        }
+        self.lanes = {stream: STREAMS + k for k, stream in enumerate(sorted(streams, key=str))}
+
+    def workload(self) -> Workload:
+        for rank, (every, file) in enumerate(
+            zip(self.folder.ranks, self.folder.files, strict=True)
+        ):
+            nodes = in_order(every, file)
+            lost = sum(len(node.waits) for node in every) - sum(len(node.waits) for node in nodes)
+            if lost:
+                self.remarks.append(
+                    f"{file}: left out {lost} waits for nodes that it does not hold"
+                )
+            self._add_rank(rank, nodes)
+        calls = [call for group in self.calls for call in self._calls(group)]
+        messages = [message for key in self.ends for message in self._messages(key)]
+        graph = TaskGraph(len(self.folder.ranks), self.tasks, calls, messages)
+        return Workload(graph, tuple(self.kinds), tuple(self.remarks))
+
+    def _add_rank(self, rank: int, nodes: Sequence[Node]) -> None:
+        number, latest = dict[int, int](), dict[int, int]()
+        for node in nodes:
+            task = number[node.id] = len(self.tasks)
+            after = [number[wait] for wait in node.waits]
+            on_cpu = bool(node.attributes.get("is_cpu_op", 0)) or node.type < LOAD
+            lane = CPU if on_cpu else self.lanes.get(node.attributes.get("stream", ""), GPU)
+            if lane >= STREAMS:
+                if lane in latest:
+                    after.append(latest[lane])
+                latest[lane] = task
+            kind, seconds = "cpu" if on_cpu else "compute", 0.0
+            if on_cpu or node.type in (COMPUTE, LOAD, STORE):
+                seconds = self._seconds(rank, node, on_cpu)
+            else:
+                lane, kind = COMMUNICATION, self._communication(rank, node, task)
+            name = node.name or f"node {node.id}"
+            self.tasks.append(Task(name, rank, lane, tuple(after), seconds, kind))
+            self.kinds.append(kind)
+
+    def _where(self, rank: int, node: Node) -> str:
+        return f"{self.folder.files[rank]}: node {node.id}, {node.name[:40]!r}"
+
+    def _seconds(self, rank: int, node: Node, on_cpu: bool) -> float:
+        exact = node.attributes.get(SECONDS)
+        if isinstance(exact, float) and 0 <= exact < math.inf:
+            return exact
+        if node.microseconds or on_cpu:
+            return node.microseconds / 1e6
+        work = (
+            float(self._whole(rank, node, "num_ops", 0)),
+            float(self._whole(rank, node, "tensor_size", 0)),
+        )
+        if not any(work):
+            return 0.0
+        if self.roofline is None:
+            raise InputError(
+                f"{self._where(rank, node)}, has operations and no duration: name a machine whose "
+                f"GPU is known, like --topology hgx_h100"
+            )
+        return self.roofline(*work)
+
+    def _whole(self, rank: int, node: Node, key: str, usual: int | None = None) -> int:
+        value = node.attributes.get(key, usual)
+        if value is None:
+            raise InputError(f"{self._where(rank, node)}, has no {key}")
+        if not isinstance(value, int) or value < 0:
+            raise InputError(
+                f"{self._where(rank, node)}, has the {key} {str(value)[:40]}: expected a whole "
+                f"number, 0 or more"
+            )
+        return value
+
+    def _communication(self, rank: int, node: Node, task: int) -> str:
+        place = _Place(rank, node, task)
+        if node.type == COLLECTIVE:
+            kind = self._whole(rank, node, "comm_type")
+            if kind >= len(COLLECTIVES):
+                raise InputError(
+                    f"{self._where(rank, node)}, has the comm_type {kind}: collectives are 0 to "
+                    f"{len(COLLECTIVES) - 1}"
+                )
+            group = str(node.attributes.get("pg_name", ""))
+            members = self.folder.group(group)
+            if members is None:
+                raise InputError(
+                    f"{self._where(rank, node)}, is of group {group[:40]!r}, whose ranks are "
+                    f'unknown: put a file groups.json into the folder, like {{"1": [0, 1]}}'
+                )
+            if rank not in members:
+                raise InputError(
+                    f"{self._where(rank, node)}, is of group {group[:40]!r}, which has no rank "
+                    f"{rank}"
+                )
+            self.calls[group][rank].append(place)
+            return COLLECTIVES[kind]
+        own, peer = ("comm_src", "comm_dst") if node.type == SEND else ("comm_dst", "comm_src")
+        ends = {own: self._whole(rank, node, own, rank), peer: self._whole(rank, node, peer)}
+        if ends[own] != rank or ends[peer] == rank or ends[peer] >= len(self.folder.ranks):
+            raise InputError(
+                f"{self._where(rank, node)}, is from rank {ends['comm_src']} to "
+                f"{ends['comm_dst']}: rank {rank} sends to or receives from another of "
+                f"{len(self.folder.ranks)}"
+            )
+        key = ends["comm_src"], ends["comm_dst"], self._whole(rank, node, "comm_tag", 0)
+        self.ends[key][node.type == RECEIVE].append(place)
+        return "receive" if node.type == RECEIVE else "send"
+
+    def _calls(self, group: str) -> list[GroupCall]:
+        members = self.folder.group(group) or ()
+        rows = [self.calls[group][rank] for rank in members]
+        for rank, row in zip(members, rows, strict=True):
+            if len(row) != len(rows[0]):
+                raise InputError(
+                    f"{self.folder.files[rank]}: rank {rank} calls {len(row)} collectives of group "
+                    f"{group[:40]!r}, and rank {members[0]} {len(rows[0])}"
+                )
+        calls = [self._call(group, places) for places in zip(*rows, strict=True)]
+        return [call for call in calls if call is not None]
+
+    def _call(self, group: str, places: Sequence[_Place]) -> GroupCall | None:
+        kinds = [self.kinds[place.task] for place in places]
+        sizes = [self._whole(place.rank, place.node, "comm_size", 0) for place in places]
+        for place, kind, size in zip(places, kinds, sizes, strict=True):
+            if kind != kinds[0] or (size != sizes[0] and kind != "all_to_all"):
+                raise InputError(
+                    f"{self._where(place.rank, place.node)}, is {kind} of {size} bytes, and rank "
+                    f"{places[0].rank} calls {kinds[0]} of {sizes[0]} bytes in group {group[:40]!r}"
+                )
+        nbytes = float(max(sizes)) * (len(places) if kinds[0] in _OF_INPUT else 1)
+        nbytes = 1.0 if kinds[0] == "barrier" else nbytes
+        if len(places) < 2 or not nbytes:
+            return None
+        root = places[0].node.attributes.get("root", places[0].rank)
+        places = sorted(places, key=lambda place: place.rank != root)
+        tasks = tuple(place.task for place in places)
+        return GroupCall(tasks, self.algorithms[kinds[0]], nbytes, group)
+
+    def _messages(self, key: tuple[int, int, int]) -> list[Message]:
+        sends, receives = self.ends[key]
+        if len(sends) != len(receives):
+            raise InputError(
+                f"rank {key[0]} sends {len(sends)} messages with tag {key[2]} to rank {key[1]}, "
+                f"which receives {len(receives)}"
+            )
+        messages = []
+        for send, receive in zip(sends, receives, strict=True):
+            size = self._whole(send.rank, send.node, "comm_size")
+            messages.append(Message(send.task, receive.task, float(size)))
+        return messages
+
+
+def in_order(nodes: Sequence[Node], name: str) -> list[Node]:
+    """The nodes, each after those that it waits for, else as in the file `name`.
+
+    Waits for nodes that are not there are left out: PyTorch's converter leaves such waits behind.
+    Raises InputError for two nodes of one id, and for nodes that wait for each other in a circle.
+    """
+    place = {node.id: k for k, node in enumerate(nodes)}
+    if len(place) < len(nodes):
+        twice = next(node.id for k, node in enumerate(nodes) if place[node.id] != k)
+        raise InputError(f"{name} has two nodes with the id {twice}")
+    nodes = [
+        node._replace(waits=tuple(wait for wait in node.waits if wait in place)) for node in nodes
+    ]
+    followers: list[list[int]] = [[] for _ in nodes]
+    for k, node in enumerate(nodes):
+        for wait in node.waits:
+            followers[place[wait]].append(k)
+    missing = [len(node.waits) for node in nodes]
+    ready = [k for k, count in enumerate(missing) if not count]
+    heapify(ready)
+    order = []
+    while ready:
+        k = heappop(ready)
+        order.append(nodes[k])
+        for follower in followers[k]:
+            missing[follower] -= 1
+            if not missing[follower]:
+                heappush(ready, follower)
+    if len(order) < len(nodes):
+        stuck = [nodes[k].id for k, count in enumerate(missing) if count]
+        raise InputError(
+            f"{name}: {len(stuck)} nodes wait for each other in a circle, like node {stuck[0]}"
+        )
+    return order
