@@ -10,7 +10,15 @@ from simulator.parallel.pipelines.pipeline import Pipeline
 from topologies.errors import InputError, nearest_name
 from topologies.units import parse_whole
 
-HELP = {"chunks": "stages of a device, like 2"}
+HELP = {
+    "chunks": "stages of a device, like 2",
+    "memory": "a multiple of what 1F1B keeps, like 2",
+    "forward": "T_F in any unit, like 18",
+    "inputs": "T_B in that unit, like 18",
+    "weights": "T_W in that unit, like 9",
+    "transfer": "what a transfer takes in that unit, like 1",
+    "kept": "percent of the activations that the backward for weights needs, like 50",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,8 @@ class PipelineOrder:
                 raise InputError(f"pipeline {self.name} has no option {key[:80]!r}: {hint}")
             if not equals:
                 raise InputError(f"pipeline {self.name}: {key} has no value: {HELP[key]}")
+            least = min(1, self.options[key])
             options[key] = parse_whole(value)
-            if options[key] < 1:
-                raise InputError(f"pipeline {self.name}: {key} is {value}: 1 or more")
+            if options[key] < least:
+                raise InputError(f"pipeline {self.name}: {key} is {value}: {least} or more")
         return PipelineOrder(self.name, partial(self.build, **options), self.summary, options)

@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from simulator.parallel.pipeline_times import StageTimes, peak_activations, pipeline_times
 from simulator.parallel.pipelines import find, orders
 from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, Pipeline, check
+from simulator.parallel.pipelines.zb_auto import zb_auto
 from topologies.errors import InputError
 
 
@@ -59,6 +63,11 @@ def test_bad_sizes_and_options_are_refused() -> None:
         ("gpipe", (4, 0), "micro_batches is 0: 1 or more"),
         ("interleaved", (4, 6), "6 micro-batches on 4 devices: take a multiple of 4"),
         ("1f1b", (4096, 10**9), "too many: at most"),
+        ("dual_pipe", (3, 6), "3 devices: take an even number"),
+        ("dual_pipe", (4, 6), "take an even number, 8 or more"),
+        ("dual_pipe", (4, 9), "take an even number, 8 or more"),
+        ("zb_auto", (2, 2, 1, -1), "forward is -1: 0 or more"),
+        ("zb_auto", (2, 2, 0), "memory is 0"),
     ):
         with pytest.raises(InputError, match=message):
             find(name).build(*sizes)
@@ -75,3 +84,26 @@ def test_bad_sizes_and_options_are_refused() -> None:
 
 def test_each_order_has_a_summary() -> None:
     assert all(order.summary for order in orders().values())
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 12),
+    st.integers(1, 3),
+    st.tuples(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8), st.integers(0, 8)),
+    st.sampled_from([0, 50, 100]),
+)
+def test_the_search_keeps_its_limit_of_memory(
+    devices: int, micro_batches: int, memory: int, times: tuple[int, int, int, int], kept: int
+) -> None:
+    pipeline = zb_auto(devices, micro_batches, memory, *times, kept=kept)
+    size = peak_activations(pipeline, 1, kept / 100) @ [1, kept / 100]
+    assert np.all(size <= memory * devices)
+
+
+def test_a_search_with_the_memory_of_1f1b_is_as_good_as_zb_h1() -> None:
+    """If the parts take equally long, both have a third of 1F1B's bubble, and the search with twice
+    the memory has next to none."""
+    for memory, bubble in ((1, 7.0), (2, 0.0)):
+        pipeline = find(f"zb_auto:memory={memory}").build(8, 24)
+        assert pipeline_times(pipeline, StageTimes()).idle_within.max() <= bubble
