@@ -28,8 +28,8 @@ ModelText = Annotated[
     str,
     typer.Option(
         help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, "
-        "profile.yaml; or the traces of a job, a rank each: rank0.json,rank1.json or "
-        "their folder. See `simctl models`.",
+        "profile.yaml, config.json; or the traces of a job, a rank each: "
+        "rank0.json,rank1.json or their folder. See `simctl models`.",
         autocompletion=completer(model_names),
     ),
 ]

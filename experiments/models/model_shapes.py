@@ -7,7 +7,6 @@ FLOPs for each token that passes it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
 from typing import Any, Literal, NamedTuple
 
 from topologies.errors import InputError
@@ -139,7 +138,7 @@ class Shape:
         if self.heads % self.kv_heads:
             raise InputError(
                 f"heads={self.heads} is no multiple of kv_heads={self.kv_heads}: write "
-                f"kv_heads={gcd(self.heads, self.kv_heads)}"
+                f"kv_heads={divisor(self.heads, self.kv_heads)}"
             )
         if self.experts and self.experts.top > self.experts.number:
             raise InputError(
@@ -270,9 +269,18 @@ def share(width: int, heads: int) -> int:
         above = -(-width // heads) * heads
         raise InputError(
             f"hidden={width} is no multiple of heads={heads}: write hidden={above} or "
-            f"heads={gcd(width, heads)}"
+            f"heads={divisor(width, heads)}"
         )
     return width // heads
+
+
+def divisor(number: int, most: int) -> int:
+    """The largest divisor of `number` up to `most`.
+
+    >>> divisor(2304, 7)
+    6
+    """
+    return next(size for size in range(min(number, most), 0, -1) if number % size == 0)
 
 
 def _parameters(matrices: tuple[Matrix, ...]) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import gcd
 from typing import TypeVar
 
-from experiments.models.model_shapes import Experts, Shape, share
+from experiments.models.model_shapes import Experts, Shape, divisor, share
 from topologies.errors import InputError, unknown_option
 
 OPTIONS: dict[str, str] = {
@@ -116,6 +115,6 @@ def _kv_heads(shape: Shape, heads: int) -> int:
     if heads % group:
         raise InputError(
             f"heads={heads} is no multiple of {group}, the heads that share keys: add "
-            f"kv_heads={gcd(heads, shape.kv_heads)}"
+            f"kv_heads={divisor(heads, shape.kv_heads)}"
         )
     return heads // group

@@ -50,12 +50,12 @@ def test_all_parameters_are_active_without_experts() -> None:
 
 
 def test_heads_share_the_width() -> None:
-    with pytest.raises(InputError, match=r"hidden=100 is no multiple of heads=12: .* heads=4"):
+    with pytest.raises(InputError, match=r"hidden=100 is no multiple of heads=12: .* heads=10"):
         multi_head(1, 100, 12, hidden=400, vocabulary=10)
 
 
 def test_heads_of_queries_are_a_multiple_of_those_of_keys() -> None:
-    with pytest.raises(InputError, match=r"heads=12 is no multiple of kv_heads=8: .*kv_heads=4"):
+    with pytest.raises(InputError, match=r"heads=12 is no multiple of kv_heads=8: .*kv_heads=6"):
         multi_head(1, 96, 12, kv_heads=8, hidden=400, vocabulary=10)
 
 

@@ -149,15 +149,15 @@ def test_options_of_the_training_are_kept() -> None:
     [
         (
             "gpt3_1_7b:hidden=1000",
-            "gpt3_1_7b: hidden=1000 is no multiple of heads=24: write hidden=1008 or heads=8",
+            "gpt3_1_7b: hidden=1000 is no multiple of heads=24: write hidden=1008 or heads=20",
         ),
         (
             "llama3_8b:heads=6,hidden=768",
-            "llama3_8b: heads=6 is no multiple of 4, the heads that share keys: add kv_heads=2",
+            "llama3_8b: heads=6 is no multiple of 4, the heads that share keys: add kv_heads=6",
         ),
         (
             "llama3_8b:kv_heads=5",
-            "llama3_8b: heads=32 is no multiple of kv_heads=5: write kv_heads=1",
+            "llama3_8b: heads=32 is no multiple of kv_heads=5: write kv_heads=4",
         ),
         ("mpt_1b:layers=0", "mpt_1b:layers: 0 is out of range: it is 1 to 4096"),
         ("mpt_1b:seq=131073", "mpt_1b:seq: 131073 is out of range: it is 1 to 131072"),
