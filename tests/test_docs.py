@@ -143,6 +143,7 @@ def test_a_page_installs_torch_before_it_measures() -> None:
         ("docs/how-to/describe-a-machine.md", ["topo"]),
         ("docs/how-to/find-where-a-step-stalls.md", ["train"]),
         ("docs/reference/training.md", ["train"]),
+        ("docs/how-to/compare-by-learning.md", ["train"]),
     ],
 )
 def test_a_page_has_its_examples(page: str, commands: list[str]) -> None:

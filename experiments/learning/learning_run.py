@@ -63,6 +63,13 @@ class LearningRun(NamedTuple):
     curve: list[Point]
 
 
+def learner_of(task: Task, job: Job, ranks: int) -> Learner:
+    """Simulate `job` on `ranks` workers, with all transfers of all ranks."""
+    job = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
+    plan = job.plan(ranks)
+    return Learner(task, job.strategy, plan, train(plan, job.rules.training()))
+
+
 def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> LearningRun:
     """Simulate `job` on `ranks` workers, and learn along it. `strategy` and `disturbance` are what
     the table shows."""
@@ -70,17 +77,13 @@ def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> 
         raise InputError(
             "--batches: with --learn every worker has input in all steps, leave it out"
         )
-    job = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
-    plan = job.plan(ranks)
-    timeline = train(plan, job.rules.training())
-    measures = measure(plan, timeline)
-    learner = Learner(task, job.strategy, plan, timeline)
+    learner = learner_of(task, job, ranks)
     with np.errstate(over="ignore", invalid="ignore"):
         versions = list(_some(learner.versions(), ranks * max(1, job.steps // POINTS)))
         first = Point(0.0, *task.losses(task.initial))
         curve = [first, *(Point(v.seconds, *task.losses(v.weights)) for v in versions)]
     reached = [point.seconds for point in curve if point.accuracy >= task.target]
-    stale = measures.staleness
+    stale = measure(learner.plan, learner.timeline).staleness
     row = LearningRow(
         network=task.network,
         strategy=strategy,

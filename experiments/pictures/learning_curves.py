@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter
 
 from experiments.learning.learning_run import LearningRun
 from experiments.pictures.figure_file import GREY, to_bytes
@@ -38,6 +38,9 @@ def learning_drawing(runs: Sequence[LearningRun]) -> Figure:
         for axes in (loss, accuracy):
             axes.grid(alpha=0.3)
     rows[0, 0].set_yscale("log")
+    rows[0, 0].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    rows[0, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    rows[0, 0].yaxis.set_minor_formatter(NullFormatter())
     rows[0, 0].set_ylabel("loss")
     rows[1, 0].set_ylabel("accuracy on held-out digits")
     rows[1, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))

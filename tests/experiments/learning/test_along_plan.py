@@ -10,14 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.cli import strategy_parser
-from experiments.learning.along_plan import Learner
-from experiments.learning.learning_run import LearningRun, learn, undisturbed
+from experiments.learning.learning_run import LearningRun, learn, learner_of, undisturbed
 from experiments.learning.task import Task
 from experiments.training.job import Job
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.measures import measure
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan_simulation import train
 from single_devices import single
 from topologies.catalogue import find
 from topologies.errors import InputError
@@ -46,14 +44,8 @@ def job(strategy: str, steps: int = 6, conditions: Conditions | None = None) -> 
     )
 
 
-def learner(run: Job, ranks: int, task: Task = TASK) -> Learner:
-    run = replace(run, detail="transfers", rules=run.rules._replace(symmetry="off"))
-    plan = run.plan(ranks)
-    return Learner(task, run.strategy, plan, train(plan))
-
-
 def weights(run: Job, ranks: int, task: Task = TASK) -> Floats:
-    *_, last = learner(run, ranks, task).versions()
+    *_, last = learner_of(task, run, ranks).versions()
     return last.weights
 
 
@@ -93,7 +85,9 @@ def test_one_worker_is_plain_sgd(strategy: str) -> None:
 def test_ssp_without_a_bound_ahead_is_one_device() -> None:
     """All read the same weights, and p updates move as far as one step of all."""
     *_, last = (
-        version for version in learner(job("ssp:bound=0"), 4).versions() if version.updates == 20
+        version
+        for version in learner_of(TASK, job("ssp:bound=0"), 4).versions()
+        if version.updates == 20
     )
     assert np.abs(last.weights - single(TASK, 4, 5)).max() < 1e-10
 
@@ -112,7 +106,7 @@ def test_local_workers_meet_every_second_step() -> None:
 def test_a_stale_gradient_is_that_of_the_weights_that_were_read() -> None:
     """Rank 1 is slow: it reads the first weights, and its update comes after two of rank 0."""
     conditions = Conditions(slower={1: 2.5})
-    run = learner(job("asgd", 3, conditions), 2)
+    run = learner_of(TASK, job("asgd", 3, conditions), 2)
     assert run.plan.updates is not None
     order = np.argsort(run.timeline.finish[run.plan.updates.served])
     assert run.plan.updates.worker[order][:3].tolist() == [0, 0, 1]
@@ -129,7 +123,7 @@ def test_a_stale_gradient_is_that_of_the_weights_that_were_read() -> None:
 @settings(max_examples=8)
 @given(st.integers(0, 2), st.integers(2, 4), st.integers(0, 99))
 def test_ssp_keeps_its_bound(bound: int, ranks: int, seed: int) -> None:
-    run = learner(job(f"ssp:bound={bound}", 8, replace(NOISE, seed=seed)), ranks)
+    run = learner_of(TASK, job(f"ssp:bound={bound}", 8, replace(NOISE, seed=seed)), ranks)
     staleness = measure(run.plan, run.timeline).staleness
     assert staleness.max() <= (2 * bound + 1) * (ranks - 1)
 
