@@ -60,9 +60,13 @@ class DeviceTimes:
         """Seconds of `number` products of `rows` x `inner` by `inner` x `outputs` elements."""
         return self.scale * _product(self.device, self.math, rows, outputs, inner, number)
 
+    def traffic(self, nbytes: float) -> float:
+        """Seconds in which `nbytes` bytes pass between the device and its memory."""
+        return self.scale * nbytes / bandwidth(self.device)
+
     def memory(self, nbytes: float) -> float:
         """Seconds of a kernel that reads and writes `nbytes` bytes; 0 if it moves none."""
-        return self.scale * (nbytes / bandwidth(self.device) + KERNEL) if nbytes else 0.0
+        return self.traffic(nbytes) + self.scale * KERNEL if nbytes else 0.0
 
     def attention(self, kind: Attention, flops: float, *, forward: bool) -> float:
         """Seconds of a fused attention of `flops` FLOPs."""

@@ -50,12 +50,12 @@ class _Writer:
         return self.nbytes / (self.cut.tp if self.cut.sp else 1)
 
     def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> Operation:
-        """A product with weights."""
-        times = self.times
+        """A product with weights. The gradients of a micro-batch are added to those before it."""
+        times, summed = self.times, self.cut.accumulated * outputs * inner
         return Operation(
             number * times.product(rows, outputs, inner),
             number * times.product(rows, inner, outputs),
-            number * times.product(outputs, inner, rows),
+            number * (times.product(outputs, inner, rows) + times.traffic(summed)),
             number,
             2 * number,
         )
