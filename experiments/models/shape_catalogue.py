@@ -10,8 +10,6 @@ from experiments.models.model_shapes import Experts, Latent, Shape, multi_head
 from experiments.models.shape_entry import Entry
 from experiments.models.shape_options import read_options
 from topologies.errors import InputError, nearest_name
-from topologies.readers.contents import contents
-from topologies.readers.file_checks import LIMIT
 
 TRAINING = {
     "batch": "samples a device",
@@ -247,6 +245,9 @@ def _mentions_a_model(path: Path) -> bool:
     """Whether a file is JSON with a model_type, and no trace."""
     if path.suffix.lower() != ".json":
         return False
+    from topologies.readers.contents import contents
+    from topologies.readers.file_checks import LIMIT
+
     data = contents(path, LIMIT)
     return len(data) <= LIMIT and b'"model_type"' in data and b'"traceEvents"' not in data
 
