@@ -25,7 +25,10 @@ KINDS = {
 """The axes along which the ranks of a group differ, by the kind of group.
 
 The ranks of a "data" group hold the same parameters of dense layers, those of an "experts" group
-the same experts."""
+the same experts.
+
+A group of any kind may be cut in runs of ranks: "data/8" are runs of 8 ranks of each "data" group,
+and in a "data%8" group are the ranks that have the same place in their run."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +90,26 @@ class Degrees:
         """The ranks of a group of a kind."""
         if kind == "ep":
             return self.ep
+        if run := _run(kind):
+            name, cut, number = run
+            whole = self.size(name)
+            if not 1 <= number <= whole or whole % number:
+                raise InputError(
+                    f"runs of {number} ranks: {name} groups have {whole}, so take "
+                    f"{_divisor(whole, max(number, 1))}"
+                )
+            return number if cut == "/" else whole // number
         size = int(prod(getattr(self, axis) for axis in _axes(kind)))
         return size // self.ep if kind == "experts" else size
 
     def groups(self, kind: str) -> Ints:
         """The ranks of all groups of a kind, shape (groups, ranks of a group), in ascending order
         within a group."""
+        if run := _run(kind):
+            name, cut, number = run
+            size, grid = self.size(kind), self.groups(name)
+            runs = grid.reshape(len(grid), -1, number)
+            return (runs if cut == "/" else runs.swapaxes(1, 2)).reshape(-1, size)
         members = _axes(kind)
         outward = self.order.split("-")[::-1]
         grid = np.arange(self.ranks).reshape([getattr(self, axis) for axis in outward])
@@ -111,6 +128,16 @@ class Degrees:
         for axis in self.order.split("-"):
             rank, places[axis] = divmod(rank, getattr(self, axis))
         return {axis: places[axis] for axis in AXES}
+
+
+def _run(kind: str) -> tuple[str, str, int] | None:
+    """The kind of group that is cut in runs, "/" or "%", and the ranks of a run."""
+    for cut in "/%":
+        name, sign, number = kind.partition(cut)
+        if sign:
+            _axes(name)
+            return name, cut, int(number) if number.isdecimal() else 0
+    return None
 
 
 def _axes(kind: str) -> tuple[str, ...]:

@@ -49,6 +49,23 @@ def test_a_rank_shares_its_experts_groups_with_no_rank_of_its_ep_group(plan: Deg
     assert len(np.unique(number, axis=1).T) == plan.ranks
 
 
+@given(degrees(), st.sampled_from(("data", "experts")), st.data())
+def test_runs_cut_groups_and_meet_across_them_once(
+    plan: Degrees, kind: str, data: st.DataObject
+) -> None:
+    whole = plan.size(kind)
+    run = data.draw(st.sampled_from([n for n in range(1, whole + 1) if whole % n == 0]))
+    runs, across = (plan.groups(f"{kind}{cut}{run}") for cut in "/%")
+    assert plan.size(f"{kind}/{run}") == run
+    assert plan.size(f"{kind}%{run}") == whole // run
+    assert [*map(set, runs.reshape(-1, whole))] == [*map(set, plan.groups(kind))]
+    for groups in (runs, across):
+        assert sorted(groups.ravel()) == [*range(plan.ranks)]
+    members = [set(group) for group in runs.tolist()]
+    for group in across.tolist():
+        assert all(len(run.intersection(group)) <= 1 for run in members)
+
+
 def test_groups_follow_the_order_of_megatron() -> None:
     plan = Degrees(dp=2, tp=2, pp=2, cp=2, ep=2)
     assert plan.groups("tp")[:2].tolist() == [[0, 1], [2, 3]]
@@ -93,3 +110,6 @@ def test_unknown_groups_and_ranks_are_refused() -> None:
         Degrees().groups("sp")
     with pytest.raises(InputError, match="rank 1: ranks run from 0 to 0"):
         Degrees().coordinates(1)
+    for kind in ("data/4", "data%0", "data/x"):
+        with pytest.raises(InputError, match=r"data groups have 6, so take [13]$"):
+            Degrees(dp=6).groups(kind)
