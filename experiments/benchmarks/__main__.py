@@ -13,6 +13,7 @@
 | calibration FOLDER [FAMILY...] [--out FOLDER] | fit families and predict what was left out |
 | calibration-page | write the page of the committed results of calibration |
 | gloo [FILE.csv] | compare predictions of gloo's operations with a sweep of a lab |
+| zero-bubble | bubble rates of pipelines beside those of Zero Bubble's Table 5 |
 | optimal [NETWORKS [EVERY]] | compare `optimal` with bounds and algorithms on random networks |
 
 y is the CPU time of a fixed loop of Python in the same run. Without a name: speed, cold, growth,
@@ -138,6 +139,8 @@ def _compares(arguments: Sequence[str]) -> bool:
     elif name == "gloo" and len(rest) <= 1:
         module = import_module("experiments.benchmarks.gloo_lab")
         output.say(module.table(Path(rest[0]) if rest else module.COMMITTED))
+    elif name == "zero-bubble" and not rest:
+        output.say(import_module("experiments.benchmarks.bubble_rates").table())
     elif name == "optimal":
         output.say(import_module("experiments.benchmarks.packed_trees").table(rest))
     else:

@@ -1,0 +1,50 @@
+"""Bubble rates of pipelines, against Zero Bubble's Table 5."""
+
+import pytest
+
+from experiments.benchmarks import __main__ as benchmarks
+from experiments.benchmarks import bubble_rates
+from experiments.benchmarks.bubble_rates import MODELS, Fit, errors, fit, rate
+
+MIDDLE, LARGE = (pytest.param(name, marks=pytest.mark.exhaustive) for name in ("14.6B", "28.3B"))
+
+
+@pytest.mark.parametrize("name", ["1.5B", "6.2B", MIDDLE, LARGE])
+def test_all_columns_follow_from_1f1b_and_a_cell(name: str) -> None:
+    model = MODELS[name]
+    fitted = fit(model, "one cell")
+    for micro_batches in model.rates:
+        assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.006
+
+
+@pytest.mark.parametrize("name", ["1.5B", "6.2B", "14.6B", LARGE])
+def test_nearly_all_cells_follow_from_the_columns_of_1f1b(name: str) -> None:
+    model = MODELS[name]
+    fitted = fit(model, "products")
+    found = {
+        (micro_batches, column): abs(error)
+        for micro_batches in model.rates
+        for column, error in errors(model, micro_batches, fitted).items()
+    }
+    assert max(found.values()) < 0.0135
+    worst = {cell for cell, error in found.items() if error > 0.01}
+    assert worst == ({(48, "ZB-H2"), (64, "ZB-H2")} if name == "14.6B" else set())
+
+
+def test_the_time_of_1f1b_says_nothing_of_the_parts() -> None:
+    """It depends on T alone, so that no fit to it can tell T_W."""
+    model = MODELS["1.5B"]
+    rates = [rate(model, "1F1B", 24, Fit(1 / 64, weights / 16)) for weights in (1, 4, 5)]
+    assert rates == pytest.approx([rates[0]] * 3, abs=1e-12)
+
+
+def test_the_benchmark_prints_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = MODELS["1.5B"]
+    short = model._replace(rates={24: model.rates[24]}, throughput=model.throughput[:1])
+    monkeypatch.setattr(bubble_rates, "MODELS", {"1.5B": short})
+    benchmarks.main(["zero-bubble"])
+    printed = capsys.readouterr().out
+    assert "T_W from products" in printed
+    assert "+0.0000" in printed
