@@ -112,8 +112,8 @@ RunTimeline = Annotated[
     Path | None,
     typer.Option(
         "--timeline",
-        help="Draw who does what when: FILE.png, .svg, .pdf, or .json for Perfetto; or FOLDER/ for "
-        "Kineto traces, a file a worker, which HolisticTraceAnalysis reads.",
+        help="Draw who does what when: FILE.png, .svg, .pdf, or .json for Perfetto; or a file a "
+        "worker: FOLDER/ for Kineto traces, FOLDER.chakra/ for Chakra traces.",
     ),
 ]
 """A timeline of a training run."""

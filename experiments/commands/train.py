@@ -25,7 +25,9 @@ from topologies.resources import duration
 from topologies.units import format_bytes
 
 TIMELINES = (*output.PICTURES, ".json")
-TRACES = (".json", ".json.gz")
+CHAKRA = ".chakra"
+"""The ending of a folder of Chakra traces. Without an ending it holds Kineto traces."""
+TRACES = (".json", ".json.gz", ".et")
 """The endings of traces in a folder."""
 
 
@@ -82,12 +84,18 @@ def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> 
 
 
 def is_folder(timeline: Path) -> bool:
-    """Whether a timeline is a folder of Kineto traces: its name has no ending."""
-    return not timeline.suffix
+    """Whether a timeline is a folder of traces, a file a worker."""
+    return timeline.suffix in ("", CHAKRA)
 
 
 def _check_traces(timeline: Path, ranks: int) -> None:
-    if is_folder(timeline):
+    if not is_folder(timeline):
+        return
+    if timeline.suffix == CHAKRA:
+        from experiments.traces.chakra_export import file_names
+
+        output.check_folder(timeline, file_names(ranks), TRACES)
+    else:
         from experiments.pictures.timelines.kineto_export import file_name
 
         output.check_folder(timeline, {file_name(worker) for worker in range(ranks)}, TRACES)
@@ -174,7 +182,13 @@ def _verdict(failures: Iterable[str]) -> int:
 
 
 def _draw(training: TrainingRun, path: Path, request: Request) -> None:
-    if is_folder(path):
+    if path.suffix == CHAKRA:
+        from experiments.traces.chakra_export import chakra_files
+        from experiments.traces.plan_tasks import tasks_of
+
+        tasks = tasks_of(training.plan, training.timeline.schedule)
+        output.write_folder(path, chakra_files(tasks))
+    elif is_folder(path):
         from experiments.pictures.timelines.kineto_export import kineto_files
 
         files = kineto_files(training.plan, training.timeline, dict(request.parameters))

@@ -50,7 +50,7 @@ USUAL = {
     "barrier": "dissemination_barrier",
 }
 """The algorithm of each collective, unless the user names another."""
-_OF_INPUT = ("all_gather", "gather")
+OF_INPUT = ("all_gather", "gather")
 """Collectives whose V is the input of all ranks together: traces have the input of a rank."""
 SECONDS = "duration_seconds"
 """simctl's attribute of a node that computes: its duration is whole microseconds."""
@@ -197,9 +197,9 @@ class _Builder:
                 )
             self.calls[group][rank].append(place)
             return COLLECTIVES[kind]
-        own, peer = ("comm_src", "comm_dst") if node.type == SEND else ("comm_dst", "comm_src")
-        ends = {own: self._whole(rank, node, own, rank), peer: self._whole(rank, node, peer)}
-        if ends[own] != rank or ends[peer] == rank or ends[peer] >= len(self.folder.ranks):
+        here, peer = ("comm_src", "comm_dst") if node.type == SEND else ("comm_dst", "comm_src")
+        ends = {here: self._whole(rank, node, here, rank), peer: self._whole(rank, node, peer)}
+        if ends[here] != rank or ends[peer] == rank or ends[peer] >= len(self.folder.ranks):
             raise InputError(
                 f"{self._where(rank, node)}, is from rank {ends['comm_src']} to "
                 f"{ends['comm_dst']}: rank {rank} sends to or receives from another of "
@@ -230,7 +230,7 @@ class _Builder:
                     f"{self._where(place.rank, place.node)}, is {kind} of {size} bytes, and rank "
                     f"{places[0].rank} calls {kinds[0]} of {sizes[0]} bytes in group {group[:40]!r}"
                 )
-        nbytes = float(max(sizes)) * (len(places) if kinds[0] in _OF_INPUT else 1)
+        nbytes = float(max(sizes)) * (len(places) if kinds[0] in OF_INPUT else 1)
         nbytes = 1.0 if kinds[0] == "barrier" else nbytes
         if len(places) < 2 or not nbytes:
             return None

@@ -235,7 +235,7 @@ VALUES: dict[str, Value] = {
     "dask": _of("scheduler.json", "host"),
     "plot": _of("plot.png", "plot.svg", "plot.pdf"),
     "png": _of("machine.png", "machine.svg"),
-    "timeline": _of("line.png", "line.svg", "line.pdf", "line.json", "traces"),
+    "timeline": _of("line.png", "line.svg", "line.pdf", "line.json", "traces", "x.chakra"),
     "profile": _of(*PROFILES),
     "model": _of(
         "model.yaml",

@@ -1,0 +1,139 @@
+"""A training run as tasks of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.collectives import find
+from simulator.collectives.task_graph import GroupCall, Task, TaskGraph
+from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.schedule import Schedule
+from simulator.training.plan import Plan
+from topologies.errors import InputError
+from topologies.topology import Ints
+
+CALLED = {
+    "all-reduce": "ring",
+    "all-gather": "ring_all_gather",
+    "reduce-scatter": "ring_reduce_scatter",
+    "broadcast": "chain_broadcast",
+}
+"""By the first word of a phase, an algorithm of the collective that it is."""
+
+
+class _Call(NamedTuple):
+    """A collective of all workers."""
+
+    phase: str
+    lane: int
+    first: Ints
+    """The operation with which each worker enters."""
+    last: Ints
+    """The operation with which each worker leaves."""
+
+
+def tasks_of(plan: Plan, schedule: Schedule) -> TaskGraph:
+    """The computations and collectives of a run in which all transfers are written out.
+
+    `schedule` is that of the plan, with the seconds that were simulated. To enter a collective is a
+    task before it, where it takes time or others wait for it. Raises InputError if ranks wait for
+    each other outside of collectives, as they do with a parameter server.
+    """
+    writer = _Writer(plan, schedule)
+    computed = (schedule.kind == COMPUTATION) & (schedule.rank < plan.workers)
+    for operation in np.flatnonzero(computed).tolist():
+        writer.add(operation)
+    return TaskGraph(plan.workers, writer.tasks, [writer.call(call) for call in writer.calls])
+
+
+class _Writer:
+    def __init__(self, plan: Plan, schedule: Schedule) -> None:
+        self.schedule, self.calls = schedule, list(_calls(plan, schedule))
+        self.tasks = list[Task]()
+        self._owner = np.full(len(schedule), -1)
+        for number, call in enumerate(self.calls):
+            self._owner[call.first.min() : call.last.max() + 1] = number
+        self._firsts = {operation for call in self.calls for operation in call.first.tolist()}
+        self._lasts = {operation for call in self.calls for operation in call.last.tolist()}
+        waits = np.repeat(np.arange(len(schedule)), np.diff(schedule.indptr))
+        outside = self._owner[waits] != self._owner[schedule.indices]
+        self._awaited = {*schedule.indices[outside].tolist()}
+        self._ends = dict[int, int]()
+        """The task that ends with an operation: the entry, of a call."""
+        self._calling = dict[tuple[int, int], int]()
+        """The task of each call and rank."""
+
+    def add(self, operation: int) -> None:
+        """Add a computation, or a call with the operation that enters it."""
+        if operation in self._lasts:
+            return
+        schedule = self.schedule
+        rank, lane = int(schedule.rank[operation]), int(schedule.lane[operation])
+        phase, seconds = schedule.phases[schedule.phase[operation]], schedule.seconds[operation]
+        after = tuple(
+            sorted({self._end(before, rank, phase) for before in self._before(operation)})
+        )
+        entered = operation in self._firsts
+        if not entered or seconds or operation in self._awaited:
+            name = f"enter {phase}" if entered else phase
+            self._ends[operation] = len(self.tasks)
+            self.tasks.append(Task(name, rank, lane, after, float(seconds)))
+            after = (len(self.tasks) - 1,)
+        if entered:
+            self._calling[int(self._owner[operation]), rank] = len(self.tasks)
+            self.tasks.append(Task(phase, rank, lane, after))
+
+    def call(self, call: _Call) -> GroupCall:
+        """A collective of the tasks."""
+        number = int(self._owner[call.first[0]])
+        return GroupCall(
+            tuple(self._calling[number, rank] for rank in range(len(call.first))),
+            find(CALLED[_word(call.phase)]),
+            _bytes(self.schedule, int(call.first[0])),
+            str(call.lane),
+        )
+
+    def _before(self, operation: int) -> list[int]:
+        return self.schedule.predecessors(operation).tolist()  # type: ignore[no-any-return]
+
+    def _end(self, operation: int, rank: int, phase: str) -> int:
+        """The task that ends with an operation; for one within a call, the call."""
+        number = self._ends.get(operation)
+        if number is None:
+            number = self._calling.get((int(self._owner[operation]), rank))
+        if number is None or self.tasks[number].rank != rank:
+            raise _refusal(phase)
+        return number
+
+
+def _calls(plan: Plan, schedule: Schedule) -> Iterator[_Call]:
+    """The collectives: each has a row of each worker among the spans."""
+    rank, lane, first, last = plan.spans
+    for begin in range(0, len(rank), plan.workers):
+        rows = slice(begin, begin + plan.workers)
+        phase = schedule.phases[schedule.phase[first[begin]]]
+        everyone = np.array_equal(rank[rows], np.arange(plan.workers))
+        if not everyone or _word(phase) not in CALLED:
+            raise _refusal(phase)
+        yield _Call(phase, int(lane[begin]), first[rows], last[rows])
+
+
+def _word(phase: str) -> str:
+    return phase.partition(" ")[0]
+
+
+def _bytes(schedule: Schedule, operation: int) -> float:
+    """The bytes of the slots that a rank enters with."""
+    slot, count = schedule.target[operation], schedule.count[operation]
+    shares = np.atleast_2d(schedule.shares)[0]
+    return float(np.sum(shares[slot : slot + count]) * schedule.nbytes_total)
+
+
+def _refusal(phase: str) -> InputError:
+    return InputError(
+        f"ranks wait for each other outside of collectives, in {phase[:40]!r}: Chakra traces are "
+        f"of --strategy ddp or local_sgd"
+    )

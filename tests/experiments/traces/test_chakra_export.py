@@ -1,0 +1,122 @@
+"""Training runs as Chakra traces: read back, they take as long."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments.commands.run_chakra import usual_algorithms
+from experiments.commands.train import Files, Request
+from experiments.commands.train import run as command
+from experiments.traces.chakra_export import chakra_files
+from experiments.traces.chakra_workload import Workload, read_workload
+from experiments.traces.plan_tasks import tasks_of
+from experiments.training.job import Job
+from refusals import refusal
+from simulator.collectives import find
+from simulator.collectives.task_graph import GroupCall, Message, Task, TaskGraph, write
+from simulator.engines import simulate
+from simulator.training import Strategy
+from simulator.training import find as find_strategy
+from simulator.training.conditions import Conditions
+from simulator.training.ddp import DDP
+from simulator.training.local_sgd import LocalSGD
+from simulator.training.model import Layer, Model, Tensor
+from topologies.catalogue import find as machine
+
+MODEL = Model(
+    "tiny",
+    4,
+    tuple(Layer(f"fc{k}", 1e-3, 2.0003e-3, tensors=(Tensor("w", 4800.0),)) for k in range(3)),
+    optimizer=5e-4,
+)
+
+
+def read_back(graph: TaskGraph, folder: Path) -> Workload:
+    """The workload after it was written and read."""
+    folder.mkdir(exist_ok=True)
+    for name, content in chakra_files(graph).items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_workload(folder, usual_algorithms([]), None)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        DDP(bucket=5000.0, algo="ring", small="ring"),
+        DDP(bucket=1e9, algo="ring", small="ring", overlap=False, accumulate=2, metric=True),
+        DDP(bucket=5000.0, algo="ring", small="ring", launch=1e-5),
+        DDP(bucket=5000.0, algo="ring", small="ring", streams=2),
+        LocalSGD(every=2, algo="ring"),
+    ],
+)
+def test_a_run_takes_as_long_when_it_is_read_back(strategy: Strategy, tmp_path: Path) -> None:
+    conditions = Conditions(slower={1: 1.5}, sigma=0.2, seed=3)
+    star = machine("star").with_links(bandwidth=1e6, latency=1e-6)
+    job = Job(MODEL, "ddp", strategy, star, steps=3, conditions=conditions, detail="transfers")
+    run = job.run(4)
+    workload = read_back(tasks_of(run.plan, run.timeline.schedule), tmp_path)
+    written = write(workload.graph, job.topology(4))
+    timeline = simulate(written.schedule, written.topology)
+    assert timeline.makespan == pytest.approx(run.timeline.makespan, rel=1e-9)
+    assert {"compute", "all_reduce"} <= {*workload.kinds}
+
+
+def test_groups_and_messages_are_read_back(tmp_path: Path) -> None:
+    tasks = [
+        Task("a", 0, 0, seconds=1e-3),
+        Task("gather", 0, 1, (0,)),
+        Task("gather", 2, 1),
+        Task("send", 2, 1, (2,)),
+        Task("receive", 1, 1),
+        Task("b", 1, 0, (4,), 2e-3),
+        Task("reduce", 1, 1, (5,)),
+        Task("reduce", 0, 1, (1,)),
+    ]
+    calls = [
+        GroupCall((1, 2), find("ring_all_gather"), 2000.0, "first"),
+        GroupCall((6, 7), find("chain_reduce"), 3000.0, "second"),
+    ]
+    graph = TaskGraph(3, tasks, calls, [Message(3, 4, 500.0)])
+    again = read_back(graph, tmp_path).graph
+    topology = machine("star").with_links(bandwidth=1e6, latency=1e-6).build(3)
+    times = [simulate(*write(each, topology)[:2]).makespan for each in (graph, again)]
+    assert times[0] == pytest.approx(times[1], rel=1e-12)
+    assert [again.tasks[call.tasks[0]].rank for call in again.calls] == [0, 1]
+    assert json.loads((tmp_path / "groups.json").read_text()) == {"first": [0, 2], "second": [0, 1]}
+
+
+def test_what_chakra_cannot_say_is_refused() -> None:
+    tasks = [Task("a", rank, 0) for rank in range(2)]
+    shift = GroupCall((0, 1), find("shift"), 8.0, "all")
+    assert "Chakra has no collective send_recv" in refusal(
+        chakra_files, TaskGraph(2, tasks, [shift])
+    )
+    odd = GroupCall((0, 1), find("ring"), 8.5, "all")
+    assert "with 8.5 bytes" in refusal(chakra_files, TaskGraph(2, tasks, [odd]))
+
+
+@pytest.mark.parametrize("name", ["asgd", "ssp", "dp"])
+def test_runs_that_wait_outside_of_collectives_are_refused(name: str) -> None:
+    job = Job(MODEL, name, find_strategy(name)(), machine("star"), detail="transfers")
+    run = job.run(3)
+    said = refusal(tasks_of, run.plan, run.timeline.schedule)
+    assert "ranks wait for each other outside of collectives" in said
+
+
+def test_a_folder_with_the_ending_chakra_holds_chakra_traces(
+    simctl: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    strategy = DDP(algo="ring", small="ring")
+    request = Request(Job(MODEL, "ddp", strategy, machine("star")), [2], "", (), {"p": 2})
+    folder = tmp_path / "step.chakra"
+    assert command(request, Files(timeline=folder), "csv") == 0
+    names = sorted(file.name for file in folder.iterdir())
+    assert names == ["groups.json", "simctl.0.et", "simctl.1.et"]
+    done = simctl("run", "--chakra", folder, "--topology", "star", "--format", "json")
+    step = request.job.run(2).measures.step
+    assert json.loads(done.stdout)["time_s"] == pytest.approx(step, rel=1e-9)
