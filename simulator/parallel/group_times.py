@@ -54,7 +54,8 @@ class GroupTimes:
     _seconds: dict[tuple[str, str, float], float] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self.degrees.check(self.topology.ranks)
+        if self.topology.ranks < self.degrees.ranks:
+            self.degrees.check(self.topology.ranks)
 
     def seconds(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds from the start to the end of a collective of V = `nbytes` in all groups of a
@@ -66,18 +67,20 @@ class GroupTimes:
     def transfer(self, sender: int, receiver: int, nbytes: float) -> float:
         """Seconds in which each rank of a device of the pipeline sends `nbytes` to its peer of
         another device. All ranks send at once."""
-        if nbytes <= 0 or sender == receiver:
+        return self.among((sender, receiver), "send", nbytes)
+
+    def among(self, devices: tuple[int, int], collective: str, nbytes: float) -> float:
+        """Seconds of a collective of two devices of the pipeline, of each rank with its peer. All
+        ranks run it at once."""
+        if nbytes <= 0 or devices[0] == devices[1]:
             return 0.0
-        if not 0 <= min(sender, receiver) <= max(sender, receiver) < self.degrees.pp:
+        if not 0 <= min(devices) <= max(devices) < self.degrees.pp:
             raise InputError(
-                f"device {sender} to {receiver}: the pipeline has {self.degrees.pp} devices"
+                f"device {devices[0]} to {devices[1]}: the pipeline has {self.degrees.pp} devices"
             )
-        return self._fastest(
-            f"{sender} to {receiver}",
-            "send",
-            nbytes,
-            lambda: self.degrees.groups("pp")[:, [sender, receiver]],
-        )
+        groups = self.degrees.groups
+        name = f"{devices[0]} to {devices[1]}"
+        return self._fastest(name, collective, nbytes, lambda: groups("pp")[:, list(devices)])
 
     def _fastest(
         self, kind: str, collective: str, nbytes: float, groups: Callable[[], Ints]

@@ -138,7 +138,7 @@ def test_an_unknown_collective_and_other_gpus_are_refused() -> None:
     with pytest.raises(InputError, match="no collective 'gossip': one of all_reduce"):
         GroupTimes(star(2, bandwidth=1.0), Degrees(dp=2)).seconds("dp", "gossip", 1.0)
     with pytest.raises(InputError, match="there are 4 GPUs: take dp=4"):
-        GroupTimes(star(4, bandwidth=1.0), Degrees(dp=2))
+        GroupTimes(star(4, bandwidth=1.0), Degrees(dp=8))
 
 
 def test_copies_of_a_schedule_keep_their_switches_last() -> None:

@@ -1,0 +1,88 @@
+"""How the gradients of a stage are reduced, and its parameters updated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from simulator.parallel.blocks import Block
+from topologies.errors import InputError
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What follows the backwards of a step. Raises InputError for a value that makes no sense."""
+
+    nbytes: float = 4.0
+    """Bytes of an element of a gradient."""
+    parameter: float = 2.0
+    """Bytes of an element of a parameter."""
+    zero: int = 0
+    """1: the ranks of a group share the optimizer. Gradients are reduced and scattered, and
+    parameters gathered behind the optimizer. 0: gradients are all-reduced."""
+    overlap: bool = False
+    """Whether gradients are reduced beside the last micro-batch's backward."""
+    bucket: float = inf
+    """Bytes of gradients that are reduced together, if they overlap."""
+    optimizer: tuple[float, ...] = ()
+    """Seconds of the optimizer of each stage; empty for none."""
+    tied: float = 0.0
+    """Bytes of the embedding's gradients, if the first and the last stage share it."""
+
+    def __post_init__(self) -> None:
+        if self.zero not in (0, 1):
+            raise InputError(f"zero is {self.zero}: 0 or 1")
+        for name in ("nbytes", "parameter", "bucket"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} is {getattr(self, name)}: it is above 0")
+
+    def seconds_of(self, stage: int) -> float:
+        """Seconds of the optimizer of a stage."""
+        return self.optimizer[stage] if self.optimizer else 0.0
+
+
+class Reduction(NamedTuple):
+    """A collective of gradients or parameters."""
+
+    group: str
+    """The kind of group: data, or experts."""
+    collective: str
+    nbytes: float
+    """V."""
+    block: int = -1
+    """The block, in the order of the backward, behind which it starts; -1: behind all."""
+
+
+def reductions(stage: Sequence[Block], gradients: Gradients) -> list[Reduction]:
+    """What reduces the gradients of a stage."""
+    collective = "reduce_scatter" if gradients.zero else "all_reduce"
+    reduced = []
+    for group, elements in _elements(stage):
+        waiting = 0.0
+        for block, count in enumerate(reversed(elements)):
+            waiting += count * gradients.nbytes
+            if gradients.overlap and waiting and waiting >= gradients.bucket:
+                reduced.append(Reduction(group, collective, waiting, block))
+                waiting = 0.0
+        if waiting:
+            end = len(elements) - 1 if gradients.overlap else -1
+            reduced.append(Reduction(group, collective, waiting, end))
+    return sorted(reduced, key=lambda each: each.block)
+
+
+def gathers(stage: Sequence[Block], gradients: Gradients) -> list[Reduction]:
+    """What gathers the parameters of a stage behind the optimizer."""
+    if not gradients.zero:
+        return []
+    sizes = [(group, sum(elements) * gradients.parameter) for group, elements in _elements(stage)]
+    return [Reduction(group, "all_gather", nbytes) for group, nbytes in sizes if nbytes]
+
+
+def _elements(stage: Sequence[Block]) -> list[tuple[str, list[float]]]:
+    """The parameters of each block, by the group that reduces their gradients."""
+    return [
+        ("data", [block.parameters for block in stage]),
+        ("experts", [block.expert_parameters for block in stage]),
+    ]

@@ -1,0 +1,103 @@
+"""Transfers between the stages of a pipeline, and the order in which a step may be written."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.parallel.pipelines.pipeline import FORWARD, Pipeline
+from topologies.errors import InputError
+from topologies.topology import Ints
+
+Longs = npt.NDArray[np.int64]
+
+
+class Transfers(NamedTuple):
+    """The transfers of a pipeline, a row each."""
+
+    sender: Ints
+    """The action whose result is sent."""
+    receiver: Ints
+    """The action that waits for it, on another device."""
+    boundary: Ints
+    """The stage whose output is sent, or whose output's gradient is."""
+    slot: Ints
+    """0 for the first result that the receiver waits for, 1 for the second one."""
+    before: Ints
+    """Of each action, not of each transfer: the action before on its device; -1 for none."""
+    order: Longs
+    """Actions, and transfers as the number of actions plus their row: each behind those that it
+    waits for."""
+    blocking: bool
+    """Whether both ends wait until a transfer has ended."""
+
+
+def transfers(pipeline: Pipeline, blocking: bool = False) -> Transfers:
+    """The transfers of a pipeline. Raises InputError if they are blocking and devices wait for each
+    other without end."""
+    count = len(pipeline)
+    before = np.arange(-1, count - 1, dtype=np.int32)
+    before[pipeline.starts[:-1]] = -1
+    second = np.roll(pipeline.paired, 1)
+    needs = np.where(second[:, None], -1, pipeline.needs)
+    remote = (needs >= 0) & (pipeline.device[needs] != pipeline.device[:, None])
+    receiver, slot = np.nonzero(remote)
+    sender = needs[receiver, slot]
+    asks = receiver + slot
+    boundary = pipeline.stage[asks] - (pipeline.kind[asks] == FORWARD)
+    if blocking:
+        order = _blocking_order(pipeline, sender, receiver, before)
+    else:
+        turn = np.empty(count, dtype=np.int64)
+        turn[pipeline.order] = np.arange(count)
+        order = np.argsort(np.concatenate((2 * turn, 2 * turn[sender] + 1)), kind="stable")
+    return Transfers(
+        sender.astype(np.int32),
+        receiver.astype(np.int32),
+        boundary.astype(np.int32),
+        slot.astype(np.int32),
+        before,
+        order,
+        blocking,
+    )
+
+
+def _blocking_order(pipeline: Pipeline, sender: Ints, receiver: Longs, before: Ints) -> Longs:
+    """Actions and transfers, each behind those that it waits for, where an action also waits for
+    the transfers of the action before, and a transfer for the action before its receiver."""
+    count, sends = len(pipeline), len(sender)
+    transfer = count + np.arange(sends)
+    behind = np.flatnonzero(before >= 0)
+    follower = np.full(count, -1, dtype=np.int64)
+    follower[before[behind]] = behind
+    blocked, ready = follower[sender] >= 0, before[receiver] >= 0
+    edges = np.concatenate(
+        [
+            np.stack((before[behind], behind)),
+            np.stack((sender, transfer)),
+            np.stack((transfer, receiver)),
+            np.stack((transfer[blocked], follower[sender][blocked])),
+            np.stack((before[receiver][ready], transfer[ready])),
+        ],
+        axis=1,
+    )
+    waits = np.bincount(edges[1], minlength=count + sends).tolist()
+    followers: list[list[int]] = [[] for _ in waits]
+    for first, then in edges.T.tolist():
+        followers[first].append(then)
+    order = [node for node, number in enumerate(waits) if not number]
+    for node in order:
+        for then in followers[node]:
+            waits[then] -= 1
+            if not waits[then]:
+                order.append(then)
+    if len(order) < len(waits):
+        stuck = min(node for node, number in enumerate(waits) if number)
+        row = stuck if stuck < count else int(sender[stuck - count])
+        raise InputError(
+            f"pipeline {pipeline.name}: with blocking transfers devices wait for each other, as "
+            f"device {pipeline.device[row]} at {pipeline.text(row)}: leave blocking out"
+        )
+    return np.array(order, dtype=np.int64)

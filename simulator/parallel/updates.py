@@ -1,0 +1,96 @@
+"""What follows the backwards of a step: gradients are reduced, and parameters updated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from simulator.parallel.gradients import Reduction, gathers, reductions
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.operations import Columns
+from simulator.parallel.passes import COLLECTIVES, COMPUTE, GATHER, OPTIMIZER, REDUCE, STREAMS, TIED
+from simulator.parallel.step_work import Work
+
+
+def add_updates(
+    columns: Columns, work: Work, ends: Sequence[list[int]], blocks: Sequence[list[list[int]]]
+) -> None:
+    """Add the reductions of gradients, the optimizers, and what gathers parameters.
+
+    `ends` are the operations with which each device ends its last action, `blocks` those with which
+    each block ends its last backward, by copy and stage and in the order of the backward.
+    """
+    pipeline, gradients, times = work.pipeline, work.gradients, work.times
+    pending = [list(end) for end in ends]
+    for number, made in enumerate(blocks):
+        copy, stage = divmod(number, pipeline.stages)
+        device = int(pipeline.place[copy, stage])
+        for each in reductions(work.stages[stage], gradients):
+            before = ends[device]
+            if each.block >= 0:
+                before = made[each.block]
+            pending[device].append(_collective(columns, times, device, stage, REDUCE, each, before))
+    _tie(columns, work, pending)
+    for device in range(pipeline.devices):
+        stages = np.flatnonzero((pipeline.place == device).any(axis=0)).tolist()
+        seconds = sum(gradients.seconds_of(stage) for stage in stages)
+        updated = columns.one(
+            pending[device], place=device, lane=COMPUTE, kind=OPTIMIZER, seconds=seconds, **_PLAIN
+        )
+        for stage in stages:
+            for each in gathers(work.stages[stage], gradients):
+                _collective(columns, times, device, stage, GATHER, each, [updated])
+
+
+_PLAIN = {"collective": 0, "nbytes": 0.0}
+
+
+def _collective(
+    columns: Columns,
+    times: GroupTimes,
+    device: int,
+    stage: int,
+    kind: int,
+    each: Reduction,
+    before: Sequence[int],
+) -> int:
+    """Add a collective of parameters or gradients; returns its operation."""
+    return columns.one(
+        before,
+        place=device,
+        lane=STREAMS.index(each.group),
+        kind=kind,
+        stage=stage,
+        seconds=times.seconds(each.group, each.collective, each.nbytes),
+        collective=COLLECTIVES.index(each.collective),
+        nbytes=each.nbytes,
+    )
+
+
+def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> None:
+    """Add the sums of gradients that two devices share: of the embedding at both ends of the
+    pipeline, and of a stage of which two devices have a copy."""
+    pipeline, gradients = work.pipeline, work.gradients
+    shared = [(row[0], row[-1], gradients.tied, 0) for row in pipeline.place.tolist()]
+    for stage, devices in enumerate(pipeline.place.T.tolist() if pipeline.copies > 1 else ()):
+        nbytes = sum(each.nbytes for each in reductions(work.stages[stage], gradients))
+        share = work.times.degrees.size("data") if gradients.zero else 1
+        shared.append((devices[0], devices[1], nbytes / share, stage))
+    for one, other, nbytes, stage in shared:
+        seconds = work.times.among((one, other), "all_reduce", nbytes)
+        if one == other or not nbytes:
+            continue
+        before = [*pending[one], *pending[other]]
+        for device in (one, other):
+            tied = columns.one(
+                before,
+                place=device,
+                lane=TIED,
+                kind=REDUCE,
+                stage=stage,
+                seconds=seconds,
+                collective=COLLECTIVES.index("all_reduce"),
+                nbytes=nbytes,
+            )
+            pending[device].append(tied)
