@@ -18,6 +18,8 @@ from topologies.topology import Floats
 NETWORKS = ("softmax", "mlp")
 MOST = {"batch": 1024, "epochs": 1000, "hidden": 4096}
 """The most of each whole number."""
+MOST_WORKERS = 128
+"""More workers have hardly a batch each in an epoch."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,12 @@ class Task:
         return digits()[0]
 
     def sampler(self, ranks: int) -> Sampler:
-        """Which samples each of `ranks` workers sees when."""
+        """Which samples each of `ranks` workers sees when. Raises InputError for too many."""
+        if ranks > MOST_WORKERS:
+            raise InputError(
+                f"--learn: {ranks} workers share {len(self.samples)} digits: take --p "
+                f"{MOST_WORKERS} or fewer"
+            )
         return Sampler(len(self.samples), ranks, self.batch, self.seed)
 
     def steps(self, ranks: int) -> int:

@@ -31,6 +31,16 @@ STAR = find("star").with_links(1e10, 1e-6)
 TASK = Task("mlp", hidden=5, batch=30, seed=3)
 NOISE = Conditions(slower={1: 2.0}, sigma=0.3, seed=5)
 
+SYNCHRONOUS = (
+    "ssgd",
+    "ssgd:server=gpu,pipelined=yes",
+    "ssgd:server=sharded",
+    "ddp:bucket=1MB",
+    "ddp:algo=tree,streams=2,bucket=0",
+    "dp",
+    "local_sgd:every=1",
+)
+
 
 def job(strategy: str, steps: int = 6, conditions: Conditions | None = None) -> Job:
     name = strategy.partition(":")[0]
@@ -49,22 +59,14 @@ def weights(run: Job, ranks: int, task: Task = TASK) -> Floats:
     return last.weights
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 5])
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        "ssgd",
-        "ssgd:server=gpu,pipelined=yes",
-        "ssgd:server=sharded",
-        "ddp:bucket=1MB",
-        "ddp:algo=tree,streams=2,bucket=0",
-        "dp",
-        "local_sgd:every=1",
-    ],
-)
-def test_synchronous_strategies_are_one_device(strategy: str, ranks: int) -> None:
-    learnt = weights(job(strategy, conditions=NOISE if ranks > 1 else None), ranks)
-    assert np.abs(learnt - single(TASK, ranks, 6)).max() < 1e-10
+@given(st.sampled_from(SYNCHRONOUS), st.integers(1, 6), st.integers(5, 80), st.integers(0, 99))
+def test_synchronous_strategies_are_one_device(
+    strategy: str, ranks: int, batch: int, seed: int
+) -> None:
+    conditions = Conditions(slower={ranks - 1: 2.0}, sigma=0.3, seed=seed)
+    task = replace(TASK, batch=batch, seed=seed)
+    learnt = weights(job(strategy, 5, conditions), ranks, task)
+    assert np.abs(learnt - single(task, ranks, 5)).max() < 1e-10
 
 
 def test_several_batches_are_one_gradient() -> None:
@@ -148,6 +150,8 @@ def test_the_same_seed_learns_the_same(strategy: str) -> None:
 
 def test_a_curve_begins_with_the_first_weights_and_ends_with_the_last() -> None:
     run = row(job("ddp"), replace(TASK, target=0.11))
+    simulated = learner_of(TASK, job("ddp"), 3)
+    assert run.row.seconds == simulated.timeline.finish[simulated.plan.ends[-1]].max()
     assert run.curve[0] == (0.0, *TASK.losses(TASK.initial))
     assert len(run.curve) == 7
     assert run.curve[-1].loss == run.row.loss < run.curve[0].loss

@@ -68,6 +68,7 @@ def test_files_hold_the_table_and_a_picture(learned: Simctl, tmp_path: Path) -> 
         (["--learn", "mlp:batch=1.5"], "'1.5'"),
         (["--sweep", "bucket=1MiB,2MiB"], "with --learn write strategies instead"),
         (["--p", "2,4"], "one number of workers"),
+        (["--p", "129"], "129 workers share 1437 digits: take --p 128 or fewer"),
         (["--strategy", ";"], "a strategy or several"),
         (["--strategy", "ssgd; asgb"], "no strategy 'asgb'"),
         (["--timeline", "step.png"], "take --plot"),
