@@ -12,6 +12,7 @@ from experiments.learning.pipelined import pipeline_gradient
 from experiments.learning.replicas import Copies, Replicas, Shards
 from experiments.learning.task import Task
 from simulator.parallel.pipelines.pipeline import Pipeline
+from simulator.parallel.step import Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,3 +49,20 @@ class ParallelLearner:
         if self.sharded:
             return Shards(self.task.model, self.task.initial, self.pipelines)
         return Replicas(self.task.initial, self.pipelines)
+
+
+def along(task: Task, step: Step, steps: int) -> ParallelLearner:
+    """The learner along `steps` steps of a parallel plan.
+
+    Each pipeline has a batch of the task, whatever the degrees of tensor, context and expert
+    parallelism: those split layers and sequences, and not the samples.
+    """
+    work = step.work
+    return ParallelLearner(
+        task,
+        pipelines=work.times.degrees.dp,
+        pipeline=work.pipeline,
+        sharded=work.gradients.zero > 0,
+        steps=steps,
+        seconds=step.timeline.makespan,
+    )

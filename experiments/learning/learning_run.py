@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.learning.along_plan import Learner, Version
+from experiments.learning.along_steps import along
 from experiments.learning.task import Task
 from experiments.training.job import Job
+from simulator.parallel.step import Step
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.plan_simulation import train
@@ -78,25 +80,47 @@ def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> 
             "--batches: with --learn every worker has input in all steps, leave it out"
         )
     learner = learner_of(task, job, ranks)
-    with np.errstate(over="ignore", invalid="ignore"):
-        versions = list(_some(learner.versions(), ranks * max(1, job.steps // POINTS)))
-        first = Point(0.0, *task.losses(task.initial))
-        curve = [first, *(Point(v.seconds, *task.losses(v.weights)) for v in versions)]
-    reached = [point.seconds for point in curve if point.accuracy >= task.target]
+    run = learnt(task, learner.versions(), strategy, ranks, ranks * max(1, job.steps // POINTS))
     stale = measure(learner.plan, learner.timeline).staleness
+    row = replace(
+        run.row,
+        disturbance=disturbance,
+        staleness=float(stale.mean()) if len(stale) else 0.0,
+        staleness_max=int(stale.max(initial=0)),
+    )
+    return run._replace(row=row)
+
+
+def learn_steps(task: Task, step: Step, plan: str, steps: int) -> LearningRun:
+    """Learn along `steps` steps of a parallel plan. `plan` is what the table shows."""
+    learner = along(task, step, steps)
+    apart = learner.pipelines * max(1, steps // POINTS)
+    ranks = step.work.times.degrees.ranks
+    return learnt(task, learner.versions(), plan, ranks, apart)
+
+
+def learnt(
+    task: Task, versions: Iterable[Version], strategy: str, ranks: int, apart: int
+) -> LearningRun:
+    """The run that reaches `versions`. Points of its curve are at least `apart` updates apart."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        reached = list(_some(versions, apart))
+        first = Point(0.0, *task.losses(task.initial))
+        curve = [first, *(Point(v.seconds, *task.losses(v.weights)) for v in reached)]
+    on_target = [point.seconds for point in curve if point.accuracy >= task.target]
     row = LearningRow(
         network=task.network,
         strategy=strategy,
         ranks=ranks,
-        disturbance=disturbance,
-        updates=versions[-1].updates,
+        disturbance="",
+        updates=reached[-1].updates,
         seconds=curve[-1].seconds,
         loss=curve[-1].loss,
         accuracy=curve[-1].accuracy,
         target=task.target,
-        target_s=reached[0] if reached else None,
-        staleness=float(stale.mean()) if len(stale) else 0.0,
-        staleness_max=int(stale.max(initial=0)),
+        target_s=on_target[0] if on_target else None,
+        staleness=0.0,
+        staleness_max=0,
     )
     return LearningRun(row, curve)
 

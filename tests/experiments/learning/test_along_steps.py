@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 
 from experiments.learning.along_steps import ParallelLearner
+from experiments.learning.learning_run import learn_steps
 from experiments.learning.replicas import Shards
 from experiments.learning.task import Task
+from simulator.parallel.blocks import Block, Part
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.gradients import Gradients
+from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines import find
+from simulator.parallel.step import write
+from simulator.parallel.step_work import Work
 from single_devices import single
+from topologies.shapes import star
 
 TASK = Task("mlp", hidden=5, batch=30, seed=3)
 
@@ -39,3 +47,22 @@ def test_a_rank_keeps_a_shard_of_each_layer() -> None:
         kept = [int(part.sum()) for part in layer]
         assert max(kept) <= -(-layer[0].size // 4)
     assert np.array_equal(shards.whole(), np.tile(TASK.initial, (4, 1)))
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_a_simulated_step_says_when_and_in_which_order(zero: int) -> None:
+    """Two pipelines of two stages, whose gradients are reduced at the end of a step."""
+    degrees = Degrees(dp=2, pp=2)
+    parts = (Part(1.0),)
+    block = Block("layer", parts, parts, parts, (Part(2.0),), parameters=5e8)
+    times = GroupTimes(star(4, bandwidth=1e9, latency=0.0), degrees)
+    pipeline = find("gpipe").build(2, 4)
+    step = write(Work(((block,),) * 2, pipeline, times, Gradients(2.0, zero=zero)))
+    run = learn_steps(TASK, step, "dp=2,pp=2", 3)
+    assert run.row.seconds == pytest.approx(3 * step.timeline.makespan)
+    assert (run.row.strategy, run.row.ranks, run.row.updates) == ("dp=2,pp=2", 4, 6)
+    loss, accuracy = TASK.losses(single(TASK, 2, 3))
+    assert run.curve[-1] == pytest.approx((run.row.seconds, loss, accuracy))
+    assert [point.seconds for point in run.curve] == [
+        pytest.approx(number * step.timeline.makespan) for number in range(4)
+    ]
