@@ -50,6 +50,11 @@ def parse(
             f"--sweep {options.sweep[:60]}: with --learn write strategies instead, like "
             f"--strategy 'local_sgd:every=1; local_sgd:every=8'"
         )
+    if options.batches is not None:
+        raise InputError(
+            f"--batches {options.batches[:60]}: with --learn every worker has input in all steps, "
+            f"leave it out"
+        )
     task = parse_task(text, options.seed)
     names = [name.strip() for name in options.strategy.split(";") if name.strip()]
     requests = [

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from experiments import output
-from experiments.learning.learning_run import LearningRun, learn, undisturbed
+from experiments.learning.learning_run import LearningRun, learn, without_disturbance
 from experiments.learning.task import Task
 from experiments.training.job import Job
 from topologies.units import format_seconds
@@ -38,7 +38,7 @@ def run(request: Request, out: Path | None, plot: Path | None, how: str) -> int:
     for disturbance in kinds:
         for name, job in request.jobs.items():
             progress(len(runs), len(kinds) * len(request.jobs))
-            job = job if disturbance else undisturbed(job)
+            job = job if disturbance else without_disturbance(job)
             runs.append(learn(request.task, job, name, request.ranks, disturbance))
     progress.clear()
     records = [asdict(run.row) for run in runs]

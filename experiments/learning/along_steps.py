@@ -51,7 +51,7 @@ class ParallelLearner:
         return Replicas(self.task.initial, self.pipelines)
 
 
-def along(task: Task, step: Step, steps: int) -> ParallelLearner:
+def parallel_learner(task: Task, step: Step, steps: int) -> ParallelLearner:
     """The learner along `steps` steps of a parallel plan.
 
     Each pipeline has a batch of the task, whatever the degrees of tensor, context and expert

@@ -9,14 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.learning.along_plan import Learner, Version
-from experiments.learning.along_steps import along
+from experiments.learning.along_steps import parallel_learner
 from experiments.learning.task import Task
 from experiments.training.job import Job
 from simulator.parallel.step import Step
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.plan_simulation import train
-from topologies.errors import InputError
 
 POINTS = 200
 """A curve has about so many points at the most."""
@@ -75,12 +74,8 @@ def learner_of(task: Task, job: Job, ranks: int) -> Learner:
 def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> LearningRun:
     """Simulate `job` on `ranks` workers, and learn along it. `strategy` and `disturbance` are what
     the table shows."""
-    if job.conditions.batches:
-        raise InputError(
-            "--batches: with --learn every worker has input in all steps, leave it out"
-        )
     learner = learner_of(task, job, ranks)
-    run = learnt(task, learner.versions(), strategy, ranks, ranks * max(1, job.steps // POINTS))
+    run = run_of(task, learner.versions(), strategy, ranks, ranks * max(1, job.steps // POINTS))
     stale = measure(learner.plan, learner.timeline).staleness
     row = replace(
         run.row,
@@ -93,13 +88,13 @@ def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> 
 
 def learn_steps(task: Task, step: Step, plan: str, steps: int) -> LearningRun:
     """Learn along `steps` steps of a parallel plan. `plan` is what the table shows."""
-    learner = along(task, step, steps)
+    learner = parallel_learner(task, step, steps)
     apart = learner.pipelines * max(1, steps // POINTS)
     ranks = step.work.times.degrees.ranks
-    return learnt(task, learner.versions(), plan, ranks, apart)
+    return run_of(task, learner.versions(), plan, ranks, apart)
 
 
-def learnt(
+def run_of(
     task: Task, versions: Iterable[Version], strategy: str, ranks: int, apart: int
 ) -> LearningRun:
     """The run that reaches `versions`. Points of its curve are at least `apart` updates apart."""
@@ -125,7 +120,7 @@ def learnt(
     return LearningRun(row, curve)
 
 
-def undisturbed(job: Job) -> Job:
+def without_disturbance(job: Job) -> Job:
     """The job with workers and links that are all alike."""
     return replace(job, conditions=Conditions(), slow_links={})
 

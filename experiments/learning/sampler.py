@@ -12,7 +12,7 @@ import numpy.typing as npt
 Rows = npt.NDArray[np.int64]
 
 
-def dealt(order: Rows, ranks: int) -> Rows:
+def deal(order: Rows, ranks: int) -> Rows:
     """The samples of each rank, shape (ranks, samples of a rank).
 
     `order` is repeated from its beginning until all ranks have as many samples. Rank r takes each
@@ -48,4 +48,4 @@ class Sampler:
 def _epoch(sampler: Sampler, epoch: int) -> Rows:
     """The samples of each rank in an epoch, in an order that seed and epoch shuffle."""
     order = np.random.default_rng((sampler.seed, epoch)).permutation(sampler.samples)
-    return dealt(order, sampler.ranks)
+    return deal(order, sampler.ranks)

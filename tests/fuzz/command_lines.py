@@ -105,7 +105,7 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
     if "fit" in chosen:
         conflicts += (*LINKS, *(() if shape else ("topology",)))
     if "learn" in chosen:
-        conflicts += ("sweep", "timeline", "jobs", "dask", "resume")
+        conflicts += ("sweep", "timeline", "batches", "jobs", "dask", "resume")
     elif "sweep" in chosen:
         name, value = SWEPT[chosen["sweep"][1][0].partition("=")[0]]
         chosen[name] = chosen.get(name, (_named("train", name), []))[0], [value]

@@ -72,6 +72,7 @@ def test_files_hold_the_table_and_a_picture(learned: Simctl, tmp_path: Path) -> 
         (["--strategy", ";"], "a strategy or several"),
         (["--strategy", "ssgd; asgb"], "no strategy 'asgb'"),
         (["--timeline", "step.png"], "take --plot"),
+        (["--batches", "1:2"], "every worker has input in all steps"),
         (["--jobs", "2"], "learning runs in one process"),
         (["--plot", "plot.xyz"], "cannot write 'plot.xyz'"),
     ],

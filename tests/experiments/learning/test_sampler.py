@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.learning.sampler import Sampler, dealt
+from experiments.learning.sampler import Sampler, deal
 from extras import needs
 
 
 def test_rank_r_takes_each_sample_from_number_r_on() -> None:
-    assert dealt(np.arange(10), 4).tolist() == [[0, 4, 8], [1, 5, 9], [2, 6, 0], [3, 7, 1]]
+    assert deal(np.arange(10), 4).tolist() == [[0, 4, 8], [1, 5, 9], [2, 6, 0], [3, 7, 1]]
 
 
 def test_few_samples_are_repeated() -> None:
-    assert dealt(np.array([7, 8]), 5).tolist() == [[7], [8], [7], [8], [7]]
+    assert deal(np.array([7, 8]), 5).tolist() == [[7], [8], [7], [8], [7]]
 
 
 @needs("torch", "torch")
@@ -26,7 +26,7 @@ def test_ranks_have_the_samples_of_torch(samples: int, ranks: int) -> None:
     from torch.utils.data import DistributedSampler
 
     order = torch.randperm(samples, generator=torch.Generator().manual_seed(3)).numpy()
-    for rank, rows in enumerate(dealt(order, ranks)):
+    for rank, rows in enumerate(deal(order, ranks)):
         sampler = DistributedSampler(range(samples), ranks, rank, seed=3)
         assert list(sampler) == rows.tolist()
 
