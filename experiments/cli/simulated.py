@@ -28,6 +28,7 @@ from experiments.cli.options import (
 )
 from experiments.cli.pattern_options import PatternOptions
 from experiments.cli.training_options import ModelOptions, TrainingOptions, parse_shapes
+from topologies.errors import InputError
 
 app = typer.Typer()
 RankCounts = Annotated[
@@ -194,12 +195,16 @@ def run(
     epilog="Example: simctl train --model resnet50 --strategy ddp --topology hgx_h100:nodes=2 "
     "--bucket 25MiB --timeline step.png\n\n"
     "Example: simctl train --learn mlp --strategy 'ssgd; asgd' --straggler 3:4 --plot learn.png"
+    "\n\n"
+    "Example: simctl train --model llama3_70b --plan dp=8,tp=4,pp=2,micro=1,batch=512,zero=1 "
+    "--topology hgx_h100:nodes=8"
 )
 @with_groups
 def train(
     job: TrainingOptions = TrainingOptions(),
     machine: MachineOptions = MachineOptions("star"),
     rules: RuleOptions = RuleOptions(),
+    profile: ProfileName = None,
     timeline: RunTimeline = None,
     out: Out = None,
     plot: Plot = None,
@@ -210,8 +215,18 @@ def train(
 
     The report has the time of a step, its bubbles and their causes, hidden and exposed
     communication, and what would help. With --learn a small network learns along the run, and the
-    report has its loss over simulated time.
+    report has its loss over simulated time. With --plan a transformer trains under data, tensor,
+    pipeline, context and expert parallelism.
     """
+    if job.plan is not None:
+        from experiments.cli.plan_parser import check_options, parse_training
+        from experiments.commands import train_plan
+
+        check_options(plot, where.execution)
+        training = parse_training(job.plan, job, machine, rules, profile)
+        raise typer.Exit(train_plan.run(training, train_plan.Files(timeline, out), format.value))
+    if profile is not None:
+        raise InputError(f"--profile {profile}: it goes with --plan, leave it out")
     if job.learn is not None:
         from experiments.cli.learning_parser import check_alone, parse
         from experiments.commands import learn

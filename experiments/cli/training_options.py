@@ -96,6 +96,13 @@ Learn = Annotated[
         '"ssgd; asgd".'
     ),
 ]
+PlanText = Annotated[
+    str | None,
+    typer.Option(
+        help="Train a transformer in parallel: dp=8,tp=4,pp=2,micro=1,batch=512,zero=1, and "
+        "cp, ep, schedule, v, sp, recompute, overlap and more.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,7 @@ class TrainingOptions:
     seed: Seed = 0
     detail: Detail = DetailName.auto
     learn: Learn = None
+    plan: PlanText = None
 
     def request(self, machine: MachineOptions, rules: RuleOptions = RuleOptions()) -> Request:
         """The values of the options."""
@@ -127,7 +135,11 @@ class TrainingOptions:
         job = self._job(model, machine, rules)
         ranks, variants = self._ranks(job), self._variants(job, model)
         parameters = {
-            **{k: value for k, value in asdict(self).items() if k not in ("algo_file", "learn")},
+            **{
+                k: value
+                for k, value in asdict(self).items()
+                if k not in ("algo_file", "learn", "plan")
+            },
             **({} if self.algo_file is None else {"algo_file": self.algo_file}),
             "detail": self.detail.value,
             "engine": rules.engine.value,

@@ -1,0 +1,65 @@
+"""`simctl train --plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments import output
+from experiments.parallel.plan_report import report, row_of, text
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import Plan
+from experiments.simulations.rules import DEFAULT, Rules
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import write
+from simulator.parallel.step_measures import measure
+from simulator.profile import Profile
+from topologies.catalogue import Blueprint
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to train."""
+
+    training: Training
+    """The model on a device."""
+    plan: Plan
+    """The plan."""
+    machine: Blueprint
+    """The machine."""
+    rules: Rules = DEFAULT
+    """How to simulate collectives."""
+    profile: Profile | None = None
+    """A calibrated library, whose protocols are simulated."""
+    parameters: Mapping[str, output.Value] = field(default_factory=dict)
+    """The options as the user writes them: stored with the result."""
+
+
+class Files(NamedTuple):
+    """The files to write."""
+
+    timeline: Path | None = None
+    out: Path | None = None
+
+
+def run(request: Request, files: Files, how: str) -> int:
+    """Print a step of a plan in full."""
+    output.check_table(files.out)
+    output.check_writable(files.timeline, (*output.PICTURES, ".json"))
+    plan = request.plan
+    topology = request.machine.build(plan.degrees.ranks)
+    times = GroupTimes(topology, plan.degrees, profile=request.profile, run=request.rules.run)
+    step = write(work_of(request.training, plan, times))
+    measures = measure(step)
+    row = row_of(request.training, plan, measures)
+    if files.out:
+        output.write_table(files.out, [asdict(row)], output.provenance(**request.parameters))
+    if how == "csv":
+        output.say(output.to_csv([asdict(row)]).rstrip("\n"))
+    elif how == "json":
+        output.say(output.to_json(report(row, step, measures)))
+    else:
+        output.say(text(row, step, measures))
+    return 0

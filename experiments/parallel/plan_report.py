@@ -1,0 +1,216 @@
+"""What a step of a plan takes: a row for tables and files, and a report as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import cast
+
+import numpy as np
+
+from experiments.models.accelerators import ACCELERATORS
+from experiments.output import Record, Value, align, counted
+from experiments.parallel.plan_step import Training
+from experiments.parallel.plan_text import Plan
+from simulator.analysis.critical_path import trace_back
+from simulator.parallel.passes import COMPUTE, HOST, KINDS, STREAMS
+from simulator.parallel.step import Step
+from simulator.parallel.step_measures import StepMeasures
+from topologies.units import format_seconds
+
+SHOWN = 16
+"""Devices of a pipeline that a report lists, at most."""
+MEANINGS = {
+    "tp": "tensor parallel",
+    "cp": "context parallel",
+    "ep": "experts' all-to-all",
+    "data": "gradients and parameters",
+    "experts": "gradients of experts",
+    "send": "transfers between stages",
+    "tied": "gradients that two devices share",
+}
+"""What each stream carries."""
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """A step of a plan in a table. Seconds are means over the devices of the pipeline."""
+
+    model: str
+    device: str
+    plan: str
+    gpus: int
+    batch: int
+    """Sequences of a step."""
+    micro_batches: int
+    """Micro-batches of each pipeline."""
+    step_s: float
+    samples_per_s: float
+    """Sequences per second of all GPUs together."""
+    tokens_per_s: float
+    tflops: float
+    """TFLOP/s of the model on each GPU. What is computed again does not count."""
+    mfu: float
+    """`tflops` as a share of the peak."""
+    computing_s: float
+    optimizer_s: float
+    exposed_s: float
+    """Communication while the device does not compute."""
+    hidden_s: float
+    """Other communication."""
+    launching_s: float
+    """Waiting for the CPU."""
+    idle_s: float
+    """The bubble of the step."""
+    idle_between_s: float
+    """The bubble between the first and the last action of a device."""
+
+
+def row_of(training: Training, plan: Plan, measures: StepMeasures) -> PlanRow:
+    """The row of a step."""
+    step, gpus = measures.step, plan.degrees.ranks
+    tokens = plan.sequences * training.seq
+    flops = tokens * training.flops_per_token / (step or 1.0) / gpus
+    times = training.times
+    return PlanRow(
+        training.name,
+        times.device,
+        str(plan),
+        gpus,
+        plan.sequences,
+        plan.micro_batches,
+        step,
+        plan.sequences / (step or 1.0),
+        tokens / (step or 1.0),
+        flops / 1e12,
+        flops / ACCELERATORS[times.device].peak[times.math],
+        *(float(column.mean()) for column in (measures.computing, measures.optimizer)),
+        *(float(column.sum(axis=1).mean()) for column in (measures.exposed, measures.hidden)),
+        *(
+            float(column.mean())
+            for column in (measures.launching, measures.idle, measures.idle_between)
+        ),
+    )
+
+
+def path_of(step: Step) -> dict[str, float]:
+    """Seconds of the critical path, by what runs there; the longest first."""
+    path, labels, lane = trace_back(step.timeline), step.labels, step.schedule.lane
+    seconds = np.zeros((len(STREAMS), len(KINDS)))
+    np.add.at(seconds, (lane[path.operation], labels.kind[path.operation]), path.seconds)
+    parts = {
+        _named(stream, kind): float(seconds[stream, kind]) for stream, kind in np.argwhere(seconds)
+    }
+    return dict(sorted(parts.items(), key=lambda part: -part[1]))
+
+
+def _named(stream: int, kind: int) -> str:
+    if stream == COMPUTE:
+        return KINDS[kind]
+    if stream == HOST:
+        return "launch"
+    return f"{STREAMS[stream]}: {KINDS[kind]}"
+
+
+def places_of(step: Step, measures: StepMeasures) -> list[Record]:
+    """What each device of the pipeline does, a record each."""
+    place = step.work.pipeline.place
+    records: list[Record] = []
+    for device in range(len(measures.idle)):
+        stages = np.flatnonzero((place == device).any(axis=0)).tolist()
+        columns: dict[str, Value] = {
+            "device": device,
+            "stages": " ".join(map(str, stages)),
+            "computing_s": float(measures.computing[device]),
+            "optimizer_s": float(measures.optimizer[device]),
+            "launching_s": float(measures.launching[device]),
+        }
+        for stream, name in enumerate(STREAMS):
+            if name in MEANINGS:
+                columns[f"exposed_{name}_s"] = float(measures.exposed[device, stream])
+                columns[f"hidden_{name}_s"] = float(measures.hidden[device, stream])
+        columns["idle_s"] = float(measures.idle[device])
+        columns["idle_between_s"] = float(measures.idle_between[device])
+        records.append(columns)
+    return records
+
+
+def report(row: PlanRow, step: Step, measures: StepMeasures) -> dict[str, object]:
+    """All figures, for JSON."""
+    return {
+        "summary": asdict(row),
+        "critical_path_s": path_of(step),
+        "devices": places_of(step, measures),
+    }
+
+
+def text(row: PlanRow, step: Step, measures: StepMeasures) -> str:
+    """The report as text."""
+    title = f"{row.model} on {counted(row.gpus, 'GPU')} ({row.device}), {row.plan}"
+    lines = [
+        [
+            "  step",
+            format_seconds(row.step_s),
+            f"{row.batch} sequences, {row.tokens_per_s:.0f} tokens/s",
+        ],
+        [
+            "  model FLOP/s",
+            f"{row.tflops:.1f} TFLOP/s",
+            f"a GPU, {row.mfu:.1%} of its peak",
+        ],
+        ["  micro-batches", str(row.micro_batches), "of each pipeline"],
+    ]
+    blocks = [
+        f"{title}: {format_seconds(row.step_s)}",
+        align(lines),
+        "where a mean device spends the step\n" + align(_shares(row, measures)),
+        "where the time goes (the critical path)\n" + align(_path(step, row.step_s)),
+    ]
+    if len(measures.idle) > 1:
+        blocks.append("devices of the pipeline\n" + align(_devices(step, measures)))
+    return "\n\n".join(blocks)
+
+
+def _line(name: str, seconds: float, total: float, about: str = "") -> list[str]:
+    return [f"  {name}", format_seconds(seconds), f"{seconds / (total or 1.0):.1%}", about]
+
+
+def _shares(row: PlanRow, measures: StepMeasures) -> list[list[str]]:
+    total = row.step_s
+    lines = [
+        _line("computing", row.computing_s, total),
+        _line("optimizer", row.optimizer_s, total),
+    ]
+    exposed, hidden = measures.exposed.mean(axis=0), measures.hidden.mean(axis=0)
+    for stream, name in enumerate(STREAMS):
+        if name in MEANINGS and exposed[stream] + hidden[stream] > 0:
+            about = f"{MEANINGS[name]}; hidden {format_seconds(float(hidden[stream]))}"
+            lines.append(_line(f"exposed {name}", float(exposed[stream]), total, about))
+    if row.launching_s > 0:
+        lines.append(_line("launching", row.launching_s, total, "waiting for the CPU"))
+    between = f"between its first and last action {format_seconds(row.idle_between_s)}"
+    return [*lines, _line("idle", row.idle_s, total, f"the bubble; {between}")]
+
+
+def _path(step: Step, total: float) -> list[list[str]]:
+    return [_line(name, seconds, total) for name, seconds in path_of(step).items()]
+
+
+def _devices(step: Step, measures: StepMeasures) -> list[list[str]]:
+    records = places_of(step, measures)
+    rows = [["  device", "stages", "computing", "exposed", "idle", "between"]]
+    for record in _ends(records):
+        exposed = sum(cast(float, record[f"exposed_{name}_s"]) for name in MEANINGS)
+        seconds = [record["computing_s"], exposed, record["idle_s"], record["idle_between_s"]]
+        cells = [format_seconds(float(cast(float, each))) for each in seconds]
+        rows.append([f"  {record['device']}", str(record["stages"]), *cells])
+    if len(records) > SHOWN:
+        rows.append([f"  {len(records) - SHOWN} more in between", "", "", "", "", ""])
+    return rows
+
+
+def _ends(records: Sequence[Record]) -> list[Record]:
+    """The first and the last records, if there are many."""
+    if len(records) <= SHOWN:
+        return list(records)
+    return [*records[: SHOWN // 2], *records[-SHOWN // 2 :]]

@@ -1,0 +1,107 @@
+"""The step of a model under a plan on a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.models.device_times import DeviceTimes
+from experiments.models.model_shapes import Shape
+from experiments.models.transformer_blocks import blocks
+from experiments.parallel.plan_text import GRADIENTS, Plan
+from simulator.parallel.blocks import Block
+from simulator.parallel.gradients import Gradients
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step_work import Work
+from topologies.errors import InputError
+
+UPDATE = 30.0
+"""Bytes that Adam moves for an element: it reads and writes the fp32 parameter and two moments,
+reads the gradient, and writes the 16-bit parameter."""
+Stages = tuple[tuple[Block, ...], ...]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A model on a device."""
+
+    name: str
+    """The name of the model."""
+    shape: Shape
+    """Its shape."""
+    seq: int
+    """Tokens of a sequence."""
+    times: DeviceTimes
+    """The times of the device."""
+
+    @property
+    def flops_per_token(self) -> float:
+        """FLOPs of the model for a token: forward and backward, without what is computed again."""
+        shape = self.shape
+        table = 0 if shape.tied else shape.parts.embedding
+        scores = shape.blocks * shape.heads * (shape.key_size + shape.value_size) * self.seq
+        return 6.0 * (shape.active_parameters - table + scores)
+
+
+def stages_of(training: Training, plan: Plan) -> Stages:
+    """The blocks of each stage of the pipeline. Raises InputError if the layers cannot be shared
+    out evenly.
+
+    The embedding is in front of the first layer, the head behind the last one. If stages do not
+    divide the layers, the embedding and the head count as a layer each.
+    """
+    first, *layers, last = blocks(
+        training.shape, plan.cut(training.seq), training.times, training.name
+    )
+    stages, number = plan.stages, len(layers)
+    if number % stages == 0:
+        sizes = [number // stages] * stages
+    elif (number + 2) % stages == 0 and stages > 1:
+        sizes = [(number + 2) // stages] * stages
+        sizes[0] -= 1
+        sizes[-1] -= 1
+    elif plan.uneven and number >= stages:
+        sizes = [number // stages] * stages
+        middle = (stages - number % stages) // 2
+        for stage in range(middle, middle + number % stages):
+            sizes[stage] += 1
+    else:
+        raise InputError(_indivisible(training.name, plan, number, stages))
+    cut: list[tuple[Block, ...]] = []
+    for stage, size in enumerate(sizes):
+        ends = (first,) * (stage == 0), (last,) * (stage == stages - 1)
+        cut.append((*ends[0], *layers[:size], *ends[1]))
+        layers = layers[size:]
+    return tuple(cut)
+
+
+def _indivisible(name: str, plan: Plan, layers: int, stages: int) -> str:
+    per_device = stages // plan.pp
+    whole = [pp for pp in range(plan.pp, 0, -1) if layers % (pp * per_device) == 0]
+    right = f"pp={whole[0]} or uneven=yes" if whole else "another pp or uneven=yes"
+    return f"{name} has {layers} layers, which {stages} stages do not divide: take {right}"
+
+
+def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
+    """What a step does. Raises InputError for a plan that does not fit the model."""
+    stages = stages_of(training, plan)
+    shape = training.shape
+    table = shape.parts.embedding / plan.tp * GRADIENTS[plan.grads][0]
+    gradients = Gradients(
+        nbytes=GRADIENTS[plan.grads][0],
+        zero=plan.zero,
+        overlap=plan.overlap,
+        bucket=plan.bucket,
+        optimizer=tuple(_optimizer(stage, training.times, plan) for stage in stages),
+        tied=table if shape.tied and plan.pp > 1 else 0.0,
+    )
+    pipeline = plan.pipeline.build(devices=plan.pp, micro_batches=plan.micro_batches)
+    return Work(stages, pipeline, times, gradients, plan.blocking)
+
+
+def _optimizer(stage: tuple[Block, ...], times: DeviceTimes, plan: Plan) -> float:
+    """Seconds of the optimizer of a stage."""
+    degrees = plan.degrees
+    shards = (degrees.size("data"), degrees.size("experts")) if plan.zero else (1, 1)
+    dense = sum(block.parameters for block in stage) / shards[0]
+    experts = sum(block.expert_parameters for block in stage) / shards[1]
+    return times.traffic(UPDATE * (dense + experts))

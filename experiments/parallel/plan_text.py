@@ -1,0 +1,204 @@
+"""A plan of parallel training as the user writes it: dp=8,tp=4,pp=2,micro=1,batch=512,zero=1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+from experiments.models.block_cut import Context, Cut, Recompute
+from experiments.models.device_times import Attention
+from simulator.parallel.degrees import ORDER, Degrees
+from simulator.parallel.pipelines import PipelineOrder
+from simulator.parallel.pipelines import find as find_order
+from topologies.errors import InputError, nearest_name
+from topologies.units import format_bytes, parse_bytes, parse_number, parse_whole, parse_yes
+
+MICRO_BATCHES = 4
+"""Micro-batches of a pipeline for each of its devices, if the plan does not say."""
+GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
+"""Bytes of an element of a gradient, and those that move when gradients of micro-batches are
+added."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan. Its fields are the keys that the user writes."""
+
+    dp: int = 0
+    """Data parallel: copies of the model. By default all GPUs that are left."""
+    tp: int = 1
+    """Tensor parallel: ranks that share each matrix."""
+    pp: int = 1
+    """Pipeline parallel: devices of a pipeline."""
+    cp: int = 1
+    """Context parallel: ranks that share each sequence."""
+    ep: int = 1
+    """Expert parallel: ranks that share the experts."""
+    micro: int = 1
+    """Sequences of a micro-batch."""
+    batch: int = 0
+    """Sequences of a step. By default 4 micro-batches for each device of a pipeline."""
+    zero: int = 0
+    """1: data-parallel ranks share the optimizer. 0: each has a whole optimizer."""
+    schedule: str = ""
+    """The order of the pipeline, like gpipe. By default 1f1b, or interleaved if v is above 1."""
+    v: int = 1
+    """Stages of each device."""
+    sp: bool = False
+    """Sequence parallel: whether norms and dropout are cut too."""
+    recompute: Recompute = "none"
+    """What is computed again before the backward: none, selective or full."""
+    attention: Attention = "flash2"
+    """The kernels of attention: unfused, flash, flash2 or flash3."""
+    context: Context = "ring"
+    """How context parallel exchanges keys and values: ring, gather or ulysses."""
+    overlap: bool = False
+    """Whether gradients are reduced beside the last backward."""
+    bucket: float = 160 * 2.0**20
+    """Bytes of gradients that are reduced together, with `overlap`."""
+    blocking: bool = False
+    """Whether both ends of a transfer between stages wait for its end."""
+    grads: str = "fp32"
+    """The dtype of gradients: fp32 or bf16."""
+    uneven: bool = False
+    """Whether stages may differ by a layer."""
+    imbalance: float = 1.0
+    """Tokens of the busiest rank of experts over the mean."""
+    capacity: float = 0.0
+    """The most tokens of an expert over the mean; 0: as many as come."""
+    dropout: bool = False
+    """Whether dropout follows attention and MLP."""
+    order: str = ORDER
+    """The parallelisms from the innermost to the outermost."""
+
+    @property
+    def degrees(self) -> Degrees:
+        """The groups of the plan."""
+        return Degrees(self.dp, self.tp, self.pp, self.cp, self.ep, self.order)
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step."""
+        usual = self.dp * self.micro * (MICRO_BATCHES * self.pp if self.pp > 1 else 1)
+        return self.batch or usual
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of each pipeline. Raises InputError if the batch cannot be cut so."""
+        number, rest = divmod(self.sequences, self.dp * self.micro)
+        if rest or not number:
+            unit = self.dp * self.micro
+            raise InputError(
+                f"batch={self.sequences} is not a multiple of dp x micro = {unit}: take "
+                f"batch={max(1, number) * unit}"
+            )
+        return number
+
+    @property
+    def pipeline(self) -> PipelineOrder:
+        """The order of the pipeline."""
+        name = self.schedule or ("interleaved" if self.v > 1 else "1f1b")
+        order = find_order(name)
+        if self.v == 1:
+            return order
+        if "chunks" not in order.options:
+            raise InputError(f"v={self.v}: schedule {name} has no stages to choose: leave v out")
+        return order.with_options(f"chunks={self.v}")
+
+    @property
+    def stages(self) -> int:
+        """Stages of the model."""
+        return self.pipeline.build(devices=self.pp, micro_batches=self.micro_batches).stages
+
+    def cut(self, seq: int) -> Cut:
+        """How the plan cuts the blocks of a model for sequences of `seq` tokens."""
+        return Cut(
+            seq,
+            self.micro,
+            self.tp,
+            self.cp,
+            self.ep,
+            self.sp,
+            self.recompute,
+            attention=self.attention,
+            context=self.context,
+            accumulated=GRADIENTS[self.grads][1],
+            dropout=self.dropout,
+            capacity=self.capacity,
+            imbalance=self.imbalance,
+        )
+
+    def __str__(self) -> str:
+        """The plan as a user would write it, with the degrees in front."""
+        parts = [str(self.degrees)]
+        usual = Plan()
+        for each in fields(self)[5:]:
+            value = getattr(self, each.name)
+            if value != getattr(usual, each.name) or each.name == "micro":
+                parts.append(f"{each.name}={_text(each.name, value)}")
+        return ",".join(parts)
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return format_bytes(value) if name == "bucket" and isinstance(value, float) else f"{value}"
+
+
+def _one_of(*known: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in known:
+            raise InputError(f"{text[:40]!r}: {', '.join(known[:-1])} or {known[-1]}")
+        return text
+
+    return parse
+
+
+_DEGREES = ("dp", "tp", "pp", "cp", "ep", "micro", "batch", "v")
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    **dict.fromkeys((*_DEGREES, "zero"), parse_whole),
+    **dict.fromkeys(("sp", "overlap", "blocking", "uneven", "dropout"), parse_yes),
+    **dict.fromkeys(("imbalance", "capacity"), parse_number),
+    "recompute": _one_of(*get_args(Recompute)),
+    "attention": _one_of(*get_args(Attention)),
+    "context": _one_of(*get_args(Context)),
+    "grads": _one_of(*GRADIENTS),
+    "bucket": parse_bytes,
+    "schedule": str,
+    "order": str,
+}
+
+
+def parse_plan(text: str, gpus: int | None = None) -> Plan:
+    """The plan of KEY=VALUE,... on so many GPUs; without a number, on as many as it needs.
+
+    Raises InputError for an unknown key or value, and for degrees that do not multiply to the GPUs.
+
+    >>> str(parse_plan("tp=4,pp=2", gpus=16))
+    'dp=2,tp=4,pp=2,micro=1'
+    """
+    values: dict[str, Any] = {}
+    for part in filter(None, text.replace(" ", "").split(",")):
+        key, equals, value = part.partition("=")
+        if key not in _PARSERS:
+            hint = nearest_name(key, _PARSERS, f"it has {', '.join(_PARSERS)}")
+            raise InputError(f"a plan has no {key[:40]!r}: {hint}")
+        if not equals or key in values:
+            what = "is there twice" if key in values else "has no value"
+            raise InputError(f"plan: {key} {what}: write it like tp=8")
+        try:
+            values[key] = _PARSERS[key](value)
+        except InputError as error:
+            raise InputError(f"plan: {key}={value[:40]}: {error}") from None
+        if key in _DEGREES and values[key] < 1:
+            raise InputError(f"plan: {key}={value[:40]}: 1 or more")
+    plan = Plan(**values)
+    if plan.zero not in (0, 1):
+        raise InputError(f"plan: zero={plan.zero}: 0 or 1")
+    if not plan.dp:
+        rest = plan.tp * plan.pp * plan.cp
+        plan = Plan(**values | {"dp": max(1, (gpus or rest) // rest)})
+    if gpus is not None:
+        plan.degrees.check(gpus)
+    return plan

@@ -1,0 +1,70 @@
+"""The blocks of stages, and what a step of a model takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.models.device_times import DeviceTimes
+from experiments.models.shape_catalogue import choose
+from experiments.parallel.plan_report import path_of, report, row_of, text
+from experiments.parallel.plan_step import Training, stages_of, work_of
+from experiments.parallel.plan_text import parse_plan
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import write
+from simulator.parallel.step_measures import measure
+from topologies.catalogue import find
+from topologies.errors import InputError
+
+
+def training(model: str = "gpt3_1_7b:layers=6,hidden=512,heads=8,seq=256") -> Training:
+    """A model on an A100."""
+    choice = choose(model)
+    return Training(choice.name, choice.shape, choice.seq, DeviceTimes("a100"))
+
+
+@pytest.mark.parametrize(
+    ("layers", "plan", "sizes"),
+    [
+        (6, "pp=3", [3, 2, 3]),
+        (6, "pp=4", [2, 2, 2, 2]),
+        (6, "pp=2,v=3", [2, 1, 1, 1, 1, 2]),
+        (8, "pp=3,uneven=yes", [4, 3, 3]),
+    ],
+)
+def test_stages_share_the_layers(layers: int, plan: str, sizes: list[int]) -> None:
+    model = training(f"gpt3_1_7b:layers={layers},hidden=512,heads=8,seq=256")
+    stages = stages_of(model, parse_plan(plan))
+    assert [len(stage) for stage in stages] == sizes
+    assert stages[0][0].name == "embedding"
+    assert stages[-1][-1].name == "head"
+
+
+def test_layers_that_stages_do_not_divide_are_refused() -> None:
+    with pytest.raises(InputError, match="has 6 layers, which 5 stages do not divide: take pp=3"):
+        stages_of(training(), parse_plan("pp=5"))
+
+
+def test_a_report_has_the_figures_of_a_step() -> None:
+    plan = parse_plan("dp=2,tp=2,pp=2,batch=16,zero=1", gpus=8)
+    times = GroupTimes(find("dgx_a100").build(8), plan.degrees)
+    step = write(work_of(training(), plan, times))
+    measures = measure(step)
+    row = row_of(training(), plan, measures)
+    parts = row.computing_s + row.optimizer_s + row.exposed_s + row.launching_s + row.idle_s
+    assert parts == pytest.approx(row.step_s)
+    assert sum(path_of(step).values()) == pytest.approx(row.step_s)
+    assert row.tokens_per_s == pytest.approx(16 * 256 / row.step_s)
+    assert 0 < row.mfu < 1
+    assert set(report(row, step, measures)) == {"summary", "critical_path_s", "devices"}
+    words = text(row, step, measures)
+    for word in ("exposed tp", "gather parameters", "devices of the pipeline", "8 GPUs"):
+        assert word in words
+
+
+def test_the_flops_of_a_model_are_those_of_its_matrices_and_scores() -> None:
+    model = training("gpt3_175b")
+    # Narayanan et al., SC 2021, equation 3, without what is computed again.
+    layers, width, vocabulary = 96, 12288, model.shape.vocabulary
+    scores, head = model.seq / (6 * width), vocabulary / (12 * width * layers)
+    expected = 72 * layers * width**2 * (1 + scores + head)
+    assert model.flops_per_token == pytest.approx(expected, rel=0.005)

@@ -1,0 +1,61 @@
+"""Plans as the user writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.parallel.plan_text import Plan, parse_plan
+from simulator.parallel.degrees import Degrees
+from topologies.errors import InputError
+
+
+def test_a_plan_is_read_and_written_alike() -> None:
+    text = "dp=8,tp=4,pp=2,micro=2,batch=512,zero=1,sp=yes,recompute=full"
+    plan = parse_plan(text, gpus=64)
+    assert str(plan) == text
+    assert plan.degrees == Degrees(dp=8, tp=4, pp=2)
+    assert plan.micro_batches == 32
+
+
+def test_data_parallel_takes_the_gpus_that_are_left() -> None:
+    assert parse_plan("tp=8,cp=2", gpus=64).dp == 4
+    assert parse_plan("tp=8").dp == 1
+
+
+def test_the_order_of_the_pipeline_follows_from_v() -> None:
+    assert parse_plan("pp=4").pipeline.name == "1f1b"
+    plan = parse_plan("pp=4,v=2,batch=8")
+    assert (plan.pipeline.name, plan.stages) == ("interleaved", 8)
+    assert parse_plan("pp=4,schedule=zb_v").stages == 8
+    assert parse_plan("pp=4").micro_batches == 16
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dp=8,tp=3", "= 8 x 3 x 1 x 1 = 24, and there are 64 GPUs: take tp=2 and dp=32"),
+        ("dp=8,tq=4", "a plan has no 'tq': did you mean 'tp'"),
+        ("tp", "plan: tp has no value: write it like tp=8"),
+        ("tp=2,tp=4", "plan: tp is there twice"),
+        ("tp=0", "plan: tp=0: 1 or more"),
+        ("tp=two", "plan: tp=two: 'two' is not a whole number"),
+        ("zero=4", "plan: zero=4: 0 or 1"),
+        ("recompute=some", "plan: recompute=some: 'some': none, selective or full"),
+        ("sp=true", "plan: sp=true: 'true' is neither yes nor no"),
+    ],
+)
+def test_wrong_plans_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_plan(text, gpus=64)
+
+
+def test_a_batch_that_cannot_be_cut_is_refused() -> None:
+    with pytest.raises(InputError, match=r"batch=30 is not a multiple of .* = 8: take batch=24"):
+        _ = Plan(dp=4, micro=2, batch=30).micro_batches
+    with pytest.raises(InputError, match="take batch=8"):
+        _ = Plan(dp=4, micro=2, batch=3).micro_batches
+
+
+def test_v_needs_an_order_with_stages_to_choose() -> None:
+    with pytest.raises(InputError, match="v=2: schedule gpipe has no stages to choose"):
+        _ = parse_plan("schedule=gpipe,v=2").pipeline

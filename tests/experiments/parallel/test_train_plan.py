@@ -1,0 +1,61 @@
+"""`simctl train --plan`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+MODEL = "gpt3_1_7b:layers=4,hidden=512,heads=8,seq=256"
+TRAIN = "train", "--model", MODEL, "--topology", "dgx_a100", "--plan"
+
+
+def test_a_step_is_printed_as_a_report_json_and_csv(simctl: Simctl, tmp_path: Path) -> None:
+    plan = "tp=2,pp=2,batch=16,zero=1,sp=yes"
+    report = simctl(*TRAIN, plan)
+    assert report.returncode == 0
+    assert "8 GPUs (a100), dp=2,tp=2,pp=2,micro=1,batch=16,zero=1,sp=yes" in report.stdout
+    figures = json.loads(simctl(*TRAIN, plan, "--format", "json").stdout)
+    out = tmp_path / "step.csv"
+    simctl(*TRAIN, plan, "--format", "csv", "--out", out)
+    row = pd.read_csv(out).iloc[0]
+    assert row.step_s == pytest.approx(figures["summary"]["step_s"])
+    assert row.gpus == 8
+
+
+def test_a_profile_changes_the_time_of_communication(simctl: Simctl) -> None:
+    command = "train", "--model", MODEL, "--p", "8", "--plan", "tp=4", "--format", "json"
+    plain = json.loads(simctl(*command, "--topology", "nodes:per_node=4").stdout)["summary"]
+    calibrated = json.loads(simctl(*command, "--profile", "mn5_acc").stdout)["summary"]
+    assert calibrated["exposed_s"] != plain["exposed_s"]
+    assert calibrated["computing_s"] == plain["computing_s"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--plan", "tp=3"), "there are 8 GPUs: take tp=2 and dp=4"),
+        (("--plan", "tp=2", "--strategy", "asgd"), "--strategy asgd: it does not go with --plan"),
+        (("--plan", "tp=2", "--plot", "x.png"), "--plot x.png: with --plan take --timeline"),
+        (("--plan", "tp=2", "--jobs", "2"), "a plan is one step"),
+        (("--plan", "tp=2", "--p", "8,16"), "--p 8,16: with --plan one number of GPUs"),
+        (("--plan", "pp=8"), "has 4 layers, which 8 stages do not divide: take pp=4"),
+        (
+            ("--plan", "tp=8,batch=3,dp=1", "--p", "8", "--model", MODEL + ",batch=2"),
+            "batch=2: write it",
+        ),
+        (("--plan", "tp=8", "--model", "resnet50"), "--plan: give --model with a transformer"),
+        (("--profile", "mn5_acc"), "it goes with --plan"),
+    ],
+)
+def test_wrong_options_are_refused(simctl: Simctl, options: tuple[str, ...], message: str) -> None:
+    model = () if "--model" in options else ("--model", MODEL)
+    result = simctl("train", *model, "--topology", "dgx_a100", *options)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
