@@ -54,6 +54,13 @@ def run(request: Request, files: Files, how: str) -> int:
     step = write(work_of(request.training, plan, times))
     measures = measure(step)
     row = row_of(request.training, plan, measures)
+    if files.timeline:
+        from experiments.pictures.timelines.plan_timeline import plan_file
+
+        title = f"{row.model}, {row.plan}"
+        output.write(
+            files.timeline, plan_file(step, files.timeline, title, dict(request.parameters))
+        )
     if files.out:
         output.write_table(files.out, [asdict(row)], output.provenance(**request.parameters))
     if how == "csv":

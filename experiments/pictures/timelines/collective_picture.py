@@ -29,7 +29,7 @@ def collective_drawing(timeline: Timeline, title: str) -> Figure:
     """
     bars, remarks = longest(arranged(_boxes(timeline), timeline, timeline.schedule.phases))
     ranks = np.arange(timeline.schedule.ranks, dtype=np.int32)
-    places = _places(bars, len(ranks))
+    places = shared_rows(bars, len(ranks))
     idle = "idle: sends, merges\nand computes nothing"
     return paint(Chart(timeline, bars, places, ranks, len(ranks), idle, ROW), title, remarks)[0]
 
@@ -53,7 +53,7 @@ def _boxes(timeline: Timeline) -> Boxes:
     return computations.joined(messages).joined(merges(timeline))
 
 
-def _places(bars: Bars, ranks: int) -> Places:
+def shared_rows(bars: Bars, ranks: int) -> Places:
     """Divide the row of each rank into as many bands as it needs at once, computations first."""
     rank, lane = bars.boxes.rank, bars.boxes.lane
     depth = np.zeros((ranks, 2), dtype=np.int64)

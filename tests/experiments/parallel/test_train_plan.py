@@ -36,6 +36,17 @@ def test_a_profile_changes_the_time_of_communication(simctl: Simctl) -> None:
     assert calibrated["computing_s"] == plain["computing_s"]
 
 
+def test_a_timeline_has_the_streams_of_each_device(simctl: Simctl, tmp_path: Path) -> None:
+    trace, picture = tmp_path / "step.json", tmp_path / "step.png"
+    for file in (trace, picture):
+        assert simctl(*TRAIN, "tp=2,pp=2,batch=8", "--timeline", file).returncode == 0
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = {event["name"] for event in events if event["ph"] == "X"}
+    assert {"forward 0", "backward 1", "tp all_reduce", "send", "data all_reduce"} <= names
+    assert {event["pid"] for event in events} == {0, 1}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
