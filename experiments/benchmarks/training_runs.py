@@ -6,30 +6,24 @@ whose all-reduces were measured. Predictions are compared only with runs that we
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from experiments import output
+from experiments.benchmarks import horovod_runs
 from experiments.benchmarks.gloo_lab import fit_software
 from experiments.benchmarks.gloo_lab import lab as lab
-from experiments.calibration import Fit, fit_links
-from experiments.measurements import read
+from experiments.benchmarks.training_steps import rows_of, step
 from experiments.models.model_catalogue import find as find_model
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.training.buckets import rebuilt
 from simulator.training.ddp import DDP
-from simulator.training.measures import measure
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan import Setting
-from simulator.training.plan_simulation import train
 from topologies.shapes import star
-from topologies.topology import Topology
 from topologies.units import format_bytes, format_seconds
 
 MIB = 2.0**20
@@ -110,7 +104,7 @@ def all_reduces(path: Path) -> list[Reduced]:
             measured=float(row["median_s"]),
             variation=float(row["cv"]),
         )
-        for row in _rows(path)
+        for row in rows_of(path)
         if row["collective"] == "all_reduce"
     ]
 
@@ -130,7 +124,7 @@ def sleeping_steps(path: Path) -> list[Slept]:
             measured_forward=float(row["forward_s"]),
             measured=float(row["step_s"]),
         )
-        for row in _rows(path)
+        for row in rows_of(path)
     ]
 
 
@@ -182,103 +176,6 @@ def slept(row: Slept, software: float, extra: Overhead) -> float:
     )
 
 
-def step(model: Model, topology: Topology, ddp: DDP) -> float:
-    """Seconds of one step on all ranks of `topology`."""
-    plan = ddp.plan(model, Setting(topology, topology.ranks))
-    return measure(plan, train(plan)).step
-
-
-FUSION = 64 * MIB
-"""The default size of Horovod's fusion buffer at that time."""
-LARGE = MIB
-"""Curves are fitted from this size on. Buckets are larger; smaller messages use other protocols."""
-IMAGES, EPOCHS = 1_281_167, 90
-
-
-class Nodes(NamedTuple):
-    """A measured training run."""
-
-    nodes: int
-    gpus: int
-    """GPUs of all nodes."""
-    step: float
-    """Seconds of a step."""
-    loss: float
-    """The share by which a step is longer than on one node."""
-
-
-class Loss(NamedTuple):
-    """A predicted training run."""
-
-    loss: float
-    """The share by which a step is longer than on one node."""
-    exposed: float
-    """Seconds of exposed communication."""
-
-
-def runs(path: Path) -> list[Nodes]:
-    """Runs of 90 epochs of ImageNet, the first on one node."""
-    rows = list(_rows(path))
-    steps = [
-        float(row["train_seconds"])
-        * int(row["gpus"])
-        * int(row["batch_per_gpu"])
-        / (EPOCHS * IMAGES)
-        for row in rows
-    ]
-    return [
-        Nodes(int(row["nodes"]), int(row["gpus"]), seconds, seconds / steps[0] - 1)
-        for row, seconds in zip(rows, steps, strict=True)
-    ]
-
-
-def curve_fit(path: Path, ranks: int, least: float = LARGE) -> Fit:
-    """α and β of a ring through a switch, from the sizes of a curve from `least` bytes on.
-
-    Other algorithms would fit as well, since each takes a constant and a slope.
-    """
-    points = [point for point in read(path).curves[0].points if point.size >= least]
-    sizes, seconds = [float(point.size) for point in points], [point.time_s for point in points]
-    return fit_links(
-        find("ring").build(ranks, 1.0),
-        sizes,
-        seconds,
-        lambda a, b: star(ranks, latency=a, bandwidth=b),
-    )
-
-
-def losses(
-    measured: Sequence[Nodes], fits: Mapping[int, Fit], bucket: float = FUSION
-) -> list[Loss]:
-    """Predicted losses of ResNet-50 on more nodes, by exposed communication.
-
-    The time of computing is the measured step on one node without its exposed communication; each
-    layer has its estimated share of it. Buckets are as in DDP: the tensor that reaches `bucket`
-    bytes closes a bucket.
-    """
-    horovod, model = (
-        DDP(bucket=bucket, broadcast_buffers=False),
-        find_model("resnet50:batch=96,device=v100,dtype=fp32"),
-    )
-    machines = [
-        star(run.gpus, latency=fits[run.gpus].latency, bandwidth=fits[run.gpus].bandwidth)
-        for run in measured
-    ]
-    for _ in range(4):
-        missing = measured[0].step - step(model, machines[0], horovod)
-        model = _slower(model, 1 + missing / model.compute)
-    steps = [step(model, machine, horovod) for machine in machines]
-    return [Loss(seconds / steps[0] - 1, seconds - model.compute) for seconds in steps]
-
-
-def _slower(model: Model, factor: float) -> Model:
-    layers = [
-        replace(layer, forward=layer.forward * factor, backward=layer.backward * factor)
-        for layer in model.layers
-    ]
-    return replace(model, layers=tuple(layers), optimizer=model.optimizer * factor)
-
-
 def bucket_sizes(ranks: int, buckets: Sequence[float]) -> list[float]:
     """The step of ResNet-50 over its computing time, for each size of bucket.
 
@@ -291,7 +188,9 @@ def bucket_sizes(ranks: int, buckets: Sequence[float]) -> list[float]:
 
 def table(folder: Path) -> str:
     """All tables, from a folder with gloo_lab, curves and training."""
-    return "\n\n".join((_lab_tables(folder / "gloo_lab"), _horovod_tables(folder), _bucket_table()))
+    return "\n\n".join(
+        (_lab_tables(folder / "gloo_lab"), horovod_runs.tables(folder), _bucket_table())
+    )
 
 
 def _lab_tables(folder: Path) -> str:
@@ -358,39 +257,9 @@ def _summary(name: str, errors: Iterable[tuple[str, float]]) -> str:
     return f"|error| of {name}: median {'; '.join(parts)}"
 
 
-def _horovod_tables(folder: Path) -> str:
-    measured = runs(folder / "training" / "abci_v100_resnet50_horovod.csv")
-
-    def fits(least: float) -> dict[int, Fit]:
-        names = {run.gpus: f"abci_v100_nccl_ar_p{run.gpus}.csv" for run in measured}
-        return {
-            gpus: curve_fit(folder / "curves" / name, gpus, least) for gpus, name in names.items()
-        }
-
-    by_least = {least: fits(least) for least in (0.0, 65536.0, LARGE, 4 * MIB)}
-    rows = [["ResNet-50", "GPUs", "step", "loss", "predicted", "without communication", "exposed"]]
-    for run, loss in zip(measured, losses(measured, by_least[LARGE]), strict=True):
-        nodes = f"{run.nodes} node{'s' * (run.nodes > 1)}"
-        shares = [f"{value:.2%}" for value in (run.loss, loss.loss, 0.0)]
-        rows.append(
-            [nodes, str(run.gpus), format_seconds(run.step), *shares, format_seconds(loss.exposed)]
-        )
-    sizes = (10 * MIB, 25 * MIB, FUSION, 128 * MIB)
-    by_bucket = [["curves fitted from", *(f"bucket {format_bytes(size)}" for size in sizes)]]
-    for least, curves in by_least.items():
-        predicted = [losses(measured, curves, size)[1:] for size in sizes]
-        cells = [" ".join(f"{loss.loss:.2%}" for loss in row) for row in predicted]
-        by_bucket.append([format_bytes(least), *cells])
-    return f"{output.align(rows)}\n\n{output.align(by_bucket)}"
-
-
 def _bucket_table() -> str:
     sizes = [0.0, *(size * MIB for size in (1, 5, 10, 25, 50, 100))]
     rows = [["step / computing", *map(format_bytes, sizes)]]
     for ranks in (16, 32):
         rows.append([f"{ranks} ranks", *(f"{value:.3f}" for value in bucket_sizes(ranks, sizes))])
     return output.align(rows)
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    yield from csv.DictReader(path.read_text().splitlines())

@@ -55,6 +55,11 @@ def parse(
             f"--batches {options.batches[:60]}: with --learn every worker has input in all steps, "
             f"leave it out"
         )
+    for option, value in (("--dataset", options.dataset), ("--input-rate", options.input_rate)):
+        if value is not None:
+            raise InputError(
+                f"{option} {str(value)[:40]}: a run that learns has its own samples, leave it out"
+            )
     task = parse_task(text, options.seed)
     names = [name.strip() for name in options.strategy.split(";") if name.strip()]
     requests = [

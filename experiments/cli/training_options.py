@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.cli.completion import completer, model_names, strategy_names
+from experiments.cli.epoch_options import (
+    Dataset,
+    EpochCount,
+    EpochTime,
+    InputRate,
+    parse_epochs,
+)
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import AlgorithmFile, DetailName
 from topologies.errors import InputError
@@ -121,6 +128,10 @@ class TrainingOptions:
     slow_link: SlowLink = None
     fail: Fail = None
     batches: Batches = None
+    epochs: EpochCount = None
+    dataset: Dataset = None
+    epoch_time: EpochTime = None
+    input_rate: InputRate = None
     seed: Seed = 0
     detail: Detail = DetailName.auto
     learn: Learn = None
@@ -192,6 +203,7 @@ class TrainingOptions:
             condition_parser.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
             condition_parser.slow_links(self.slow_link),
             self.detail.value,
+            parse_epochs(self.epochs, self.dataset, self.epoch_time, self.input_rate),
         )
 
     def _ranks(self, job: Job) -> list[int]:

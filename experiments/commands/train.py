@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,7 +117,7 @@ def _one(request: Request, files: Files, how: str) -> int:
     _announce(job, plan, what_if=how != "csv")
     result = job.run(request.ranks[0], plan)
     progress(1, 3, ", measuring")
-    record = asdict(result.row)
+    record = result.record
     progress(2, 3, ", explaining")
     _warn(result)
     if files.timeline:
@@ -237,7 +237,7 @@ def _several(request: Request, files: Files, how: str, execution: Execution) -> 
     names = {value.text: value.name for value, _ in request.variants}
     if files.plot:
         _plot(files.plot, records, request.swept, names)
-    columns = cells(request.swept, names, request.job.name)
+    columns = cells(request.swept, names, request.job)
     output.say(output.render(records, columns, how))
     return _verdict(outcome.failure for outcome in outcomes)
 

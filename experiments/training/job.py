@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from experiments.output import Value
 from experiments.simulations.rules import DEFAULT, Rules
+from experiments.training.changes import (
+    CHANGES,
+    HALF_LATENCY,
+    TWICE_BANDWIDTH,
+    TWICE_COMPUTE,
+    Change,
+)
+from experiments.training.epochs import Epochs
 from simulator.analysis.critical_path import PARTS, Path, trace_back, worth
 from simulator.analysis.memory import Memory
 from simulator.analysis.waits import Wait, waits
 from simulator.schedules import semantics
-from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
@@ -29,7 +37,7 @@ from simulator.training.replay import Replayed
 from simulator.training.size import AGAIN, OPERATION, QUICK, WRITTEN
 from topologies.catalogue import Blueprint
 from topologies.degraded import slowed
-from topologies.topology import Floats, Topology
+from topologies.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,8 @@ class Job:
     """The share of its bandwidth that each slow link, by rank or name, still has."""
     detail: Literal["auto", "transfers"] = "auto"
     """Whether every transfer is simulated, or only where that is quick."""
+    epochs: Epochs = field(default_factory=Epochs)
+    """The time of an epoch beside its steps, and the rate of the input."""
 
     def topology(self, ranks: int) -> Topology:
         """The machine with devices for `ranks` workers and their servers."""
@@ -216,6 +226,21 @@ class TrainingRun:
         assert replay is not None
         return Simulated(ranks, len(blocks), replay.replayed, replay.counts.rounds)
 
+    @property
+    def samples(self) -> float:
+        """Samples of a step, all workers together."""
+        return self.measures.window.samples / self.measures.window.steps
+
+    @property
+    def least(self) -> float:
+        """Seconds in which the input pipeline reads the samples of a step."""
+        return self.job.epochs.reading(self.samples)
+
+    @property
+    def input_s(self) -> float:
+        """Seconds of a step in which all workers wait for input."""
+        return max(0.0, self.least - self.measures.step)
+
     @cached_property
     def path(self) -> Path:
         """The critical path to the end of the measured steps."""
@@ -293,6 +318,7 @@ class TrainingRun:
         """The run as a row of a table."""
         measures, steps = self.measures, self.measures.window.steps
         memory = self.memory
+        rate = min(measures.samples_per_s, self.job.epochs.input_rate)
         causes = measures.bubbles.seconds.mean(axis=0) / steps
         return TrainingRow(
             model=self.plan.model.name,
@@ -300,9 +326,9 @@ class TrainingRun:
             strategy=self.job.name,
             ranks=self.ranks,
             batch=self.plan.model.batch,
-            step_s=measures.step,
-            samples_per_s=measures.samples_per_s,
-            efficiency=measures.samples_per_s / (self.ranks * self.job.alone(self.ranks)),
+            step_s=max(measures.step, self.least),
+            samples_per_s=rate,
+            efficiency=rate / (self.ranks * self.job.alone(self.ranks)),
             computing_s=float(measures.computing.mean()) / steps,
             restarting_s=float(measures.restarting.mean()) / steps,
             exposed_s=float(measures.exposed.mean()) / steps,
@@ -317,6 +343,12 @@ class TrainingRun:
             staleness=float(measures.staleness.mean()) if len(measures.staleness) else 0.0,
             staleness_max=int(measures.staleness.max(initial=0)),
         )
+
+    @property
+    def record(self) -> dict[str, Value]:
+        """The row with the time of epochs, as far as the job asks for it."""
+        row = self.row
+        return {**asdict(row), **self.job.epochs.columns(self.samples, row.step_s, self.input_s)}
 
     def what_if(self, *, always: bool = False) -> WhatIf:
         """Seconds of a step with twice the bandwidth, half the latency, and twice the compute.
@@ -334,7 +366,10 @@ class TrainingRun:
             TWICE_COMPUTE: now - half["compute"] + self._restarts() / 2,
         }
         return {
-            name: (first_order[name], self._simulated(change) if again else None)
+            name: (
+                max(first_order[name], self.least),
+                max(self._simulated(change), self.least) if again else None,
+            )
             for name, change in CHANGES.items()
         }
 
@@ -348,40 +383,3 @@ class TrainingRun:
         timeline = train(self.plan, rules, seconds)
         counted = window(self.plan, timeline)
         return float(timeline.finish[counted.last]) / counted.steps
-
-
-TWICE_BANDWIDTH, HALF_LATENCY, TWICE_COMPUTE = (
-    "twice the bandwidth",
-    "half the latency",
-    "twice the compute",
-)
-
-
-class Change(NamedTuple):
-    """A change of the machine or of its devices. Routes stay."""
-
-    machine: Callable[[Topology], Topology] = lambda topology: topology
-    seconds: Callable[[Plan], Floats] = lambda plan: plan.schedule.seconds
-    """What computations take."""
-
-
-def _wider(topology: Topology) -> Topology:
-    return replace(topology, medium_bandwidth=topology.medium_bandwidth * 2)
-
-
-def _sooner(topology: Topology) -> Topology:
-    return replace(topology, latency=topology.latency / 2, medium_gap=topology.medium_gap / 2)
-
-
-def _faster(plan: Plan) -> Floats:
-    schedule = plan.schedule
-    restarts = np.array([phase == RESTART for phase in schedule.phases])[schedule.phase]
-    computed = (schedule.kind == COMPUTATION) & ~restarts
-    return np.where(computed, schedule.seconds / 2, schedule.seconds)
-
-
-CHANGES = {
-    TWICE_BANDWIDTH: Change(_wider),
-    HALF_LATENCY: Change(_sooner),
-    TWICE_COMPUTE: Change(seconds=_faster),
-}

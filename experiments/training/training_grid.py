@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -60,7 +60,7 @@ class TrainingGrid:
 
 def record_of(training: TrainingRun, what_if: bool) -> dict[str, Value]:
     """A run as a row, on request with what changes of the machine would save."""
-    record: dict[str, Value] = asdict(training.row)
+    record = training.record
     for name, (first_order, simulated) in training.what_if(always=True).items() if what_if else ():
         record |= {
             f"{COLUMNS[name]}_first_order_s": first_order,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 import numpy as np
 
@@ -24,6 +25,7 @@ WORDS = 3
 def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> object:
     """The whole run as values for JSON."""
     measures = run.measures
+    idle = {"input": run.input_s * measures.window.steps} if run.input_s else {}
     return {
         "summary": record,
         "steps_s": measures.steps.tolist(),
@@ -40,7 +42,8 @@ def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> ob
                 "hidden_s": float(measures.hidden[place]),
                 "bubble_s": dict(
                     zip(CAUSE_KEYS, measures.bubbles.seconds[place].tolist(), strict=True)
-                ),
+                )
+                | idle,
             }
             for rank, place in enumerate(run.places)
         ],
@@ -116,6 +119,7 @@ def _summary(run: TrainingRun) -> list[list[str]]:
     communicating = row.exposed_s + row.hidden_s
     lines = [
         ["  step", format_seconds(row.step_s), _spread(run)],
+        *_epochs(run),
         [
             "  samples/s",
             rate(row.samples_per_s),
@@ -151,8 +155,24 @@ def _summary(run: TrainingRun) -> list[list[str]]:
     return lines
 
 
+def _epochs(run: TrainingRun) -> list[list[str]]:
+    """The wait for input and the time of epochs, as far as the job asks for them."""
+    epochs, row, lines = run.job.epochs, run.row, list[list[str]]()
+    if epochs.input_rate < inf:
+        share = f"{run.input_s / (row.step_s or 1.0):.1%} of the step"
+        words = f"{share}: the pipeline reads {rate(epochs.input_rate)} samples/s"
+        lines.append(["  waiting for input", format_seconds(run.input_s), words])
+    if epochs.dataset is not None:
+        training = epochs.training(run.samples, row.step_s)
+        words = f"{training.steps} steps, and {format_seconds(epochs.pause)} beside them"
+        lines.append(["  epoch", format_seconds(training.epoch), words])
+        number = f"{epochs.number} epoch{'' if epochs.number == 1 else 's'}"
+        lines.append(["  training", format_seconds(training.seconds), number])
+    return lines
+
+
 def _spread(run: TrainingRun) -> str:
-    steps = run.measures.steps
+    steps = np.maximum(run.measures.steps, run.least)
     if len(steps) < 2:
         return ""
     of = (
@@ -176,7 +196,8 @@ def _bubbles(run: TrainingRun) -> list[list[str]]:
     steps, total = run.measures.window.steps, run.measures.window.end or 1.0
     seconds = run.measures.bubbles.seconds
     worst = int(seconds.sum(axis=1).argmax())
-    mean = seconds.mean(axis=0)
+    mean, idle = seconds.mean(axis=0), run.input_s * steps
+    total += idle
 
     def line(name: str, mean: float, most: float) -> list[str]:
         cells = [[format_seconds(s / steps), f"{s / total:.1%}"] for s in (mean, most)]
@@ -186,12 +207,15 @@ def _bubbles(run: TrainingRun) -> list[list[str]]:
     return [
         ["", "mean", "", f"worst: rank {run.plan.standing[worst]}", ""],
         *(line(*row) for row in rows),
-        line("in all", float(mean.sum()), float(seconds[worst].sum())),
+        *([line("input", idle, idle)] if idle else []),
+        line("in all", float(mean.sum()) + idle, float(seconds[worst].sum()) + idle),
     ]
 
 
 def _path(run: TrainingRun) -> list[list[str]]:
-    total, steps = run.length or 1.0, run.measures.window.steps
+    steps = run.measures.window.steps
+    idle = run.input_s * steps
+    total = run.length + idle or 1.0
     by_part = {
         part: seconds
         for part, seconds in parts(run.path).items()
@@ -200,18 +224,24 @@ def _path(run: TrainingRun) -> list[list[str]]:
     by_phase = {
         f"compute: {phase}": seconds for phase, seconds in run.by_phase().items() if seconds > 0
     }
-    together = {**by_phase, **{part: by_part[part] for part in PARTS if part in by_part}}
+    waiting = {"waiting for input": idle} if idle else {}
+    links = {part: by_part[part] for part in PARTS if part in by_part}
+    together = {**by_phase, **links, **waiting}
     return [
         [f"  {name}", format_seconds(s / steps), f"{s / total:.1%}"] for name, s in together.items()
     ]
 
 
 def _helping(run: TrainingRun, what_if: WhatIf) -> list[list[str]]:
-    now = run.length / run.measures.window.steps
+    now = run.length / run.measures.window.steps + run.input_s
     lines = [["", "a step", "saves", "to first order"]]
     for name, (first_order, simulated) in what_if.items():
         again = ["-", "-"]
         if simulated is not None:
             again = [format_seconds(simulated), f"{1 - simulated / (now or 1.0):.1%}"]
         lines.append([f"  {name}", *again, format_seconds(first_order)])
+    if run.input_s:
+        faster = max(run.measures.step, run.least / 2)
+        cells = [format_seconds(faster), f"{1 - faster / now:.1%}", format_seconds(faster)]
+        lines.append(["  twice the input rate", *cells])
     return lines

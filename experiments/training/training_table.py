@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from experiments.output import Cell, Record, Value
-from experiments.training.job import CHANGES
+from experiments.training.changes import CHANGES
+from experiments.training.job import Job
 from topologies.units import format_bytes, format_seconds
 
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
@@ -31,7 +33,7 @@ def _share(key: str) -> Cell:
     )
 
 
-def cells(swept: str, names: Mapping[str, str], strategy: str) -> Mapping[str, Cell]:
+def cells(swept: str, names: Mapping[str, str], job: Job) -> Mapping[str, Cell]:
     """The columns of a table of runs. `swept` is the option whose values differ, or "". `names` has
     what the table shows for a value."""
     columns: dict[str, Cell] = {}
@@ -51,7 +53,11 @@ def cells(swept: str, names: Mapping[str, str], strategy: str) -> Mapping[str, C
         "sent": lambda record: format_bytes(float(record["volume_B"] or 0.0), binary=False),
         "peak": lambda record: memory_cell(record["peak_B"]),
     }
-    if strategy in ("asgd", "ssp"):
+    if job.epochs.input_rate < inf:
+        columns["input"] = _share("input_s")
+    if job.epochs.dataset is not None:
+        columns |= {"epoch": _seconds("epoch_s"), "training": _seconds("training_s")}
+    if job.name in ("asgd", "ssp"):
         columns["staleness"] = lambda record: f"{float(record['staleness'] or 0.0):.2f}"
     if not swept:
         for name, heading in zip(COLUMNS.values(), ("2β", "α/2", "2x compute"), strict=True):

@@ -106,12 +106,15 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
         conflicts += (*LINKS, *(() if shape else ("topology",)))
     if "learn" in chosen:
         conflicts += ("sweep", "timeline", "batches", "jobs", "dask", "resume")
+        conflicts += ("dataset", "input_rate")
     elif "sweep" in chosen:
         name, value = SWEPT[chosen["sweep"][1][0].partition("=")[0]]
         chosen[name] = chosen.get(name, (_named("train", name), []))[0], [value]
         conflicts += ("timeline", "bucket")
     elif "p" not in chosen or not {",", "."} & set(chosen["p"][1][0]):
         conflicts += ("plot",) if "strategy" in chosen or "straggler" in chosen else ()
+    if "dataset" not in chosen:
+        conflicts += ("epochs", "epoch_time")
     files = [
         word
         for name in ("files", "log", "logs", "runs")

@@ -8,24 +8,19 @@ import pytest
 
 from experiments.benchmarks.training_runs import (
     MIB,
-    Nodes,
     Overhead,
     Reduced,
     Slept,
     all_reduces,
     bucket_sizes,
     calibrate,
-    curve_fit,
     lab,
-    losses,
     overhead,
     reduced,
-    runs,
     sleeping_steps,
     slept,
     table,
 )
-from experiments.calibration import Fit
 from simulator.collectives import find
 from simulator.engines import simulate
 from topologies.shapes import star
@@ -126,30 +121,6 @@ def test_more_buckets_hide_more_behind_a_long_backward() -> None:
     assert steps == sorted(steps, reverse=True)
 
 
-def test_the_first_run_is_what_others_are_held_against(folder: Path) -> None:
-    results = runs(folder / "training" / "abci_v100_resnet50_horovod.csv")
-    assert results[0].step == pytest.approx(87000 * 384 / (90 * 1281167))
-    assert [run.loss for run in results] == pytest.approx([0.0, 44500 * 2 / 87000 - 1])
-
-
-def test_computing_is_what_one_node_takes_less_what_it_exposes() -> None:
-    fits = {gpus: Fit(3e-6, (0.0, 0.0), 2e10, (0.0, 0.0)) for gpus in (4, 8)}
-    measured = [Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 9.0, 9.0)]
-    one_node, two_nodes = losses(measured, fits)
-    assert one_node.loss == 0.0
-    assert two_nodes.loss == pytest.approx((two_nodes.exposed - one_node.exposed) / 0.3, rel=1e-6)
-    assert 0 < one_node.exposed < two_nodes.exposed
-    assert losses([measured[0], Nodes(2, 8, 0.1, 0.1)], fits) == [one_node, two_nodes], (
-        "what more nodes took is not looked at"
-    )
-
-
-def test_a_free_network_costs_nothing() -> None:
-    fits = {gpus: Fit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0)) for gpus in (4, 8)}
-    results = losses([Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 0.4, 0.3)], fits)
-    assert np.ravel(results) == pytest.approx([0.0] * 4)
-
-
 def test_the_tables_say_what_is_fitted_and_what_is_predicted(folder: Path) -> None:
     printed = table(folder)
     assert (
@@ -192,17 +163,3 @@ def test_steps_of_sleeping_layers_are_predicted(fit_sleep: bool) -> None:
     for group in (talking, list(errors.values())):
         assert np.median(group) <= 0.06
         assert max(group) <= 0.10
-
-
-@measured_here
-@pytest.mark.parametrize("least", [65536.0, MIB, 4 * MIB])
-def test_more_nodes_lose_some_of_what_was_measured(least: float) -> None:
-    """Exposed communication is part of the loss, and nearer to it than none."""
-    measured = runs(MEASURED / "training" / "abci_v100_resnet50_horovod.csv")
-    curves = {
-        run.gpus: MEASURED / "curves" / f"abci_v100_nccl_ar_p{run.gpus}.csv" for run in measured
-    }
-    fits = {gpus: curve_fit(path, gpus, least) for gpus, path in curves.items()}
-    for run, loss in zip(measured[1:], losses(measured, fits)[1:], strict=True):
-        assert 0 < loss.loss <= run.loss
-        assert abs(loss.loss - run.loss) < run.loss
