@@ -14,9 +14,10 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 
-UPDATE = 30.0
-"""Bytes that Adam moves for an element: it reads and writes the fp32 parameter and two moments,
-reads the gradient, and writes the 16-bit parameter."""
+UPDATE = 44.0
+"""Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its norm
+is found (4); parameter, gradient and two moments are read (16), and written but for the gradient
+(12); the parameter is copied in 16 bits (6)."""
 Stages = tuple[tuple[Block, ...], ...]
 
 
@@ -95,7 +96,8 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
         tied=table if shape.tied and plan.pp > 1 else 0.0,
     )
     pipeline = plan.pipeline.build(devices=plan.pp, micro_batches=plan.micro_batches)
-    return Work(stages, pipeline, times, gradients, plan.blocking)
+    synchronous = plan.synchronous and plan.pp > 1
+    return Work(stages, pipeline, times, gradients, plan.blocking, synchronous)
 
 
 def _optimizer(stage: tuple[Block, ...], times: DeviceTimes, plan: Plan) -> float:

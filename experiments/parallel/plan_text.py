@@ -59,6 +59,12 @@ class Plan:
     """Bytes of gradients that are reduced together, with `overlap`."""
     blocking: bool = False
     """Whether both ends of a transfer between stages wait for its end."""
+    synchronous: bool = True
+    """Whether the CPU waits for transfers between stages before it launches what follows."""
+    beside: bool = True
+    """Whether collectives of tensor parallel run beside the backward for weights."""
+    stops: bool = False
+    """Whether computing a block again leaves out its last product, as PyTorch's checkpoint may."""
     grads: str = "fp32"
     """The dtype of gradients: fp32 or bf16."""
     uneven: bool = False
@@ -121,6 +127,8 @@ class Plan:
             self.ep,
             self.sp,
             self.recompute,
+            self.stops,
+            beside=self.beside,
             attention=self.attention,
             context=self.context,
             accumulated=GRADIENTS[self.grads][1],
@@ -158,7 +166,10 @@ def _one_of(*known: str) -> Callable[[str], str]:
 _DEGREES = ("dp", "tp", "pp", "cp", "ep", "micro", "batch", "v")
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     **dict.fromkeys((*_DEGREES, "zero"), parse_whole),
-    **dict.fromkeys(("sp", "overlap", "blocking", "uneven", "dropout"), parse_yes),
+    **dict.fromkeys(
+        ("sp", "overlap", "blocking", "synchronous", "beside", "stops", "uneven", "dropout"),
+        parse_yes,
+    ),
     **dict.fromkeys(("imbalance", "capacity"), parse_number),
     "recompute": _one_of(*get_args(Recompute)),
     "attention": _one_of(*get_args(Attention)),

@@ -105,6 +105,12 @@ class Pass:
         rows = [n for n, row in enumerate(self.rows) if not row.before and row.lane != HOST]
         return np.array(rows, dtype=np.int32)
 
+    @cached_property
+    def launches(self) -> tuple[int, int]:
+        """The first and the last row of the CPU; -1 if there is none."""
+        rows = [number for number, row in enumerate(self.rows) if row.lane == HOST]
+        return (rows[0], rows[-1]) if rows else (-1, -1)
+
 
 def padded(rows: Sequence[Sequence[int]], width: int) -> Ints:
     """Rows of numbers as an array; -1 fills them up."""
@@ -153,6 +159,7 @@ class _Writer:
         self.times = times
         self.rows: list[Row] = []
         self.tails: tuple[int, ...] = ()
+        self.launches: tuple[int, ...] = ()
         self.ends: list[tuple[int, ...]] = []
         self.busy, self.exposed = np.zeros(len(STREAMS)), np.zeros(len(STREAMS))
 
@@ -166,7 +173,8 @@ class _Writer:
         if part.group:
             moved = self.times.seconds(part.group, part.collective, part.nbytes)
         if part.launch:
-            launched = self._row(Row(HOST, part.launch, (), -1, LAUNCH, layer))
+            launched = self._row(Row(HOST, part.launch, self.launches, -1, LAUNCH, layer))
+            self.launches = (launched,)
         computed: tuple[int, ...] = ()
         if part.seconds or layer < 0:
             row = Row(COMPUTE, part.seconds, before, launched, kind, layer)

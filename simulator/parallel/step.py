@@ -72,6 +72,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     tails = _tails(columns, passes, number, first, join)
     entries = _entries(pipeline, sent, tails, send)
     _wait(columns, passes, number, first, entries)
+    _launch(columns, passes, number, first, sent.before, entries if work.synchronous else None)
     _wait_to_send(columns, sent, tails, send)
     last = _last(pipeline).ravel().tolist()
     add_updates(
@@ -216,6 +217,25 @@ def _wait(
         rows[:, each.enters, : WIDTH - 1] = entries[actions][:, None, :]
         at = first[actions][:, None] + np.arange(len(each.rows))
         before[at.ravel()] = rows.reshape(-1, WIDTH)
+
+
+def _launch(
+    columns: Columns,
+    passes: Sequence[Pass],
+    number: Ints,
+    first: Ints,
+    previous: Ints,
+    entries: Ints | None,
+) -> None:
+    """Fill in what the CPU waits for before it launches an action: the launches of the action
+    before, and what the action itself waits for if `entries` are given."""
+    begin, end = np.array([each.launches for each in passes], dtype=np.int32).T[:, number]
+    last = np.where(end >= 0, first + end, -1)
+    actions = np.flatnonzero(begin >= 0)
+    before, rows = columns.before[-1], first[actions] + begin[actions]
+    if entries is not None:
+        before[rows, : WIDTH - 1] = entries[actions]
+    before[rows, -1] = np.where(previous[actions] >= 0, last[previous[actions]], -1)
 
 
 def _wait_to_send(columns: Columns, sent: Transfers, tails: Ints, send: Ints) -> None:

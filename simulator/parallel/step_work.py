@@ -25,6 +25,9 @@ class Work:
     """How gradients are reduced, and parameters updated."""
     blocking: bool = False
     """Whether both ends of a transfer between stages wait until it has ended."""
+    synchronous: bool = False
+    """Whether the CPU launches an action when the one before has ended and what it needs has
+    arrived, as in Megatron-LM, which synchronizes with the device behind transfers."""
 
     def __post_init__(self) -> None:
         pipeline, devices = self.pipeline, self.times.degrees.pp

@@ -14,7 +14,7 @@ from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.passes import COMPUTE, DATA, SEND, TIED, TP
+from simulator.parallel.passes import COMPUTE, DATA, HOST, SEND, TIED, TP
 from simulator.parallel.pipelines import find
 from simulator.parallel.step import write
 from simulator.parallel.step_measures import StepMeasures, measure
@@ -228,3 +228,24 @@ def test_labels_say_what_each_operation_is() -> None:
 def test_steps_that_make_no_sense_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_the_cpu_launches_in_the_order_of_the_actions() -> None:
+    """Two micro-batches of two parts, each launched for 3 s and computed for 1 s: the CPU is busy
+    from the start to the last part but one."""
+    parts = (Part(1.0, launch=3.0),) * 2
+    layer = Block("layer", parts, (), (), parts)
+    step = write(work("1f1b", 1, 2, (layer,), Degrees()))
+    host = step.schedule.lane == HOST
+    assert np.diff(np.flatnonzero(host)[np.argsort(step.timeline.start[host])]).min() > 0
+    assert measure(step).step == 2 * 4 * 3 + 1
+
+
+def test_a_synchronous_cpu_waits_for_what_an_action_needs() -> None:
+    """Each pass is launched for 3 s and computed for 1 s. A CPU that runs ahead has launched both
+    passes of its device at 6 s, one that waits launches them one after the other."""
+    layer = Block("layer", (Part(1.0, launch=3.0),), (), (), (Part(1.0, launch=3.0),))
+    pipeline = find("1f1b").build(devices=2, micro_batches=1)
+    plan = ((layer,), (layer,)), pipeline, times(Degrees(pp=2))
+    assert measure(write(Work(*plan))).step == 3 + 1 + 1 + 1 + 1 + 1
+    assert measure(write(Work(*plan, synchronous=True))).step == 4 * (3 + 1)
