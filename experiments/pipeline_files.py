@@ -22,18 +22,9 @@ def find_order(text: str) -> PipelineOrder:
 
 
 def order_of_file(path: Path) -> PipelineOrder:
-    """The order in a CSV (:mod:`simulator.parallel.pipelines.pipeline_csv`), which has one number
-    of devices and of micro-batches. Raises InputError if the file is no pipeline."""
-    content = contents(path, LIMIT)
-    if len(content) > LIMIT:
-        raise InputError(f"{path.name} has more than {LIMIT} bytes: no pipeline is larger")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?"
-        ) from None
-    pipeline = read_pipeline(text, path.name)
+    """The order in a CSV, which has one number of devices and of micro-batches. Raises InputError
+    if the file is no pipeline."""
+    pipeline = pipeline_of_file(path)
 
     def build(devices: int, micro_batches: int) -> Pipeline:
         if (devices, micro_batches) != (pipeline.devices, pipeline.micro_batches):
@@ -44,3 +35,18 @@ def order_of_file(path: Path) -> PipelineOrder:
         return pipeline
 
     return PipelineOrder(path.name, build, f"{pipeline.stages} stages from a file")
+
+
+def pipeline_of_file(path: Path) -> Pipeline:
+    """The pipeline in a CSV (:mod:`simulator.parallel.pipelines.pipeline_csv`). Raises InputError
+    if the file cannot be read, or is no pipeline."""
+    content = contents(path, LIMIT)
+    if len(content) > LIMIT:
+        raise InputError(f"{path.name} has more than {LIMIT} bytes: no pipeline is larger")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?"
+        ) from None
+    return read_pipeline(text, path.name)

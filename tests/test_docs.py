@@ -29,6 +29,7 @@ COMMANDS = (
     "diagnose",
     "strategies",
     "models",
+    "pipelines",
     "doctor",
     "algos",
     "algos import",

@@ -33,6 +33,12 @@ def measured_names() -> list[str]:
     return [*PROMISES, *algorithm_names()]
 
 
+def pipeline_names() -> list[str]:
+    from simulator.parallel.pipelines import orders
+
+    return list(orders())
+
+
 def machine_names() -> list[str]:
     from topologies.machines import MACHINES
     from topologies.shapes import SHAPES

@@ -69,14 +69,17 @@ class PipelineTimes:
     @property
     def idle(self) -> Floats:
         """Seconds of the step in which each device computes nothing."""
-        return self.step - self.computing
+        first, last = self.pipeline.starts[:-1], self.pipeline.starts[1:] - 1
+        return np.asarray(self.start[first] + self.idle_within + (self.step - self.finish[last]))
 
-    @property
+    @cached_property
     def idle_within(self) -> Floats:
         """Seconds between the first and the last action of each device in which it computes
         nothing. This is the bubble of steps without a barrier at the optimizer."""
-        first, last = self.pipeline.starts[:-1], self.pipeline.starts[1:] - 1
-        return np.asarray(self.finish[last] - self.start[first] - self.computing)
+        gaps = np.append(0.0, self.start[1:] - self.finish[:-1])
+        gaps[self.pipeline.starts[:-1]] = 0.0
+        devices = self.pipeline.devices
+        return np.asarray(np.bincount(self.pipeline.device, gaps, devices), dtype=np.float64)
 
 
 def pipeline_times(pipeline: Pipeline, times: StageTimes, engine: Engine = "auto") -> PipelineTimes:

@@ -87,6 +87,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "ring.xml": msccl_texts.SHAPES["ring"],
         "small.csv": SMALL,
         "pairs.csv": PAIRS,
+        "pipeline.csv": "0F0,0B0\n1F0,1B0\n",
         "empty.txt": "",
     }.items():
         (tmp_path / name).write_text(text)

@@ -13,11 +13,18 @@ from simulator.parallel.pipelines.pipeline import Pipeline, check
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
 from topologies.errors import InputError, nearest_name
 
+FIRST = ("gpipe", "one_f_one_b", "interleaved", "zero_bubble", "zb_v")
+"""Files listed before the others."""
+
 
 @cache
 def orders() -> dict[str, PipelineOrder]:
     """Every order by name."""
-    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    files = sorted(
+        (module.name for module in iter_modules(__path__)),
+        key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name),
+    )
+    modules = [import_module(f"{__name__}.{name}") for name in files]
     declared = [order for module in modules for order in getattr(module, "ORDERS", ())]
     return {order.name: order for order in declared}
 

@@ -20,7 +20,7 @@ FORWARD, BACKWARD, INPUTS, WEIGHTS = range(4)
 which the stage before waits for; WEIGHTS is its part for the weights, which no stage waits for."""
 LETTERS = "FBIW"
 """The letters of the kinds, as PyTorch writes them."""
-LIMIT = 2**23
+LIMIT = 2**22
 """Actions of a pipeline, at most."""
 Whole = npt.NDArray[np.int64]
 

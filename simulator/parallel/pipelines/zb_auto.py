@@ -20,6 +20,8 @@ from simulator.parallel.pipelines.pipeline import (
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
 from topologies.errors import InputError
 
+MOST = 2**18
+"""Devices times micro-batches, at most: a search takes seconds."""
 PATIENCE = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Gaps, as shares of T_W, from which on a device fills a gap with a backward for weights."""
 
@@ -54,6 +56,11 @@ def zb_auto(
     multiple of what 1F1B needs, `kept` a percentage. The times are in any unit.
     """
     check_sizes("zb_auto", devices, micro_batches)
+    if devices * micro_batches > MOST:
+        raise InputError(
+            f"pipeline zb_auto: {devices} devices x {micro_batches} micro-batches are too many to "
+            f"search: at most {MOST}"
+        )
     times = {"forward": forward, "inputs": inputs, "weights": weights, "transfer": transfer}
     for name, value in times.items():
         if not 0 <= value < inf:
@@ -66,7 +73,8 @@ def zb_auto(
     searches = [_Search(devices, micro_batches, costs, patience) for patience in PATIENCE]
     best = min(searches, key=lambda search: search.span)
     rows = [row for device in best.devices for row in device.actions.rows]
-    return join("zb_auto", [range(devices)], micro_batches, rows)
+    name = "zb_auto" if memory == 1 else f"zb_auto:memory={memory}"
+    return join(name, [range(devices)], micro_batches, rows)
 
 
 class _Device:

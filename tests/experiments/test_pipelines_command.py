@@ -1,0 +1,92 @@
+"""`simctl pipelines`."""
+
+import csv
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simulator.parallel.pipelines import orders
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def records(simctl: Simctl, *arguments: object) -> dict[str, dict[str, str]]:
+    done = simctl("pipelines", *arguments, "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    return {row["pipeline"]: row for row in csv.DictReader(done.stdout.splitlines())}
+
+
+def test_every_order_is_listed(simctl: Simctl) -> None:
+    rows = records(simctl)
+    assert list(rows) == list(orders())
+    assert float(rows["gpipe"]["idle_s"]) == pytest.approx(7 * 3e-3)
+    assert float(rows["interleaved"]["idle_s"]) == pytest.approx(7 * 3e-3 / 2)
+    assert float(rows["zb_h2"]["idle_within_s"]) == 0
+    activations = {name: float(row["activations"]) for name, row in rows.items()}
+    assert activations["1f1b"] == activations["zb_h1"] == activations["zb_v"] == 8
+    assert activations["dual_pipe"] == 9
+    assert activations["interleaved"] == 8 * (1 + 7 / 16)
+
+
+def test_orders_that_these_sizes_do_not_suit_are_noted(simctl: Simctl) -> None:
+    done = simctl("pipelines", "--devices", 3, "--micro-batches", 4)
+    assert "dual_pipe" not in done.stdout
+    assert "note: pipeline dual_pipe: 3 devices: take an even number" in done.stderr
+    assert "note: pipeline interleaved: 4 micro-batches on 3 devices" in done.stderr
+
+
+def test_a_search_takes_the_times_of_the_command(simctl: Simctl) -> None:
+    work = "--weights", "500us", "--transfer", "10us", "--micro-batches", 32
+    rows = records(simctl, "zb_auto:memory=2,1f1b", *work)
+    assert list(rows) == ["zb_auto:memory=2", "1f1b"]
+    assert float(rows["zb_auto:memory=2"]["idle_within_s"]) < float(rows["1f1b"]["idle_s"]) / 4
+    own = records(simctl, "zb_auto:memory=2,forward=9,inputs=1,kept=100", *work)
+    assert own["zb_auto:memory=2"] != rows["zb_auto:memory=2"]
+
+
+def test_what_is_written_is_read_again(simctl: Simctl, tmp_path: Path) -> None:
+    path = tmp_path / "zb.csv"
+    rows = records(simctl, "zb_v", "--devices", 4, "--micro-batches", 8, "--actions", path)
+    again = records(simctl, path)
+    assert {**rows["zb_v"], "pipeline": "zb.csv"} == again["zb.csv"]
+    done = simctl("pipelines", path, "--devices", 8)
+    assert done.returncode == 2
+    assert "has 4 devices and 8 micro-batches: leave out --devices" in done.stderr
+
+
+def test_mistakes_are_one_line(simctl: Simctl, tmp_path: Path) -> None:
+    for arguments, message in (
+        (["1f2b"], "did you mean '1f1b'"),
+        (["interleaved", "--micro-batches", 9], "take a multiple of 8"),
+        (["gpipe,1f1b", "--actions", tmp_path / "a.csv"], "name one order, there are 2"),
+        (["gpipe", "--actions", tmp_path / "a.txt"], "a.txt"),
+        (["gpipe", "--forward", "1"], "1"),
+        (["zb_auto", "--micro-batches", 10**5], "too many to search"),
+        (["gpipe", "--micro-batches", 10**9], "too many"),
+        (["gpipe", "--micro-batches", 20000, "--plot", tmp_path / "a.png"], "for a picture"),
+    ):
+        done = simctl("pipelines", *arguments)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_json_has_all_figures(simctl: Simctl) -> None:
+    (row,) = json.loads(simctl("pipelines", "gpipe", "--format", "json").stdout)
+    assert row["stages"] == 8
+    assert row["step_s"] == pytest.approx(69e-3)
+
+
+def test_a_picture_is_drawn(simctl: Simctl, tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    done = simctl("pipelines", "zb_v,1f1b", "--devices", 2, "--micro-batches", 4, "--plot", path)
+    assert done.returncode == 0, done.stderr
+    assert path.read_text().count("<image") == 2
+
+
+def test_the_page_names_every_order() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "pipelines.md").read_text()
+    assert [name for name in orders() if f"\n| `{name}" not in page] == []
