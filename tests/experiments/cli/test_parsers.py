@@ -50,6 +50,8 @@ CALLS = {
     "cli/pattern_options.py: parse_number": "the exponent of --skew",
     "cli/pattern_options.py: parse_skew": "--skew",
     "cli/pattern_options.py: parse_whole": "top and nodes of --skew",
+    "cli/plan_parser.py: parse_counts": "--p with --plan",
+    "cli/plan_parser.py: parse_plan": "--plan",
     "cli/simulated.py: parse_algorithm": "--algo of run",
     "cli/simulated.py: parse_algorithms": "--algo of sweep",
     "cli/simulated.py: parse_bytes": "--size of run",
@@ -57,6 +59,7 @@ CALLS = {
     "cli/simulated.py: parse_ranks": "--p of sweep",
     "cli/simulated.py: parse_shapes": "--input of profile-model",
     "cli/simulated.py: parse_sizes": "--size of sweep",
+    "cli/simulated.py: parse_training": "--plan",
     "cli/strategy_parser.py: parse_bandwidth": "bandwidths of --strategy and --sweep",
     "cli/strategy_parser.py: parse_bytes": "sizes of --strategy, --bucket and --sweep",
     "cli/strategy_parser.py: parse_counts": "ranges of whole numbers of --sweep",
@@ -118,6 +121,7 @@ TEXTS = {
     "run_groups": "parameters",
     "sweep": "parameters",
     "train": "parameters swept",
+    "train_plan": "parameters",
 }
 """The fields of requests that hold text, by command: names, and the options as the user writes
 them. No machine, size or number of ranks is among them."""
