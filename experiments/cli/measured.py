@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,6 +51,13 @@ Forced = Annotated[bool, typer.Option("--forced", help="Only curves whose algori
 InPlace = Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")]
 Ranks = Annotated[
     str | None, typer.Option("--p", help="The number of ranks, where the files do not say.")
+]
+Job = Annotated[
+    bool,
+    typer.Option(
+        "--job",
+        help="LOG are traces of all ranks of a job: Kineto's, or dumps of torch's flight recorder.",
+    ),
 ]
 CurvePlot = Annotated[
     Path | None, typer.Option(help="Draw FILE.png, .svg or .pdf; one file a curve.")
@@ -238,13 +246,20 @@ def calibrate(
     raise typer.Exit(command.run(request, out, format.value))
 
 
-@app.command(epilog="Example: simctl diagnose nccl.log --topology mn5_acc --plot normal.png")
+@app.command(
+    epilog="Example: simctl diagnose nccl.log --topology mn5_acc --plot normal.png\n\n"
+    "Example: simctl diagnose --job traces/"
+)
 @with_groups
 def diagnose(
     logs: Annotated[
         list[Path],
-        typer.Argument(metavar="LOG", help="nccl-tests, OSU or CSV files, or folders of them."),
+        typer.Argument(
+            metavar="LOG",
+            help="nccl-tests, OSU or CSV files, or folders of them; with --job traces.",
+        ),
     ],
+    job: Job = False,
     machine: MachineOptions = MachineOptions(),
     profile: ProfileName = None,
     family: Family = None,
@@ -255,9 +270,16 @@ def diagnose(
 ) -> None:
     """Say whether a measured curve is normal, and what to try.
 
-    The report has regimes, abnormal sizes and what limits the curve. The exit code is 1 if a curve
-    is abnormal.
+    The report has regimes, abnormal sizes and what limits the curve. With --job it says which rank
+    of a job was late, what communication was hidden, and the bus bandwidth of each size. The exit
+    code is 1 if anything is abnormal.
     """
+    if job:
+        from experiments.commands import diagnose_job
+
+        unused = {"profile": profile, "family": family, "p": p, "plot": plot}
+        _check_unused({**unused, "in-place": in_place or None}, machine)
+        raise typer.Exit(diagnose_job.run(logs, format.value))
     from experiments.cli.values import parse_rank_count
     from experiments.commands import diagnose as command
     from experiments.profiles import find
@@ -271,3 +293,11 @@ def diagnose(
         in_place,
     )
     raise typer.Exit(command.run(request, plot, format.value))
+
+
+def _check_unused(options: dict[str, object], machine: MachineOptions) -> None:
+    """Raise InputError if the user gives an option that --job does not take."""
+    usual = {**dict.fromkeys(options), **asdict(MachineOptions())}
+    for name, value in {**options, **asdict(machine)}.items():
+        if value != usual[name]:
+            raise InputError(f"--job and --{name} {str(value)[:40]}: leave one of them out")

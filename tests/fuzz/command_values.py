@@ -242,6 +242,7 @@ VALUES: dict[str, Value] = {
     "store_and_forward": _of("yes"),
     "wide": _of("yes"),
     "out": _of("out.csv", "out.csv", "table.txt", "new/out.csv", "out.parquet"),
+    "job": _of("yes"),
     "jobs": _of("1", "2"),
     "dask": _of("scheduler.json", "host"),
     "plot": _of("plot.png", "plot.svg", "plot.pdf"),

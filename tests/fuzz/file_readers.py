@@ -149,6 +149,19 @@ def _workload(path: Path) -> None:
     simulate(written.schedule, written.topology)
 
 
+def _job(path: Path) -> None:
+    from experiments.traces.job_calls import JobCalls
+    from experiments.traces.job_folder import read_job
+    from experiments.traces.job_problems import problems
+    from experiments.traces.job_tables import group_rows, rank_rows
+
+    twins = [path.with_name(f"twin_{rank}{''.join(path.suffixes[-2:])}") for rank in range(2)]
+    for rank, twin in enumerate(twins):
+        twin.write_bytes(path.read_bytes().replace(b'"rank": 0', b'"rank": %d' % rank, 1))
+    job = JobCalls(read_job(twins))
+    problems(job), rank_rows(job), group_rows(job)
+
+
 READERS: dict[str, Reader] = {
     "measurements": _measurements,
     "index of a folder": _index,
@@ -163,6 +176,7 @@ READERS: dict[str, Reader] = {
     "program": _program,
     "pipeline": _pipeline,
     "workload": _workload,
+    "job": _job,
 }
 
 

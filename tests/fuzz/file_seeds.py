@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import chakra_files
+import job_traces
 import msccl_texts
 import mscclpp_plans
 import nccl_logs
@@ -298,6 +299,18 @@ def _workloads() -> Iterator[Seed]:
     yield Seed("job.0.et", gzip.compress(chakra_nodes.write(nodes), mtime=0))
 
 
+def _jobs() -> Iterator[Seed]:
+    with TemporaryDirectory() as folder:
+        calls = [job_traces.entry(number, 100 * number) for number in range(1, 5)]
+        kernels = [job_traces.kernel(0, 5), job_traces.all_reduce(5, 9, 1)]
+        for path in (
+            *job_traces.dumps(Path(folder) / "pickles", [calls]).iterdir(),
+            *job_traces.dumps(Path(folder) / "texts", [calls], "json").iterdir(),
+            *job_traces.kineto(Path(folder) / "kineto", [kernels]).iterdir(),
+        ):
+            yield Seed(path.name, path.read_bytes())
+
+
 def _resumed() -> Iterator[Seed]:
     yield Seed("runs.csv", _RUNS.encode())
 
@@ -321,4 +334,5 @@ _SEEDS = {
     "program": _programs,
     "pipeline": _pipelines,
     "workload": _workloads,
+    "job": _jobs,
 }

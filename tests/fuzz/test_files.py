@@ -32,6 +32,7 @@ SHARES = {
     "program": 0.04,
     "pipeline": 0.02,
     "workload": 0.05,
+    "job": 0.05,
 }
 """Of the count: the more a format can say, the more."""
 FEW = 100

@@ -1,0 +1,156 @@
+"""Reads dumps of torch's flight recorder, a file a rank: pickles of plain values, or JSON."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NoReturn
+
+from experiments.traces.measured_calls import (
+    MeasuredCall,
+    RankTrace,
+    collective_of,
+    is_count,
+    size_of,
+    tensor_bytes,
+)
+from topologies.errors import InputError
+
+PICKLE = b"\x80"
+"""The first byte of a pickle."""
+MOST_ENTRIES = 1_000_000
+_FINISHED = "completed"
+_OBJECTS = {
+    code[0]
+    for code in (
+        pickle.BUILD,
+        pickle.BYTEARRAY8,
+        pickle.EXT1,
+        pickle.EXT2,
+        pickle.EXT4,
+        pickle.NEWOBJ,
+        pickle.NEWOBJ_EX,
+        pickle.NEXT_BUFFER,
+        pickle.READONLY_BUFFER,
+        pickle.REDUCE,
+    )
+}
+"""Codes of a pickle that are of no plain value. Those that name a class are refused by name."""
+
+
+class _Plain(pickle._Unpickler):
+    """Reads numbers, texts, lists, tuples and dicts. A pickle that names any function or class is
+    refused before it can run anything.
+
+    It is the unpickler in Python: that in C takes as much memory as a damaged file asks for.
+    """
+
+    dispatch: ClassVar[dict[int, Callable[..., None]]] = {
+        code: load for code, load in pickle._Unpickler.dispatch.items() if code not in _OBJECTS
+    }
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """Refuse."""
+        words = f"{module}.{name}"[:60]
+        raise InputError(f"it names {words!r}, and a dump holds plain values: do not trust it")
+
+    def persistent_load(self, pid: object) -> NoReturn:
+        """Refuse."""
+        raise InputError("it refers to an object outside, and a dump holds plain values")
+
+
+def unpickled(data: bytes, name: str) -> object:
+    """The value of a pickle of plain values. Raises InputError for anything else."""
+    try:
+        return _Plain(io.BytesIO(data)).load()
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    except (
+        pickle.UnpicklingError,
+        struct.error,
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        EOFError,
+        ImportError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise InputError(f"{name} is no pickle, or damaged: {str(error)[:80]}") from None
+
+
+def read_dump(content: object, rank: int, name: str) -> RankTrace:
+    """The calls in a dump of a rank, from the value that its file `name` holds.
+
+    A rank gets to a call when its CPU makes the call. The duration is there if the job measured it.
+    Raises InputError for a value that is no dump.
+    """
+    entries = content.get("entries") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(entries, list):
+        raise InputError(f"{name} is no dump of the flight recorder: it has no list of entries")
+    if len(entries) > MOST_ENTRIES:
+        raise InputError(f"{name} has {len(entries)} entries: at most {MOST_ENTRIES}")
+    sizes = _group_sizes(content.get("pg_config"))
+    calls = [
+        call
+        for number, entry in enumerate(entries)
+        if (call := _call(entry, sizes, f"{name}: entry {number}")) is not None
+    ]
+    return RankTrace(rank, name, calls, records_all=True)
+
+
+def _call(entry: object, sizes: Mapping[str, int], where: str) -> MeasuredCall | None:
+    """A collective; None for a message, and for the frame of several calls."""
+    if not isinstance(entry, dict):
+        raise InputError(f"{where} is {str(entry)[:40]}: expected an object")
+    collective = collective_of(_text(entry, "profiling_name", where))
+    if entry.get("is_p2p") or collective == "coalesced":
+        return None
+    group = entry.get("process_group")
+    if not isinstance(group, list | tuple) or not group or not isinstance(group[0], str):
+        raise InputError(f"{where} has the process_group {str(group)[:40]}: expected name and text")
+    taken = tensor_bytes(entry.get("input_sizes"), entry.get("input_dtypes"))
+    given = tensor_bytes(entry.get("output_sizes"), entry.get("output_dtypes"))
+    milliseconds = entry.get("duration_ms")
+    timed = isinstance(milliseconds, int | float) and 0 <= milliseconds < 1e12
+    return MeasuredCall(
+        group[0][:80],
+        _whole(entry, "collective_seq_id", where),
+        collective,
+        size_of(collective, taken, given),
+        sizes.get(group[0], 0),
+        _whole(entry, "time_created_ns", where),
+        round(float(milliseconds or 0) * 1e6) if timed else None,
+        entry.get("state") == _FINISHED or bool(entry.get("retired")),
+    )
+
+
+def _text(entry: Mapping[str, Any], key: str, where: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str):
+        raise InputError(f"{where} has the {key} {str(value)[:40]}: expected a text")
+    return value
+
+
+def _whole(entry: Mapping[str, Any], key: str, where: str) -> int:
+    value = entry.get(key)
+    if not is_count(value):
+        raise InputError(f"{where} has the {key} {str(value)[:40]}: expected a whole number")
+    return value
+
+
+def _group_sizes(config: object) -> dict[str, int]:
+    """The number of ranks of each group, where the dump has them as text like "[0, 1]"."""
+    sizes = dict[str, int]()
+    for name, about in config.items() if isinstance(config, dict) else ():
+        ranks = about.get("ranks") if isinstance(about, dict) else None
+        if isinstance(ranks, str):
+            sizes[str(name)] = sum(
+                part.strip().isdecimal() for part in ranks.strip("[]").split(",")
+            )
+    return sizes

@@ -1,0 +1,156 @@
+"""The collectives of a job, from the traces of its ranks: who got there when, on one clock."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.traces.measured_calls import MeasuredCall, RankTrace
+from topologies.errors import InputError
+
+UNEVEN = ("all_to_all", "barrier")
+"""Collectives whose ranks may call them with different sizes."""
+
+
+class Call(NamedTuple):
+    """A collective, as all its ranks called it."""
+
+    group: str
+    number: int
+    collective: str
+    nbytes: float | None
+    ranks: npt.NDArray[np.int64]
+    arrival: npt.NDArray[np.float64]
+    """When each rank got there, in seconds, on one clock."""
+    took: npt.NDArray[np.float64] | None
+    """How long it took each rank."""
+
+    @property
+    def spread(self) -> float:
+        """Seconds from the first rank to the last."""
+        return float(self.arrival.max() - self.arrival.min())
+
+    @property
+    def last(self) -> int:
+        """The rank that got there last."""
+        return int(self.ranks[np.argmax(self.arrival)])
+
+    @property
+    def seconds(self) -> float | None:
+        """What the collective takes when all are there: the time of the rank that waited least."""
+        return None if self.took is None else float(self.took.min())
+
+
+@dataclass(frozen=True, eq=False)
+class JobCalls:
+    """The traces of a job, read together. Raises InputError if no two ranks have a call in
+    common."""
+
+    traces: Sequence[RankTrace]
+
+    def __post_init__(self) -> None:
+        if not any(len(rows) > 1 for rows in self.matched.values()):
+            first, second = self.traces[0].source, self.traces[1].source
+            raise InputError(
+                f"{first} and {second} have no collective in common: give traces of the same steps "
+                f"of one job"
+            )
+
+    @cached_property
+    def matched(self) -> dict[tuple[str, int], dict[int, MeasuredCall]]:
+        """The calls by group and number, each by rank."""
+        calls: dict[tuple[str, int], dict[int, MeasuredCall]] = defaultdict(dict)
+        for trace in self.traces:
+            for call in trace.calls:
+                calls[call.group, call.number][trace.rank] = call
+        return dict(calls)
+
+    @cached_property
+    def members(self) -> dict[str, set[int]]:
+        """The ranks of each group: all if it has as many, else those that have calls of it."""
+        members: dict[str, set[int]] = defaultdict(set)
+        everyone = {trace.rank for trace in self.traces}
+        for (group, _), calls in self.matched.items():
+            all_call = any(call.size == len(everyone) for call in calls.values())
+            members[group] |= everyone if all_call else calls.keys()
+        return dict(members)
+
+    @cached_property
+    def clocks(self) -> dict[int, float]:
+        """What the clock of each rank is ahead, in nanoseconds.
+
+        All ranks leave a collective at about the same time. So the median difference between the
+        end of a rank and the median end is a difference of clocks.
+        """
+        ahead: dict[int, list[float]] = defaultdict(list)
+        for calls in self.matched.values():
+            ends = {
+                rank: call.start + call.nanoseconds
+                for rank, call in calls.items()
+                if call.nanoseconds is not None
+            }
+            if len(ends) == len(calls) > 1 and alike(calls):
+                middle = median(ends.values())
+                for rank, end in ends.items():
+                    ahead[rank].append(end - middle)
+        kineto = not any(trace.records_all for trace in self.traces)
+        return {
+            trace.rank: median(ahead[trace.rank]) if kineto and ahead[trace.rank] else 0.0
+            for trace in self.traces
+        }
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """The calls that all ranks of their group made, in the order of their start."""
+        calls = [
+            self._call(group, number, rows)
+            for (group, number), rows in self.matched.items()
+            if len(rows) > 1 and rows.keys() == self.members[group] and alike(rows)
+        ]
+        return sorted(calls, key=lambda call: (float(call.arrival.min()), call.group, call.number))
+
+    @property
+    def seconds(self) -> float:
+        """From the first call to the last."""
+        starts = [call.arrival.min() for call in self.calls]
+        return float(max(starts) - min(starts)) if starts else 0.0
+
+    def _call(self, group: str, number: int, rows: Mapping[int, MeasuredCall]) -> Call:
+        ranks = sorted(rows)
+        first = self._origin
+        arrival = [(rows[rank].start - first - self.clocks[rank]) / 1e9 for rank in ranks]
+        took = [rows[rank].nanoseconds for rank in ranks]
+        lengths = [length for length in took if length is not None]
+        some = rows[ranks[0]]
+        return Call(
+            group,
+            number,
+            some.collective,
+            _size(rows),
+            np.array(ranks),
+            np.array(arrival),
+            np.array(lengths) / 1e9 if len(lengths) == len(took) else None,
+        )
+
+    @cached_property
+    def _origin(self) -> int:
+        return min(call.start for calls in self.matched.values() for call in calls.values())
+
+
+def alike(rows: Mapping[int, MeasuredCall]) -> bool:
+    """Whether all ranks called the same."""
+    kinds = {call.collective for call in rows.values()}
+    sizes = {call.nbytes for call in rows.values()}
+    return len(kinds) == 1 and (len(sizes) == 1 or bool(kinds & {*UNEVEN}))
+
+
+def _size(rows: Mapping[int, MeasuredCall]) -> float | None:
+    """V: of ranks that differ the largest."""
+    return max((call.nbytes for call in rows.values() if call.nbytes is not None), default=None)

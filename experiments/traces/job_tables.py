@@ -1,0 +1,145 @@
+"""Tables of a job: what each rank did, and how fast the collectives of each group were."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.traces.job_calls import Call, JobCalls
+from experiments.traces.measured_calls import RankTrace
+from simulator.collectives import of_collective
+from simulator.training.measures import union
+
+KNOWN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
+"""Collectives with a bus bandwidth."""
+
+
+class RankRow(NamedTuple):
+    """What a rank did. Times are in seconds."""
+
+    rank: int
+    calls: int
+    last: int
+    """Calls in which it was the last to get there."""
+    late_s: float
+    """How long after the first rank it got there, on average."""
+    late_max_s: float
+    waiting_s: float | None
+    """How long it waited for others within calls, in all."""
+    computing_s: float | None
+    hidden_s: float | None
+    """Communication while it computed."""
+    exposed_s: float | None
+    """Communication while it did not compute."""
+    clock_s: float
+    """What its clock is ahead of the others, as the ends of calls say. It is taken off."""
+
+
+class GroupRow(NamedTuple):
+    """The calls of a collective of one size in a group."""
+
+    collective: str
+    group: str
+    ranks: int
+    size_B: float | None
+    calls: int
+    time_s: float | None
+    """The median of what it takes when all ranks are there."""
+    busbw_Bps: float | None
+    spread_s: float
+    """The median time from the first rank to the last."""
+    spread_max_s: float
+    last: int | None
+    """The rank that was last most often; None if all ranks always got there at once."""
+    last_share: float
+    """The share of the calls in which it was last."""
+
+
+def rank_rows(job: JobCalls) -> list[RankRow]:
+    """A row for each rank."""
+    late = defaultdict[int, list[float]](list)
+    waits, last = defaultdict[int, float](float), defaultdict[int, int](int)
+    for call in job.calls:
+        last[call.last] += call.spread > 0
+        behind = (call.arrival - call.arrival.min()).tolist()
+        for rank, seconds in zip(call.ranks.tolist(), behind, strict=True):
+            late[rank].append(seconds)
+        if call.took is not None:
+            waited = (call.took - call.took.min()).tolist()
+            for rank, seconds in zip(call.ranks.tolist(), waited, strict=True):
+                waits[rank] += seconds
+    return [
+        RankRow(
+            trace.rank,
+            len(late[trace.rank]),
+            last[trace.rank],
+            float(np.mean(late[trace.rank] or [0.0])),
+            max(late[trace.rank], default=0.0),
+            waits.get(trace.rank),
+            *_overlap(trace),
+            job.clocks[trace.rank] / 1e9,
+        )
+        for trace in job.traces
+    ]
+
+
+def group_rows(job: JobCalls) -> list[GroupRow]:
+    """A row for each collective, group and size."""
+    alike = defaultdict[tuple[str, str, float | None], list[Call]](list)
+    for call in job.calls:
+        alike[call.collective, call.group, call.nbytes].append(call)
+    rows = [_group_row(calls) for calls in alike.values()]
+    return sorted(rows, key=lambda row: (row.collective, row.group, row.size_B or 0.0))
+
+
+def _overlap(trace: RankTrace) -> tuple[float | None, float | None, float | None]:
+    """Seconds computing, communicating while computing, and communicating alone."""
+    if trace.computing is None or trace.talking is None:
+        return None, None, None
+    every = np.concatenate((trace.computing, trace.talking), axis=1)
+    origin = every.min(initial=2**62)
+    busy, talking, both = (
+        _length(union(*(intervals - origin).astype(np.float64)))
+        for intervals in (trace.computing, trace.talking, every)
+    )
+    return busy, busy + talking - both, both - busy
+
+
+def _length(intervals: npt.NDArray[np.float64]) -> float:
+    """Seconds of intervals of nanoseconds."""
+    return float((intervals[1] - intervals[0]).sum()) / 1e9
+
+
+def _group_row(calls: Sequence[Call]) -> GroupRow:
+    first, size = calls[0], len(calls[0].ranks)
+    seconds = [call.seconds for call in calls if call.seconds is not None]
+    time = median(seconds) if seconds else None
+    lasts = [call.last for call in calls if call.spread > 0]
+    last = max(sorted({*lasts}), key=lasts.count, default=None)
+    factor = _busbw(first.collective, size)
+    timed = time and first.nbytes is not None and factor is not None
+    return GroupRow(
+        first.collective,
+        first.group,
+        size,
+        first.nbytes,
+        len(calls),
+        time,
+        (first.nbytes or 0.0) / time * factor if timed and time and factor else None,
+        median(call.spread for call in calls),
+        max(call.spread for call in calls),
+        last,
+        0.0 if last is None else lasts.count(last) / len(calls),
+    )
+
+
+def _busbw(collective: str, ranks: int) -> float | None:
+    """nccl-tests' factor from algbw to busbw; None for a collective without it."""
+    if collective not in KNOWN:
+        return None
+    return float(of_collective(collective)[0].collective.busbw(ranks))

@@ -1,0 +1,124 @@
+"""Dumps of torch's flight recorder: pickles that run nothing, and JSON."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.traces.flight_recorder import read_dump, unpickled
+from job_traces import dump, entry
+from refusals import attempt, refusal
+
+DUMP = pickle.dumps(dump([entry(1, 5)]), 2)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=9,
+)
+
+
+class Payload:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.path}",)
+
+
+@given(PLAIN, st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_plain_values_are_read(value: object, protocol: int) -> None:
+    assert unpickled(pickle.dumps(value, protocol), "dump") == value
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
+    touched = tmp_path / "touched"
+    said = refusal(unpickled, pickle.dumps(Payload(touched), protocol), "dump")
+    assert "dump: it names 'posix.system', and a dump holds plain values: do not trust it" in said
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [datetime.date(2020, 1, 1), {1, 2}, range(3), functools.partial(print), bytearray(b"x"), print],
+)
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+def test_objects_are_refused(value: object, protocol: int) -> None:
+    if isinstance(value, set) and protocol == 5:
+        assert unpickled(pickle.dumps(value, protocol), "dump") == value
+        return
+    assert "dump" in refusal(unpickled, pickle.dumps(value, protocol), "dump")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"\x80\x02r\xff\xff\xff\xff.",
+        b"\x80\x04N\x94r\xff\xff\xff\x7f.",
+        b"\x80\x04\x8e\xff\xff\xff\xff\xff\x00\x00\x00.",
+        b"\x80\x05\x96\xff\xff\xff\xff\xff\x00\x00\x00.",
+        b"\x80\x02\x8b\xff\xff\xff\x7f.",
+        b"\x80\x02Pthing\n.",
+        b"\x80\x02\x82\x01.",
+        b"\x80\x02}\x81.",
+        b"\x80\xff.",
+        b"\x80",
+        b"",
+        b"I" + b"9" * 9999 + b"\n.",
+    ],
+)
+def test_hostile_codes_are_refused_without_much_memory(code: bytes) -> None:
+    value, said = attempt(lambda name: unpickled(code, name), "dump")
+    assert value is None
+    assert len(said.splitlines()) <= 1
+
+
+@given(st.integers(0, len(DUMP) - 1), st.integers(0, 255))
+def test_damaged_pickles_are_refused_or_read(place: int, value: int) -> None:
+    for data in (DUMP[:place], DUMP[:place] + bytes([value]) + DUMP[place + 1 :]):
+        _, said = attempt(functools.partial(_read, data), "dump")
+        assert len(said.splitlines()) <= 1
+
+
+def _read(data: bytes, name: str) -> object:
+    return read_dump(unpickled(data, name), 0, name)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([], "has no list of entries"),
+        ({"entries": {}}, "has no list of entries"),
+        (dump([7]), "entry 0 is 7: expected an object"),
+        (dump([entry(1, 5, profiling_name=3)]), "has the profiling_name 3: expected a text"),
+        (dump([entry(1, -5)]), "the time_created_ns -5: expected a whole number"),
+        (dump([entry(1, 5, collective_seq_id="a")]), "the collective_seq_id a: expected a whole"),
+        (dump([entry(1, 5, process_group=[])]), "the process_group []: expected name and text"),
+    ],
+)
+def test_what_is_no_dump_is_refused(content: object, words: str) -> None:
+    assert words in refusal(read_dump, content, 0, "dump")
+
+
+def test_sizes_that_are_no_sizes_are_unknown() -> None:
+    for sizes in (None, [7], [["a"]], [[-1]], [[2**62] * 3], [[10**400]]):
+        trace = read_dump(dump([entry(1, 5, input_sizes=sizes)]), 0, "dump")
+        assert trace.calls[0].nbytes is None
+    wrong: list[object] = [None, [[]], ["Quarter"]]
+    for dtypes in wrong:
+        trace = read_dump(dump([entry(1, 5, input_dtypes=dtypes)]), 0, "dump")
+        assert trace.calls[0].nbytes is None
+    assert read_dump(dump([entry(1, 5, "nccl:send 0->1", is_p2p=True)]), 0, "dump").calls == []
