@@ -8,6 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from simulator.parallel.blocks import Block
+from simulator.parallel.sharding import Sharding
 from topologies.errors import InputError
 
 
@@ -20,8 +21,10 @@ class Gradients:
     parameter: float = 2.0
     """Bytes of an element of a parameter."""
     zero: int = 0
-    """1: the ranks of a group share the optimizer. Gradients are reduced and scattered, and
-    parameters gathered behind the optimizer. 0: gradients are all-reduced."""
+    """The stage of ZeRO. 1: the ranks of a group share the optimizer. Gradients are reduced and
+    scattered, and parameters gathered behind the optimizer. 2: they share the gradients too, which
+    are scattered behind each unit of a backward. 3: they share the parameters too, which are
+    gathered unit by unit. 0: gradients are all-reduced."""
     overlap: bool = False
     """Whether gradients are reduced beside the last micro-batch's backward."""
     bucket: float = inf
@@ -32,8 +35,8 @@ class Gradients:
     """Bytes of the embedding's gradients, if the first and the last stage share it."""
 
     def __post_init__(self) -> None:
-        if self.zero not in (0, 1):
-            raise InputError(f"zero is {self.zero}: 0 or 1")
+        if self.zero not in range(4):
+            raise InputError(f"zero is {self.zero}: 0, 1, 2 or 3")
         for name in ("nbytes", "parameter", "bucket"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}: it is above 0")
@@ -47,7 +50,7 @@ class Reduction(NamedTuple):
     """A collective of gradients or parameters."""
 
     group: str
-    """The kind of group: data, or experts."""
+    """The kind of group: data, or experts, or runs of one."""
     collective: str
     nbytes: float
     """V."""
@@ -56,7 +59,9 @@ class Reduction(NamedTuple):
 
 
 def reductions(stage: Sequence[Block], gradients: Gradients) -> list[Reduction]:
-    """What reduces the gradients of a stage."""
+    """What reduces the gradients of a stage, unless its backwards have done so."""
+    if gradients.zero >= 2:
+        return []
     collective = "reduce_scatter" if gradients.zero else "all_reduce"
     reduced = []
     for group, elements in _elements(stage):
@@ -72,11 +77,14 @@ def reductions(stage: Sequence[Block], gradients: Gradients) -> list[Reduction]:
     return sorted(reduced, key=lambda each: each.block)
 
 
-def gathers(stage: Sequence[Block], gradients: Gradients) -> list[Reduction]:
+def gathers(stage: Sequence[Block], gradients: Gradients, sharding: Sharding) -> list[Reduction]:
     """What gathers the parameters of a stage behind the optimizer."""
-    if not gradients.zero:
+    if gradients.zero not in (1, 2):
         return []
-    sizes = [(group, sum(elements) * gradients.parameter) for group, elements in _elements(stage)]
+    sizes = [
+        (sharding.sharing(group), sum(elements) * gradients.parameter)
+        for group, elements in _elements(stage)
+    ]
     return [Reduction(group, "all_gather", nbytes) for group, nbytes in sizes if nbytes]
 
 

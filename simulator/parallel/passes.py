@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,18 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.topology import Floats, Ints
 
-STREAMS = ("compute", "tp", "cp", "ep", "data", "experts", "send", "tied", "host")
-"""The streams of a device; a lane is a place in it. "host" is the CPU that launches."""
-COMPUTE, TP, CP, EP, DATA, EXPERTS, SEND, TIED, HOST = range(len(STREAMS))
+if TYPE_CHECKING:
+    from simulator.parallel.shard_passes import UnitRows
+
+STREAMS = (
+    *("compute", "tp", "cp", "ep", "data", "experts", "send", "tied"),
+    *("gather", "reduce", "replica", "copy", "host"),
+)
+"""The streams of a device; a lane is a place in it. Shared parameters are copied into the buffer of
+a collective, gathered, reduced, and summed over replicas on streams of their own. "host" is the CPU
+that launches."""
+COMPUTE, TP, CP, EP, DATA, EXPERTS, SEND, TIED = range(8)
+GATHERS, REDUCTIONS, REPLICAS, COPIES, HOST = range(8, len(STREAMS))
 COLLECTIVES = ("", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shift", "send")
 AGAIN, OPTIMIZER, REDUCE, GATHER, TRANSFER, LAUNCH = range(4, 10)
 KINDS = (
@@ -120,19 +129,29 @@ def padded(rows: Sequence[Sequence[int]], width: int) -> Ints:
     return table
 
 
-def pass_of(stage: Sequence[Block], kind: int, times: GroupTimes) -> Pass:
+def pass_of(
+    stage: Sequence[Block], kind: int, times: GroupTimes, units: UnitRows | None = None
+) -> Pass:
     """What a device does for an action of a `kind` of a pipeline: for a forward all blocks of its
-    stage, for a backward all blocks from the last one on."""
-    writer = _Writer(times)
+    stage, for a backward all blocks from the last one on, and what `units` of shared parameters
+    do."""
+    writer = Writer(times)
     numbers = range(len(stage)) if kind == FORWARD else reversed(range(len(stage)))
     for layer in numbers:
         block = stage[layer]
+        if units:
+            units.begin(writer, layer)
         if kind in (BACKWARD, INPUTS):
             writer.add(block.again, AGAIN, layer)
         writer.add(_parts(block, kind), kind, layer)
         writer.ends.append(writer.tails)
+        if units:
+            units.end(writer, layer)
     if not writer.tails:
         writer.add((Part(),), kind, -1)
+    if units:
+        units.finish(writer)
+        writer.ends[-1] = writer.tails
     return Pass(
         tuple(writer.rows),
         writer.tails,
@@ -152,7 +171,7 @@ def _parts(block: Block, kind: int) -> tuple[Part, ...]:
     }[kind]
 
 
-class _Writer:
+class Writer:
     """Writes the rows of a pass."""
 
     def __init__(self, times: GroupTimes) -> None:
@@ -160,6 +179,7 @@ class _Writer:
         self.rows: list[Row] = []
         self.tails: tuple[int, ...] = ()
         self.launches: tuple[int, ...] = ()
+        """The last row of the CPU."""
         self.ends: list[tuple[int, ...]] = []
         self.busy, self.exposed = np.zeros(len(STREAMS)), np.zeros(len(STREAMS))
 
@@ -173,20 +193,25 @@ class _Writer:
         if part.group:
             moved = self.times.seconds(part.group, part.collective, part.nbytes)
         if part.launch:
-            launched = self._row(Row(HOST, part.launch, self.launches, -1, LAUNCH, layer))
+            launched = self.row(Row(HOST, part.launch, self.launches, -1, LAUNCH, layer))
             self.launches = (launched,)
         computed: tuple[int, ...] = ()
         if part.seconds or layer < 0:
             row = Row(COMPUTE, part.seconds, before, launched, kind, layer)
-            computed = self.tails = (self._row(row),)
+            computed = self.tails = (self.row(row),)
         if moved:
             lane, code = STREAMS.index(part.group), COLLECTIVES.index(part.collective)
             waits = before if part.beside or not computed else computed
             row = Row(lane, moved, waits, launched, kind, layer, code, part.nbytes)
-            self.tails = (*(computed if part.beside else ()), self._row(row))
+            self.tails = (*(computed if part.beside else ()), self.row(row))
             self.exposed[lane] += moved - (min(moved, part.seconds) if part.beside else 0.0)
 
-    def _row(self, row: Row) -> int:
+    @property
+    def launched(self) -> int:
+        """The last row of the CPU; -1 for none."""
+        return self.launches[0] if self.launches else -1
+
+    def row(self, row: Row) -> int:
         """Add a row; returns its number."""
         self.rows.append(row)
         self.busy[row.lane] += row.seconds

@@ -91,6 +91,8 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     """The passes of all stages, and the number of that of each action. Collapsed are those during
     which no gradients are reduced."""
     pipeline = work.pipeline
+    last = np.zeros(len(pipeline), dtype=np.bool_)
+    last[_last(pipeline)] = True
     key = pipeline.kind.astype(np.int64) * pipeline.stages + pipeline.stage
     in_full = np.ones(len(key), dtype=np.bool_)
     if detail == "passes":
@@ -98,17 +100,17 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
         paired = pipeline.paired.astype(np.bool_)
         in_full |= paired | np.roll(paired, 1)
         if work.gradients.overlap:
-            in_full[_last(pipeline)] = True
-    names, number = np.unique(2 * key + in_full, return_inverse=True)
+            in_full |= last
+    names, number = np.unique(4 * key + 2 * last + in_full, return_inverse=True)
     known: dict[tuple[int, ...], Pass] = {}
     passes = []
     for name in names.tolist():
-        kind, stage = divmod(name // 2, pipeline.stages)
-        blocks = work.stages[stage]
-        alike = kind, *map(id, blocks)
+        kind, stage = divmod(name // 4, pipeline.stages)
+        blocks, units = work.stages[stage], work.units(stage, kind, last=name & 2 > 0)
+        alike = kind, units is not None and name & 2, *map(id, blocks)
         if alike not in known:
-            known[alike] = pass_of(blocks, kind, work.times)
-        passes.append(known[alike] if name % 2 else known[alike].collapsed(kind))
+            known[alike] = pass_of(blocks, kind, work.times, units)
+        passes.append(known[alike] if name % 2 or units else known[alike].collapsed(kind))
     return tuple(passes), number.astype(np.int32)
 
 

@@ -8,6 +8,8 @@ from simulator.parallel.blocks import Block
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines.pipeline import Pipeline
+from simulator.parallel.shard_passes import UnitRows
+from simulator.parallel.sharding import Sharding
 from topologies.errors import InputError
 
 
@@ -28,6 +30,8 @@ class Work:
     synchronous: bool = False
     """Whether the CPU launches an action when the one before has ended and what it needs has
     arrived, as in Megatron-LM, which synchronizes with the device behind transfers."""
+    sharding: Sharding = field(default_factory=Sharding)
+    """How parameters and gradients are shared out, from stage 2 of ZeRO on."""
 
     def __post_init__(self) -> None:
         pipeline, devices = self.pipeline, self.times.degrees.pp
@@ -40,3 +44,29 @@ class Work:
             raise InputError(
                 f"pipeline {pipeline.name} has {pipeline.devices} devices: pp is {devices}"
             )
+        if self.gradients.zero >= 2 and pipeline.copies > 1:
+            raise InputError(
+                f"pipeline {pipeline.name} has two copies of each stage: take zero=1, not "
+                f"{self.gradients.zero}"
+            )
+        if self.gradients.zero < 2 and self.sharding.shard:
+            raise InputError(
+                f"shard is {self.sharding.shard}: take zero=2 or zero=3, not {self.gradients.zero}"
+            )
+        for group in self.groups:
+            self.sharding.check(group, self.times.degrees.size(group))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The kinds of groups whose ranks hold the same parameters."""
+        experts = any(block.expert_parameters for stage in self.stages for block in stage)
+        return ("data", "experts") if experts else ("data",)
+
+    def units(self, stage: int, kind: int, *, last: bool = True) -> UnitRows | None:
+        """What a pass of a stage does for shared parameters; None for nothing. `last` is whether it
+        is the last one of its stage."""
+        degrees, zero = self.times.degrees, self.gradients.zero
+        if zero < 2 or max(degrees.size(group) for group in self.groups) == 1:
+            return None
+        rows = UnitRows(self.stages[stage], kind, self.sharding, self.gradients, last=last)
+        return rows if rows.gathers or rows.reduces else None

@@ -26,6 +26,8 @@ def add_updates(
     for number, made in enumerate(blocks):
         copy, stage = divmod(number, pipeline.stages)
         device = int(pipeline.place[copy, stage])
+        if gradients.zero >= 2:
+            pending[device] += made[-1] if made else []
         for each in reductions(work.stages[stage], gradients):
             before = ends[device]
             if each.block >= 0:
@@ -39,7 +41,7 @@ def add_updates(
             pending[device], place=device, lane=COMPUTE, kind=OPTIMIZER, seconds=seconds, **_PLAIN
         )
         for stage in stages:
-            for each in gathers(work.stages[stage], gradients):
+            for each in gathers(work.stages[stage], gradients, work.sharding):
                 _collective(columns, times, device, stage, GATHER, each, [updated])
 
 
@@ -59,7 +61,7 @@ def _collective(
     return columns.one(
         before,
         place=device,
-        lane=STREAMS.index(each.group),
+        lane=STREAMS.index(each.group.partition("/")[0]),
         kind=kind,
         stage=stage,
         seconds=times.seconds(each.group, each.collective, each.nbytes),

@@ -14,8 +14,19 @@ from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.passes import COMPUTE, DATA, HOST, SEND, TIED, TP
+from simulator.parallel.passes import (
+    COMPUTE,
+    COPIES,
+    DATA,
+    GATHERS,
+    HOST,
+    REDUCTIONS,
+    SEND,
+    TIED,
+    TP,
+)
 from simulator.parallel.pipelines import find
+from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import write
 from simulator.parallel.step_measures import StepMeasures, measure
 from simulator.parallel.step_work import Work
@@ -82,14 +93,22 @@ def works(draw: st.DrawFn) -> Work:
     stages = [tuple(draw(st.lists(blocks, min_size=1, max_size=2))) for _ in range(pipeline.stages)]
     gradients = Gradients(
         nbytes=1e8,
-        zero=draw(st.integers(0, 1)),
+        zero=draw(st.integers(0, 1 if name == "dual_pipe" else 3)),
         overlap=draw(st.booleans()),
         bucket=draw(st.sampled_from((1e8, 4e8))),
         optimizer=(1.0,) * len(stages),
         tied=draw(sized) * 1e8,
     )
     blocking = name in ("gpipe", "1f1b") and draw(st.booleans())
-    return Work(tuple(stages), pipeline, times(degrees), gradients, blocking)
+    sharding = Sharding(
+        reshard=draw(st.booleans()),
+        sync=draw(st.booleans()),
+        fsdp=draw(st.integers(1, 2)),
+        limit=draw(st.integers(0, 2)),
+        prefetch=draw(st.booleans()),
+        bandwidth=4e8,
+    )
+    return Work(tuple(stages), pipeline, times(degrees), gradients, blocking, sharding=sharding)
 
 
 @settings(max_examples=40)
@@ -112,7 +131,7 @@ def test_bubbles_and_computing_and_exposed_communication_make_the_step(plan: Wor
     busy = schedule.lane == COMPUTE
     computed = np.bincount(schedule.rank[busy], schedule.seconds[busy], schedule.ranks)
     assert result.computing + result.optimizer == pytest.approx(computed)
-    for stream in (TP, DATA, TIED):
+    for stream in (TP, DATA, TIED, GATHERS, REDUCTIONS, COPIES):
         moved = schedule.lane == stream
         seconds = np.bincount(schedule.rank[moved], schedule.seconds[moved], schedule.ranks)
         assert result.exposed[:, stream] + result.hidden[:, stream] == pytest.approx(seconds)
@@ -221,7 +240,7 @@ def test_labels_say_what_each_operation_is() -> None:
             "0 stages of",
         ),
         (lambda: work("1f1b", 2, 2, (), Degrees(pp=4)), "2 devices: pp is 4"),
-        (lambda: Gradients(zero=2), "zero is 2: 0 or 1"),
+        (lambda: Gradients(zero=4), "zero is 4: 0, 1, 2 or 3"),
         (lambda: Gradients(bucket=0.0), "bucket is 0.0: it is above 0"),
     ],
 )

@@ -1,0 +1,128 @@
+"""How parameters and gradients are shared out among the ranks of a data-parallel group: the stages
+2 and 3 of ZeRO, and FSDP (fully sharded data parallel) of PyTorch.
+
+The rules are those of torch/distributed/fsdp in PyTorch. A block is a unit: one collective gathers
+its parameters, and one reduces its gradients. The root's unit has what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from simulator.parallel.blocks import Block
+from topologies.errors import InputError
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How units are shared out. Raises InputError for a value that makes no sense."""
+
+    reshard: bool | int = True
+    """Whether parameters are freed behind the forward, and gathered again for the backward. False
+    keeps them until the backward ends. A number n frees all but a share of them in each run of n
+    ranks, so that the backward gathers among n ranks alone."""
+    shard: int = 0
+    """The ranks that share the parameters: runs of so many ranks of a data-parallel group. The
+    gradients are summed across the runs (hybrid sharding). 0: the whole group."""
+    sync: bool = True
+    """Whether gradients are reduced behind each micro-batch. Otherwise they are added up, and
+    reduced behind the last one."""
+    fsdp: int = 2
+    """The version of FSDP. Version 1 gathers and reduces on one stream, in place."""
+    limit: int = 2
+    """The CPU of version 1 waits while so many units are gathered and not yet freed; 0: it never
+    does."""
+    prefetch: bool = True
+    """Whether version 1 gathers the parameters of a unit beside the backward of the unit behind.
+    Version 2 always does."""
+    bandwidth: float = inf
+    """Bytes/s at which FSDP 2 copies parameters and gradients into and out of the buffers of
+    collectives: each byte is read once and written once."""
+    root: tuple[str, ...] = ("embedding", "head")
+    """The names of the blocks whose parameters are in the root's unit."""
+
+    def __post_init__(self) -> None:
+        if self.fsdp not in (1, 2):
+            raise InputError(f"fsdp is {self.fsdp}: 1 or 2")
+        for name, least in (("shard", 0), ("limit", 0), ("reshard", 0)):
+            value = getattr(self, name)
+            if int(value) != value or value < least:
+                raise InputError(f"{name} is {value}: a whole number of {least} or more")
+        if not self.bandwidth > 0:
+            raise InputError(f"bandwidth is {self.bandwidth}: it is above 0")
+
+    def sharing(self, group: str) -> str:
+        """The kind of group that shares the parameters: `group`, or runs of it."""
+        return f"{group}/{self.shard}" if self.shard else group
+
+    def replicas(self, group: str) -> str:
+        """The kind of group of ranks that hold the same share; empty for none."""
+        return f"{group}%{self.shard}" if self.shard else ""
+
+    def backward(self, group: str) -> str:
+        """The kind of group in which a backward gathers parameters; empty if it gathers none."""
+        if self.reshard is True:
+            return self.sharing(group)
+        return f"{group}/{self.reshard}" if self.reshard else ""
+
+    def check(self, group: str, size: int) -> None:
+        """Raise InputError unless groups of a kind and size can be cut in runs."""
+        if self.shard and size % self.shard:
+            raise InputError(
+                f"shard is {self.shard}: take a divisor of the {size} ranks of a {group} group"
+            )
+        shared = self.shard or size
+        if self.reshard is not True and self.reshard and shared % self.reshard:
+            raise InputError(
+                f"reshard is {self.reshard}: yes, no, or a divisor of the {shared} ranks that "
+                f"share the parameters"
+            )
+
+
+class Unit(NamedTuple):
+    """A unit: blocks whose parameters are gathered together."""
+
+    blocks: tuple[int, ...]
+    """Their places in the stage."""
+    elements: tuple[tuple[str, float], ...]
+    """Elements of parameters by the group that shares them: "data", and "experts" if there are."""
+    root: bool
+    """Whether this is the root's unit: it stays gathered behind the forward."""
+
+    @property
+    def parameters(self) -> float:
+        """Elements of all groups."""
+        return sum(count for _, count in self.elements)
+
+
+def units(stage: Sequence[Block], sharding: Sharding) -> list[Unit]:
+    """The units of a stage in the order of the forward. The root's is the first one."""
+    root = [place for place, block in enumerate(stage) if block.name in sharding.root]
+    single = [(place,) for place in range(len(stage)) if place not in root]
+    return [
+        Unit(blocks, elements, blocks == tuple(root))
+        for blocks in (tuple(root), *single)
+        if (elements := _elements([stage[place] for place in blocks]))
+    ]
+
+
+def _elements(blocks: Sequence[Block]) -> tuple[tuple[str, float], ...]:
+    counts = {
+        "data": sum(block.parameters for block in blocks),
+        "experts": sum(block.expert_parameters for block in blocks),
+    }
+    return tuple((group, count) for group, count in counts.items() if count)
+
+
+def traffic(zero: int, ranks: int, *, parameter: float = 2.0, gradient: float = 2.0) -> float:
+    """Bytes that a rank sends in a step for each element of the parameters, at least: rings of
+    `ranks` that reduce gradients and gather parameters. Stage 3 gathers them twice.
+
+    >>> traffic(1, 64) == traffic(0, 64), traffic(3, 64) / traffic(0, 64)
+    (True, 1.5)
+    """
+    gathers = {0: gradient, 1: parameter, 2: parameter, 3: 2 * parameter}[zero]
+    return (gradient + gathers) * (ranks - 1) / ranks

@@ -1,0 +1,235 @@
+"""Steps with shared parameters: what they gather and reduce, and when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.parallel.blocks import Block, Part
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.gradients import Gradients
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import COLLECTIVES, COMPUTE, GATHERS, HOST, REDUCTIONS
+from simulator.parallel.pipelines import find
+from simulator.parallel.sharding import Sharding, traffic, units
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import measure
+from simulator.parallel.step_work import Work
+from topologies.errors import InputError
+from topologies.shapes import star
+
+
+@cache
+def times(degrees: Degrees) -> GroupTimes:
+    """Times on a star of links of 1 GB/s without latency. An all-gather of 2 GB of two ranks takes
+    a second."""
+    return GroupTimes(star(max(2, degrees.ranks), bandwidth=1e9), degrees)
+
+
+def block(seconds: float, name: str = "layer", elements: float = 1.0, launch: float = 0.0) -> Block:
+    """A block whose backward takes twice as long as its forward."""
+    forward, inputs, weights = (Part(seconds, launch=launch),), (Part(seconds),), (Part(seconds),)
+    backward = (Part(2 * seconds, launch=launch),)
+    return Block(name, forward, inputs, weights, backward, parameters=elements)
+
+
+def step(
+    stage: tuple[Block, ...],
+    micro: int = 1,
+    degrees: Degrees = Degrees(dp=2),  # noqa: B008
+    zero: int = 3,
+    **sharding: Any,
+) -> Step:
+    """A step without a pipeline. A gather of a parameter and a reduction take a second."""
+    pipeline = find("1f1b").build(devices=1, micro_batches=micro)
+    gradients = Gradients(2e9, 2e9, zero=zero)
+    sharing = Sharding(**sharding)
+    return write(Work((stage,), pipeline, times(degrees), gradients, sharding=sharing))
+
+
+def begins(made: Step, lane: int) -> list[float]:
+    """When the operations of a stream begin."""
+    return [float(start) for start in made.timeline.start[made.schedule.lane == lane]]
+
+
+def moved(made: Step) -> dict[tuple[str, float], int]:
+    """How often each collective of each V runs on a device."""
+    labels = made.labels
+    code = labels.collective.tolist()
+    pairs = [(COLLECTIVES[each], size) for each, size in zip(code, labels.nbytes, strict=True)]
+    return dict(Counter(pair for pair in pairs if pair[0]))
+
+
+def test_a_forward_hides_the_gathers_but_the_first_one() -> None:
+    made = step((block(2.0),) * 3)
+    assert begins(made, GATHERS)[:3] == [0.0, 1.0, 2.0]
+    assert measure(made).step == (1 + 3 * 2) + (1 + 3 * 4 + 1)
+
+
+@pytest.mark.parametrize(
+    ("sharding", "start"),
+    [
+        ({}, 11.0),
+        ({"fsdp": 1}, 21.0),
+        ({"fsdp": 1, "limit": 0}, 3.0),
+        ({"fsdp": 1, "limit": 3}, 11),
+    ],
+)
+def test_a_limit_holds_the_fourth_gather(sharding: dict[str, Any], start: float) -> None:
+    """Version 2 gathers a unit when the one before the last has been copied out, version 1 when it
+    has been freed."""
+    made = step((block(10.0),) * 4, **sharding)
+    assert begins(made, GATHERS)[3] == start
+
+
+def test_a_gather_is_issued_behind_the_kernels_of_the_unit_before() -> None:
+    made = step((block(1.0, launch=3.0),) * 3)
+    assert begins(made, GATHERS) == [0.0, 3.0, 6.0, 10.0, 11.0, 14.0]
+
+
+def test_the_cpu_of_version_1_waits_for_its_limit() -> None:
+    made = step((block(10.0, launch=0.25),) * 4, fsdp=1)
+    launches = made.timeline.start[made.schedule.lane == HOST]
+    # The third gather, and with it the third launch, wait for the end of the first unit.
+    assert begins(made, GATHERS)[:4] == [0.0, 1.0, 11.0, 21.0]
+    assert launches[:6].tolist() == [0.0, 0.25, 11.0, 11.0, 21.0, 21.0]
+
+
+def test_a_backward_gathers_a_unit_ahead_and_reduces_the_unit_behind() -> None:
+    made = step((block(2.0),) * 3)
+    backward = 7.0
+    assert begins(made, GATHERS)[3:] == [backward, backward + 1, backward + 5]
+    assert begins(made, REDUCTIONS) == [backward + 5, backward + 9, backward + 13]
+
+
+def test_a_backward_waits_for_the_reduction_before() -> None:
+    """At most one reduction is in flight beside the gradients of the current unit."""
+    stage = tuple(replace(block(1.0), parameters=4.0) for _ in range(3))
+    made = step(stage, zero=2)
+    assert begins(made, REDUCTIONS) == [5.0, 9.0, 13.0]
+    assert measure(made).step == 3 + 2 + 3 * 4 + 12
+
+
+def test_version_1_reduces_and_gathers_on_the_same_stream() -> None:
+    """With prefetch a gather comes before the reduction, without it behind."""
+    stage, gathers = (block(2.0),) * 2, {}
+    for prefetch in (True, False):
+        made = step(stage, fsdp=1, prefetch=prefetch)
+        on_stream = made.schedule.lane == GATHERS
+        codes = made.labels.collective[on_stream][np.argsort(made.timeline.start[on_stream])]
+        gathers[prefetch] = [COLLECTIVES[code][:3] for code in codes]
+    assert gathers[True] == ["all", "all", "all", "all", "red", "red"]
+    assert gathers[False] == ["all", "all", "all", "red", "all", "red"]
+
+
+def test_the_root_is_gathered_first_and_reduced_last_and_stays() -> None:
+    stage = (block(2.0, "embedding"), block(2.0), block(2.0), block(2.0, "head"))
+    assert [unit.blocks for unit in units(stage, Sharding())] == [(0, 3), (1,), (2,)]
+    made = step(stage)
+    assert moved(made) == {
+        ("all_gather", 4e9): 1,
+        ("all_gather", 2e9): 4,
+        ("reduce_scatter", 2e9): 2,
+        ("reduce_scatter", 4e9): 1,
+    }
+    # The gather of the last layer's parameters hides beside the backward of the head.
+    assert measure(made).step == (2 + 4 * 2) + (4 * 4 + 2)
+
+
+def test_copies_take_the_traffic_of_memory() -> None:
+    """A gather reads and writes 2 x 2 GB, a reduction reads 2 and writes 2; a rank's share of a
+    gather is half of that."""
+    free, copied = (measure(step((block(2.0),), bandwidth=rate)).step for rate in (inf, 4e9))
+    assert copied - free == 2 * (1 + 0.5) + 1
+    assert measure(step((block(2.0),), bandwidth=4e9, fsdp=1)).step == free
+
+
+def test_hybrid_sharding_sums_the_shares_across_replicas() -> None:
+    stage = (block(2.0),) * 2
+    made = step(stage, degrees=Degrees(dp=8), shard=4, reshard=2)
+    assert moved(made) == {
+        ("all_gather", 2e9): 4,
+        ("reduce_scatter", 2e9): 2,
+        ("all_reduce", 0.5e9): 2,
+    }
+    gathers = made.schedule.seconds[made.schedule.lane == GATHERS]
+    assert gathers[:2] == pytest.approx(2 * 3 / 4)
+    assert gathers[2:] == pytest.approx(1.0)
+
+
+@settings(max_examples=25)
+@given(
+    st.integers(0, 3), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.booleans(), st.data()
+)
+def test_a_step_moves_what_its_stage_of_zero_says(
+    zero: int, layers: int, micro: int, reshard: bool, sync: bool, data: st.DataObject
+) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 9), min_size=layers, max_size=layers))
+    stage = tuple(block(1.0, elements=float(size)) for size in sizes)
+    counts = moved(step(stage, micro, Degrees(dp=2), zero, reshard=reshard, sync=sync))
+    total = {
+        name: sum(v * n for (each, v), n in counts.items() if each == name) for name, _ in counts
+    }
+    whole, times_reduced = 2e9 * sum(sizes), micro if sync else 1
+    assert (
+        total
+        == [
+            {"all_reduce": whole},
+            {"reduce_scatter": whole, "all_gather": whole},
+            {"reduce_scatter": whole * times_reduced, "all_gather": whole},
+            {
+                "reduce_scatter": whole * times_reduced,
+                "all_gather": whole * micro * (2 if reshard else 1),
+            },
+        ][zero]
+    )
+
+
+def test_stages_of_zero_send_as_much_as_plain_data_parallel_but_the_third() -> None:
+    sent = [traffic(zero, 64) for zero in range(4)]
+    assert sent == [4 * 63 / 64] * 3 + [6 * 63 / 64]
+
+
+def test_a_pass_ends_with_its_last_reduction() -> None:
+    made = step((block(1.0),), 2)
+    computed = made.schedule.lane == COMPUTE
+    busy = made.schedule.seconds > 0
+    assert begins(made, GATHERS)[2] == 1 + 1 + 1 + 2 + 1
+    assert made.timeline.start[computed & busy][2] == 7.0
+
+
+def test_pipelines_share_parameters_of_each_stage() -> None:
+    pipeline = find("zb_h1").build(devices=2, micro_batches=2)
+    degrees = Degrees(dp=2, pp=2)
+    gradients = Gradients(2e9, 2e9, zero=3)
+    made = write(Work(((block(1.0),),) * 2, pipeline, times(degrees), gradients))
+    counts = moved(made)
+    assert (counts["all_gather", 2e9], counts["reduce_scatter", 2e9]) == (2 * 2 * 2, 2 * 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Sharding(fsdp=3), "fsdp is 3: 1 or 2"),
+        (lambda: Sharding(shard=-1), "shard is -1: a whole number of 0 or more"),
+        (lambda: Sharding(bandwidth=0.0), "bandwidth is 0.0: it is above 0"),
+        (lambda: step((), degrees=Degrees(dp=8), shard=3), "shard is 3: take a divisor of the 8"),
+        (
+            lambda: step((), degrees=Degrees(dp=8), shard=4, reshard=3),
+            "reshard is 3: yes, no, or a divisor of the 4 ranks",
+        ),
+        (lambda: step((), zero=1, shard=2), "shard is 2: take zero=2 or zero=3, not 1"),
+    ],
+)
+def test_sharing_that_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
