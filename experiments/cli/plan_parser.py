@@ -12,12 +12,13 @@ from experiments.execution.choice import HERE, Execution
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
+from experiments.parallel.calibrated_compute import calibrated_by
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import parse_plan
 from topologies.errors import InputError
 from topologies.units import parse_counts
 
-USED = ("model", "plan", "p", "detail")
+USED = ("model", "plan", "p", "detail", "calibrate_compute")
 """Options of a training job that go with a plan."""
 
 
@@ -52,6 +53,10 @@ def parse_training(
         raise InputError(f"{choice.name}: batch={choice.training['batch']}: write it in --plan")
     device = choice.training.get("device", DEVICES.get(blueprint.name, "a100"))
     times = DeviceTimes(device, choice.training.get("dtype", "bf16"))
+    fitted: dict[str, str] = {}
+    if options.calibrate_compute is not None:
+        times = calibrated_by(Path(options.calibrate_compute), times, blueprint, calibrated)
+        fitted = {"scale": f"{times.scale:.6g}", "launch_s": f"{times.launch:.6g}"}
     gpus = blueprint.whole().ranks if blueprint.kind != "shape" else None
     if options.p is not None:
         counts = parse_counts(options.p)
@@ -64,6 +69,7 @@ def parse_training(
         "plan": str(plan),
         "p": str(plan.degrees.ranks),
         "device": device,
+        **fitted,
         **({} if profile is None else {"profile": profile}),
         **chosen.parameters,
         **rules.parameters,

@@ -110,6 +110,14 @@ PlanText = Annotated[
         "cp, ep, schedule, v, sp, recompute, overlap and more.",
     ),
 ]
+CalibrateCompute = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --plan: fit the times of the device to measured steps on the machine, a CSV "
+        "with model, plan and seconds.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,7 @@ class TrainingOptions:
     detail: Detail = DetailName.auto
     learn: Learn = None
     plan: PlanText = None
+    calibrate_compute: CalibrateCompute = None
 
     def request(self, machine: MachineOptions, rules: RuleOptions = RuleOptions()) -> Request:
         """The values of the options."""
@@ -149,7 +158,7 @@ class TrainingOptions:
             **{
                 k: value
                 for k, value in asdict(self).items()
-                if k not in ("algo_file", "learn", "plan")
+                if k not in ("algo_file", "learn", "plan", "calibrate_compute")
             },
             **({} if self.algo_file is None else {"algo_file": self.algo_file}),
             "detail": self.detail.value,

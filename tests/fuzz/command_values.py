@@ -218,6 +218,7 @@ VALUES: dict[str, Value] = {
     "groups": _of("0-3;4-7", "0,1 tree; 1-3 stream=1 after=0", "0-6:2 1KiB"),
     "skew": _of("zipf:1.2", "zipf:0,seed=3", "zipf:1,top=2,nodes=1"),
     "matrix": _of("sizes.csv", "chunks.csv"),
+    "calibrate_compute": _of("steps.csv"),
     "orders": _several("gpipe", "1f1b", "zb_v", "interleaved:chunks=3", "zb_auto", "pipeline.csv"),
     "devices": _of("2", "4"),
     "micro_batches": _of("8", "12"),

@@ -88,6 +88,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "small.csv": SMALL,
         "pairs.csv": PAIRS,
         "pipeline.csv": "0F0,0B0\n1F0,1B0\n",
+        "steps.csv": 'model,plan,seconds\ngpt2:layers=2,"dp=2,micro=1",0.05\n',
         "empty.txt": "",
     }.items():
         (tmp_path / name).write_text(text)

@@ -50,6 +50,7 @@ CALLS = {
     "cli/pattern_options.py: parse_number": "the exponent of --skew",
     "cli/pattern_options.py: parse_skew": "--skew",
     "cli/pattern_options.py: parse_whole": "top and nodes of --skew",
+    "parallel/calibrated_compute.py: parse_plan": "a line of --calibrate-compute",
     "cli/plan_parser.py: parse_counts": "--p with --plan",
     "cli/plan_parser.py: parse_plan": "--plan",
     "cli/simulated.py: parse_algorithm": "--algo of run",

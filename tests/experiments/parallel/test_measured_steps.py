@@ -1,0 +1,70 @@
+"""Files of measured steps, and times that are fitted to them."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.models.device_times import DeviceTimes
+from experiments.parallel.calibrated_compute import calibrated_by
+from experiments.parallel.measured_steps import MOST_ROWS, read_steps
+from topologies.catalogue import find
+from topologies.errors import InputError
+
+STEP = 'gpt2:layers=2,"dp=2,micro=1,batch=4",0.05\n'
+GOOD = f"model,plan,seconds\n{STEP}"
+
+
+def test_steps_are_read_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text("plan,note,seconds,model\n" + '"dp=2,micro=1",x,0.5,gpt2\n')
+    (step,) = read_steps(path)
+    assert (step.model, step.plan, step.seconds) == ("gpt2", "dp=2,micro=1", 0.5)
+    assert step.where.endswith("line 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no column model"),
+        ("model,plan\n", "no column seconds"),
+        ("model,plan,seconds\n", "has no step"),
+        ("model,plan,seconds\ngpt2\n", "a value is missing"),
+        ("model,plan,seconds\ngpt2,dp=2,fast\n", "'fast': a number above 0"),
+        ("model,plan,seconds\ngpt2,dp=2,-1\n", "a number above 0"),
+        ("model,plan,seconds\ngpt2,dp=2,nan\n", "a number above 0"),
+        ('model,plan,seconds\n"gpt2', "expected a CSV"),
+        ("model,plan,seconds\n" + "a,b,1\n" * (MOST_ROWS + 1), "more than 1000 steps"),
+        ("x" * (2**20 + 1), "larger than 1 MiB"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_steps(path)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_steps(path)
+
+
+def test_times_are_fitted_to_the_steps_of_a_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text(GOOD)
+    times = calibrated_by(path, DeviceTimes("a100"), find("dgx_a100"))
+    assert times.launch > 1e-5
+    assert "1 measured step: times of the device x" in capsys.readouterr().err
+
+
+def test_a_step_that_cannot_be_simulated_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text(GOOD + 'gpt2,"dp=1,tp=5",0.5\n')
+    with pytest.raises(InputError, match="line 3: gpt2 has 12 heads"):
+        calibrated_by(path, DeviceTimes("a100"), find("dgx_a100"))
