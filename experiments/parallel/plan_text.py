@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 from experiments.models.block_cut import Context, Cut, Recompute
 from experiments.models.device_times import Attention
+from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
 from simulator.parallel.pipelines import PipelineOrder
-from simulator.parallel.pipelines import find as find_order
 from topologies.errors import InputError, nearest_name
 from topologies.units import format_bytes, parse_bytes, parse_number, parse_whole, parse_yes
 
@@ -42,7 +42,8 @@ class Plan:
     zero: int = 0
     """1: data-parallel ranks share the optimizer. 0: each has a whole optimizer."""
     schedule: str = ""
-    """The order of the pipeline, like gpipe. By default 1f1b, or interleaved if v is above 1."""
+    """The order of the pipeline, like gpipe, or FILE.csv. By default 1f1b, or interleaved if v is
+    above 1."""
     v: int = 1
     """Stages of each device."""
     sp: bool = False

@@ -5,7 +5,8 @@ The package finds every file in it that declares `ORDERS`: a new order needs no 
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -19,14 +20,16 @@ FIRST = ("gpipe", "one_f_one_b", "interleaved", "zero_bubble", "zb_v")
 
 @cache
 def orders() -> dict[str, PipelineOrder]:
-    """Every order by name."""
+    """Every order by name. Pipelines of the last calls are remembered."""
     files = sorted(
         (module.name for module in iter_modules(__path__)),
         key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name),
     )
     modules = [import_module(f"{__name__}.{name}") for name in files]
     declared = [order for module in modules for order in getattr(module, "ORDERS", ())]
-    return {order.name: order for order in declared}
+    return {
+        order.name: replace(order, build=lru_cache(maxsize=8)(order.build)) for order in declared
+    }
 
 
 def find(text: str) -> PipelineOrder:

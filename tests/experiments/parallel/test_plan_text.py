@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from experiments.parallel.plan_text import Plan, parse_plan
 from simulator.parallel.degrees import Degrees
+from simulator.parallel.pipelines import find
+from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
 from topologies.errors import InputError
 
 
@@ -59,3 +63,11 @@ def test_a_batch_that_cannot_be_cut_is_refused() -> None:
 def test_v_needs_an_order_with_stages_to_choose() -> None:
     with pytest.raises(InputError, match="v=2: schedule gpipe has no stages to choose"):
         _ = parse_plan("schedule=gpipe,v=2").pipeline
+
+
+def test_a_schedule_may_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(pipeline_csv(find("zb_v").build(2, 8)))
+    assert parse_plan(f"pp=2,batch=8,schedule={path}").stages == 4
+    with pytest.raises(InputError, match="plan so many, and not 2 and 4"):
+        _ = parse_plan(f"pp=2,batch=4,schedule={path}").stages

@@ -67,6 +67,7 @@ def test_bad_files_are_refused_in_one_line(text: str, message: str) -> None:
     assert re.search(message, line)
 
 
+@pytest.mark.exhaustive
 @needs("torch", "torch")
 def test_pytorchs_orders_are_read_and_ours_are_the_same() -> None:
     import torch
