@@ -13,7 +13,7 @@ from experiments.output import Record, Value, align, counted
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import Plan
 from simulator.analysis.critical_path import trace_back
-from simulator.parallel.passes import COMPUTE, HOST, KINDS, STREAMS
+from simulator.parallel.passes import COMPUTE, GATHER, HOST, KINDS, REDUCE, STREAMS
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import StepMeasures
 from topologies.units import format_seconds
@@ -28,8 +28,14 @@ MEANINGS = {
     "experts": "gradients of experts",
     "send": "transfers between stages",
     "tied": "gradients that two devices share",
+    "gather": "parameters of units",
+    "reduce": "gradients of units",
+    "replica": "gradients across replicas",
+    "copy": "into the buffers of gathers",
 }
 """What each stream carries."""
+COPIED = {GATHER: "copy parameters", REDUCE: "copy gradients"}
+"""What a device computes for collectives: copies out of their buffers and into them."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ def path_of(step: Step) -> dict[str, float]:
 
 def _named(stream: int, kind: int) -> str:
     if stream == COMPUTE:
-        return KINDS[kind]
+        return COPIED.get(kind, KINDS[kind])
     if stream == HOST:
         return "launch"
     return f"{STREAMS[stream]}: {KINDS[kind]}"

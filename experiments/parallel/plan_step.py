@@ -11,6 +11,7 @@ from experiments.parallel.plan_text import GRADIENTS, Plan
 from simulator.parallel.blocks import Block
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 
@@ -97,13 +98,22 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     )
     pipeline = plan.pipeline.build(devices=plan.pp, micro_batches=plan.micro_batches)
     synchronous = plan.synchronous and plan.pp > 1
-    return Work(stages, pipeline, times, gradients, plan.blocking, synchronous)
+    sharding = Sharding(
+        plan.reshard,
+        plan.shard,
+        plan.sync,
+        plan.fsdp,
+        bandwidth=1.0 / training.times.traffic(1.0),
+    )
+    return Work(stages, pipeline, times, gradients, plan.blocking, synchronous, sharding)
 
 
 def _optimizer(stage: tuple[Block, ...], times: DeviceTimes, plan: Plan) -> float:
     """Seconds of the optimizer of a stage."""
     degrees = plan.degrees
-    shards = (degrees.size("data"), degrees.size("experts")) if plan.zero else (1, 1)
+    shards = [
+        (plan.shard or degrees.size(kind)) if plan.zero else 1 for kind in ("data", "experts")
+    ]
     dense = sum(block.parameters for block in stage) / shards[0]
     experts = sum(block.expert_parameters for block in stage) / shards[1]
     return times.traffic(UPDATE * (dense + experts))

@@ -40,7 +40,18 @@ class Plan:
     batch: int = 0
     """Sequences of a step. By default 4 micro-batches for each device of a pipeline."""
     zero: int = 0
-    """1: data-parallel ranks share the optimizer. 0: each has a whole optimizer."""
+    """What data-parallel ranks share: 1 the optimizer, 2 gradients too, 3 parameters too (FSDP);
+    0: nothing."""
+    reshard: bool | int = True
+    """With zero=3: yes frees parameters behind the forward and gathers them again, no keeps them, a
+    number keeps them in runs of so many ranks."""
+    shard: int = 0
+    """With zero=2 or 3: ranks that share gradients and parameters. Others sum up (hybrid sharding).
+    0: all."""
+    sync: bool = True
+    """With zero=2 or 3: whether each micro-batch reduces gradients, or only the last one."""
+    fsdp: int = 2
+    """With zero=3: the version of PyTorch's FSDP, 1 or 2."""
     schedule: str = ""
     """The order of the pipeline, like gpipe, or FILE.csv. By default 1f1b, or interleaved if v is
     above 1."""
@@ -132,7 +143,7 @@ class Plan:
             beside=self.beside,
             attention=self.attention,
             context=self.context,
-            accumulated=GRADIENTS[self.grads][1],
+            accumulated=0.0 if self.zero >= 2 and self.sync else GRADIENTS[self.grads][1],
             dropout=self.dropout,
             capacity=self.capacity,
             imbalance=self.imbalance,
@@ -155,6 +166,14 @@ def _text(name: str, value: object) -> str:
     return format_bytes(value) if name == "bucket" and isinstance(value, float) else f"{value}"
 
 
+def _parse_reshard(text: str) -> bool | int:
+    if not text.isdecimal():
+        return parse_yes(text)
+    if int(text) < 2:
+        raise InputError("yes, no, or a number of 2 or more")
+    return int(text)
+
+
 def _one_of(*known: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in known:
@@ -166,9 +185,20 @@ def _one_of(*known: str) -> Callable[[str], str]:
 
 _DEGREES = ("dp", "tp", "pp", "cp", "ep", "micro", "batch", "v")
 _PARSERS: Mapping[str, Callable[[str], object]] = {
-    **dict.fromkeys((*_DEGREES, "zero"), parse_whole),
+    **dict.fromkeys((*_DEGREES, "zero", "shard", "fsdp"), parse_whole),
+    "reshard": _parse_reshard,
     **dict.fromkeys(
-        ("sp", "overlap", "blocking", "synchronous", "beside", "stops", "uneven", "dropout"),
+        (
+            "sp",
+            "overlap",
+            "blocking",
+            "synchronous",
+            "beside",
+            "stops",
+            "uneven",
+            "dropout",
+            "sync",
+        ),
         parse_yes,
     ),
     **dict.fromkeys(("imbalance", "capacity"), parse_number),
@@ -206,8 +236,11 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
         if key in _DEGREES and values[key] < 1:
             raise InputError(f"plan: {key}={value[:40]}: 1 or more")
     plan = Plan(**values)
-    if plan.zero not in (0, 1):
-        raise InputError(f"plan: zero={plan.zero}: 0 or 1")
+    if plan.zero not in range(4):
+        raise InputError(f"plan: zero={plan.zero}: 0, 1, 2 or 3")
+    for key, least in (("reshard", 3), ("fsdp", 3), ("shard", 2), ("sync", 2)):
+        if key in values and plan.zero < least:
+            raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")
     if not plan.dp:
         rest = plan.tp * plan.pp * plan.cp
         plan = Plan(**values | {"dp": max(1, (gpus or rest) // rest)})

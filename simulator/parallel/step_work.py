@@ -51,7 +51,7 @@ class Work:
             )
         if self.gradients.zero < 2 and self.sharding.shard:
             raise InputError(
-                f"shard is {self.sharding.shard}: take zero=2 or zero=3, not {self.gradients.zero}"
+                f"shard={self.sharding.shard}: take zero=2 or zero=3, not {self.gradients.zero}"
             )
         for group in self.groups:
             self.sharding.check(group, self.times.degrees.size(group))

@@ -61,6 +61,15 @@ def test_a_report_has_the_figures_of_a_step() -> None:
         assert word in words
 
 
+def test_a_report_of_shared_parameters_names_gathers_and_copies() -> None:
+    plan = parse_plan("dp=8,batch=16,zero=3,shard=4", gpus=8)
+    step = write(work_of(training(), plan, GroupTimes(find("dgx_a100").build(8), plan.degrees)))
+    measures = measure(step)
+    words = text(row_of(training(), plan, measures), step, measures)
+    for word in ("exposed gather", "exposed reduce", "across replicas", "copy gradients"):
+        assert word in words
+
+
 def test_the_flops_of_a_model_are_those_of_its_matrices_and_scores() -> None:
     model = training("gpt3_175b")
     # Narayanan et al., SC 2021, equation 3, without what is computed again.

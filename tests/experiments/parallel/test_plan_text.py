@@ -19,6 +19,11 @@ def test_a_plan_is_read_and_written_alike() -> None:
     assert str(plan) == text
     assert plan.degrees == Degrees(dp=8, tp=4, pp=2)
     assert plan.micro_batches == 32
+    for text in ("reshard=no,fsdp=1", "reshard=4,shard=8", "sync=no"):
+        assert (
+            str(parse_plan(f"dp=16,micro=1,zero=3,{text}"))
+            == f"dp=16,tp=1,pp=1,micro=1,zero=3,{text}"
+        )
 
 
 def test_data_parallel_takes_the_gpus_that_are_left() -> None:
@@ -43,8 +48,11 @@ def test_the_order_of_the_pipeline_follows_from_v() -> None:
         ("tp=2,tp=4", "plan: tp is there twice"),
         ("tp=0", "plan: tp=0: 1 or more"),
         ("tp=two", "plan: tp=two: 'two' is not a whole number"),
-        ("zero=4", "plan: zero=4: 0 or 1"),
+        ("zero=4", "plan: zero=4: 0, 1, 2 or 3"),
         ("recompute=some", "plan: recompute=some: 'some': none, selective or full"),
+        ("zero=3,reshard=1", "plan: reshard=1: yes, no, or a number of 2 or more"),
+        ("zero=2,reshard=no", "plan: reshard goes with zero=3: it is 2"),
+        ("zero=1,shard=8", "plan: shard goes with zero=2: it is 1"),
         ("sp=true", "plan: sp=true: 'true' is neither yes nor no"),
     ],
 )

@@ -227,7 +227,7 @@ def test_pipelines_share_parameters_of_each_stage() -> None:
             lambda: step((), degrees=Degrees(dp=8), shard=4, reshard=3),
             "reshard is 3: yes, no, or a divisor of the 4 ranks",
         ),
-        (lambda: step((), zero=1, shard=2), "shard is 2: take zero=2 or zero=3, not 1"),
+        (lambda: step((), zero=1, shard=2), "shard=2: take zero=2 or zero=3, not 1"),
     ],
 )
 def test_sharing_that_makes_no_sense_is_refused(make: Callable[[], object], message: str) -> None:
