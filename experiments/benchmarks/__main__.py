@@ -13,7 +13,7 @@
 | calibration FOLDER [FAMILY...] [--out FOLDER] | fit families and predict what was left out |
 | calibration-page | write the page of the committed results of calibration |
 | gloo [FILE.csv] | compare predictions of gloo's operations with a sweep of a lab |
-| zero-bubble | bubble rates of pipelines beside those of Zero Bubble's Table 5 |
+| zero-bubble | bubble rates of pipelines beside Zero Bubble's Tables 5 and 8 |
 | optimal [NETWORKS [EVERY]] | compare `optimal` with bounds and algorithms on random networks |
 
 y is the CPU time of a fixed loop of Python in the same run. Without a name: speed, cold, growth,

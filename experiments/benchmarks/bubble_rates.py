@@ -1,4 +1,4 @@
-"""Bubble rates of pipelines beside those of Zero Bubble's Table 5.
+"""Bubble rates of pipelines beside those of Zero Bubble's Tables 5 and 8.
 
 Qi et al. (ICLR 2024, arXiv 2401.10241) print, for GPT-like models on A100s, the share of a step in
 which the busiest device is idle: (cost - m T) / cost, T = T_F + T_B + T_W, computed from times that
@@ -47,6 +47,8 @@ class PaperModel(NamedTuple):
     """Samples a GPU and second of 1F1B, at each number of micro-batches."""
     rates: Mapping[int, tuple[float, ...]]
     """Bubble rates by the number of micro-batches, a column each."""
+    columns: tuple[str, ...] = COLUMNS
+    """The orders. The first is 1F1B."""
 
     @property
     def weights_seconds(self) -> float:
@@ -129,6 +131,40 @@ MODELS = {
     ),
 }
 """Zero Bubble's Tables 4 and 5."""
+V_COLUMNS = "1F1B", "ZB-V"
+V_MODELS = {
+    "6.2B": PaperModel(
+        16,
+        2,
+        32,
+        4096,
+        6,
+        (3.38, 3.57, 3.91),
+        {48: (0.2668, 0.0697), 64: (0.2206, 0.0533), 128: (0.1390, 0.0274)},
+        V_COLUMNS,
+    ),
+    "14.6B": PaperModel(
+        24,
+        2,
+        40,
+        5120,
+        2,
+        (1.52, 1.61, 1.76),
+        {72: (0.2699, 0.0638), 96: (0.2229, 0.0483), 192: (0.1403, 0.0250)},
+        V_COLUMNS,
+    ),
+    "28.3B": PaperModel(
+        32,
+        2,
+        48,
+        6144,
+        2,
+        (0.82, 0.87, 0.95),
+        {96: (0.2676, 0.0593), 128: (0.2204, 0.0451), 256: (0.1362, 0.0236)},
+        V_COLUMNS,
+    ),
+}
+"""Zero Bubble's Tables 6 and 8: the same models on more GPUs or with larger micro-batches."""
 
 
 class Fit(NamedTuple):
@@ -182,27 +218,34 @@ def errors(model: PaperModel, micro_batches: int, fitted: Fit) -> dict[str, floa
     """The simulated rate less the printed one, by column."""
     return {
         column: rate(model, column, micro_batches, fitted) - printed
-        for column, printed in zip(COLUMNS, model.rates[micro_batches], strict=True)
+        for column, printed in zip(model.columns, model.rates[micro_batches], strict=True)
     }
 
 
 def table() -> str:
     """The errors of all cells, and the worst of each column."""
-    tables = []
-    for source in SOURCES:
-        rows = [["model", "m", "T_comm/T", "T_W/T", *COLUMNS]]
-        worst = dict.fromkeys(COLUMNS, 0.0)
-        for name, model in MODELS.items():
-            fitted = fit(model, source)
-            for micro_batches in model.rates:
-                cells = errors(model, micro_batches, fitted)
-                worst = {column: max(worst[column], abs(cells[column])) for column in COLUMNS}
-                times = [f"{value:.4f}" for value in fitted]
-                shown = [f"{error:+.4f}" for error in cells.values()]
-                rows.append([name, str(micro_batches), *times, *shown])
-        rows.append(["worst", "", "", "", *(f"{worst[column]:.4f}" for column in COLUMNS)])
-        tables.append(f"T_W from {source}: simulated less printed rate\n\n{output.align(rows)}")
-    return "\n\n".join(tables)
+    return "\n\n".join(
+        [
+            *(_table(f"Table 5, T_W from {source}", MODELS, source) for source in SOURCES),
+            _table("Table 8, T_W from products", V_MODELS, "products"),
+        ]
+    )
+
+
+def _table(title: str, models: Mapping[str, PaperModel], source: Source) -> str:
+    columns = next(iter(models.values())).columns
+    rows = [["model", "m", "T_comm/T", "T_W/T", *columns]]
+    worst = dict.fromkeys(columns, 0.0)
+    for name, model in models.items():
+        fitted = fit(model, source)
+        for micro_batches in model.rates:
+            cells = errors(model, micro_batches, fitted)
+            worst = {column: max(worst[column], abs(cells[column])) for column in columns}
+            times = [f"{value:.4f}" for value in fitted]
+            shown = [f"{error:+.4f}" for error in cells.values()]
+            rows.append([name, str(micro_batches), *times, *shown])
+    rows.append(["worst", "", "", "", *(f"{value:.4f}" for value in worst.values())])
+    return f"{title}: simulated less printed rate\n\n{output.align(rows)}"
 
 
 def _bubble(model: PaperModel, column: str, micro_batches: int, fitted: Fit) -> float:
