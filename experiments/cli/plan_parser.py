@@ -75,4 +75,5 @@ def parse_training(
         **rules.parameters,
     }
     training = Training(choice.name, choice.shape, choice.seq, times)
-    return Request(training, plan, blueprint, rules.rules, calibrated, parameters)
+    transfers = options.detail.value == "transfers"
+    return Request(training, plan, blueprint, rules.rules, calibrated, transfers, parameters)

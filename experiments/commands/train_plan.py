@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.step import write
+from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
@@ -33,6 +33,8 @@ class Request:
     """How to simulate collectives."""
     profile: Profile | None = None
     """A calibrated library, whose protocols are simulated."""
+    transfers: bool = False
+    """Whether every transfer of all ranks is simulated, too."""
     parameters: Mapping[str, output.Value] = field(default_factory=dict)
     """The options as the user writes them: stored with the result."""
 
@@ -54,6 +56,8 @@ def run(request: Request, files: Files, how: str) -> int:
     step = write(work_of(request.training, plan, times))
     measures = measure(step)
     row = row_of(request.training, plan, measures)
+    if request.transfers:
+        row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:
         from experiments.pictures.timelines.plan_timeline import plan_file
 
@@ -70,3 +74,12 @@ def run(request: Request, files: Files, how: str) -> int:
     else:
         output.say(text(row, step, measures))
     return 0
+
+
+def _with_transfers(step: Step) -> float:
+    """Seconds of the step with every transfer of all ranks, after a proof of its results."""
+    from simulator.parallel.step_transfers import prove, write_transfers
+
+    written = write_transfers(step)
+    prove(written)
+    return written.timeline.makespan

@@ -70,6 +70,8 @@ class PlanRow:
     """The bubble of the step."""
     idle_between_s: float
     """The bubble between the first and the last action of a device."""
+    transfers_s: float | None = None
+    """The step with every transfer of all ranks simulated; None without --detail transfers."""
 
 
 def row_of(training: Training, plan: Plan, measures: StepMeasures) -> PlanRow:
@@ -166,6 +168,9 @@ def text(row: PlanRow, step: Step, measures: StepMeasures) -> str:
         ],
         ["  micro-batches", str(row.micro_batches), "of each pipeline"],
     ]
+    if row.transfers_s is not None:
+        share = f"{row.transfers_s / (row.step_s or 1.0) - 1:+.2%} with streams that share links"
+        lines.append(["  all transfers", format_seconds(row.transfers_s), share])
     blocks = [
         f"{title}: {format_seconds(row.step_s)}",
         align(lines),

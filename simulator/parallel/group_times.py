@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from simulator.collectives import Algorithm, find
 from simulator.engines import run
@@ -36,6 +37,13 @@ def _send(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     return builder.build()
 
 
+class Timed(NamedTuple):
+    """The fastest algorithm of a collective for a size."""
+
+    seconds: float
+    algorithm: Algorithm
+
+
 @dataclass(frozen=True, eq=False)
 class GroupTimes:
     """The times of collectives of groups on a machine, each simulated once."""
@@ -51,7 +59,7 @@ class GroupTimes:
     run: Callable[[Routed], Timeline] = run
     """The engine."""
     _laid: dict[tuple[str, str], list[Laid]] = field(default_factory=dict, repr=False)
-    _seconds: dict[tuple[str, str, float], float] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[str, str, float], Timed] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.topology.ranks < self.degrees.ranks:
@@ -82,16 +90,24 @@ class GroupTimes:
         name = f"{devices[0]} to {devices[1]}"
         return self._fastest(name, collective, nbytes, lambda: groups("pp")[:, list(devices)])
 
+    def fastest(self, kind: str, collective: str, nbytes: float) -> Algorithm:
+        """The algorithm of a collective that has been timed. "0 to 1" is the kind of the groups of
+        these devices."""
+        return self._times[kind, collective, nbytes].algorithm
+
     def _fastest(
         self, kind: str, collective: str, nbytes: float, groups: Callable[[], Ints]
     ) -> float:
         key = kind, collective, nbytes
-        if key not in self._seconds:
+        if key not in self._times:
             if (kind, collective) not in self._laid:
                 self._laid[kind, collective] = self._lay(collective, groups())
-            times = [self._time(laid, nbytes) for laid in self._laid[kind, collective]]
-            self._seconds[key] = min(times)
-        return self._seconds[key]
+            times = (
+                Timed(self._time(laid, nbytes), laid.algorithm)
+                for laid in self._laid[kind, collective]
+            )
+            self._times[key] = min(times, key=lambda timed: timed.seconds)
+        return self._times[key].seconds
 
     def _lay(self, collective: str, groups: Ints) -> list[Laid]:
         """The schedules of all algorithms of a collective that are not too large."""

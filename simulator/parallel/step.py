@@ -17,7 +17,7 @@ import numpy as np
 from simulator.engines import run
 from simulator.parallel.operations import Columns, Labels
 from simulator.parallel.passes import COLLECTIVES, SEND, TRANSFER, WIDTH, Pass, padded, pass_of
-from simulator.parallel.pipelines.pipeline import Pipeline
+from simulator.parallel.pipelines.pipeline import FORWARD, Pipeline
 from simulator.parallel.stage_transfers import Transfers, transfers
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import add_updates
@@ -46,6 +46,12 @@ class Step:
     """What a device does for an action."""
     number: Ints
     """The place of each action's pass in `passes`."""
+    sent: Transfers
+    """The transfers between stages."""
+    send: Ints
+    """The operation of each transfer."""
+    tied: dict[int, list[int]]
+    """The operations that are a single collective of two devices, by each of them."""
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -75,7 +81,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     _launch(columns, passes, number, first, sent.before, entries if work.synchronous else None)
     _wait_to_send(columns, sent, tails, send)
     last = _last(pipeline).ravel().tolist()
-    add_updates(
+    tied = add_updates(
         columns,
         work,
         [_present(tails[row]) for row in (pipeline.starts[1:] - 1).tolist()],
@@ -84,7 +90,8 @@ def write(work: Work, detail: Detail = "layers") -> Step:
             for row in last
         ],
     )
-    return Step(work, *columns.built(pipeline.devices), first, entries, tails, passes, number)
+    built = columns.built(pipeline.devices)
+    return Step(work, *built, first, entries, tails, passes, number, sent, send, tied)
 
 
 def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
@@ -155,6 +162,8 @@ def _fill_actions(
 
 def _fill_transfers(columns: Columns, work: Work, sent: Transfers, send: Ints) -> None:
     pipeline = work.pipeline
+    asks = sent.receiver + sent.slot
+    behind = sent.boundary + (pipeline.kind[asks] != FORWARD)
     outputs = np.array([stage[-1].output if stage else 0.0 for stage in work.stages])
     nbytes = outputs[sent.boundary]
     ends = pipeline.device[sent.sender], pipeline.device[sent.receiver]
@@ -166,8 +175,8 @@ def _fill_transfers(columns: Columns, work: Work, sent: Transfers, send: Ints) -
     columns.fill("peer", send, ends[1])
     columns.fill("lane", send, SEND)
     columns.fill("kind", send, TRANSFER)
-    columns.fill("stage", send, pipeline.stage[sent.sender])
-    columns.fill("micro", send, pipeline.micro[sent.sender])
+    columns.fill("stage", send, behind)
+    columns.fill("micro", send, pipeline.micro[asks])
     columns.fill("collective", send, COLLECTIVES.index("send"))
     columns.fill("nbytes", send, nbytes)
     if len(send):

@@ -15,8 +15,9 @@ from simulator.parallel.step_work import Work
 
 def add_updates(
     columns: Columns, work: Work, ends: Sequence[list[int]], blocks: Sequence[list[list[int]]]
-) -> None:
-    """Add the reductions of gradients, the optimizers, and what gathers parameters.
+) -> dict[int, list[int]]:
+    """Add the reductions of gradients, the optimizers, and what gathers parameters. Returns the
+    operations that are a single collective of two devices, by each of them.
 
     `ends` are the operations with which each device ends its last action, `blocks` those with which
     each block ends its last backward, by copy and stage and in the order of the backward.
@@ -33,7 +34,7 @@ def add_updates(
             if each.block >= 0:
                 before = made[each.block]
             pending[device].append(_collective(columns, times, device, stage, REDUCE, each, before))
-    _tie(columns, work, pending)
+    tied = _tie(columns, work, pending)
     for device in range(pipeline.devices):
         stages = np.flatnonzero((pipeline.place == device).any(axis=0)).tolist()
         seconds = sum(gradients.seconds_of(stage) for stage in stages)
@@ -43,6 +44,7 @@ def add_updates(
         for stage in stages:
             for each in gathers(work.stages[stage], gradients, work.sharding):
                 _collective(columns, times, device, stage, GATHER, each, [updated])
+    return tied
 
 
 _PLAIN = {"collective": 0, "nbytes": 0.0}
@@ -70,7 +72,7 @@ def _collective(
     )
 
 
-def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> None:
+def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> dict[int, list[int]]:
     """Add the sums of gradients that two devices share: of the embedding at both ends of the
     pipeline, and of a stage of which two devices have a copy."""
     pipeline, gradients = work.pipeline, work.gradients
@@ -79,13 +81,14 @@ def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> None:
         nbytes = sum(each.nbytes for each in reductions(work.stages[stage], gradients))
         share = work.times.degrees.size("data") if gradients.zero else 1
         shared.append((devices[0], devices[1], nbytes / share, stage))
-    for one, other, nbytes, stage in shared:
-        seconds = work.times.among((one, other), "all_reduce", nbytes)
-        if one == other or not nbytes:
+    tied: dict[int, list[int]] = {}
+    for first, last, nbytes, stage in shared:
+        seconds = work.times.among((first, last), "all_reduce", nbytes)
+        if first == last or not nbytes:
             continue
-        before = [*pending[one], *pending[other]]
-        for device in (one, other):
-            tied = columns.one(
+        before, pair = [*pending[first], *pending[last]], list[int]()
+        for device in (first, last):
+            operation = columns.one(
                 before,
                 place=device,
                 lane=TIED,
@@ -95,4 +98,7 @@ def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> None:
                 collective=COLLECTIVES.index("all_reduce"),
                 nbytes=nbytes,
             )
-            pending[device].append(tied)
+            pending[device].append(operation)
+            pair.append(operation)
+        tied |= dict.fromkeys(pair, pair)
+    return tied

@@ -47,6 +47,13 @@ def test_a_timeline_has_the_streams_of_each_device(simctl: Simctl, tmp_path: Pat
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_all_transfers_are_simulated_where_the_user_asks_for_them(simctl: Simctl) -> None:
+    command = (*TRAIN, "tp=2,pp=2,batch=4", "--detail", "transfers")
+    assert "all transfers" in simctl(*command).stdout
+    summary = json.loads(simctl(*command, "--format", "json").stdout)["summary"]
+    assert summary["transfers_s"] == pytest.approx(summary["step_s"], rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,0 +1,145 @@
+"""A step of a plan with every transfer of all ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.parallel.blocks import Block, Part
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.gradients import Gradients
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import DATA, SEND, TP
+from simulator.parallel.pipelines import find
+from simulator.parallel.step import write
+from simulator.parallel.step_transfers import prove, write_transfers
+from simulator.parallel.step_work import Work
+from simulator.schedules.semantics import WrongResult
+from topologies.errors import InputError
+from topologies.shapes import full_mesh, star
+
+RINGS = {
+    "all_reduce": ("ring",),
+    "all_gather": ("ring_all_gather",),
+    "reduce_scatter": ("ring_reduce_scatter",),
+}
+
+
+@cache
+def times(degrees: Degrees) -> GroupTimes:
+    """Times on a mesh, where each two ranks have a wire: streams share none."""
+    mesh = full_mesh(max(2, degrees.ranks), bandwidth=1e9, latency=1e-3)
+    return GroupTimes(mesh, degrees, RINGS)
+
+
+@st.composite
+def works(draw: st.DrawFn) -> Work:
+    """Plans of up to 16 ranks."""
+    name, pp = (
+        draw(st.sampled_from(("gpipe", "1f1b", "interleaved:chunks=2", "zb_h1", "dual_pipe"))),
+        2,
+    )
+    tp, dp, cp = draw(
+        st.sampled_from([(2, 2, 1), (1, 4, 1), (4, 1, 1), (1, 2, 2), (2, 2, 2), (8, 1, 1)])
+    )
+    degrees = Degrees(dp=dp, tp=tp, pp=pp, cp=cp)
+    pipeline = find(name).build(devices=pp, micro_batches=4)
+    seconds = st.integers(0, 4).map(float)
+
+    def parts() -> tuple[Part, ...]:
+        size, beside = draw(st.integers(0, 4)) * 1e9, draw(st.booleans())
+        return (
+            Part(draw(seconds), "tp", "all_gather", size, beside),
+            Part(draw(seconds), "cp", draw(st.sampled_from(("all_reduce", "shift"))), size),
+        )
+
+    output = draw(st.sampled_from((1e8, 1e9)))
+    stages = []
+    for _ in range(pipeline.stages):
+        inputs, weights = parts(), (Part(draw(seconds)),)
+        block = Block(
+            "layer", parts(), inputs, weights, inputs + weights, parameters=1.0, output=output
+        )
+        stages.append((block,) * draw(st.integers(1, 2)))
+    gradients = Gradients(
+        nbytes=1e9,
+        parameter=1e9,
+        zero=draw(st.integers(0, 1)),
+        overlap=cp == 1 and draw(st.booleans()),
+        bucket=1e9,
+        optimizer=(1.0,) * len(stages),
+        tied=draw(st.sampled_from((0.0, 1e9))),
+    )
+    return Work(tuple(stages), pipeline, times(degrees), gradients)
+
+
+@settings(max_examples=25)
+@given(works())
+def test_transfers_take_as_long_as_the_step_where_streams_share_no_link(work: Work) -> None:
+    step = write(work)
+    written = write_transfers(step)
+    prove(written)
+    for operation, ends in enumerate(written.ends):
+        finish = written.timeline.finish[ends]
+        assert finish == pytest.approx(step.timeline.finish[operation], rel=1e-9, abs=1e-9)
+
+
+def small(topology_of: object = full_mesh) -> Work:
+    """DP x TP x PP on eight ranks."""
+    degrees = Degrees(dp=2, tp=2, pp=2)
+    mesh = topology_of(8, bandwidth=1e9)  # type: ignore[operator]
+    part = Part(1.0, "tp", "all_reduce", 4e6)
+    block = Block("layer", (part,) * 2, (part,) * 2, (), (part,) * 2, parameters=1e6, output=2e6)
+    pipeline = find("1f1b").build(devices=2, micro_batches=4)
+    gradients = Gradients(tied=1e6, optimizer=(1.0, 1.0))
+    times_of = GroupTimes(mesh, degrees, RINGS)
+    return Work(((block,) * 3,) * 2, pipeline, times_of, gradients)
+
+
+def test_a_step_amounts_to_the_collectives_of_its_plan() -> None:
+    step = write(small())
+    labels, lane = step.labels, step.schedule.lane
+    # Forward and backward: two all-reduces a layer, 6 layers, 4 micro-batches.
+    assert np.count_nonzero(lane == TP) == 2 * 2 * 6 * 4
+    assert labels.nbytes[lane == TP].sum() == 2 * 2 * 6 * 4 * 4e6
+    assert labels.nbytes[lane == DATA].tolist() == [3 * 4e6] * 2
+    assert np.count_nonzero(lane == SEND) == 2 * 4
+    written = write_transfers(step)
+    groups = {tuple(run.group.tolist()) for run in written.runs}
+    plan = step.work.times.degrees
+    expected = [
+        *plan.groups("tp").tolist(),
+        *plan.groups("dp").tolist(),
+        *plan.groups("pp").tolist(),
+    ]
+    assert groups == {tuple(group) for group in expected}
+
+
+def test_streams_that_share_links_take_longer_together() -> None:
+    step = write(small(star))
+    written = write_transfers(step)
+    prove(written)
+    assert written.timeline.makespan >= step.timeline.makespan * (1 - 1e-9)
+
+
+def test_a_missing_transfer_is_seen() -> None:
+    written = write_transfers(write(small()))
+    schedule = written.schedule
+    for phase in ("send", "tp", "data"):
+        moved = np.flatnonzero((schedule.phase == schedule.phases.index(phase)) & schedule.remote)
+        kept = schedule.count.copy()
+        kept[moved[0]] = 0
+        with pytest.raises(WrongResult):
+            prove(replace(written, schedule=replace(schedule, count=kept)))
+
+
+def test_large_steps_and_passes_are_refused() -> None:
+    with pytest.raises(InputError, match="more than 100 transfers: take fewer GPUs or layers"):
+        write_transfers(write(small()), most=100)
+    with pytest.raises(InputError, match="write it by layers"):
+        write_transfers(write(small(), "passes"))
