@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 from experiments.cli.machine_options import MachineOptions, RuleOptions
+from experiments.cli.plan_parser import parse_training
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands.learn import Request
+from experiments.commands.train_plan import Request as PlanRequest
 from experiments.execution.choice import HERE, Execution
+from experiments.learning.learning_run import (
+    LearningRun,
+    learn,
+    learn_steps,
+    without_disturbance,
+)
 from experiments.learning.task import Task
 from topologies.errors import InputError, unknown_option
 from topologies.units import parse_number, parse_whole
@@ -42,9 +51,95 @@ def check_alone(timeline: Path | None, execution: Execution) -> None:
 
 
 def parse(
-    text: str, options: TrainingOptions, machine: MachineOptions, rules: RuleOptions
+    text: str,
+    options: TrainingOptions,
+    machine: MachineOptions,
+    rules: RuleOptions,
+    profile: str | None,
 ) -> Request:
-    """The runs along which to learn: one for each strategy, all of as many workers."""
+    """The runs along which to learn: one for each plan or strategy."""
+    task = parse_task(text, options.seed)
+    if options.plan is not None:
+        return _of_plans(options.plan, task, options, machine, rules, profile)
+    check_profile(profile)
+    return _of_strategies(task, options, machine, rules)
+
+
+def check_profile(profile: str | None) -> None:
+    """Raise InputError for a profile without a plan."""
+    if profile is not None:
+        raise InputError(f"--profile {profile}: it goes with --plan, leave it out")
+
+
+def _of_strategies(
+    task: Task, options: TrainingOptions, machine: MachineOptions, rules: RuleOptions
+) -> Request:
+    """A run for each strategy, all of as many workers; if workers differ, another where they are
+    alike."""
+    _check_input(options)
+    names = _names(options.strategy)
+    requests = [
+        replace(options, strategy=name, learn=None).request(machine, rules) for name in names
+    ]
+    if not requests or len(requests[0].ranks) > 1:
+        raise InputError("--learn: one number of workers in --p, and a strategy or several")
+    ranks = min(request.ranks[0] for request in requests)
+    steps = options.steps or task.steps(ranks)
+    jobs = [replace(request.job, steps=steps) for request in requests]
+    stated = {key: getattr(options, key) for key in DISTURBANCES}
+    disturbance = ", ".join(
+        f"{key.replace('_', ' ')} {value}" for key, value in stated.items() if value is not None
+    )
+    runs = [
+        partial(learn, task, without_disturbance(job), name, ranks, "")
+        for name, job in zip(names, jobs, strict=True)
+    ]
+    if disturbance:
+        runs += [
+            partial(learn, task, job, name, ranks, disturbance)
+            for name, job in zip(names, jobs, strict=True)
+        ]
+    parameters = {
+        **requests[0].parameters,
+        "strategy": options.strategy,
+        "learn": options.learn,
+        "p": str(ranks),
+        "steps": steps,
+    }
+    return Request(task, runs, parameters)
+
+
+def _of_plans(
+    text: str,
+    task: Task,
+    options: TrainingOptions,
+    machine: MachineOptions,
+    rules: RuleOptions,
+    profile: str | None,
+) -> Request:
+    """A run for each plan."""
+    if not _names(text):
+        raise InputError("--learn: a plan or several in --plan")
+    job = replace(options, learn=None, steps=None, seed=0)
+    runs = []
+    for name in _names(text):
+        request = parse_training(name, replace(job, plan=name), machine, rules, profile)
+        runs.append(partial(_learn_plan, task, request, name, options.steps))
+    parameters = {**request.parameters, "plan": text, "learn": options.learn, "seed": options.seed}
+    return Request(task, runs, parameters)
+
+
+def _learn_plan(task: Task, request: PlanRequest, name: str, steps: int | None) -> LearningRun:
+    return learn_steps(task, request.step(), name, steps)
+
+
+def _names(text: str) -> list[str]:
+    """The parts of a list with semicolons."""
+    return [name.strip() for name in text.split(";") if name.strip()]
+
+
+def _check_input(options: TrainingOptions) -> None:
+    """Raise InputError for options of the samples, and for a sweep."""
     if options.sweep is not None:
         raise InputError(
             f"--sweep {options.sweep[:60]}: with --learn write strategies instead, like "
@@ -60,26 +155,3 @@ def parse(
             raise InputError(
                 f"{option} {str(value)[:40]}: a run that learns has its own samples, leave it out"
             )
-    task = parse_task(text, options.seed)
-    names = [name.strip() for name in options.strategy.split(";") if name.strip()]
-    requests = [
-        replace(options, strategy=name, learn=None).request(machine, rules) for name in names
-    ]
-    if not requests or len(requests[0].ranks) > 1:
-        raise InputError("--learn: one number of workers in --p, and a strategy or several")
-    ranks = min(request.ranks[0] for request in requests)
-    steps = options.steps or task.steps(ranks)
-    jobs = {
-        name: replace(request.job, steps=steps)
-        for name, request in zip(names, requests, strict=True)
-    }
-    stated = {key: getattr(options, key) for key in DISTURBANCES}
-    disturbance = ", ".join(f"{key} {value}" for key, value in stated.items() if value is not None)
-    parameters = {
-        **requests[0].parameters,
-        "strategy": options.strategy,
-        "learn": text,
-        "p": str(ranks),
-        "steps": steps,
-    }
-    return Request(task, jobs, ranks, disturbance.replace("_", " "), parameters)

@@ -218,6 +218,13 @@ def train(
     report has its loss over simulated time. With --plan a transformer trains under data, tensor,
     pipeline, context and expert parallelism.
     """
+    if job.learn is not None:
+        from experiments.cli.learning_parser import check_alone, parse
+        from experiments.commands import learn
+
+        check_alone(timeline, where.execution)
+        learning = parse(job.learn, job, machine, rules, profile)
+        raise typer.Exit(learn.run(learning, out, plot, format.value))
     if job.plan is not None:
         from experiments.cli.plan_parser import check_options, parse_training
         from experiments.commands import train_plan
@@ -227,13 +234,6 @@ def train(
         raise typer.Exit(train_plan.run(training, train_plan.Files(timeline, out), format.value))
     if profile is not None:
         raise InputError(f"--profile {profile}: it goes with --plan, leave it out")
-    if job.learn is not None:
-        from experiments.cli.learning_parser import check_alone, parse
-        from experiments.commands import learn
-
-        check_alone(timeline, where.execution)
-        learning = parse(job.learn, job, machine, rules)
-        raise typer.Exit(learn.run(learning, out, plot, format.value))
     from experiments.commands import train as command
 
     files = command.Files(timeline, out, plot)

@@ -99,8 +99,8 @@ Learn = Annotated[
     str | None,
     typer.Option(
         help="Learn digits along the run: softmax or mlp, with options: "
-        "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95. --strategy takes several then: "
-        '"ssgd; asgd".'
+        "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95. --strategy and --plan take "
+        'several then: "ssgd; asgd".'
     ),
 ]
 PlanText = Annotated[

@@ -38,6 +38,13 @@ class Request:
     parameters: Mapping[str, output.Value] = field(default_factory=dict)
     """The options as the user writes them: stored with the result."""
 
+    def step(self) -> Step:
+        """The operations of a step."""
+        topology = self.machine.build(self.plan.degrees.ranks)
+        degrees, run = self.plan.degrees, self.rules.run
+        times = GroupTimes(topology, degrees, profile=self.profile, run=run)
+        return write(work_of(self.training, self.plan, times))
+
 
 class Files(NamedTuple):
     """The files to write."""
@@ -50,12 +57,9 @@ def run(request: Request, files: Files, how: str) -> int:
     """Print a step of a plan in full."""
     output.check_table(files.out)
     output.check_writable(files.timeline, (*output.PICTURES, ".json"))
-    plan = request.plan
-    topology = request.machine.build(plan.degrees.ranks)
-    times = GroupTimes(topology, plan.degrees, profile=request.profile, run=request.rules.run)
-    step = write(work_of(request.training, plan, times))
+    step = request.step()
     measures = measure(step)
-    row = row_of(request.training, plan, measures)
+    row = row_of(request.training, request.plan, measures)
     if request.transfers:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:

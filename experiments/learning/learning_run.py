@@ -86,11 +86,12 @@ def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> 
     return run._replace(row=row)
 
 
-def learn_steps(task: Task, step: Step, plan: str, steps: int) -> LearningRun:
-    """Learn along `steps` steps of a parallel plan. `plan` is what the table shows."""
+def learn_steps(task: Task, step: Step, plan: str, steps: int | None = None) -> LearningRun:
+    """Learn along steps of a parallel plan, by default as many as the epochs have. `plan` is what
+    the table shows."""
     learner = parallel_learner(task, step, steps)
-    apart = learner.pipelines * max(1, steps // POINTS)
     ranks = step.work.times.degrees.ranks
+    apart = ranks * max(1, learner.steps // POINTS)
     return run_of(task, learner.versions(), plan, ranks, apart)
 
 

@@ -34,6 +34,7 @@ CALLS = {
     "cli/group_parser.py: parse_whole": "a stream of --groups",
     "cli/lists.py: parse_seconds": "--forward; --inputs; --weights; --transfer",
     "cli/learning_parser.py: parse_task": "--learn",
+    "cli/learning_parser.py: parse_training": "--plan, each of several",
     "cli/learning_parser.py: parse_value": "a value of --learn",
     "cli/machine_options.py: _quantity": "--bandwidth; --latency; --gap; --reduction",
     "cli/machine_options.py: catalogue.find": "--topology",
@@ -78,6 +79,7 @@ CALLS = {
     "commands/diagnose.py: catalogue.find": "the machine of a profile",
     "commands/judge.py: catalogue.find": "the machine of a profile",
     "commands/models.py: model_catalogue.find": "each model that is listed",
+    "parallel/plan_text.py: parse_yes": "reshard of --plan",
     "size_tables.py: parse_table": "the file of --matrix",
 }
 """The options that a file gives to a parser, one call each: another call would parse an option
@@ -113,7 +115,7 @@ TEXTS = {
     "calibrate": "family library name only",
     "diagnose": "family",
     "judge": "compare family only",
-    "learn": "disturbance jobs parameters",
+    "learn": "parameters",
     "measure": "parameters",
     "pipelines": "orders",
     "profile_model": "device dtype optimizer target",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,10 +33,12 @@ def test_a_parallel_plan_is_one_device(
     sharded: bool, order: str, ranks: int, devices: int, micro_batches: int
 ) -> None:
     pipeline = find(order).build(devices, micro_batches)
-    *before, last = ParallelLearner(TASK, ranks, pipeline, sharded, 5, 0.5).versions()
+    *before, last = ParallelLearner(
+        TASK, TASK.sampler(ranks), devices, pipeline, sharded, 5, 0.5
+    ).versions()
     assert np.abs(last.weights - single(TASK, ranks, 5)).max() < 1e-10
     assert [version.seconds for version in (*before, last)] == [0.5, 1.0, 1.5, 2.0, 2.5]
-    assert all(later.updates - earlier.updates == ranks for earlier, later in pairwise(before))
+    assert [version.updates for version in before] == [ranks * devices * k for k in range(1, 5)]
 
 
 def test_a_rank_keeps_a_shard_of_each_layer() -> None:
@@ -60,8 +62,8 @@ def test_a_simulated_step_says_when_and_in_which_order(zero: int) -> None:
     step = write(Work(((block,),) * 2, pipeline, times, Gradients(2.0, zero=zero)))
     run = learn_steps(TASK, step, "dp=2,pp=2", 3)
     assert run.row.seconds == pytest.approx(3 * step.timeline.makespan)
-    assert (run.row.strategy, run.row.ranks, run.row.updates) == ("dp=2,pp=2", 4, 6)
-    loss, accuracy = TASK.losses(single(TASK, 2, 3))
+    assert (run.row.strategy, run.row.ranks, run.row.updates) == ("dp=2,pp=2", 4, 12)
+    loss, accuracy = TASK.losses(single(replace(TASK, batch=60), 2, 3))
     assert run.curve[-1] == pytest.approx((run.row.seconds, loss, accuracy))
     assert [point.seconds for point in run.curve] == [
         pytest.approx(number * step.timeline.makespan) for number in range(4)

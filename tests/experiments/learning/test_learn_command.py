@@ -59,6 +59,32 @@ def test_files_hold_the_table_and_a_picture(learned: Simctl, tmp_path: Path) -> 
     assert plot.read_text().startswith("<?xml")
 
 
+PLANS = (
+    *("train", "--model", "gpt3_1_7b:layers=4,hidden=512,heads=8,seq=256", "--steps", "2"),
+    *("--topology", "dgx_a100", "--learn", "mlp", "--plan"),
+)
+
+
+def test_plans_of_as_many_gpus_learn_the_same(simctl: Simctl) -> None:
+    plans = "dp=8,batch=32; dp=2,pp=2,tp=2,batch=32,zero=1; dp=4,pp=2,batch=32,schedule=zb_h1"
+    rows = json.loads(simctl(*PLANS, plans, "--format", "json").stdout)
+    assert [row["strategy"] for row in rows] == plans.split("; ")
+    assert [row["updates"] for row in rows] == [16, 16, 16]
+    assert [row["loss"] for row in rows] == [pytest.approx(rows[0]["loss"], abs=1e-10)] * 3
+    assert len({row["seconds"] for row in rows}) == 3
+
+
+def test_a_plan_refuses_what_plans_refuse(simctl: Simctl) -> None:
+    for options, message in (
+        (["dp=3"], "there are 8 GPUs"),
+        (["dp=8", "--straggler", "1:2"], "--straggler 1:2: it does not go with --plan"),
+        ([" ; "], "a plan or several"),
+    ):
+        done = simctl(*PLANS, *options)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -72,6 +98,7 @@ def test_files_hold_the_table_and_a_picture(learned: Simctl, tmp_path: Path) -> 
         (["--strategy", ";"], "a strategy or several"),
         (["--strategy", "ssgd; asgb"], "no strategy 'asgb'"),
         (["--timeline", "step.png"], "take --plot"),
+        (["--profile", "mn5_acc"], "it goes with --plan"),
         (["--batches", "1:2"], "every worker has input in all steps"),
         (["--jobs", "2"], "learning runs in one process"),
         (["--plot", "plot.xyz"], "cannot write 'plot.xyz'"),
