@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.models.device_times import DeviceTimes
@@ -46,15 +47,20 @@ class Training:
 
 def stages_of(training: Training, plan: Plan) -> Stages:
     """The blocks of each stage of the pipeline. Raises InputError if the layers cannot be shared
-    out evenly.
+    out evenly."""
+    shape, cut = training.shape, plan.cut(training.seq)
+    layers = blocks(shape, cut, training.times, training.name)
+    return share_out(layers, plan, plan.stages, training.name)
+
+
+def share_out(layers: Sequence[Block], plan: Plan, stages: int, name: str) -> Stages:
+    """The blocks of each stage of a model called `name`, from all of its blocks.
 
     The embedding is in front of the first layer, the head behind the last one. If stages do not
     divide the layers, the embedding and the head count as a layer each.
     """
-    first, *layers, last = blocks(
-        training.shape, plan.cut(training.seq), training.times, training.name
-    )
-    stages, number = plan.stages, len(layers)
+    first, *layers, last = layers
+    number = len(layers)
     if number % stages == 0:
         sizes = [number // stages] * stages
     elif (number + 2) % stages == 0 and stages > 1:
@@ -67,7 +73,7 @@ def stages_of(training: Training, plan: Plan) -> Stages:
         for stage in range(middle, middle + number % stages):
             sizes[stage] += 1
     else:
-        raise InputError(_indivisible(training.name, plan, number, stages))
+        raise InputError(_indivisible(name, plan, number, stages))
     cut: list[tuple[Block, ...]] = []
     for stage, size in enumerate(sizes):
         ends = (first,) * (stage == 0), (last,) * (stage == stages - 1)
@@ -83,12 +89,11 @@ def _indivisible(name: str, plan: Plan, layers: int, stages: int) -> str:
     return f"{name} has {layers} layers, which {stages} stages do not divide: take {right}"
 
 
-def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
-    """What a step does. Raises InputError for a plan that does not fit the model."""
-    stages = stages_of(training, plan)
+def gradients_of(training: Training, plan: Plan, stages: Stages) -> Gradients:
+    """How the gradients of the stages are reduced, and parameters updated."""
     shape = training.shape
     table = shape.parts.embedding / plan.tp * GRADIENTS[plan.grads][0]
-    gradients = Gradients(
+    return Gradients(
         nbytes=GRADIENTS[plan.grads][0],
         zero=plan.zero,
         overlap=plan.overlap,
@@ -96,6 +101,12 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
         optimizer=tuple(_optimizer(stage, training.times, plan) for stage in stages),
         tied=table if shape.tied and plan.pp > 1 else 0.0,
     )
+
+
+def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
+    """What a step does. Raises InputError for a plan that does not fit the model."""
+    stages = stages_of(training, plan)
+    gradients = gradients_of(training, plan, stages)
     pipeline = plan.pipeline.build(devices=plan.pp, micro_batches=plan.micro_batches)
     synchronous = plan.synchronous and plan.pp > 1
     sharding = Sharding(

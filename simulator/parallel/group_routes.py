@@ -6,7 +6,9 @@ the names of ranks and media, take as long, so that one of them is enough.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,12 +36,20 @@ REPEATED = ("kind", "source", "target", "count", "reduces", "nbytes", "seconds",
 Longs = npt.NDArray[np.int64]
 
 
-class Laid(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Laid:
     """A collective of all groups on the machine."""
 
     algorithm: Algorithm
-    parts: list[Routed]
-    """Groups that meet, for V = 1 byte. Parts that are alike are left out."""
+    least: float
+    """How long the busiest medium is busy, for V = 1 byte. The collective takes no less."""
+    write: Callable[[], list[Routed]] = field(repr=False)
+    """Writes `parts`."""
+
+    @cached_property
+    def parts(self) -> list[Routed]:
+        """Groups that meet, for V = 1 byte. Parts that are alike are left out."""
+        return self.write()
 
 
 class _Use(NamedTuple):
@@ -82,9 +92,11 @@ def lay(algorithm: Algorithm, topology: Topology, groups: Ints, *, merges: bool 
         _Part(algorithm, topology, [placements[member] for member in part], merges)
         for part in busiest
     ]
-    return Laid(
-        algorithm, [part.routed(fitted, use, of) for part, of in zip(laid, busiest, strict=True)]
-    )
+
+    def write() -> list[Routed]:
+        return [part.routed(fitted, use, of) for part, of in zip(laid, busiest, strict=True)]
+
+    return Laid(algorithm, _load(use, busiest[0]), write)
 
 
 class _Part(NamedTuple):

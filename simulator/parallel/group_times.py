@@ -46,7 +46,9 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GroupTimes:
-    """The times of collectives of groups on a machine, each simulated once."""
+    """The times of collectives of groups on a machine, each simulated once.
+
+    Groups are remembered by their ranks, which several kinds and several plans may share."""
 
     topology: Topology
     """The machine. Rank r of the plan is rank r there."""
@@ -58,12 +60,17 @@ class GroupTimes:
     """A calibrated library, whose protocols are simulated."""
     run: Callable[[Routed], Timeline] = run
     """The engine."""
-    _laid: dict[tuple[str, str], list[Laid]] = field(default_factory=dict, repr=False)
-    _times: dict[tuple[str, str, float], Timed] = field(default_factory=dict, repr=False)
+    _laid: dict[tuple[bytes, str], list[Laid]] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[bytes, str, float], Timed] = field(default_factory=dict, repr=False)
+    _names: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.topology.ranks < self.degrees.ranks:
             self.degrees.check(self.topology.ranks)
+
+    def under(self, degrees: Degrees) -> GroupTimes:
+        """The times under other degrees. What one of both simulates, the other one remembers."""
+        return replace(self, degrees=degrees, _names={})
 
     def seconds(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds from the start to the end of a collective of V = `nbytes` in all groups of a
@@ -71,6 +78,18 @@ class GroupTimes:
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return 0.0
         return self._fastest(kind, collective, nbytes, lambda: self.degrees.groups(kind))
+
+    def least(self, kind: str, collective: str, nbytes: float) -> float:
+        """Seconds that `seconds` does not go below, without a simulation: for how long the busiest
+        medium of the machine is busy. Under a profile it is the same as `seconds`."""
+        if nbytes <= 0 or self.degrees.size(kind) == 1 or self.profile is not None:
+            return self.seconds(kind, collective, nbytes)
+
+        def groups() -> Ints:
+            return self.degrees.groups(kind)
+
+        laid = self._remembered(self._name(kind, groups), collective, groups)
+        return nbytes * min(each.least for each in laid)
 
     def transfer(self, sender: int, receiver: int, nbytes: float) -> float:
         """Seconds in which each rank of a device of the pipeline sends `nbytes` to its peer of
@@ -93,21 +112,36 @@ class GroupTimes:
     def fastest(self, kind: str, collective: str, nbytes: float) -> Algorithm:
         """The algorithm of a collective that has been timed. "0 to 1" is the kind of the groups of
         these devices."""
-        return self._times[kind, collective, nbytes].algorithm
+        return self._times[self._names[kind], collective, nbytes].algorithm
 
     def _fastest(
         self, kind: str, collective: str, nbytes: float, groups: Callable[[], Ints]
     ) -> float:
-        key = kind, collective, nbytes
+        name = self._name(kind, groups)
+        key = name, collective, nbytes
         if key not in self._times:
-            if (kind, collective) not in self._laid:
-                self._laid[kind, collective] = self._lay(collective, groups())
-            times = (
-                Timed(self._time(laid, nbytes), laid.algorithm)
-                for laid in self._laid[kind, collective]
-            )
+            times, refused = list[Timed](), InputError("")
+            for laid in self._remembered(name, collective, groups):
+                try:
+                    times.append(Timed(self._time(laid, nbytes), laid.algorithm))
+                except InputError as error:
+                    refused = error
+            if not times:
+                raise refused
             self._times[key] = min(times, key=lambda timed: timed.seconds)
         return self._times[key].seconds
+
+    def _name(self, kind: str, groups: Callable[[], Ints]) -> bytes:
+        """The ranks of groups, by which their times are remembered."""
+        if kind not in self._names:
+            ranks = groups()
+            self._names[kind] = b"%d:" % ranks.shape[1] + ranks.tobytes()
+        return self._names[kind]
+
+    def _remembered(self, name: bytes, collective: str, groups: Callable[[], Ints]) -> list[Laid]:
+        if (name, collective) not in self._laid:
+            self._laid[name, collective] = self._lay(collective, groups())
+        return self._laid[name, collective]
 
     def _lay(self, collective: str, groups: Ints) -> list[Laid]:
         """The schedules of all algorithms of a collective that are not too large."""

@@ -1,0 +1,224 @@
+"""A lower bound of the time of a step, by closed forms: nothing is simulated but the collectives.
+
+No device ends before all that it computes and all communication of its passes, one after the other.
+It begins when the first micro-batch has come through the stages before. The last one still has to
+go back through them. Then gradients are reduced and parameters updated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from simulator.parallel.blocks import Block, Part
+from simulator.parallel.gradients import Gradients, Reduction, gathers, reductions
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.sharding import Sharding, units
+
+ROUNDING = 1 - 1e-9
+"""What a bound is multiplied by: sums in another order differ in their last digits."""
+
+
+class PassSeconds(NamedTuple):
+    """What a block takes for a micro-batch."""
+
+    forward: float
+    """Seconds of the device in the forward."""
+    backward: float
+    """Seconds of the device in the backward, with what is computed again."""
+    launch_forward: float
+    """Seconds of the CPU in the forward."""
+    launch_backward: float
+    """Seconds of the CPU in the backward."""
+
+
+@dataclass(frozen=True)
+class BlockSeconds:
+    """The times of blocks, each computed once."""
+
+    times: GroupTimes
+    _known: dict[int, tuple[Block, PassSeconds]] = field(default_factory=dict, repr=False)
+
+    def of(self, block: Block) -> PassSeconds:
+        """What a block takes."""
+        if id(block) not in self._known:
+            back = (*block.again, *block.backward)
+            self._known[id(block)] = (
+                block,
+                PassSeconds(
+                    sum(map(self._part, block.forward)),
+                    sum(map(self._part, back)),
+                    sum(part.launch for part in block.forward),
+                    sum(part.launch for part in back),
+                ),
+            )
+        return self._known[id(block)][1]
+
+    def stage(self, blocks: Sequence[Block]) -> PassSeconds:
+        """What a stage takes."""
+        each = [self.of(block) for block in blocks]
+        return PassSeconds(*map(sum, zip(*each, strict=True))) if each else PassSeconds(0, 0, 0, 0)
+
+    def _part(self, part: Part) -> float:
+        if not part.group:
+            return part.seconds
+        moved = self.times.seconds(part.group, part.collective, part.nbytes)
+        return max(part.seconds, moved) if part.beside else part.seconds + moved
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A step as its bound sees it: stage s is on device s modulo the devices, and each device runs
+    forwards and whole backwards."""
+
+    stages: Sequence[Sequence[Block]]
+    """The blocks of each stage."""
+    micro_batches: int
+    """Micro-batches of the pipeline."""
+    seconds: BlockSeconds
+    """What blocks take. Its degrees are those of the plan."""
+    gradients: Gradients
+    """How gradients are reduced, and parameters updated."""
+    sharding: Sharding = field(default_factory=Sharding)
+    """How parameters and gradients are shared out, from stage 2 of ZeRO on."""
+    in_turn: bool = False
+    """Whether device d alternates forwards and backwards behind its first `devices` - 1 - d
+    forwards, as in 1F1B: no more than `devices` - d micro-batches are on their way behind it."""
+
+    @property
+    def times(self) -> GroupTimes:
+        """The times of collectives."""
+        return self.seconds.times
+
+    @property
+    def devices(self) -> int:
+        """Devices of the pipeline."""
+        return self.times.degrees.pp
+
+
+def bound(outline: Outline) -> float:
+    """Seconds that the step does not go below."""
+    passes = [_pass(outline, stage) for stage in outline.stages]
+    reduced = []
+    for device, end in enumerate(_ends(outline, passes)):
+        launching = _launching(outline, passes[device :: outline.devices])
+        reduced.append(max(end + _reducing(outline, len(passes), device), launching))
+    last = outline.devices - 1
+    if outline.gradients.tied and last:
+        nbytes = outline.gradients.tied
+        tied = outline.times.among((0, last), "all_reduce", nbytes)
+        reduced[0] = reduced[last] = max(reduced[0], reduced[last]) + tied
+    total = [end + _updating(outline, device) for device, end in enumerate(reduced)]
+    return max(total) * ROUNDING
+
+
+def _pass(outline: Outline, stage: Sequence[Block]) -> PassSeconds:
+    """What a stage takes for a micro-batch. From stage 2 of ZeRO on, a pass also takes as long as
+    the collectives of its units, one after the other."""
+    seconds, zero, sharding = outline.seconds.stage(stage), outline.gradients.zero, outline.sharding
+    if zero < 2:
+        return seconds
+    gathered, again, reduced = 0.0, 0.0, 0.0
+    for unit in units(stage, sharding):
+        for group, elements in unit.elements:
+            nbytes = elements * outline.gradients.parameter
+            shared = sharding.sharing(group)
+            gathered += outline.times.least(shared, "all_gather", nbytes)
+            if sharding.reshard and not unit.root:
+                again += outline.times.least(sharding.backward(group), "all_gather", nbytes)
+            nbytes = elements * outline.gradients.nbytes
+            reduced += outline.times.least(shared, "reduce_scatter", nbytes)
+    return seconds._replace(
+        forward=max(seconds.forward, gathered if zero == 3 else 0.0),
+        backward=max(
+            seconds.backward, again if zero == 3 else 0.0, reduced if sharding.sync else 0.0
+        ),
+    )
+
+
+def _ends(outline: Outline, passes: Sequence[PassSeconds]) -> list[float]:
+    """When each device ends its last backward, at the earliest."""
+    devices, count = outline.devices, outline.micro_batches
+    outward, back = _transfers(outline)
+    begin, around, ends = 0.0, 0.0, [0.0] * devices
+    rounds = [0.0] * devices
+    for device in reversed(range(devices)):
+        around += passes[device].forward + passes[device].backward
+        around += outward[device] + back[device]
+        rounds[device] = around
+    for device in range(devices):
+        mine = passes[device::devices]
+        busy = count * sum(each.forward + each.backward for each in mine)
+        if outline.in_turn and len(mine) == 1:
+            flying = min(devices - device, count)
+            whole = -(-count // flying)
+            left = count - 1 - (whole - 1) * flying
+            busy = max(busy, whole * rounds[device] + left * mine[0].backward)
+        ends[device] = begin + busy
+        begin += passes[device].forward + outward[device]
+    for device in reversed(range(devices - 1)):
+        through = ends[device + 1] + back[device] + passes[device].backward
+        ends[device] = max(ends[device], through)
+    return ends
+
+
+def _launching(outline: Outline, passes: Sequence[PassSeconds]) -> float:
+    """Seconds of the CPU. It may run ahead during passes that are written in full: the last
+    backward if gradients overlap, and backwards of stage 2 of ZeRO."""
+    count, zero = outline.micro_batches, outline.gradients.zero
+    ahead = count - 1 if outline.gradients.overlap and zero < 2 else count
+    count *= zero != 2
+    return sum(count * each.launch_forward + ahead * each.launch_backward for each in passes)
+
+
+def _transfers(outline: Outline) -> tuple[list[float], list[float]]:
+    """Seconds from each device to the next one, and back."""
+    outward, back = [0.0] * outline.devices, [0.0] * outline.devices
+    for device in range(outline.devices - 1):
+        stage = outline.stages[device]
+        nbytes = stage[-1].output if stage else 0.0
+        outward[device] = outline.times.transfer(device, device + 1, nbytes)
+        back[device] = outline.times.transfer(device + 1, device, nbytes)
+    return outward, back
+
+
+def _reducing(outline: Outline, stages: int, device: int) -> float:
+    """Seconds from a device's last backward to the end of its last reduction of gradients. What
+    overlaps counts from the begin of the last backward, which is that of some stage."""
+    gradients, numbers = outline.gradients, range(device, stages, outline.devices)
+    if not gradients.overlap:
+        return _longest(
+            outline, [each for s in numbers for each in reductions(outline.stages[s], gradients)]
+        )
+    return min(_behind(outline, outline.stages[number]) for number in numbers)
+
+
+def _behind(outline: Outline, stage: Sequence[Block]) -> float:
+    """Seconds from the last backward of a stage to the end of its reductions: from each one on,
+    reductions of a group come one after the other."""
+    made = [outline.seconds.of(block).backward for block in reversed(stage)]
+    behind = 0.0
+    queued = dict.fromkeys(("data", "experts"), 0.0)
+    for each in reversed(reductions(stage, outline.gradients)):
+        queued[each.group] += outline.times.least(each.group, each.collective, each.nbytes)
+        behind = max(behind, queued[each.group] - sum(made[each.block + 1 :]))
+    return behind
+
+
+def _updating(outline: Outline, device: int) -> float:
+    """Seconds of the optimizer of a device, and of what gathers its parameters."""
+    gradients, stages = outline.gradients, range(device, len(outline.stages), outline.devices)
+    gathered = [
+        each for s in stages for each in gathers(outline.stages[s], gradients, outline.sharding)
+    ]
+    seconds = sum(gradients.seconds_of(stage) for stage in stages)
+    return seconds + _longest(outline, gathered)
+
+
+def _longest(outline: Outline, collectives: Sequence[Reduction]) -> float:
+    """Seconds of collectives, where those of each group come one after the other."""
+    queued = dict.fromkeys(("data", "experts"), 0.0)
+    for each in collectives:
+        queued[each.group] += outline.times.least(each.group, each.collective, each.nbytes)
+    return max(queued.values())
