@@ -61,14 +61,7 @@ def parse(
     task = parse_task(text, options.seed)
     if options.plan is not None:
         return _of_plans(options.plan, task, options, machine, rules, profile)
-    check_profile(profile)
     return _of_strategies(task, options, machine, rules)
-
-
-def check_profile(profile: str | None) -> None:
-    """Raise InputError for a profile without a plan."""
-    if profile is not None:
-        raise InputError(f"--profile {profile}: it goes with --plan, leave it out")
 
 
 def _of_strategies(

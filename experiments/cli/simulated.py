@@ -218,6 +218,10 @@ def train(
     report has its loss over simulated time. With --plan a transformer trains under data, tensor,
     pipeline, context and expert parallelism.
     """
+    if job.plan is None:
+        for option, value in (("profile", profile), ("calibrate-compute", job.calibrate_compute)):
+            if value is not None:
+                raise InputError(f"--{option} {value}: it goes with --plan, leave it out")
     if job.learn is not None:
         from experiments.cli.learning_parser import check_alone, parse
         from experiments.commands import learn
@@ -232,8 +236,6 @@ def train(
         check_options(plot, where.execution)
         training = parse_training(job.plan, job, machine, rules, profile)
         raise typer.Exit(train_plan.run(training, train_plan.Files(timeline, out), format.value))
-    if profile is not None:
-        raise InputError(f"--profile {profile}: it goes with --plan, leave it out")
     from experiments.commands import train as command
 
     files = command.Files(timeline, out, plot)
