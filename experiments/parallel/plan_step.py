@@ -12,6 +12,9 @@ from experiments.parallel.plan_text import GRADIENTS, Plan
 from simulator.parallel.blocks import Block
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import pass_of
+from simulator.parallel.pipelines import Pipeline
+from simulator.parallel.pipelines.pipeline import FORWARD, INPUTS, WEIGHTS
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
 from topologies.errors import InputError
@@ -107,7 +110,7 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     """What a step does. Raises InputError for a plan that does not fit the model."""
     stages = stages_of(training, plan)
     gradients = gradients_of(training, plan, stages)
-    pipeline = plan.pipeline.build(devices=plan.pp, micro_batches=plan.micro_batches)
+    pipeline = pipeline_of(plan, stages, times)
     synchronous = plan.synchronous and plan.pp > 1
     sharding = Sharding(
         plan.reshard,
@@ -117,6 +120,28 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
         bandwidth=1.0 / training.times.traffic(1.0),
     )
     return Work(stages, pipeline, times, gradients, plan.blocking, synchronous, sharding)
+
+
+def pipeline_of(plan: Plan, stages: Stages, times: GroupTimes) -> Pipeline:
+    """The pipeline of the plan. A search takes the times of a stage in the middle, and of the
+    transfer to the second device."""
+    order, sizes = plan.pipeline, {"devices": plan.pp, "micro_batches": plan.micro_batches}
+    if "forward" not in order.options:
+        return order.build(**sizes)
+    middle = stages[len(stages) // 2]
+    forward, inputs, weights = (
+        pass_of(middle, kind, times).seconds for kind in (FORWARD, INPUTS, WEIGHTS)
+    )
+    kept = sum(block.kept for block in middle)
+    later = sum(block.kept_for_weights for block in middle)
+    return order.build(
+        **sizes,
+        forward=forward,
+        inputs=inputs,
+        weights=weights,
+        transfer=times.transfer(0, min(1, plan.pp - 1), middle[-1].output),
+        kept=min(100.0, 100 * later / kept) if kept else 100.0,
+    )
 
 
 def _optimizer(stage: tuple[Block, ...], times: DeviceTimes, plan: Plan) -> float:

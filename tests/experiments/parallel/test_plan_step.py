@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
 from experiments.parallel.plan_report import path_of, report, row_of, text
-from experiments.parallel.plan_step import Training, stages_of, work_of
+from experiments.parallel.plan_step import Training, pipeline_of, stages_of, work_of
 from experiments.parallel.plan_text import parse_plan
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
@@ -42,6 +44,16 @@ def test_stages_share_the_layers(layers: int, plan: str, sizes: list[int]) -> No
 def test_layers_that_stages_do_not_divide_are_refused() -> None:
     with pytest.raises(InputError, match="has 6 layers, which 5 stages do not divide: take pp=3"):
         stages_of(training(), parse_plan("pp=5"))
+
+
+def test_a_search_takes_the_times_of_the_blocks() -> None:
+    plan = parse_plan("pp=2,dp=1,batch=8,schedule=zb_auto:memory=2")
+    times = GroupTimes(find("dgx_a100").build(2), plan.degrees)
+    stages = stages_of(training(), plan)
+    short = tuple(tuple(replace(block, weights=()) for block in stage) for stage in stages)
+    usual, other = (pipeline_of(plan, each, times) for each in (stages, short))
+    assert (usual.name, usual.devices, usual.micro_batches) == ("zb_auto:memory=2", 2, 8)
+    assert usual.kind.tolist() != other.kind.tolist()
 
 
 def test_a_report_has_the_figures_of_a_step() -> None:
