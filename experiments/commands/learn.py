@@ -64,6 +64,8 @@ def _cells(runs: Sequence[LearningRun], task: Task) -> Mapping[str, output.Cell]
         f"to {task.target:.4g}": _reached,
         "staleness": lambda record: f"{float(record['staleness'] or 0.0):.2f}",
         "most": lambda record: str(record["staleness_max"]),
+        "idle": lambda record: f"{float(record['idle'] or 0.0):.1%}",
+        "cause": lambda record: str(record["cause"] or "-"),
     }
 
 

@@ -13,6 +13,7 @@ from experiments.learning.along_steps import parallel_learner
 from experiments.learning.task import Task
 from experiments.training.job import Job
 from simulator.parallel.step import Step
+from simulator.parallel.step_measures import measure as measure_step
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.plan_simulation import train
@@ -55,6 +56,10 @@ class LearningRow:
     staleness: float
     """Mean number of updates between reading weights and updating them."""
     staleness_max: int
+    idle: float
+    """The mean share of the run for which a worker computes nothing."""
+    cause: str
+    """The cause of most of that, as far as it is known."""
 
 
 class LearningRun(NamedTuple):
@@ -76,10 +81,13 @@ def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> 
     the table shows."""
     learner = learner_of(task, job, ranks)
     run = run_of(task, learner.versions(), strategy, ranks, ranks * max(1, job.steps // POINTS))
-    stale = measure(learner.plan, learner.timeline).staleness
+    measures = measure(learner.plan, learner.timeline)
+    stale, shares = measures.staleness, measures.bubble_shares
     row = replace(
         run.row,
         disturbance=disturbance,
+        idle=sum(shares.values()),
+        cause=max(shares, key=lambda cause: shares[cause]) if any(shares.values()) else "",
         staleness=float(stale.mean()) if len(stale) else 0.0,
         staleness_max=int(stale.max(initial=0)),
     )
@@ -92,7 +100,10 @@ def learn_steps(task: Task, step: Step, plan: str, steps: int | None = None) -> 
     learner = parallel_learner(task, step, steps)
     ranks = step.work.times.degrees.ranks
     apart = ranks * max(1, learner.steps // POINTS)
-    return run_of(task, learner.versions(), plan, ranks, apart)
+    run = run_of(task, learner.versions(), plan, ranks, apart)
+    measures = measure_step(step)
+    computing = float((measures.computing + measures.optimizer).mean())
+    return run._replace(row=replace(run.row, idle=1 - computing / (measures.step or 1.0)))
 
 
 def run_of(
@@ -117,6 +128,8 @@ def run_of(
         target_s=on_target[0] if on_target else None,
         staleness=0.0,
         staleness_max=0,
+        idle=0.0,
+        cause="",
     )
     return LearningRun(row, curve)
 

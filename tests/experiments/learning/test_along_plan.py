@@ -160,6 +160,14 @@ def test_a_curve_begins_with_the_first_weights_and_ends_with_the_last() -> None:
     assert row(job("ddp")).row.target_s is None
 
 
+def test_a_row_says_why_workers_wait() -> None:
+    calm, late = (row(job("ddp", conditions=each)).row for each in (Conditions(), NOISE))
+    assert late.cause == "slower peer"
+    assert 0 < calm.idle < late.idle < 1
+    alone = learn(TASK, job("ddp"), "a run", 1, "").row
+    assert (alone.idle, alone.cause) == (0, "")
+
+
 def test_weights_that_diverge_have_no_loss() -> None:
     result = row(job("asgd", 40), replace(TASK, rate=1e200)).row
     assert (result.loss, result.accuracy, result.target_s) == (np.inf, 0.0, None)

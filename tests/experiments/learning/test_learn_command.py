@@ -32,7 +32,7 @@ def test_a_table_compares_strategies_and_workers(learned: Simctl) -> None:
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == [
         *("strategy", "workers", "updates", "time", "loss", "accuracy", "to", "0.95"),
-        *("staleness", "most"),
+        *("staleness", "most", "idle", "cause"),
     ]
     assert [line.split()[:2] for line in rows] == [
         ["ssgd", "alike"],

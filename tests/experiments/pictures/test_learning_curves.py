@@ -12,7 +12,9 @@ CURVE = [Point(0.0, 2.3, 0.1), Point(0.5, 1.0, 0.6), Point(1.0, 0.4, 0.9)]
 
 def run(strategy: str, disturbance: str, factor: float) -> LearningRun:
     curve = [point._replace(seconds=factor * point.seconds) for point in CURVE]
-    row = LearningRow("mlp", strategy, 4, disturbance, 8, factor, 0.4, 0.9, 0.8, factor, 0.0, 0)
+    row = LearningRow(
+        "mlp", strategy, 4, disturbance, 8, factor, 0.4, 0.9, 0.8, factor, 0.0, 0, 0.1, "drain"
+    )
     return LearningRun(row, curve)
 
 
