@@ -117,12 +117,22 @@ def _elements(blocks: Sequence[Block]) -> tuple[tuple[str, float], ...]:
     return tuple((group, count) for group, count in counts.items() if count)
 
 
-def traffic(zero: int, ranks: int, *, parameter: float = 2.0, gradient: float = 2.0) -> float:
-    """Bytes that a rank sends in a step for each element of the parameters, at least: rings of
-    `ranks` that reduce gradients and gather parameters. Stage 3 gathers them twice.
+def traffic(
+    zero: int,
+    ranks: int,
+    *,
+    parameter: float = 2.0,
+    gradient: float = 2.0,
+    reductions: int = 1,
+    gathers: int = 2,
+) -> float:
+    """Bytes that a rank sends in a step for each element of the parameters, at least: as much as in
+    rings of `ranks`. Stages 2 and 3 reduce gradients `reductions` times, stage 3 gathers parameters
+    `gathers` times.
 
-    >>> traffic(1, 64) == traffic(0, 64), traffic(3, 64) / traffic(0, 64)
+    >>> traffic(2, 64) == traffic(0, 64), traffic(3, 64) / traffic(0, 64)
     (True, 1.5)
     """
-    gathers = {0: gradient, 1: parameter, 2: parameter, 3: 2 * parameter}[zero]
-    return (gradient + gathers) * (ranks - 1) / ranks
+    reduced = gradient * (reductions if zero >= 2 else 1)
+    gathered = {0: gradient, 3: gathers * parameter}.get(zero, parameter)
+    return (reduced + gathered) * (ranks - 1) / ranks
