@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import Shape
 from experiments.models.transformer_blocks import blocks
 from experiments.parallel.plan_text import GRADIENTS, Plan
-from simulator.parallel.blocks import Block
+from simulator.parallel.blocks import Block, Part
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import pass_of
@@ -82,6 +83,30 @@ def share_out(layers: Sequence[Block], plan: Plan, stages: int, name: str) -> St
         ends = (first,) * (stage == 0), (last,) * (stage == stages - 1)
         cut.append((*ends[0], *layers[:size], *ends[1]))
         layers = layers[size:]
+    return _scattered(cut, plan) if plan.scatter and plan.tp > 1 and not plan.sp else tuple(cut)
+
+
+def _scattered(stages: list[tuple[Block, ...]], plan: Plan) -> Stages:
+    """The stages, where each rank sends its share of a tensor and the next stage gathers it. Stages
+    that were alike still are."""
+    whole = stages[0][-1].output
+    gather = (Part(group="tp", collective="all_gather", nbytes=whole),)
+
+    @cache
+    def first_of(block: Block) -> Block:
+        return replace(block, forward=gather + block.forward)
+
+    @cache
+    def last_of(block: Block, *, sends: bool) -> Block:
+        back = gather if sends else ()
+        inputs, backward = back + block.inputs, back + block.backward
+        return replace(block, inputs=inputs, backward=backward, output=whole / plan.tp)
+
+    cut = []
+    for number, stage in enumerate(stages):
+        enters = [first_of(block) for block in stage[: number > 0]]
+        passed = [*enters, *stage[len(enters) :]]
+        cut.append((*passed[:-1], last_of(passed[-1], sends=number < len(stages) - 1)))
     return tuple(cut)
 
 

@@ -72,7 +72,9 @@ class Plan:
     blocking: bool = False
     """Whether both ends of a transfer between stages wait for its end."""
     synchronous: bool = True
-    """Whether the CPU waits for transfers between stages before it launches what follows."""
+    """Whether CPU and device wait for the end of transfers that they send between stages."""
+    scatter: bool = False
+    """Whether each rank of tensor parallel sends its share to the next stage, which gathers it."""
     beside: bool = True
     """Whether collectives of tensor parallel run beside the backward for weights."""
     stops: bool = False
@@ -193,6 +195,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
             "overlap",
             "blocking",
             "synchronous",
+            "scatter",
             "beside",
             "stops",
             "uneven",

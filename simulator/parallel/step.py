@@ -76,7 +76,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     _fill_actions(columns, pipeline, passes, number, first)
     _fill_transfers(columns, work, sent, send)
     tails = _tails(columns, passes, number, first, join)
-    entries = _entries(pipeline, sent, tails, send)
+    entries = _entries(pipeline, sent, tails, send, ends=work.blocking or work.synchronous)
     _wait(columns, passes, number, first, entries)
     _launch(columns, passes, number, first, sent.before, entries if work.synchronous else None)
     _wait_to_send(columns, sent, tails, send)
@@ -199,19 +199,20 @@ def _tails(columns: Columns, passes: Sequence[Pass], number: Ints, first: Ints, 
     return tails
 
 
-def _entries(pipeline: Pipeline, sent: Transfers, tails: Ints, send: Ints) -> Ints:
-    """What each action waits for: the action before on its device, and what arrives. The second
-    action of a pair waits for what the first one waits for."""
+def _entries(pipeline: Pipeline, sent: Transfers, tails: Ints, send: Ints, *, ends: bool) -> Ints:
+    """What each action waits for: the action before on its device, what arrives, and where they
+    count the `ends` of transfers behind the action before. The second action of a pair waits for
+    what the first one waits for."""
     before = sent.before
     entries = np.full((len(pipeline), WIDTH - 1), -1, dtype=np.int32)
     entries[:, :2] = np.where(before[:, None] >= 0, tails[before], -1)
     entries[sent.receiver, 2 + sent.slot] = send
-    if sent.blocking:
-        ends = np.full((len(pipeline), 2), -1, dtype=np.int32)
+    if ends:
+        ended = np.full((len(pipeline), 2), -1, dtype=np.int32)
         slot = np.ones(len(send), dtype=np.int32)
         slot[np.unique(sent.sender, return_index=True)[1]] = 0
-        ends[sent.sender, slot] = send
-        entries[:, 4:6] = np.where(before[:, None] >= 0, ends[before], -1)
+        ended[sent.sender, slot] = send
+        entries[:, 4:6] = np.where(before[:, None] >= 0, ended[before], -1)
     second = np.flatnonzero(np.roll(pipeline.paired, 1))
     entries[second] = entries[second - 1]
     return entries

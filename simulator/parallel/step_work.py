@@ -28,8 +28,8 @@ class Work:
     blocking: bool = False
     """Whether both ends of a transfer between stages wait until it has ended."""
     synchronous: bool = False
-    """Whether the CPU launches an action when the one before has ended and what it needs has
-    arrived, as in Megatron-LM, which synchronizes with the device behind transfers."""
+    """Whether an action begins, and the CPU launches it, when the one before and its transfers have
+    ended, as in Megatron-LM, which synchronizes with the device behind transfers."""
     sharding: Sharding = field(default_factory=Sharding)
     """How parameters and gradients are shared out, from stage 2 of ZeRO on."""
 

@@ -6,8 +6,8 @@ with cuBLAS and CUTLASS under SGLang 0.5.10 (github.com/ai-dynamo/aiconfigurator
 commit 095f58a5, aic-core/.../systems/data/*_sxm/gemm), with the peaks of
 :mod:`experiments.models.accelerators`. Where the largest product was not measured, the next one
 stands for it. Between the lines shares are interpolated by the logarithms of the sizes: on the
-products that the files leave out and whose rows are a multiple of 128, the mean error is 4.8%
-(A100) and 4.4% (H100).
+products that the files leave out and whose rows are a multiple of 128, the mean error is 4.7%
+(A100) and 4.8% (H100).
 """
 
 from __future__ import annotations

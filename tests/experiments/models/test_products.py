@@ -27,8 +27,11 @@ def test_a_measured_product_has_its_share() -> None:
 
 def test_a_product_that_was_not_measured_lies_between_its_neighbours() -> None:
     table = products.read("h100", "bf16")
-    share = products.share("h100", "bf16", 5000, 5000, 5000)
-    assert table.shares[6:8, 7:9, 7:9].min() <= share <= table.shares[6:8, 7:9, 7:9].max()
+    sides = 6144.0, 4600.0, 2200.0
+    places = zip((table.rows, table.sides, table.sides), sides, strict=True)
+    around = [np.searchsorted(axis, np.log(side)) + np.array([-1, 0]) for axis, side in places]
+    near = table.shares[np.ix_(*around)]
+    assert near.min() <= products.share("h100", "bf16", *sides) <= near.max()
 
 
 def test_large_products_reach_more_than_small_ones() -> None:

@@ -89,3 +89,20 @@ def test_the_flops_of_a_model_are_those_of_its_matrices_and_scores() -> None:
     scores, head = model.seq / (6 * width), vocabulary / (12 * width * layers)
     expected = 72 * layers * width**2 * (1 + scores + head)
     assert model.flops_per_token == pytest.approx(expected, rel=0.005)
+
+
+def test_stages_send_shares_and_gather_them() -> None:
+    """Each rank sends 1/tp of a tensor, and tensor parallel gathers it at the other end, in the
+    forward and in the backward."""
+    model = training("gpt3_1_7b:layers=4")
+    whole, shares = (
+        stages_of(model, parse_plan(f"tp=4,pp=2,micro=1,batch=4,{more}"))
+        for more in ("scatter=no", "scatter=yes")
+    )
+    assert shares[0][-1].output == whole[0][-1].output / 4
+    gather = shares[1][0].forward[0]
+    assert (gather.group, gather.collective) == ("tp", "all_gather")
+    assert gather.nbytes == whole[0][-1].output
+    assert shares[1][0].forward[1:] == whole[1][0].forward
+    assert shares[0][-1].backward == (gather, *whole[0][-1].backward)
+    assert shares[0][0] == whole[0][0]
