@@ -13,6 +13,12 @@ from experiments.execution.choice import HERE, Execution
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
 from experiments.models.accelerators import ACCELERATORS
+from experiments.pictures.timelines.trace_folder import (
+    FILES,
+    check_timeline,
+    is_folder,
+    write_traces,
+)
 from experiments.simulations import workload
 from experiments.training.job import Job, TrainingRun
 from experiments.training.strategy_options import SweptValue
@@ -23,12 +29,6 @@ from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.resources import duration
 from topologies.units import format_bytes
-
-TIMELINES = (*output.PICTURES, ".json")
-CHAKRA = ".chakra"
-"""The ending of a folder of Chakra traces. Without an ending it holds Kineto traces."""
-TRACES = (".json", ".json.gz", ".et")
-"""The endings of traces in a folder."""
 
 
 @dataclass(frozen=True)
@@ -76,29 +76,12 @@ def run(request: Request, files: Files, how: str, execution: Execution = HERE) -
 
 def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> None:
     output.check_table(out)
-    output.check_writable(None if timeline and is_folder(timeline) else timeline, TIMELINES)
+    if timeline is not None and not is_folder(timeline):
+        output.check_writable(timeline, FILES)
     output.check_writable(plot, output.PICTURES)
     files = [path.resolve() for path in (timeline, out, out and output.meta_of(out), plot) if path]
     if len(set(files)) < len(files):
         raise InputError("--timeline, --out and --plot name the same file: name different ones")
-
-
-def is_folder(timeline: Path) -> bool:
-    """Whether a timeline is a folder of traces, a file a worker."""
-    return timeline.suffix in ("", CHAKRA)
-
-
-def _check_traces(timeline: Path, ranks: int) -> None:
-    if not is_folder(timeline):
-        return
-    if timeline.suffix == CHAKRA:
-        from experiments.traces.chakra_export import file_names
-
-        output.check_folder(timeline, file_names(ranks), TRACES)
-    else:
-        from experiments.pictures.timelines.kineto_export import file_name
-
-        output.check_folder(timeline, {file_name(worker) for worker in range(ranks)}, TRACES)
 
 
 def _one(request: Request, files: Files, how: str) -> int:
@@ -109,7 +92,7 @@ def _one(request: Request, files: Files, how: str) -> int:
         )
     job = request.variants[0][1] if request.variants else request.job
     if files.timeline:
-        _check_traces(files.timeline, request.ranks[0])
+        check_timeline(files.timeline, request.ranks[0])
         job = _in_full(job, request.ranks[0], files.timeline)
     progress = output.Progress("stages done")
     progress(0, 3)
@@ -182,19 +165,18 @@ def _verdict(failures: Iterable[str]) -> int:
 
 
 def _draw(training: TrainingRun, path: Path, request: Request) -> None:
-    if path.suffix == CHAKRA:
-        from experiments.traces.chakra_export import chakra_files
-        from experiments.traces.plan_tasks import tasks_of
-
-        tasks = tasks_of(training.plan, training.timeline.schedule)
-        output.write_folder(path, chakra_files(tasks))
-    elif is_folder(path):
-        from experiments.pictures.timelines.kineto_export import kineto_files
-
-        files = kineto_files(training.plan, training.timeline, dict(request.parameters))
-        output.write_folder(path, files)
-    else:
+    if not is_folder(path):
         output.write(path, _picture(training, path, request))
+        return
+    from experiments.pictures.timelines.kineto_export import kineto_files
+    from experiments.traces.plan_tasks import tasks_of
+
+    plan, timeline = training.plan, training.timeline
+    write_traces(
+        path,
+        lambda: tasks_of(plan, timeline.schedule),
+        lambda: kineto_files(plan, timeline, dict(request.parameters)),
+    )
 
 
 def _picture(training: TrainingRun, path: Path, request: Request) -> bytes | str:

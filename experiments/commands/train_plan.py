@@ -11,6 +11,7 @@ from experiments import output
 from experiments.parallel.plan_report import report, row_of, text
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan
+from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
@@ -56,19 +57,14 @@ class Files(NamedTuple):
 def run(request: Request, files: Files, how: str) -> int:
     """Print a step of a plan in full."""
     output.check_table(files.out)
-    output.check_writable(files.timeline, (*output.PICTURES, ".json"))
+    check_timeline(files.timeline, request.plan.degrees.ranks)
     step = request.step()
     measures = measure(step)
     row = row_of(request.training, request.plan, measures)
     if request.transfers:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:
-        from experiments.pictures.timelines.plan_timeline import plan_file
-
-        title = f"{row.model}, {row.plan}"
-        output.write(
-            files.timeline, plan_file(step, files.timeline, title, dict(request.parameters))
-        )
+        _draw(step, files.timeline, f"{row.model}, {row.plan}", request)
     if files.out:
         output.write_table(files.out, [asdict(row)], output.provenance(**request.parameters))
     if how == "csv":
@@ -87,3 +83,18 @@ def _with_transfers(step: Step) -> float:
     written = write_transfers(step)
     prove(written)
     return written.timeline.makespan
+
+
+def _draw(step: Step, path: Path, title: str, request: Request) -> None:
+    """Write a picture, a Chrome trace, or a folder with a trace of each rank."""
+    parameters = dict(request.parameters)
+    if not is_folder(path):
+        from experiments.pictures.timelines.plan_timeline import plan_file
+
+        output.write(path, plan_file(step, path, title, parameters))
+        return
+    from experiments.pictures.timelines.kineto_step import step_files
+    from experiments.traces.step_tasks import tasks_of_step
+
+    device = str(request.parameters.get("device", ""))
+    write_traces(path, lambda: tasks_of_step(step), lambda: step_files(step, device, parameters))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 
 from experiments.traces.chakra_nodes import (
     COLLECTIVE,
@@ -36,10 +37,15 @@ def chakra_files(graph: TaskGraph) -> dict[str, bytes | str]:
     """The files of a workload by name, as :mod:`experiments.traces.chakra_workload` reads them.
 
     Durations of Chakra are whole microseconds. An attribute of simctl has the seconds of every
-    computation. What is not on the main lane runs on the CPU. Raises InputError for a collective
-    that Chakra does not know, or that has no whole number of bytes a rank.
+    computation. What is not on the main lane runs on the CPU. Bytes are whole numbers, and groups
+    have numbers from 1 on, as ASTRA-sim needs them. Raises InputError for a collective that Chakra
+    does not know.
     """
-    communications = _communications(graph)
+    names = {
+        group: str(number)
+        for number, group in enumerate(dict.fromkeys(call.group for call in graph.calls), 1)
+    }
+    communications = _communications(graph, names)
     nodes: list[list[Node]] = [[] for _ in range(graph.ranks)]
     for number, task in enumerate(graph.tasks):
         about, waits = communications.get(number), tuple(sorted(task.after))
@@ -52,16 +58,19 @@ def chakra_files(graph: TaskGraph) -> dict[str, bytes | str]:
             kind, attributes = about
             node = Node(number, task.name, kind, waits, 0, attributes)
         nodes[task.rank].append(node)
-    groups = {
+    ranks = {
         call.group: sorted(graph.tasks[task].rank for task in call.tasks) for call in graph.calls
     }
+    groups = {name: ranks[group] for group, name in names.items()}
     files: dict[str, bytes | str] = {
         file_name(rank): write(each) for rank, each in enumerate(nodes)
     }
     return files | {GROUPS: json.dumps(groups)}
 
 
-def _communications(graph: TaskGraph) -> dict[int, tuple[int, dict[str, Attribute]]]:
+def _communications(
+    graph: TaskGraph, names: Mapping[str, str]
+) -> dict[int, tuple[int, dict[str, Attribute]]]:
     """The type and the attributes of the nodes of tasks that communicate."""
     nodes = dict[int, tuple[int, dict[str, Attribute]]]()
     for call in graph.calls:
@@ -71,18 +80,14 @@ def _communications(graph: TaskGraph) -> dict[int, tuple[int, dict[str, Attribut
                 f"Chakra has no collective {collective}: it has {', '.join(COLLECTIVES)}"
             )
         size = call.nbytes / (len(call.tasks) if collective in OF_INPUT else 1)
-        if round(size) != size and abs(round(size) - size) > 1e-6 * size:
-            raise InputError(
-                f"a rank enters {collective} with {size} bytes: Chakra has whole numbers of bytes"
-            )
         for task in call.tasks:
             nodes[task] = (
                 COLLECTIVE,
                 {
                     "is_cpu_op": 0,
                     "comm_type": COLLECTIVES.index(collective),
-                    "comm_size": round(size),
-                    "pg_name": call.group,
+                    "comm_size": max(1, round(size)),
+                    "pg_name": names[call.group],
                     "root": graph.tasks[call.tasks[0]].rank,
                 },
             )

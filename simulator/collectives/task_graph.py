@@ -241,7 +241,15 @@ def _ranks(graph: TaskGraph, call: GroupCall) -> tuple[int, ...]:
 
 
 def _in_order(graph: TaskGraph, after: Sequence[Sequence[int]]) -> list[int]:
-    """The tasks, one of each call, so that each comes after those that it waits for."""
+    """The tasks, one of each call, so that each comes after those that it waits for.
+
+    Else those come first that come first on their rank: what gets to a link at the same time is
+    served in this order.
+    """
+    count, place = defaultdict[int, int](int), list[int]()
+    for each in graph.tasks:
+        place.append(count[each.rank])
+        count[each.rank] += 1
     unit = np.arange(len(graph.tasks))
     for call in graph.calls:
         unit[list(call.tasks)] = min(call.tasks)
@@ -255,18 +263,18 @@ def _in_order(graph: TaskGraph, after: Sequence[Sequence[int]]) -> list[int]:
         for task in before_all:
             followers[task].append(number)
     missing = {number: len(before_all) for number, before_all in waits.items()}
-    ready = [number for number, count in missing.items() if not count]
+    ready = [(place[number], number) for number, waiting in missing.items() if not waiting]
     heapify(ready)
     order = []
     while ready:
-        number = heappop(ready)
+        _, number = heappop(ready)
         order.append(number)
         for follower in followers[number]:
             missing[follower] -= 1
             if not missing[follower]:
-                heappush(ready, follower)
+                heappush(ready, (place[follower], follower))
     if len(order) < len(missing):
-        stuck = [graph.tasks[number] for number, count in missing.items() if count]
+        stuck = [graph.tasks[number] for number, waiting in missing.items() if waiting]
         names = ", ".join(f"{task.name[:40]!r} of rank {task.rank}" for task in stuck[:2])
         raise InputError(f"{len(stuck)} tasks wait for each other in a circle: {names}")
     return order

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
 
 from experiments.output import provenance
+from experiments.pictures.timelines.kineto_document import (
+    COLLECTIVES,
+    DTYPES,
+    document,
+    events,
+    group_record,
+    job_record,
+    step_event,
+)
 from experiments.pictures.timelines.trace_file import EVENTS, microseconds, nanoseconds
+from experiments.pictures.timelines.trace_folder import kineto_name
 from experiments.pictures.timelines.tracks import (
     Boxes,
     box_bytes,
@@ -23,24 +32,6 @@ from simulator.schedules.timeline import Timeline
 from simulator.training.model import WIDTHS
 from simulator.training.plan import RESTART, Plan
 from topologies.errors import InputError
-
-STREAM = 7
-"""The CUDA stream of a worker's main lane. Lane k is stream 7 + k."""
-COLLECTIVES = {
-    "all-reduce": ("AllReduce", "allreduce"),
-    "all-gather": ("AllGather", "_allgather_base"),
-    "reduce-scatter": ("ReduceScatter", "_reduce_scatter_base"),
-    "broadcast": ("Broadcast", "broadcast"),
-}
-"""By the first word of a phase: the word in the name of NCCL's kernel, and Kineto's collective. All
-other communication is called SendRecv."""
-DTYPES = {"fp64": "Double", "fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "fp8": "Byte"}
-"""Kineto's names of types."""
-
-
-def file_name(worker: int) -> str:
-    """The name of a worker's trace."""
-    return f"rank{worker}.json.gz"
 
 
 def kineto_files(plan: Plan, timeline: Timeline, parameters: object) -> dict[str, bytes]:
@@ -62,18 +53,21 @@ def kineto_files(plan: Plan, timeline: Timeline, parameters: object) -> dict[str
     names = [json.dumps(phase) for phase in timeline.schedule.phases]
     kernels = [(names[phase], "") for phase in tasks.phase.tolist()]
     args, last = _collectives(plan, timeline, talks), timeline.finish[plan.ends[-1]].tolist()
+    everyone = [*range(plan.workers)]
+    lanes = sorted({*plan.spans.lane.tolist()})
+    groups = [group_record(str(lane), lane_name(plan, lane), everyone) for lane in lanes]
     return {
-        file_name(worker): _trace(
-            plan,
-            worker,
+        kineto_name(worker): document(
+            job_record(worker, plan.workers, groups),
+            plan.model.device,
             chain(
                 _steps(plan, timeline, worker),
-                _events(tasks, worker, last[worker], kernels),
-                _events(talks, worker, last[worker], args),
+                events(tasks, worker, last[worker], kernels),
+                events(talks, worker, last[worker], args),
             ),
             about,
         )
-        for worker in range(plan.workers)
+        for worker in everyone
     }
 
 
@@ -138,68 +132,4 @@ def _steps(plan: Plan, timeline: Timeline, worker: int) -> Iterator[str]:
         ((ends - starts) / 1000).tolist(),
         strict=True,
     ):
-        yield (
-            f'{{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{step}", '
-            f'"pid": {worker}, "tid": 1, "ts": {start}, "dur": {length}, "args": {{}}}}'
-        )
-
-
-def _events(
-    boxes: Boxes, worker: int, last: float, about: Sequence[tuple[str, str]]
-) -> Iterator[str]:
-    """The kernels of a worker, each after its launch: at its start, but before `last`. `about` has
-    the name and args of every box."""
-    chosen = np.flatnonzero(boxes.rank == worker)
-    start, end = nanoseconds(boxes.start[chosen]), nanoseconds(boxes.end[chosen])
-    launch = np.minimum(start, max(0, round(last * 1e9) - 1))
-    for row, lane, number, launched, begin, length in zip(
-        chosen.tolist(),
-        boxes.lane[chosen].tolist(),
-        boxes.first[chosen].tolist(),
-        microseconds(launch).tolist(),
-        microseconds(start).tolist(),
-        ((end - start) / 1000).tolist(),
-        strict=True,
-    ):
-        name, args = about[row]
-        link = f'"correlation": {2 * number + bool(args)}'
-        yield (
-            f'{{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": {worker}, '
-            f'"tid": 1, "ts": {launched}, "dur": 0, "args": {{{link}}}}}'
-        )
-        yield (
-            f'{{"ph": "X", "cat": "kernel", "name": {name}, "pid": {worker}, '
-            f'"tid": {STREAM + lane}, "ts": {begin}, "dur": {length}, '
-            f'"args": {{"device": {worker}, "stream": {STREAM + lane}, {link}{args}}}}}'
-        )
-
-
-def _trace(plan: Plan, worker: int, events: Iterator[str], about: Mapping[str, object]) -> bytes:
-    """HolisticTraceAnalysis looks for the text `"rank": N` within a line."""
-    lanes = sorted({*plan.spans.lane.tolist()})
-    everyone = list(range(plan.workers))
-    groups = [
-        {
-            "pg_name": str(lane),
-            "pg_desc": lane_name(plan, lane),
-            "pg_size": plan.workers,
-            "ranks": everyone,
-        }
-        for lane in lanes
-    ]
-    job = {
-        "backend": "nccl",
-        "rank": worker,
-        "world_size": plan.workers,
-        "pg_count": len(groups),
-        "pg_config": groups,
-    }
-    device = {"id": worker, "name": plan.model.device or "GPU"}
-    lines = ",\n".join(events)
-    text = (
-        f'{{"schemaVersion": 1,\n"distributedInfo": {json.dumps(job)},\n'
-        f'"deviceProperties": [{json.dumps(device)}],\n"displayTimeUnit": "ms",\n'
-        f'"baseTimeNanoseconds": 0,\n"otherData": {json.dumps(about)},\n'
-        f'"traceEvents": [\n{lines}\n]}}\n'
-    )
-    return gzip.compress(text.encode(), compresslevel=6, mtime=0)
+        yield step_event(step, worker, start, length)

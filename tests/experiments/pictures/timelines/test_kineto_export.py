@@ -15,11 +15,19 @@ import pytest
 
 from experiments.commands.train import Files, Request
 from experiments.commands.train import run as command
+from experiments.models.device_times import DeviceTimes
+from experiments.models.shape_catalogue import choose
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
-from experiments.pictures.timelines.kineto_export import STREAM
+from experiments.pictures.timelines.kineto_document import STREAM
+from experiments.pictures.timelines.kineto_step import step_files
 from experiments.training.job import Job
 from extras import needs
 from refusals import refusal
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import measure as step_measure
 from simulator.schedules.timeline import Timeline
 from simulator.training import find
 from simulator.training.conditions import Conditions, Failure
@@ -47,6 +55,14 @@ def traces(run: tuple[Plan, Timeline]) -> list[dict[str, Any]]:
     """The traces of all workers."""
     files = kineto_export.kineto_files(*run, {"strategy": "ddp"})
     return [json.loads(gzip.decompress(content)) for content in files.values()]
+
+
+def parallel_step() -> Step:
+    """A step of a small transformer, with tensor and pipeline parallelism."""
+    choice = choose("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
+    training = Training(choice.name, choice.shape, choice.seq, DeviceTimes("h100"))
+    plan = parse_plan("tp=2,pp=2,batch=4", gpus=4)
+    return write(work_of(training, plan, GroupTimes(machine("star").build(4), plan.degrees)))
 
 
 def kernels(trace: dict[str, Any], stream: int) -> list[dict[str, Any]]:
@@ -120,8 +136,12 @@ def test_hta_finds_the_same_idle_and_overlapping_time(run: Run, tmp_path: Path) 
         folder.mkdir()
         for file, content in kineto_export.kineto_files(plan, timeline, {}).items():
             (folder / file).write_bytes(content)
+    step = parallel_step()
+    (tmp_path / "plan").mkdir()
+    for file, content in step_files(step, "h100", {}).items():
+        (tmp_path / "plan" / file).write_bytes(content)
     done = subprocess.run(
-        [sys.executable, "-c", HTA, *(str(tmp_path / name) for name in runs)],
+        [sys.executable, "-c", HTA, *(str(tmp_path / name) for name in (*runs, "plan"))],
         capture_output=True,
         text=True,
         check=True,
@@ -132,6 +152,13 @@ def test_hta_finds_the_same_idle_and_overlapping_time(run: Run, tmp_path: Path) 
         for line in done.stdout.splitlines()
         if line.startswith("TABLE ")
     ]
+    of_plan = step_measure(step)
+    for row in tables.pop():
+        place = step.work.times.degrees.coordinates(row["rank"])["pp"]
+        computing = of_plan.computing[place] + of_plan.optimizer[place]
+        exposed = of_plan.exposed[place].sum()
+        assert row["compute_time(us)"] / 1e6 == pytest.approx(computing, rel=1e-5)
+        assert row["non_compute_time(us)"] / 1e6 == pytest.approx(exposed, rel=1e-5)
     idle_somewhere = False
     for (plan, timeline), table in zip(runs.values(), tables, strict=True):
         measures = measure(plan, timeline)

@@ -1,0 +1,130 @@
+"""Steps of plans as tasks of ranks, as Chakra traces, and as Kineto traces."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.models.device_times import DeviceTimes
+from experiments.models.shape_catalogue import choose
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import parse_plan
+from experiments.pictures.timelines import kineto_step
+from experiments.pictures.timelines.kineto_step import step_files
+from experiments.traces import step_tasks
+from experiments.traces.job_calls import JobCalls
+from experiments.traces.job_folder import read_job
+from experiments.traces.job_tables import group_rows, rank_rows
+from experiments.traces.step_tasks import tasks_of_step
+from refusals import refusal
+from simulator.collectives.task_graph import write as write_tasks
+from simulator.engines import simulate
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import measure
+from topologies.catalogue import find
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+MODEL = "gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512"
+PLANS = (
+    "dp=8,batch=8",
+    "tp=4,dp=2,batch=4",
+    "pp=2,dp=4,batch=16",
+    "dp=2,tp=2,pp=2,batch=8,zero=1",
+    "cp=4,dp=2,batch=4",
+)
+
+RINGS = {
+    "all_reduce": ["ring"],
+    "all_gather": ["ring_all_gather"],
+    "reduce_scatter": ["ring_reduce_scatter"],
+}
+
+
+def made(plan: str, machine: str = "full_mesh") -> Step:
+    """A step of a small model on eight GPUs."""
+    choice = choose(MODEL)
+    training = Training(choice.name, choice.shape, choice.seq, DeviceTimes("a100"))
+    parsed = parse_plan(plan, gpus=8)
+    algorithms = RINGS if machine == "full_mesh" else {}
+    topology = find(machine)
+    if topology.kind == "shape":
+        topology = topology.with_links(bandwidth=1e11, latency=1e-6)
+    times = GroupTimes(topology.build(8), parsed.degrees, algorithms)
+    return write(work_of(training, parsed, times))
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_all_ranks_together_take_as_long_as_the_devices_that_stand_for_them(plan: str) -> None:
+    """On a full mesh no two streams share a link."""
+    step = made(plan)
+    written = write_tasks(tasks_of_step(step), step.work.times.topology)
+    timeline = simulate(written.schedule, written.topology)
+    assert timeline.makespan == pytest.approx(step.timeline.makespan, rel=1e-9)
+
+
+def test_each_rank_has_the_tasks_of_its_device() -> None:
+    step = made("dp=2,tp=2,pp=2,batch=8")
+    graph = tasks_of_step(step)
+    degrees = step.work.times.degrees
+    for rank in range(8):
+        place = degrees.coordinates(rank)["pp"]
+        mine = [task for task in graph.tasks if task.rank == rank]
+        rows = step.schedule.rank == place
+        computed = [task.seconds for task in mine if task.lane == step_tasks.MAIN]
+        assert computed == step.schedule.seconds[rows & (step.schedule.lane == 0)].tolist()
+    members = Counter(
+        tuple(sorted(graph.tasks[task].rank for task in call.tasks)) for call in graph.calls
+    )
+    for kind in ("tp", "data"):
+        assert {tuple(group) for group in degrees.groups(kind).tolist()} <= members.keys()
+    ends = {
+        (graph.tasks[message.send].rank, graph.tasks[message.receive].rank)
+        for message in graph.messages
+    }
+    pairs = {tuple(group) for group in degrees.groups("pp").tolist()}
+    assert ends == pairs | {(second, first) for first, second in pairs}
+
+
+def test_a_plan_is_written_and_read_back(simctl: Simctl, tmp_path: Path) -> None:
+    plan = ("--model", MODEL, "--plan", "dp=2,tp=2,pp=2,batch=8", "--topology", "hgx_h100")
+    folder = tmp_path / "step.chakra"
+    done = simctl("train", *plan, "--timeline", folder, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    step = json.loads(done.stdout)["summary"]["step_s"]
+    run = ("run", "--chakra", folder, "--topology", "hgx_h100", "--algo", "rings")
+    again = json.loads(simctl(*run, "--format", "json").stdout)
+    assert again["time_s"] == pytest.approx(step, rel=0.03)
+    names = {row["collective"] for row in again["communication"]}
+    assert names == {"all_reduce", "send"}
+
+
+@pytest.mark.parametrize("plan", ["dp=2,tp=2,pp=2,batch=8,zero=1", "cp=2,tp=4,batch=2"])
+def test_kineto_traces_have_the_figures_of_the_step(plan: str, tmp_path: Path) -> None:
+    step = made(plan, "hgx_h100")
+    for name, content in step_files(step, "h100", {}).items():
+        (tmp_path / name).write_bytes(content)
+    job, measures = JobCalls(read_job([tmp_path])), measure(step)
+    degrees = step.work.times.degrees
+    for row in rank_rows(job):
+        place = degrees.coordinates(row.rank)["pp"]
+        computing = measures.computing[place] + measures.optimizer[place]
+        assert row.computing_s == pytest.approx(float(computing), rel=1e-5)
+        assert row.exposed_s == pytest.approx(float(measures.exposed[place].sum()), rel=1e-5)
+    sizes = Counter(row.ranks for row in group_rows(job))
+    assert sizes[degrees.tp] >= 8 // degrees.tp
+
+
+def test_too_many_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = made("dp=8,batch=8")
+    monkeypatch.setattr(step_tasks, "MOST_NODES", 20)
+    monkeypatch.setattr(kineto_step, "EVENTS", 20)
+    assert "have more than 20 tasks: take fewer GPUs" in refusal(tasks_of_step, step)
+    assert "kernels, at most 20: take fewer GPUs" in refusal(step_files, step, "h100", {})
+    assert np.isfinite(step.timeline.makespan)
