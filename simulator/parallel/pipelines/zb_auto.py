@@ -20,7 +20,7 @@ from simulator.parallel.pipelines.pipeline import (
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
 from topologies.errors import InputError
 
-MOST = 2**18
+MOST = 2**16
 """Devices times micro-batches, at most: a search takes seconds."""
 PATIENCE = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Gaps, as shares of T_W, from which on a device fills a gap with a backward for weights."""
