@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
+from experiments.parallel.fitting import advice, fit
+from experiments.parallel.fitting import figures as figures_of
+from experiments.parallel.fitting import text as text_of
 from experiments.parallel.plan_report import report, row_of, text
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan
@@ -61,6 +64,9 @@ def run(request: Request, files: Files, how: str) -> int:
     step = request.step()
     measures = measure(step)
     row = row_of(request.training, request.plan, measures)
+    held = fit(request.training, request.plan, step.work)
+    line = advice(request.training, request.plan, held, step.work.times.topology)
+    row = replace(row, memory_bytes=held.memory.peak, missing_bytes=held.missing)
     if request.transfers:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:
@@ -70,9 +76,11 @@ def run(request: Request, files: Files, how: str) -> int:
     if how == "csv":
         output.say(output.to_csv([asdict(row)]).rstrip("\n"))
     elif how == "json":
-        output.say(output.to_json(report(row, step, measures)))
+        figures = report(row, step, measures) | {"memory": figures_of(held, line)}
+        output.say(output.to_json(figures))
     else:
-        output.say(text(row, step, measures))
+        blocks = text(row, step, measures), text_of(held), line
+        output.say("\n\n".join(filter(None, blocks)))
     return 0
 
 

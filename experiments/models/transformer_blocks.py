@@ -214,7 +214,8 @@ class _Writer:
         return self.block(
             "embedding",
             events,
-            Kept(self.cut_nbytes, 0.0),
+            # Its output is kept as the input of the first norm.
+            Kept(self.cut_nbytes / 2 if self.cut.dropout else 0.0, 0.0),
             parameters=shape.parts.embedding / self.cut.tp,
         )
 

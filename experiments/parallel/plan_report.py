@@ -70,6 +70,10 @@ class PlanRow:
     """The bubble of the step."""
     idle_between_s: float
     """The bubble between the first and the last action of a device."""
+    memory_bytes: float | None = None
+    """What a GPU of the fullest device holds at most."""
+    missing_bytes: float | None = None
+    """What the memory of the GPU lacks; 0 if the plan fits."""
     transfers_s: float | None = None
     """The step with every transfer of all ranks simulated; None without --detail transfers."""
 

@@ -26,6 +26,9 @@ def test_a_step_is_printed_as_a_report_json_and_csv(simctl: Simctl, tmp_path: Pa
     row = pd.read_csv(out).iloc[0]
     assert row.step_s == pytest.approx(figures["summary"]["step_s"])
     assert row.gpus == 8
+    assert "memory of a GPU of device 0 when it holds most" in report.stdout
+    assert row.memory_bytes == sum(figures["memory"]["devices"][0].values())
+    assert row.missing_bytes == 0
 
 
 def test_a_profile_changes_the_time_of_communication(simctl: Simctl) -> None:

@@ -1,0 +1,199 @@
+"""The memory of a plan on a device: whether it fits, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from experiments.models.accelerators import PRECISIONS, accelerator
+from experiments.output import align
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import GRADIENTS, Plan
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.plan_memory import (
+    Memory,
+    Overheads,
+    Stage,
+    State,
+    memory,
+    stages_of_zero,
+)
+from simulator.parallel.step_work import Work
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+OVERHEADS = Overheads(communicator=300 * 2.0**20, context=2.0**30, fragmentation=1.05)
+"""Recalled: a communicator of NCCL takes 200 to 400 MiB, the context of CUDA with the workspaces of
+its libraries 0.5 to 1.5 GiB. Assumed: the allocator takes 5% more than what comes and goes."""
+LISTED = 3
+"""Changes that a message names, at most."""
+GIGA = 1e9
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The memory of a plan on its device."""
+
+    memory: Memory
+    zero: tuple[Stage, ...]
+    """What each stage of ZeRO would hold and send on the fullest device."""
+    capacity: float
+    """Bytes of the device."""
+    device: str
+
+    @property
+    def missing(self) -> float:
+        """Bytes that the device lacks; 0 if the plan fits."""
+        return max(0.0, self.memory.peak - self.capacity)
+
+
+def capacity(device: str) -> float:
+    """Bytes of the memory of a device. What data sheets call GB are GiB: nvidia-smi shows 81920 MiB
+    for an A100 with 80 GB."""
+    return accelerator(device).memory / GIGA * 2.0**30
+
+
+def state_of(training: Training, plan: Plan) -> State:
+    """What is held between steps for each element of the parameters.
+
+    FSDP holds shares of parameters and gradients in fp32, and converts what it gathers; others hold
+    a copy of the parameters in fp32 with the optimizer.
+    """
+    wide = PRECISIONS[training.times.dtype].width > 2
+    if wide or plan.zero == 3:
+        return State(4.0, 4.0, 8.0)
+    return State(2.0, GRADIENTS[plan.grads][0], 12.0)
+
+
+def fit(training: Training, plan: Plan, work: Work) -> Fit:
+    """The memory of a plan."""
+    state, device = state_of(training, plan), training.times.device
+    held = memory(work, state, OVERHEADS)
+    zero = stages_of_zero(work, state, held.fullest)
+    return Fit(held, tuple(zero), capacity(device), device)
+
+
+def advice(training: Training, plan: Plan, result: Fit, topology: Topology) -> str:
+    """A line for a plan that does not fit: by how much, and what would make it fit. Empty for a
+    plan that fits."""
+    if not result.missing:
+        return ""
+    line = (
+        f"the plan does not fit: a GPU needs {_gb(result.memory.peak)} and has "
+        f"{_gb(result.capacity)}, {_gb(result.missing)} too few: "
+    )
+    found = []
+    for change in _changes(plan):
+        peak = _peak(training, replace(plan, **change), topology)
+        if peak <= result.capacity:
+            found.append(f"{_text(change)} ({_gb(peak)})")
+    if found:
+        return line + "take " + " or ".join(found[:LISTED])
+    together = _together(training, plan, result.capacity, topology)
+    return line + (f"take {together}" if together else "take more GPUs or a smaller model")
+
+
+def _peak(training: Training, plan: Plan, topology: Topology) -> float:
+    """Bytes of a plan; infinite for one that the model does not allow."""
+    try:
+        work = work_of(training, plan, GroupTimes(topology, plan.degrees))
+        return memory(work, state_of(training, plan), OVERHEADS).peak
+    except InputError:
+        return float("inf")
+
+
+def _together(training: Training, plan: Plan, most: float, topology: Topology) -> str:
+    """Changes that make a plan fit together, as text; empty if they do not."""
+    changes: dict[str, Any] = {}
+    least = float("inf")
+    for _ in range(16):
+        best: dict[str, Any] = {}
+        for change in _changes(replace(plan, **changes)):
+            peak = _peak(training, replace(plan, **changes | change), topology)
+            if peak < least:
+                best, least = change, peak
+        if not best:
+            return ""
+        changes |= best
+        if least <= most:
+            return f"{_text(changes)} ({_gb(least)})"
+    return ""
+
+
+def _changes(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Changes of a plan that take less memory, the cheapest ones first."""
+    batch = plan.sequences
+    if plan.attention == "unfused" and plan.recompute == "none":
+        yield {"recompute": "selective"}
+    if plan.tp > 1 and not plan.sp:
+        yield {"sp": True}
+    if plan.zero == 0:
+        yield {"zero": 1}
+    if plan.zero <= 1 and plan.pp == 1:
+        yield {"zero": 2}
+    if plan.zero <= 2 and plan.pp == 1:
+        yield {"zero": 3}
+    if plan.micro > 1:
+        yield {"micro": plan.micro // 2, "batch": batch}
+    if plan.recompute != "full":
+        yield {"recompute": "full"}
+    if plan.dp % 2 == 0:
+        yield {"dp": plan.dp // 2, "tp": plan.tp * 2, "sp": True, "batch": batch}
+        yield {"dp": plan.dp // 2, "pp": plan.pp * 2, "batch": batch}
+
+
+def _text(change: Mapping[str, object]) -> str:
+    return ",".join(f"{key}={'yes' if value is True else value}" for key, value in change.items())
+
+
+def _gb(nbytes: float) -> str:
+    return f"{nbytes / GIGA:.1f} GB"
+
+
+NAMES = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer": "optimizer",
+    "activations": "activations",
+    "logits": "logits and loss",
+    "again": "computed again",
+    "gathered": "gathered units",
+    "unsharded": "gradients before they are scattered",
+    "reducing": "buffers of a reduction",
+    "buffers": "buffers of communicators",
+    "context": "context and libraries",
+    "fragmentation": "fragmentation",
+}
+"""The parts of the memory, as a report names them."""
+
+
+def text(result: Fit) -> str:
+    """The table of the fullest device, and that of ZeRO if ranks share anything."""
+    device, peak = result.memory.fullest, result.memory.peak
+    lines = [
+        [f"  {NAMES[name]}", _gb(nbytes), f"{nbytes / peak:.1%}"]
+        for name, nbytes in result.memory.parts(device).items()
+    ]
+    lines.append(["  all", _gb(peak), f"of {_gb(result.capacity)} ({result.device})"])
+    blocks = [f"memory of a GPU of device {device} when it holds most\n" + align(lines)]
+    if result.zero[0].redundant:
+        rows = [["  zero", "held", "redundant", "sent in a step"]]
+        rows += [
+            [f"  {each.zero}", _gb(each.held), _gb(each.redundant), _gb(each.sent)]
+            for each in result.zero
+        ]
+        blocks.append("stages of ZeRO: what it holds between steps\n" + align(rows))
+    return "\n\n".join(blocks)
+
+
+def figures(result: Fit, line: str) -> dict[str, object]:
+    """All figures and the line of advice, for JSON. Sizes are bytes."""
+    return {
+        "advice": line,
+        "capacity": result.capacity,
+        "missing": result.missing,
+        "fullest_device": result.memory.fullest,
+        "devices": [result.memory.parts(device) for device in range(len(result.memory.fixed))],
+        "zero": [each._asdict() for each in result.zero],
+    }

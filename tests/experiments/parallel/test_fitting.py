@@ -1,0 +1,141 @@
+"""The memory of plans, held against published figures, and what makes a plan fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.models.device_times import DeviceTimes
+from experiments.models.shape_catalogue import choose
+from experiments.parallel.fitting import (
+    advice,
+    capacity,
+    figures,
+    fit,
+    state_of,
+    text,
+)
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import parse_plan
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.plan_memory import Memory, memory
+from topologies.catalogue import find
+from topologies.shapes import star
+
+GIB = 2.0**30
+KORTHIKANTI = {
+    "22b": ("gpt3_175b:layers=48,hidden=6144,heads=64", "micro=4,batch=4"),
+    "175b": ("gpt3_175b", "pp=8,v=3,micro=1,batch=64"),
+    "530b": ("gpt3_530b", "pp=35,v=3,micro=1,batch=280"),
+    "1t": ("gpt3_1t", "pp=64,micro=1,batch=512"),
+}
+"""Korthikanti et al., arXiv 2205.05198, table 3: models and plans, 8 ranks a tensor-parallel group
+and 2048 tokens a sequence."""
+
+
+def training(model: str, device: str = "a100") -> Training:
+    """A model on a device."""
+    choice = choose(model)
+    return Training(choice.name, choice.shape, choice.seq, DeviceTimes(device))
+
+
+def held(name: str, recompute: str, sp: str) -> Memory:
+    """The memory of a model of Korthikanti et al., whose figures count layers alone: the embedding
+    keeps nothing."""
+    model, options = KORTHIKANTI[name]
+    more = f"recompute={recompute},sp={sp},attention=unfused,dropout=yes"
+    plan = parse_plan(f"dp=1,tp=8,{options},{more}")
+    times = GroupTimes(star(plan.degrees.ranks, bandwidth=1e9), plan.degrees)
+    model_on = training(model)
+    work = work_of(model_on, plan, times)
+    first, *layers = work.stages[0]
+    stages = ((replace(first, kept=0.0), *layers), *work.stages[1:])
+    return memory(replace(work, stages=stages), state_of(model_on, plan))
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "whole", "least"),
+    [
+        ("22b", 45.5625, 59.25, 9.5625),
+        ("175b", 45.5625, 66.84, 12.35),
+        ("530b", 31.64, 114.02, 23.08),
+        ("1t", 32.96, 131.25, 26.56),
+    ],
+)
+def test_memory_is_that_of_korthikanti(name: str, state: float, whole: float, least: float) -> None:
+    """Figure 1: GiB of parameters and optimizer, of activations, and of activations with sequence
+    parallel and selective recomputation. The state is that of a device without the embedding."""
+    plain, small = held(name, "none", "no"), held(name, "selective", "yes")
+    middle = plain.fixed[len(plain.fixed) // 2].sum() / GIB
+    assert middle == pytest.approx(state, rel=0.05)
+    assert plain.parts(0)["activations"] / GIB == pytest.approx(whole, rel=0.05)
+    assert small.parts(0)["activations"] / GIB == pytest.approx(least, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        ("22b", (66.84, 49.42, 16.18, 7.64)),
+        ("175b", (62.04, 56.53, 18.49, 8.71)),
+        ("530b", (58.31, 62.04, 20.27, 9.42)),
+    ],
+)
+def test_recomputation_saves_the_shares_of_korthikanti(
+    name: str, shares: tuple[float, ...]
+) -> None:
+    """Figure 7: percent of the activations of tensor parallel alone, with sequence parallel, with
+    selective recomputation, with both, and with full recomputation."""
+    whole = held(name, "none", "no").held[:, 3].max()
+    cases = (("none", "yes"), ("selective", "no"), ("selective", "yes"), ("full", "no"))
+    for share, (recompute, sp) in zip(shares, cases, strict=True):
+        part = held(name, recompute, sp).held[:, 3].max()
+        assert 100 * part / whole == pytest.approx(share, rel=0.05), (recompute, sp)
+
+
+def test_a_plan_that_does_not_fit_says_what_would() -> None:
+    model, machine = training("llama3_8b", "h100"), find("hgx_h100").build(8)
+
+    def judged(options: str) -> str:
+        plan = parse_plan(options, gpus=8)
+        work = work_of(model, plan, GroupTimes(machine, plan.degrees))
+        return advice(model, plan, fit(model, plan, work), machine)
+
+    assert judged("zero=3,recompute=full") == ""
+    line = judged("dp=8")
+    assert line.startswith("the plan does not fit: a GPU needs 188.")
+    assert "and has 85.9 GB, 10" in line
+    assert "take zero=2 (7" in line
+    assert "or zero=3 (6" in line
+    assert judged("tp=8,dp=1,micro=16").endswith("take recompute=full (66.6 GB)")
+    # No single change is enough.
+    assert " take " in judged("micro=8,zero=0")
+
+
+def test_no_change_makes_a_model_fit_that_is_too_large() -> None:
+    model, machine = training("llama3_405b", "h100"), find("hgx_h100").build(8)
+    plan = parse_plan("tp=8", gpus=8)
+    result = fit(model, plan, work_of(model, plan, GroupTimes(machine, plan.degrees)))
+    line = advice(model, plan, result, machine)
+    assert line.endswith("take more GPUs or a smaller model")
+
+
+def test_the_table_adds_up_to_the_peak() -> None:
+    model, plan = training("llama3_8b", "h100"), parse_plan("dp=8,zero=3", gpus=8)
+    work = work_of(model, plan, GroupTimes(find("hgx_h100").build(8), plan.degrees))
+    result = fit(model, plan, work)
+    assert sum(result.memory.parts(0).values()) == pytest.approx(result.memory.peak)
+    words = text(result)
+    for word in ("gathered units", "logits and loss", "of 85.9 GB (h100)", "redundant"):
+        assert word in words
+    document = figures(result, "")
+    assert document["missing"] == 0.0
+    assert len(document["zero"]) == 4  # type: ignore[arg-type]
+
+
+def test_fsdp_holds_its_parameters_in_fp32() -> None:
+    model = training("llama3_8b")
+    assert sum(state_of(model, parse_plan("zero=3"))) == 16
+    assert sum(state_of(model, parse_plan("zero=1"))) == 18
+    assert sum(state_of(model, parse_plan("zero=1,grads=bf16"))) == 16
+    assert capacity("a100") == 81920 * 2**20
