@@ -56,7 +56,8 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     for remark in workload.remarks[:REMARKS]:
         output.note(remark)
     ranks = workload.graph.ranks
-    written = write(workload.graph, request.machine.build(max(2, ranks)))
+    machine = request.machine.build(max(2, ranks))
+    written = write(workload.graph, machine, force=request.rules.force)
     result = request.rules.simulate(written.schedule, written.topology)
     records = _by_rank(workload, written, result)
     title = (

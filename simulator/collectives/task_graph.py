@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
@@ -12,10 +12,15 @@ import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
 from simulator.collectives.joined_calls import Call, Placed, add_call
+from simulator.collectives.operation_counts import bounds
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
+from topologies.resources import Need, check
 from topologies.topology import Ints, Topology
+
+OPERATION = Need(1.2e-5, 300.0)
+"""To write and simulate an operation."""
 
 
 class Task(NamedTuple):
@@ -75,10 +80,11 @@ class Written(NamedTuple):
     """The operation with which each task ends."""
 
 
-def write(graph: TaskGraph, topology: Topology) -> Written:
+def write(graph: TaskGraph, topology: Topology, *, force: bool = False) -> Written:
     """The schedule of a task graph on a machine.
 
-    Raises InputError if tasks wait for each other in a circle.
+    Raises InputError if tasks wait for each other in a circle; and if there are too many operations
+    for the free memory, unless by `force`.
 
     >>> from simulator.collectives import find
     >>> from topologies.shapes import star
@@ -89,6 +95,8 @@ def write(graph: TaskGraph, topology: Topology) -> Written:
     >>> simulate(written.schedule, written.topology).makespan
     9.0
     """
+    if not force:
+        _check_size(graph, topology)
     fitted = _fitted(graph, topology)
     placed, machine = _placed(graph, fitted, topology)
     slots = max((each.slot + each.schedule.buffer for each in placed), default=1)
@@ -166,6 +174,16 @@ class _Writer:
         phase = self.graph.tasks[tasks[0]].phase
         entered, left = add_call(self.builder, self.placed[number], phase, before)
         self.first[tasks], self.last[tasks] = entered, left
+
+
+def _check_size(graph: TaskGraph, topology: Topology) -> None:
+    counts = Counter((call.algorithm, len(call.tasks)) for call in graph.calls)
+    total = float(len(graph.tasks)) + sum(
+        number * max(least for least, _ in bounds(algorithm, topology, ranks))
+        for (algorithm, ranks), number in counts.items()
+    )
+    need = Need(total * OPERATION.seconds, total * OPERATION.nbytes)
+    check(f"the tasks have {total:.3g} operations", need, "take fewer steps or ranks")
 
 
 def _scratch(fitted: Fitted) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -97,3 +99,12 @@ def test_tasks_in_a_circle_are_refused() -> None:
     crossed = [Task("a", 0, 0), Task("b", 0, 0, (0,)), Task("b", 1, 0), Task("a", 1, 0, (2,))]
     calls = [GroupCall((0, 3), RING, 8.0, "1"), GroupCall((1, 2), RING, 8.0, "2")]
     assert "in a circle" in refusal(write, TaskGraph(2, crossed, calls), star(2, bandwidth=1.0))
+
+
+def test_more_operations_than_fit_are_refused(free: Callable[[float], None]) -> None:
+    free(1e6)
+    tasks = [Task("sum", rank, 0) for rank in range(64)]
+    graph = TaskGraph(64, tasks, [GroupCall(tuple(range(64)), RING, 8.0, "all")])
+    topology = star(64, bandwidth=1.0)
+    assert "the tasks have 8.13e+03 operations" in refusal(write, graph, topology)
+    assert len(write(graph, topology, force=True).schedule) > 8000
