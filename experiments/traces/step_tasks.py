@@ -8,12 +8,14 @@ from experiments.traces.chakra_folder import MOST_NODES
 from simulator.collectives import find
 from simulator.collectives.task_graph import GroupCall, Message, Task, TaskGraph
 from simulator.parallel.group_times import ALGORITHMS
-from simulator.parallel.passes import COLLECTIVES, COMPUTE, HOST, KINDS, SEND, STREAMS, TIED
+from simulator.parallel.passes import COLLECTIVES, COMPUTE, COPIES, HOST, KINDS, SEND, TIED
 from simulator.parallel.step import Step
 from topologies.errors import InputError
 
 MAIN, CPU, COMMUNICATION = range(3)
 """Lanes of the tasks."""
+ON = {COMPUTE: MAIN, HOST: CPU, COPIES: COMMUNICATION}
+"""The lanes of what streams do without peers."""
 Ends = list[tuple[int, ...]]
 """The tasks with which an operation ends, by the place of a rank on its device."""
 
@@ -49,32 +51,34 @@ class _Writer:
         self._arrivals = dict[int, Ends]()
         self._tied = dict[tuple[int, float], list[int]]()
         """The tasks of the first device of those whose second one follows."""
-        self._groups = {
-            kind: self.degrees.groups(kind).tolist()
-            for kind in ("tp", "cp", "ep", "data", "experts")
-        }
+        self._groups = dict[str, list[list[int]]]()
+
+    def _groups_of(self, kind: str) -> list[list[int]]:
+        if kind not in self._groups:
+            self._groups[kind] = self.degrees.groups(kind).tolist()
+        return self._groups[kind]
 
     def add(self, operation: int) -> None:
         """Add what all ranks of a device do for an operation."""
         labels, schedule = self.step.labels, self.step.schedule
         place, lane = int(schedule.rank[operation]), int(schedule.lane[operation])
         nbytes = float(labels.nbytes[operation])
-        after = self._after(operation, place)
-        if lane in (COMPUTE, HOST):
-            seconds, on = float(schedule.seconds[operation]), CPU if lane == HOST else MAIN
+        after, group = self._after(operation, place), self.step.group(operation)
+        if lane in ON:
+            seconds, on = float(schedule.seconds[operation]), ON[lane]
             self._ends[operation] = [
                 (number,) for number in self._tasks(operation, place, after, on, seconds)
             ]
-        elif nbytes <= 0 or (lane not in (SEND, TIED) and self.degrees.size(STREAMS[lane]) == 1):
+        elif nbytes <= 0 or (lane not in (SEND, TIED) and self.degrees.size(group) == 1):
             self._ends[operation] = after
         elif lane == SEND:
             self._send(operation, place, after, nbytes)
         elif lane == TIED:
             self._tie(operation, place, after, nbytes)
         elif COLLECTIVES[labels.collective[operation]] == "shift":
-            self._shift(operation, place, after, nbytes, STREAMS[lane])
+            self._shift(operation, place, after, nbytes, group)
         else:
-            self._collective(operation, place, after, nbytes, STREAMS[lane])
+            self._collective(operation, place, after, nbytes, group)
 
     def _after(self, operation: int, place: int) -> Ends:
         """What each rank waits for: operations of its device, and what arrives there."""
@@ -154,5 +158,5 @@ class _Writer:
         """The groups of a kind on a device, as places of their ranks there."""
         where = {rank: row for row, rank in enumerate(self.ranks[place].tolist())}
         return [
-            [where[rank] for rank in group] for group in self._groups[kind] if group[0] in where
+            [where[rank] for rank in group] for group in self._groups_of(kind) if group[0] in where
         ]

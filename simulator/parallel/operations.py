@@ -16,7 +16,7 @@ from topologies.topology import Floats, Ints
 
 NAMES: dict[str, type] = {
     **dict.fromkeys(("place", "peer", "lane", "kind", "stage", "layer"), np.int32),
-    **dict.fromkeys(("micro", "collective"), np.int32),
+    **dict.fromkeys(("micro", "collective", "group"), np.int32),
     **dict.fromkeys(("seconds", "nbytes"), np.float64),
 }
 """The columns and their types."""
@@ -39,6 +39,9 @@ class Labels(NamedTuple):
     """V of the collective, or the bytes that a rank sends."""
     peer: Ints
     """The place that receives a transfer; -1 for none."""
+    group: Ints
+    """The place of the kind of group in :attr:`simulator.parallel.sharding.Sharding.kinds`; -1: it
+    is called like the stream."""
 
 
 class Columns:

@@ -65,6 +65,8 @@ class Row(NamedTuple):
     """A place in `COLLECTIVES`."""
     nbytes: float = 0.0
     """V of the collective."""
+    group: int = -1
+    """The place of the kind of group in the `kinds` of a sharding; -1: that of the stream."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -187,6 +187,7 @@ class UnitRows:
             unit.blocks[0],
             COLLECTIVES.index(call.collective),
             call.nbytes,
+            self.sharding.kinds.index(call.group),
         )
         return self._in_order(writer, row)
 

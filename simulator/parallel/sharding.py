@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -67,6 +68,13 @@ class Sharding:
         if self.reshard is True:
             return self.sharing(group)
         return f"{group}/{self.reshard}" if self.reshard else ""
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds of groups that communicate for shared parameters."""
+        ways = (str, self.sharing, self.replicas, self.backward)
+        kinds = [way(group) for group in ("data", "experts") for way in ways]
+        return tuple(dict.fromkeys(filter(None, kinds)))
 
     def check(self, group: str, size: int) -> None:
         """Raise InputError unless groups of a kind and size can be cut in runs."""

@@ -16,7 +16,16 @@ import numpy as np
 
 from simulator.engines import run
 from simulator.parallel.operations import Columns, Labels
-from simulator.parallel.passes import COLLECTIVES, SEND, TRANSFER, WIDTH, Pass, padded, pass_of
+from simulator.parallel.passes import (
+    COLLECTIVES,
+    SEND,
+    STREAMS,
+    TRANSFER,
+    WIDTH,
+    Pass,
+    padded,
+    pass_of,
+)
 from simulator.parallel.pipelines.pipeline import FORWARD, Pipeline
 from simulator.parallel.stage_transfers import Transfers, transfers
 from simulator.parallel.step_work import Work
@@ -52,6 +61,13 @@ class Step:
     """The operation of each transfer."""
     tied: dict[int, list[int]]
     """The operations that are a single collective of two devices, by each of them."""
+
+    def group(self, operation: int) -> str:
+        """The kind of group of a collective."""
+        number = int(self.labels.group[operation])
+        if number >= 0:
+            return self.work.sharding.kinds[number]
+        return STREAMS[int(self.schedule.lane[operation])]
 
     @cached_property
     def timeline(self) -> Timeline:

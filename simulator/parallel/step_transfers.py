@@ -205,7 +205,7 @@ class _Writer:
         if lane == TIED:
             devices = schedule.rank[self._together(operation)]
             return np.asarray(self.ranks[devices].T, dtype=np.int32)
-        groups = self.times.degrees.groups(STREAMS[lane])
+        groups = self.times.degrees.groups(self.step.group(operation))
         here = self.place[groups[:, 0]] == schedule.rank[operation]
         return np.asarray(groups[here], dtype=np.int32)
 
@@ -213,7 +213,7 @@ class _Writer:
         """What a group does, and what it promises."""
         labels, lane = self.step.labels, int(self.step.schedule.lane[operation])
         collective = COLLECTIVES[labels.collective[operation]]
-        nbytes, kind = float(labels.nbytes[operation]), STREAMS[lane]
+        nbytes, kind = float(labels.nbytes[operation]), self.step.group(operation)
         if lane == TIED:
             one, other = self.step.schedule.rank[self._together(operation)].tolist()
             kind = f"{one} to {other}"

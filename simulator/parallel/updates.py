@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from simulator.parallel.gradients import Reduction, gathers, reductions
-from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.operations import Columns
 from simulator.parallel.passes import COLLECTIVES, COMPUTE, GATHER, OPTIMIZER, REDUCE, STREAMS, TIED
 from simulator.parallel.step_work import Work
@@ -22,7 +21,7 @@ def add_updates(
     `ends` are the operations with which each device ends its last action, `blocks` those with which
     each block ends its last backward, by copy and stage and in the order of the backward.
     """
-    pipeline, gradients, times = work.pipeline, work.gradients, work.times
+    pipeline, gradients = work.pipeline, work.gradients
     pending = [list(end) for end in ends]
     for number, made in enumerate(blocks):
         copy, stage = divmod(number, pipeline.stages)
@@ -33,7 +32,7 @@ def add_updates(
             before = ends[device]
             if each.block >= 0:
                 before = made[each.block]
-            pending[device].append(_collective(columns, times, device, stage, REDUCE, each, before))
+            pending[device].append(_collective(columns, work, device, stage, REDUCE, each, before))
     tied = _tie(columns, work, pending)
     for device in range(pipeline.devices):
         stages = np.flatnonzero((pipeline.place == device).any(axis=0)).tolist()
@@ -43,7 +42,7 @@ def add_updates(
         )
         for stage in stages:
             for each in gathers(work.stages[stage], gradients, work.sharding):
-                _collective(columns, times, device, stage, GATHER, each, [updated])
+                _collective(columns, work, device, stage, GATHER, each, [updated])
     return tied
 
 
@@ -52,7 +51,7 @@ _PLAIN = {"collective": 0, "nbytes": 0.0}
 
 def _collective(
     columns: Columns,
-    times: GroupTimes,
+    work: Work,
     device: int,
     stage: int,
     kind: int,
@@ -66,9 +65,10 @@ def _collective(
         lane=STREAMS.index(each.group.partition("/")[0]),
         kind=kind,
         stage=stage,
-        seconds=times.seconds(each.group, each.collective, each.nbytes),
+        seconds=work.times.seconds(each.group, each.collective, each.nbytes),
         collective=COLLECTIVES.index(each.collective),
         nbytes=each.nbytes,
+        group=work.sharding.kinds.index(each.group),
     )
 
 

@@ -20,7 +20,7 @@ from experiments.pictures.timelines.kineto_document import (
 from experiments.pictures.timelines.trace_file import EVENTS
 from experiments.pictures.timelines.trace_folder import kineto_name
 from experiments.pictures.timelines.tracks import Boxes, all_computations
-from simulator.parallel.passes import COLLECTIVES, COMPUTE, HOST, KINDS, SEND, STREAMS, TIED
+from simulator.parallel.passes import COLLECTIVES, COMPUTE, COPIES, HOST, KINDS, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -62,9 +62,9 @@ def step_files(step: Step, device: str, parameters: Mapping[str, object]) -> dic
             f"fewer GPUs or micro-batches"
         )
     about = json.loads(provenance()) | {"parameters": dict(parameters)}
-    groups = {
-        name: degrees.groups(name) for name in STREAMS[COMPUTE + 1 : HOST] if name in _GROUPED
-    }
+    talking = np.flatnonzero((step.labels.collective > 0) & (step.schedule.lane != SEND))
+    kinds = sorted({step.group(operation) for operation in talking.tolist()} - {STREAMS[TIED]})
+    groups = {kind: degrees.groups(kind) for kind in dict.fromkeys((*_GROUPED, *kinds))}
     files = {}
     for number, members in enumerate(ranks):
         place = _place(step, boxes.take(boxes.rank == number))
@@ -112,15 +112,15 @@ def _place(step: Step, boxes: Boxes) -> _Place:
     for operation, lane in zip(boxes.first.tolist(), boxes.lane.tolist(), strict=True):
         kind, micro = KINDS[labels.kind[operation]], int(labels.micro[operation])
         phase = f"{kind} {micro}" if micro >= 0 else kind
-        streams.append(STREAMS[lane])
-        if lane == COMPUTE:
+        streams.append(step.group(operation))
+        if lane in (COMPUTE, COPIES):
             layer = int(labels.layer[operation])
             words = f"{phase}, layer {layer}" if layer >= 0 else phase
             about.append((json.dumps(words), ""))
             continue
         collective = COLLECTIVES[labels.collective[operation]]
         kernel, word = KERNELS[collective]
-        size = 2 if lane in (SEND, TIED) else degrees.size(STREAMS[lane])
+        size = 2 if lane in (SEND, TIED) else degrees.size(step.group(operation))
         nbytes = round(float(labels.nbytes[operation]))
         args: dict[str, object] = {
             "phase": phase,
@@ -129,7 +129,7 @@ def _place(step: Step, boxes: Boxes) -> _Place:
             "Out msg nelems": nbytes // size if collective == "reduce_scatter" else nbytes,
             "Group size": size,
             "dtype": "Byte",
-            "Process Group Description": STREAMS[lane],
+            "Process Group Description": step.group(operation),
         }
         if word != "send":
             args["Seq"] = counts[lane] = counts.get(lane, -1) + 1

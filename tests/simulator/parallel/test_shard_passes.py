@@ -23,6 +23,7 @@ from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding, traffic, units
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
+from simulator.parallel.step_transfers import prove, write_transfers
 from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 from topologies.shapes import star
@@ -205,6 +206,25 @@ def test_a_pass_ends_with_its_last_reduction() -> None:
     busy = made.schedule.seconds > 0
     assert begins(made, GATHERS)[2] == 1 + 1 + 1 + 2 + 1
     assert made.timeline.start[computed & busy][2] == 7.0
+
+
+@pytest.mark.parametrize(
+    ("zero", "sharding"),
+    [
+        (2, {}),
+        (3, {}),
+        (3, {"reshard": False, "fsdp": 1}),
+        (3, {"shard": 4, "reshard": 2, "bandwidth": 1e9}),
+        (3, {"sync": False}),
+    ],
+)
+def test_every_transfer_of_all_ranks_takes_as_long(zero: int, sharding: dict[str, Any]) -> None:
+    """The collectives of all ranks keep their promises."""
+    stage = (block(1.0, "embedding"), block(2.0), block(1.0), block(1.0, "head"))
+    made = step(stage, 2, Degrees(dp=8), zero, **sharding)
+    written = write_transfers(made)
+    prove(written)
+    assert written.timeline.makespan == pytest.approx(made.timeline.makespan, rel=1e-9)
 
 
 def test_pipelines_share_parameters_of_each_stage() -> None:
