@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments.cli.machine_options import MachineOptions, RuleOptions
+from experiments.cli.options import DetailName
 from experiments.cli.training_options import TrainingOptions
+from experiments.commands.search_plans import SearchRequest
 from experiments.commands.train_plan import Request
 from experiments.execution.choice import HERE, Execution
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
+from experiments.output import Value
 from experiments.parallel.calibrated_compute import calibrated_by
+from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import parse_plan
+from simulator.profile import Profile
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import parse_counts
 
-USED = ("model", "plan", "p", "detail", "calibrate_compute")
+USED = ("model", "plan", "p", "batch", "detail", "calibrate_compute")
 """Options of a training job that go with a plan."""
 
 
-def check_options(plot: Path | None, execution: Execution) -> None:
+class Setting(NamedTuple):
+    """What a plan trains on."""
+
+    training: Training
+    """The model on a device."""
+    machine: Blueprint
+    gpus: int | None
+    """The GPUs that the user names, or those of the machine; None for a shape's."""
+    profile: Profile | None
+    """A calibrated library."""
+    parameters: Mapping[str, Value]
+    """The options as the user writes them."""
+
+
+def is_search(text: str) -> bool:
+    """Whether a plan asks for the fastest plans."""
+    return text.replace(" ", "").partition(",")[0] == "auto"
+
+
+def check_options(
+    text: str, timeline: Path | None, plot: Path | None, execution: Execution
+) -> None:
     """Raise InputError for options of `simctl train` that a plan does not have."""
-    if plot is not None:
+    if is_search(text) and timeline is not None:
+        raise InputError(f"--timeline {timeline}: with --plan auto take --plot, or name a plan")
+    if plot is not None and not is_search(text):
         raise InputError(f"--plot {plot}: with --plan take --timeline, or leave out --plan")
     if execution != HERE:
         raise InputError("--jobs, --dask, --resume: a plan is one step, leave them out")
@@ -38,6 +69,46 @@ def parse_training(
     profile: str | None,
 ) -> Request:
     """The step to simulate. Raises InputError for options that do not go with a plan."""
+    setting = _setting(options, machine, rules, profile)
+    plan = parse_plan(_with_batch(text, options.batch), setting.gpus)
+    parameters = {**setting.parameters, "plan": str(plan), "p": str(plan.degrees.ranks)}
+    transfers = options.detail.value == "transfers"
+    training, blueprint, calibrated = setting.training, setting.machine, setting.profile
+    return Request(training, plan, blueprint, rules.rules, calibrated, transfers, parameters)
+
+
+def parse_search(
+    text: str,
+    options: TrainingOptions,
+    machine: MachineOptions,
+    rules: RuleOptions,
+    profile: str | None,
+) -> SearchRequest:
+    """The search for plans. Raises InputError for options that do not go with it."""
+    setting = _setting(options, machine, rules, profile)
+    if options.detail is not DetailName.auto:
+        raise InputError(f"--detail {options.detail.value}: it does not go with --plan auto")
+    if setting.gpus is None:
+        raise InputError("--plan auto: say on how many GPUs, like --gpus 64")
+    values = parse_space(_with_batch(text, options.batch))
+    training, blueprint, calibrated = setting.training, setting.machine, setting.profile
+    parameters = {**setting.parameters, "plan": text, "p": str(setting.gpus)}
+    if options.batch is not None:
+        parameters["batch"] = options.batch
+    return SearchRequest(
+        training, blueprint, setting.gpus, values, rules.rules, calibrated, parameters
+    )
+
+
+def _with_batch(text: str, batch: int | None) -> str:
+    """A plan with the sequences of --batch."""
+    return text if batch is None else f"{text},batch={batch}"
+
+
+def _setting(
+    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: str | None
+) -> Setting:
+    """What is the same for all plans."""
     usual = TrainingOptions()
     for each in fields(options):
         value = getattr(options, each.name)
@@ -63,11 +134,8 @@ def parse_training(
         if len(counts) > 1:
             raise InputError(f"--p {options.p[:40]}: with --plan one number of GPUs")
         gpus = counts[0]
-    plan = parse_plan(text, gpus)
     parameters = {
         "model": options.model,
-        "plan": str(plan),
-        "p": str(plan.degrees.ranks),
         "device": device,
         **fitted,
         **({} if profile is None else {"profile": profile}),
@@ -75,5 +143,4 @@ def parse_training(
         **rules.parameters,
     }
     training = Training(choice.name, choice.shape, choice.seq, times)
-    transfers = options.detail.value == "transfers"
-    return Request(training, plan, blueprint, rules.rules, calibrated, transfers, parameters)
+    return Setting(training, blueprint, gpus, calibrated, parameters)

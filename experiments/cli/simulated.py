@@ -197,7 +197,9 @@ def run(
     "Example: simctl train --learn mlp --strategy 'ssgd; asgd' --straggler 3:4 --plot learn.png"
     "\n\n"
     "Example: simctl train --model llama3_70b --plan dp=8,tp=4,pp=2,micro=1,batch=512,zero=1 "
-    "--topology hgx_h100:nodes=8"
+    "--topology hgx_h100:nodes=8\n\n"
+    "Example: simctl train --model llama3_70b --plan auto --gpus 64 --batch 512 --topology "
+    "hgx_h100:nodes=8 --plot plans.png"
 )
 @with_groups
 def train(
@@ -216,10 +218,14 @@ def train(
     The report has the time of a step, its bubbles and their causes, hidden and exposed
     communication, and what would help. With --learn a small network learns along the run, and the
     report has its loss over simulated time. With --plan a transformer trains under data, tensor,
-    pipeline, context and expert parallelism.
+    pipeline, context and expert parallelism; --plan auto finds the fastest plans.
     """
     if job.plan is None:
-        for option, value in (("profile", profile), ("calibrate-compute", job.calibrate_compute)):
+        for option, value in (
+            ("profile", profile),
+            ("calibrate-compute", job.calibrate_compute),
+            ("batch", job.batch),
+        ):
             if value is not None:
                 raise InputError(f"--{option} {value}: it goes with --plan, leave it out")
     if job.learn is not None:
@@ -230,10 +236,18 @@ def train(
         learning = parse(job.learn, job, machine, rules, profile)
         raise typer.Exit(learn.run(learning, out, plot, format.value))
     if job.plan is not None:
-        from experiments.cli.plan_parser import check_options, parse_training
-        from experiments.commands import train_plan
+        from experiments.cli.plan_parser import (
+            check_options,
+            is_search,
+            parse_search,
+            parse_training,
+        )
+        from experiments.commands import search_plans, train_plan
 
-        check_options(plot, where.execution)
+        check_options(job.plan, timeline, plot, where.execution)
+        if is_search(job.plan):
+            searched = parse_search(job.plan, job, machine, rules, profile)
+            raise typer.Exit(search_plans.run(searched, out, plot, format.value))
         training = parse_training(job.plan, job, machine, rules, profile)
         raise typer.Exit(train_plan.run(training, train_plan.Files(timeline, out), format.value))
     from experiments.commands import train as command

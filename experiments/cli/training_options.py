@@ -52,6 +52,7 @@ Workers = Annotated[
     str | None,
     typer.Option(
         "--p",
+        "--gpus",
         help="Workers: 8, 1..256:x2.  [default: one a trace; all GPUs of the machine; 8 of a "
         "shape]",
     ),
@@ -107,8 +108,13 @@ PlanText = Annotated[
     str | None,
     typer.Option(
         help="Train a transformer in parallel: dp=8,tp=4,pp=2,micro=1,batch=512,zero=1, and "
-        "cp, ep, schedule, v, sp, recompute, overlap and more.",
+        "cp, ep, schedule, v, sp, recompute, overlap and more. auto, or auto,tp=8: find "
+        "the fastest plans.",
     ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --plan: sequences of a step.  [default of auto: 4 a GPU]"),
 ]
 CalibrateCompute = Annotated[
     str | None,
@@ -144,6 +150,7 @@ class TrainingOptions:
     detail: Detail = DetailName.auto
     learn: Learn = None
     plan: PlanText = None
+    batch: Batch = None
     calibrate_compute: CalibrateCompute = None
 
     def request(self, machine: MachineOptions, rules: RuleOptions = RuleOptions()) -> Request:
@@ -158,7 +165,7 @@ class TrainingOptions:
             **{
                 k: value
                 for k, value in asdict(self).items()
-                if k not in ("algo_file", "learn", "plan", "calibrate_compute")
+                if k not in ("algo_file", "learn", "plan", "batch", "calibrate_compute")
             },
             **({} if self.algo_file is None else {"algo_file": self.algo_file}),
             "detail": self.detail.value,

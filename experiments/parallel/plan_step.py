@@ -58,26 +58,12 @@ def stages_of(training: Training, plan: Plan) -> Stages:
 
 
 def share_out(layers: Sequence[Block], plan: Plan, stages: int, name: str) -> Stages:
-    """The blocks of each stage of a model called `name`, from all of its blocks.
-
-    The embedding is in front of the first layer, the head behind the last one. If stages do not
-    divide the layers, the embedding and the head count as a layer each.
-    """
+    """The blocks of each stage of a model called `name`, from all of its blocks: the embedding in
+    front of the first layer, the head behind the last one."""
     first, *layers, last = layers
-    number = len(layers)
-    if number % stages == 0:
-        sizes = [number // stages] * stages
-    elif (number + 2) % stages == 0 and stages > 1:
-        sizes = [(number + 2) // stages] * stages
-        sizes[0] -= 1
-        sizes[-1] -= 1
-    elif plan.uneven and number >= stages:
-        sizes = [number // stages] * stages
-        middle = (stages - number % stages) // 2
-        for stage in range(middle, middle + number % stages):
-            sizes[stage] += 1
-    else:
-        raise InputError(_indivisible(name, plan, number, stages))
+    sizes = stage_sizes(len(layers), plan, stages)
+    if sizes is None:
+        raise InputError(_indivisible(name, plan, len(layers), stages))
     cut: list[tuple[Block, ...]] = []
     for stage, size in enumerate(sizes):
         ends = (first,) * (stage == 0), (last,) * (stage == stages - 1)
@@ -110,6 +96,25 @@ def _scattered(stages: list[tuple[Block, ...]], plan: Plan) -> Stages:
     return tuple(cut)
 
 
+def stage_sizes(layers: int, plan: Plan, stages: int) -> list[int] | None:
+    """The layers of each stage; None if they cannot be shared out evenly. If stages do not divide
+    the layers, the embedding and the head count as a layer each."""
+    if layers % stages == 0:
+        return [layers // stages] * stages
+    if (layers + 2) % stages == 0 and stages > 1:
+        sizes = [(layers + 2) // stages] * stages
+        sizes[0] -= 1
+        sizes[-1] -= 1
+        return sizes
+    if not plan.uneven or layers < stages:
+        return None
+    sizes = [layers // stages] * stages
+    middle = (stages - layers % stages) // 2
+    for stage in range(middle, middle + layers % stages):
+        sizes[stage] += 1
+    return sizes
+
+
 def _indivisible(name: str, plan: Plan, layers: int, stages: int) -> str:
     per_device = stages // plan.pp
     whole = [pp for pp in range(plan.pp, 0, -1) if layers % (pp * per_device) == 0]
@@ -131,19 +136,19 @@ def gradients_of(training: Training, plan: Plan, stages: Stages) -> Gradients:
     )
 
 
+def sharding_of(training: Training, plan: Plan) -> Sharding:
+    """How parameters and gradients are shared out."""
+    bandwidth = 1.0 / training.times.traffic(1.0)
+    return Sharding(plan.reshard, plan.shard, plan.sync, plan.fsdp, bandwidth=bandwidth)
+
+
 def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     """What a step does. Raises InputError for a plan that does not fit the model."""
     stages = stages_of(training, plan)
     gradients = gradients_of(training, plan, stages)
     pipeline = pipeline_of(plan, stages, times)
     synchronous = plan.synchronous and plan.pp > 1
-    sharding = Sharding(
-        plan.reshard,
-        plan.shard,
-        plan.sync,
-        plan.fsdp,
-        bandwidth=1.0 / training.times.traffic(1.0),
-    )
+    sharding = sharding_of(training, plan)
     return Work(stages, pipeline, times, gradients, plan.blocking, synchronous, sharding)
 
 

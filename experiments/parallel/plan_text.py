@@ -215,14 +215,8 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-def parse_plan(text: str, gpus: int | None = None) -> Plan:
-    """The plan of KEY=VALUE,... on so many GPUs; without a number, on as many as it needs.
-
-    Raises InputError for an unknown key or value, and for degrees that do not multiply to the GPUs.
-
-    >>> str(parse_plan("tp=4,pp=2", gpus=16))
-    'dp=2,tp=4,pp=2,micro=1'
-    """
+def parse_values(text: str) -> dict[str, Any]:
+    """The values of KEY=VALUE,... by key. Raises InputError for an unknown key or value."""
     values: dict[str, Any] = {}
     for part in filter(None, text.replace(" ", "").split(",")):
         key, equals, value = part.partition("=")
@@ -238,6 +232,18 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
             raise InputError(f"plan: {key}={value[:40]}: {error}") from None
         if key in _DEGREES and values[key] < 1:
             raise InputError(f"plan: {key}={value[:40]}: 1 or more")
+    return values
+
+
+def parse_plan(text: str, gpus: int | None = None) -> Plan:
+    """The plan of KEY=VALUE,... on so many GPUs; without a number, on as many as it needs.
+
+    Raises InputError for an unknown key or value, and for degrees that do not multiply to the GPUs.
+
+    >>> str(parse_plan("tp=4,pp=2", gpus=16))
+    'dp=2,tp=4,pp=2,micro=1'
+    """
+    values = parse_values(text)
     plan = Plan(**values)
     if plan.zero not in range(4):
         raise InputError(f"plan: zero={plan.zero}: 0, 1, 2 or 3")

@@ -1,0 +1,95 @@
+"""Bounds of many plans of a model: of the step's time and of the memory. Plans share the blocks of
+a cut and the times of collectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from experiments.models.block_cut import Cut
+from experiments.models.transformer_blocks import blocks
+from experiments.parallel.plan_step import Stages, Training, gradients_of, sharding_of, share_out
+from experiments.parallel.plan_text import GRADIENTS, Plan
+from simulator.parallel.blocks import Block
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step_bound import BlockSeconds, Outline, bound
+
+OPTIMIZER = 12.0
+"""Bytes of the optimizer for each parameter: a copy in fp32 and Adam's two moments."""
+
+
+@dataclass
+class PlanBounds:
+    """Bounds of plans, with what they share."""
+
+    training: Training
+    """The model on a device."""
+    times: GroupTimes
+    """The times of collectives, under any degrees."""
+    _blocks: dict[Cut, list[Block]] = field(default_factory=dict, repr=False)
+    _seconds: dict[str, BlockSeconds] = field(default_factory=dict, repr=False)
+
+    def stages(self, plan: Plan) -> Stages:
+        """The blocks of each stage."""
+        training, cut = self.training, plan.cut(self.training.seq)
+        if cut not in self._blocks:
+            self._blocks[cut] = blocks(training.shape, cut, training.times, training.name)
+        return share_out(self._blocks[cut], plan, plan.pp * plan.v, training.name)
+
+    def seconds(self, plan: Plan) -> float:
+        """Seconds that the step of a plan does not go below."""
+        degrees = plan.degrees
+        key = str(degrees)
+        if key not in self._seconds:
+            self._seconds[key] = BlockSeconds(self.times.under(degrees))
+        stages = self.stages(plan)
+        outline = Outline(
+            stages,
+            plan.micro_batches,
+            self._seconds[key],
+            gradients_of(self.training, plan, stages),
+            sharding_of(self.training, plan),
+            in_turn=plan.v == 1,
+        )
+        return bound(outline)
+
+    def memory(self, plan: Plan) -> float:
+        """Bytes that the fullest rank holds at least: parameters, gradients, optimizer, and the
+        activations of the micro-batches that are on their way."""
+        stages, devices = self.stages(plan), plan.pp
+        return max(
+            _state(plan, stages[device::devices]) + _activations(plan, stages, device)
+            for device in range(devices)
+        )
+
+
+def _state(plan: Plan, stages: Stages) -> float:
+    """Bytes of parameters, gradients and the optimizer, or of a rank's shares of them."""
+    total, gradient = 0.0, GRADIENTS[plan.grads][0]
+    for kind, name in (("data", "parameters"), ("experts", "expert_parameters")):
+        elements = sum(getattr(block, name) for stage in stages for block in stage)
+        if elements:
+            ranks = plan.degrees.size(kind)
+            shares = [ranks if plan.zero >= least else 1 for least in (3, 2, 1)]
+            total += elements * (2.0 / shares[0] + gradient / shares[1] + OPTIMIZER / shares[2])
+    return total
+
+
+def _activations(plan: Plan, stages: Stages, device: int) -> float:
+    """Bytes of what the forwards of a device keep when most are on their way, and of what one
+    backward computes again. Interleaved 1F1B runs 2 (pp - 1 - d) + (v - 1) pp + 1 forwards of
+    chunks ahead (Narayanan et al., 2021)."""
+    mine, pp, count = stages[device :: plan.pp], plan.pp, plan.micro_batches
+    keeps = [sum(block.kept for block in stage) for stage in mine]
+    again = max((block.working for stage in mine for block in stage), default=0.0)
+    if device == pp - 1:
+        # The logits are free before anything is computed again.
+        again = max(0.0, again - stages[-1][-1].kept)
+    if plan.v == 1:
+        return min(pp - device, count) * keeps[0] + again
+    ahead = min(2 * (pp - 1 - device) + (plan.v - 1) * pp + 1, count * plan.v)
+    whole, rest = divmod(ahead, plan.v * pp)
+    total = whole * pp * sum(keeps)
+    for keep in keeps:
+        total += min(rest, pp) * keep
+        rest -= min(rest, pp)
+    return total + again

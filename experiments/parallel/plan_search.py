@@ -1,0 +1,137 @@
+"""The fastest plans of a model on a machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from experiments.models.accelerators import ACCELERATORS
+from experiments.parallel.plan_bounds import PlanBounds
+from experiments.parallel.plan_space import Space
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import Plan
+from simulator.parallel.bound_search import KEEP, LEAST, search
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import CP, EP, SEND, TP
+from simulator.parallel.plan_memory import State, memory
+from simulator.parallel.step import write
+from simulator.parallel.step_measures import StepMeasures, measure
+from topologies.errors import InputError
+from topologies.units import format_bytes
+
+Progress = Callable[[str, int, int], object]
+TOO_LARGE = "does not fit in memory"
+
+
+class Simulated(NamedTuple):
+    """A plan that has been simulated."""
+
+    seconds: float
+    """Seconds of the step."""
+    parts: Mapping[str, float]
+    """Seconds of a mean device by what it does; they add up to the step."""
+    memory: float
+    """Bytes that the fullest rank holds at most."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found."""
+
+    space: Space
+    """What it went through."""
+    left_out: Counter[str]
+    """Plans that are not bounded, by the reason."""
+    limit: float
+    """Bytes of the memory of a device."""
+    plans: tuple[Plan, ...]
+    """The plans that fit in memory."""
+    memory: tuple[float, ...]
+    """Bytes that the fullest rank of each plan holds at least."""
+    bounds: tuple[float, ...]
+    """Seconds that no step of a plan goes below."""
+    simulated: Mapping[int, Simulated]
+    """The plans that are simulated, by their place, the fastest first."""
+
+    @property
+    def first(self) -> list[int]:
+        """The places of the fastest plans."""
+        return list(self.simulated)[:KEEP]
+
+
+def find_plans(
+    space: Space, times: GroupTimes, progress: Progress = lambda *_: None, least: int = LEAST
+) -> Found:
+    """Bound all plans that fit, and simulate those that may be among the fastest.
+
+    Raises InputError if no plan fits in the memory of a device.
+    """
+    training = space.training
+    plans, left_out = space.plans()
+    bounds, limit = PlanBounds(training, times), ACCELERATORS[training.times.device].memory
+    least_memory = [bounds.memory(plan) for plan in plans]
+    fitting = [number for number, nbytes in enumerate(least_memory) if nbytes <= limit]
+    left_out[TOO_LARGE] = len(plans) - len(fitting)
+    if not fitting:
+        best = min(range(len(plans)), key=least_memory.__getitem__)
+        sizes = [format_bytes(nbytes, binary=False) for nbytes in (least_memory[best], limit)]
+        raise InputError(
+            f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {plans[best]} needs "
+            f"{sizes[0]} of {sizes[1]}: take more GPUs"
+        )
+    seconds = []
+    for done, number in enumerate(fitting):
+        progress("plans bounded", done, len(fitting))
+        seconds.append(bounds.seconds(plans[number]))
+    simulated: dict[int, Simulated] = {}
+
+    def simulate(place: int) -> float:
+        run = simulate_plan(training, plans[fitting[place]], times)
+        if run.memory > limit:
+            left_out[TOO_LARGE] += 1
+            return inf
+        simulated[place] = run
+        return run.seconds
+
+    order = search(
+        seconds, simulate, least=least, progress=lambda *done: progress("plans simulated", *done)
+    )
+    return Found(
+        space,
+        left_out,
+        limit,
+        tuple(plans[number] for number in fitting),
+        tuple(least_memory[number] for number in fitting),
+        tuple(seconds),
+        {place: simulated[place] for place in order if place in simulated},
+    )
+
+
+def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulated:
+    """The step of a plan, an operation for each pass of a stage."""
+    work = work_of(training, plan, times.under(plan.degrees))
+    measures = measure(write(work, "passes"))
+    again = sum(part.seconds for stage in work.stages for block in stage for part in block.again)
+    again *= work.pipeline.micro_batches / plan.pp
+    state = State(gradients=work.gradients.nbytes)
+    return Simulated(measures.step, _parts(measures, again), memory(work, state).peak)
+
+
+def _parts(measures: StepMeasures, again: float) -> dict[str, float]:
+    """What a mean device does."""
+    exposed = measures.exposed.mean(axis=0)
+    streams = {"tensor parallel": TP, "context parallel": CP, "experts' all-to-all": EP}
+    streams["transfers between stages"] = SEND
+    named = {name: float(exposed[stream]) for name, stream in streams.items()}
+    return {
+        "computing": float(measures.computing.mean()) - again,
+        "recomputation": again,
+        **named,
+        "gradients and parameters": float(exposed.sum()) - sum(named.values()),
+        "launches": float(measures.launching.mean()),
+        "optimizer": float(measures.optimizer.mean()),
+        "bubble": max(0.0, float(measures.idle.mean())),
+    }

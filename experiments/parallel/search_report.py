@@ -1,0 +1,133 @@
+"""What a search of plans found: rows for files, and a report as text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from experiments.output import align, counted
+from experiments.parallel.plan_search import Found
+from topologies.units import format_bytes, format_seconds
+
+REASONS = 2
+"""Reasons for which a plan loses that a table shows, at most."""
+SHOWN = 0.02
+"""Only reasons that make up this share of a loss, at least, are shown."""
+
+
+@dataclass(frozen=True)
+class SearchRow:
+    """A plan of a search."""
+
+    model: str
+    gpus: int
+    plan: str
+    bound_s: float
+    """No step of the plan is shorter."""
+    step_s: float | None
+    """Seconds of the step; None if it is not simulated."""
+    tokens_per_s: float | None
+    memory_bytes: float
+    """Bytes of the fullest rank; at least, if the plan is not simulated."""
+    left_bytes: float
+    """Bytes that the fullest rank leaves."""
+    loses_to: str
+    """Seconds lost to the fastest plan, by what loses them."""
+
+
+def rows(found: Found) -> list[SearchRow]:
+    """A row for each plan that fits in memory: the simulated ones first, the fastest first."""
+    rest = [place for place in range(len(found.plans)) if place not in found.simulated]
+    rest.sort(key=found.bounds.__getitem__)
+    space = found.space
+    listed = []
+    for place in (*found.simulated, *rest):
+        run = found.simulated.get(place)
+        listed.append(
+            SearchRow(
+                space.training.name,
+                space.gpus,
+                str(found.plans[place]),
+                found.bounds[place],
+                run.seconds if run else None,
+                space.batch * space.training.seq / run.seconds if run else None,
+                run.memory if run else found.memory[place],
+                found.limit - (run.memory if run else found.memory[place]),
+                why(found, place) if run else "",
+            )
+        )
+    return listed
+
+
+def why(found: Found, place: int) -> str:
+    """What a plan loses to the fastest one, the most first; empty for the fastest one itself."""
+    best = found.simulated[found.first[0]]
+    run = found.simulated[place]
+    lost = {name: seconds - best.parts[name] for name, seconds in run.parts.items()}
+    total = run.seconds - best.seconds
+    most = sorted(lost, key=lambda name: -lost[name])[:REASONS]
+    shown = [name for name in most if lost[name] > max(SHOWN * total, 1e-12)]
+    return ", ".join(f"{name} +{format_seconds(lost[name])}" for name in shown)
+
+
+def report(found: Found) -> dict[str, object]:
+    """All figures, for JSON."""
+    return {
+        "left_out": dict(found.left_out.most_common()),
+        "plans": [asdict(row) for row in rows(found)],
+        "parts_s": {
+            str(found.plans[place]): dict(run.parts) for place, run in found.simulated.items()
+        },
+    }
+
+
+def text(found: Found) -> str:
+    """The fastest plans with why each loses, and what is left out."""
+    space, training = found.space, found.space.training
+    counts = [
+        counted(len(found.plans) + sum(found.left_out.values()), "plan"),
+        f"{len(found.plans)} fit and are bounded",
+        f"{len(found.simulated)} simulated",
+    ]
+    title = (
+        f"{training.name} on {counted(space.gpus, 'GPU')} ({training.times.device}), "
+        f"{space.batch} sequences of {training.seq} tokens: {', '.join(counts)}"
+    )
+    return "\n\n".join(
+        [
+            title,
+            align(_table(found)),
+            "where a mean device spends the step\n" + align(_parts(found)),
+            "left out\n" + align(_left_out(found)),
+        ]
+    )
+
+
+def _table(found: Found) -> list[list[str]]:
+    best = found.simulated[found.first[0]].seconds
+    table = [["", "step", "slower", "memory", "left", "plan", "loses"]]
+    for number, place in enumerate(found.first):
+        run = found.simulated[place]
+        sizes = [
+            format_bytes(size, binary=False) for size in (run.memory, found.limit - run.memory)
+        ]
+        slower = f"{run.seconds / best - 1:.1%}"
+        plan = str(found.plans[place])
+        table.append(
+            [str(number + 1), format_seconds(run.seconds), slower, *sizes, plan, why(found, place)]
+        )
+    return table
+
+
+def _parts(found: Found) -> list[list[str]]:
+    """A row for each part, a column for each of the fastest plans."""
+    runs = [found.simulated[place] for place in found.first]
+    table = [["", *(str(number + 1) for number in range(len(runs)))]]
+    for name in runs[0].parts:
+        if any(run.parts[name] > 0 for run in runs):
+            cells = [format_seconds(run.parts[name]) for run in runs]
+            table.append([f"  {name}", *cells])
+    return table
+
+
+def _left_out(found: Found) -> list[list[str]]:
+    return [[str(count), reason] for reason, count in found.left_out.most_common() if count]

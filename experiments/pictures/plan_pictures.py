@@ -1,0 +1,57 @@
+"""A picture of plans: the time of the step against the memory of the fullest rank."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from experiments.parallel.plan_search import Found
+from experiments.pictures.figure_file import GREY, to_bytes
+
+GIGA = 1e9
+
+
+def memory_figure(found: Found, kind: str) -> bytes:
+    """Simulated plans by their time, those in the table with their number there; all others by the
+    bound of their time."""
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axes = figure.add_subplot()
+    rest = [place for place in range(len(found.plans)) if place not in found.simulated]
+    axes.plot(
+        [found.memory[place] / GIGA for place in rest],
+        [found.bounds[place] for place in rest],
+        ".",
+        color=GREY,
+        markersize=3,
+        label="bound only",
+    )
+    runs = list(found.simulated.values())
+    memory, seconds = [run.memory / GIGA for run in runs], [run.seconds for run in runs]
+    axes.plot(memory, seconds, "o", color="C0", markersize=4, label="simulated")
+    first = len(found.first)
+    label = f"the {first} fastest" if first > 1 else "the fastest"
+    axes.plot(memory[:first], seconds[:first], "o", color="C3", markersize=5, label=label)
+    axes.annotate(
+        f"1: {found.plans[found.first[0]]}",
+        (memory[0], seconds[0]),
+        xytext=(0, -14),
+        textcoords="offset points",
+        ha="right" if memory[0] * GIGA > found.limit / 2 else "left",
+        fontsize=8,
+    )
+    axes.axvline(found.limit / GIGA, color="C3", linestyle="--", linewidth=1, label="device memory")
+    axes.set_yscale("log")
+    axes.set_ylim(0.85 * seconds[0], 2 * max(seconds))
+    axes.yaxis.set_major_formatter(EngFormatter("s"))
+    axes.yaxis.set_minor_formatter(EngFormatter("s"))
+    axes.set_xlim(0, 1.05 * found.limit / GIGA)
+    axes.set_xlabel("memory of the fullest rank, GB")
+    axes.set_ylabel("time of a step")
+    space = found.space
+    axes.set_title(
+        f"{space.training.name} on {space.gpus} GPUs ({space.training.times.device}), "
+        f"{space.batch} sequences a step"
+    )
+    axes.grid(alpha=0.3, which="both")
+    axes.legend(frameon=False)
+    return to_bytes(figure, kind)

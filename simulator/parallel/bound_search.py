@@ -1,0 +1,40 @@
+"""The fastest of many plans: those whose lower bound is too long are not simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+KEEP = 10
+"""Plans that are wanted, if there are as many."""
+LEAST = 50
+"""Plans that are simulated at least, if there are as many."""
+
+
+def search(
+    bounds: Sequence[float],
+    simulate: Callable[[int], float],
+    keep: int = KEEP,
+    least: int = LEAST,
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[int, float]:
+    """The seconds of all plans that are simulated, the fastest first, by their place in `bounds`.
+
+    Plans are simulated from the lowest bound on, until the next bound is longer than the time of
+    the plan in place `keep`: no other plan can be among the first `keep`.
+
+    >>> search([3, 1, 2], simulate=[3.5, 2.5, 2.0].__getitem__, keep=1, least=0)
+    {2: 2.0, 1: 2.5}
+    """
+    order = sorted(range(len(bounds)), key=bounds.__getitem__)
+    times: dict[int, float] = {}
+    worst = inf
+    for number in order:
+        if len(times) >= least and bounds[number] > worst:
+            break
+        if progress:
+            progress(len(times), max(len(times) + 1, min(least, len(order))))
+        times[number] = simulate(number)
+        if len(times) >= keep:
+            worst = sorted(times.values())[keep - 1]
+    return dict(sorted(times.items(), key=lambda item: item[1]))

@@ -1,0 +1,74 @@
+"""The fastest plans, against a simulation of all."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from experiments.parallel.plan_bounds import PlanBounds
+from experiments.parallel.plan_search import Found, find_plans
+from experiments.parallel.plan_step import work_of
+from experiments.parallel.search_report import report, rows, text
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.plan_memory import State, memory
+from simulator.parallel.step import write
+from simulator.parallel.step_measures import measure
+from tests.experiments.parallel.test_plan_space import GPT, MIXTRAL, space
+from topologies.clusters import cluster
+from topologies.errors import InputError
+
+
+@cache
+def times() -> GroupTimes:
+    """Times on two nodes of four GPUs."""
+    return GroupTimes(cluster("leonardo", 2), Degrees(dp=8))
+
+
+@cache
+def found(model: str, least: int) -> Found:
+    return find_plans(
+        space(model, gpus=8, node=4, batch=16, cp=1, recompute="none"), times(), least=least
+    )
+
+
+@pytest.mark.parametrize("model", [GPT, MIXTRAL])
+def test_the_fastest_plans_are_those_of_an_exhaustive_simulation(model: str) -> None:
+    some, all_plans = found(model, 0), found(model, 10**6)
+    assert 10 <= len(some.simulated) < len(all_plans.simulated) == len(all_plans.plans)
+    fastest = [
+        [each.simulated[place].seconds for place in each.first] for each in (some, all_plans)
+    ]
+    assert fastest[0] == fastest[1]
+    for place, run in all_plans.simulated.items():
+        assert all_plans.bounds[place] <= run.seconds
+        assert sum(run.parts.values()) == pytest.approx(run.seconds)
+
+
+def test_bounds_hold_for_steps_in_full() -> None:
+    searched = space(GPT, batch=16)
+    bounds = PlanBounds(searched.training, times())
+    for plan in searched.plans()[0][::19]:
+        work = work_of(searched.training, plan, times().under(plan.degrees))
+        assert bounds.seconds(plan) <= measure(write(work)).step
+        peak = memory(work, State(gradients=4.0)).peak
+        assert bounds.memory(plan) <= peak * (1 + 1e-9)
+
+
+def test_a_report_says_why_plans_lose() -> None:
+    result = found(GPT, 0)
+    listed = rows(result)
+    assert listed[0].loses_to == ""
+    assert [row.step_s for row in listed[:10]] == sorted(row.step_s or 0 for row in listed[:10])
+    assert listed[-1].step_s is None
+    page = text(result)
+    assert f"{len(result.plans)} fit and are bounded" in page
+    assert "tp reaches beyond a node" in page
+    assert str(result.plans[result.first[0]]) in page
+    assert set(report(result)) == {"left_out", "plans", "parts_s"}
+
+
+def test_a_model_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(InputError, match="no plan of gpt3_1t on 8 GPUs fits in memory"):
+        find_plans(space("gpt3_1t", batch=8), times())

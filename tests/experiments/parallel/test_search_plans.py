@@ -1,0 +1,49 @@
+"""`simctl train --plan auto`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.experiments.parallel.test_plan_space import GPT
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+SEARCH = "train", "--model", GPT, "--topology", "dgx_a100", "--plan", "auto,cp=1"
+
+
+def test_a_search_is_printed_stored_and_drawn(simctl: Simctl, tmp_path: Path) -> None:
+    out, plot = tmp_path / "plans.csv", tmp_path / "plans.svg"
+    command = *SEARCH, "--gpus", "4", "--batch", "8"
+    printed = simctl(*command, "--out", out, "--plot", plot)
+    assert printed.returncode == 0, printed.stderr
+    table = pd.read_csv(out)
+    figures = json.loads(simctl(*command, "--format", "json").stdout)
+    assert [row["plan"] for row in figures["plans"]] == table.plan.tolist()
+    assert table.plan[0] in printed.stdout
+    assert (table.bound_s <= table.step_s)[table.step_s.notna()].all()
+    assert "memory of the fullest rank" in plot.read_text()
+    stored = json.loads((tmp_path / "plans.csv.meta.json").read_text())
+    assert stored["parameters"]["plan"] == "auto,cp=1"
+    assert stored["parameters"]["batch"] == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--timeline", "x.png"), "with --plan auto take --plot"),
+        (("--detail", "transfers"), "--detail transfers: it does not go with --plan auto"),
+        (("--topology", "star"), "say on how many GPUs, like --gpus 64"),
+        (("--batch", "0"), "--batch"),
+    ],
+)
+def test_a_search_refuses_other_options(
+    simctl: Simctl, arguments: tuple[str, ...], error: str
+) -> None:
+    refused = simctl(*SEARCH, *arguments)
+    assert refused.returncode == 2
+    assert error in refused.stderr
