@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from simulator.kernels.records import Floats, Index, Ints
 
-RUNS = 8
+RUNS = 16
 ROOM = 2**14
 """Events of a run at a time: a power of two."""
 
@@ -27,55 +27,80 @@ class Runs(NamedTuple):
     """The operation of each node."""
     ends: Annotated[npt.NDArray[np.int64], 2]
     """The place of the first event of each run, and that behind the last."""
+    heads: Floats
+    """The time of the first event of each run, inf where the run is empty."""
+    tails: Floats
+    """The time of the last event of each run, -inf where the run is empty."""
+    used: npt.NDArray[np.int64]
+    """The runs that have had an event, which are the first ones, shape (1,)."""
 
     @classmethod
     def empty(cls, count: int = RUNS) -> Runs:
         """Room for `count` runs. Without runs all events go into the heap, as Python is faster at
         it."""
         node, operation = (np.empty((count, ROOM), np.int32) for _ in range(2))
-        return cls(np.empty((count, ROOM)), node, operation, np.zeros((count, 2), np.int64))
+        ends, used = np.zeros((count, 2), np.int64), np.zeros(1, np.int64)
+        heads, tails = np.full(count, np.inf), np.full(count, -np.inf)
+        return cls(np.empty((count, ROOM)), node, operation, ends, heads, tails, used)
 
 
 def append(runs: Runs, time: float, node: Index, operation: Index) -> bool:
     """Add an event to the first run that ends before it; returns whether there is one with room."""
-    for run in range(len(runs.ends)):
+    for run in range(len(runs.tails)):
+        if runs.tails[run] > time:
+            continue
         begin, end = runs.ends[run, 0], runs.ends[run, 1]
         last, place = (end - 1) & (ROOM - 1), end & (ROOM - 1)
-        fits = begin == end or runs.time[run, last] < time
-        fits = fits or (runs.time[run, last] == time and runs.node[run, last] < node)
-        if fits and end - begin < ROOM:
-            runs.time[run, place], runs.node[run, place] = time, node
-            runs.operation[run, place] = operation
-            runs.ends[run, 1] = end + 1
-            return True
+        if end - begin == ROOM or (runs.tails[run] == time and runs.node[run, last] > node):
+            continue
+        runs.time[run, place], runs.node[run, place] = time, node
+        runs.operation[run, place] = operation
+        runs.ends[run, 1], runs.tails[run] = end + 1, time
+        if begin == end:
+            runs.heads[run] = time
+            runs.used[0] = max(runs.used[0], run + 1)
+        return True
     return False
 
 
 def earliest(runs: Runs) -> Index:
     """The run with the first event, or -1."""
-    first, least, lowest = -1, 0.0, 0
-    for run in range(len(runs.ends)):
-        place = runs.ends[run, 0] & (ROOM - 1)
-        if runs.ends[run, 0] == runs.ends[run, 1]:
-            continue
-        time, node = runs.time[run, place], runs.node[run, place]
-        if first < 0 or time < least or (time == least and node < lowest):
-            first, least, lowest = run, time, node
+    first, least = -1, np.inf
+    for run in range(runs.used[0]):
+        time = runs.heads[run]
+        if time < least or (time == least and precedes(runs, run, first)):
+            first, least = run, time
     return first
+
+
+def precedes(runs: Runs, run: Index, other: Index) -> bool:
+    """Whether a run has an event, at the time of that of another run, and before it. -1 is no
+    run."""
+    if runs.ends[run, 0] == runs.ends[run, 1]:
+        return False
+    return bool(other < 0 or head(runs, run) < head(runs, other))
+
+
+def head(runs: Runs, run: Index) -> Index:
+    """The node of the first event of a run."""
+    return runs.node[run, runs.ends[run, 0] & (ROOM - 1)]
 
 
 def follows(runs: Runs, run: Index, time: float, node: Index) -> bool:
     """Whether the first event of a run, or the end of all if that is -1, is behind another."""
     if run < 0:
         return True
-    place = runs.ends[run, 0] & (ROOM - 1)
-    first = runs.time[run, place]
-    return bool(time < first or (time == first and node < runs.node[run, place]))
+    first = runs.heads[run]
+    return bool(time < first or (time == first and node < head(runs, run)))
 
 
 def take(runs: Runs, run: Index) -> tuple[float, Any, Any]:
     """Remove the first event of a run."""
     place = runs.ends[run, 0] & (ROOM - 1)
     runs.ends[run, 0] += 1
+    if runs.ends[run, 0] == runs.ends[run, 1]:
+        runs.heads[run], runs.tails[run] = np.inf, -np.inf
+    else:
+        runs.heads[run] = runs.time[run, runs.ends[run, 0] & (ROOM - 1)]
     node, operation = np.int64(runs.node[run, place]), np.int64(runs.operation[run, place])
     return runs.time[run, place], node, operation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,3 +57,21 @@ def test_a_run_has_room_for_so_many_events_at_a_time() -> None:
     assert take(runs, 0)[1] == 0
     assert append(runs, 1.0, ROOM, ROOM)
     assert not append(runs, 1.0, ROOM + 1, ROOM)
+
+
+def test_a_run_that_is_empty_takes_any_event() -> None:
+    runs = Runs.empty(1)
+    assert append(runs, 2.0, 5, 0)
+    assert not append(runs, 1.0, 0, 1)
+    assert take(runs, earliest(runs)) == (2.0, 5, 0)
+    assert earliest(runs) == -1
+    assert append(runs, 1.0, 0, 1)
+    assert take(runs, earliest(runs)) == (1.0, 0, 1)
+
+
+def test_events_at_infinity_come_last() -> None:
+    runs = Runs.empty(2)
+    for event in ((inf, 1, 0), (inf, 2, 1), (inf, 0, 2), (3.0, 4, 3)):
+        append(runs, *event)
+    assert [take(runs, earliest(runs))[2] for _ in range(3)] == [2, 0, 1]
+    assert earliest(runs) == -1
