@@ -57,9 +57,13 @@ def structure(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
     """What two segments have in common that are written out alike but for bytes and seconds."""
     rows = slice(segment.first, segment.last)
     begin, end = schedule.indptr[segment.first], schedule.indptr[segment.last]
-    inner = np.maximum(schedule.indices[begin:end] - segment.first, -1)
+    before = schedule.indices[begin:end] - segment.first
+    row = np.repeat(
+        np.arange(segment.last - segment.first),
+        np.diff(schedule.indptr[segment.first : segment.last + 1]),
+    )
     columns = schedule.rank[rows], schedule.lane[rows]
-    waits = np.diff(schedule.indptr[segment.first : segment.last + 1]), inner
+    waits = row[before >= 0], before[before >= 0]
     names = {region: k for k, region in enumerate(_regions(segment))}
     return (
         *(column.tobytes() for column in (*columns, *waits)),
