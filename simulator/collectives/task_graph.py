@@ -17,7 +17,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
 from topologies.resources import Need, check
-from topologies.topology import Ints, Topology
+from topologies.topology import Floats, Ints, Topology
 
 OPERATION = Need(1.2e-5, 300.0)
 """To write and simulate an operation."""
@@ -100,12 +100,13 @@ def write(graph: TaskGraph, topology: Topology, *, force: bool = False) -> Writt
     fitted = _fitted(graph, topology)
     placed, machine = _placed(graph, fitted, topology)
     slots = max((each.slot + each.schedule.buffer for each in placed), default=1)
-    scratch = max((each.scratch + _scratch(each.fitted) for each in placed), default=0)
+    sizes = _sizes(placed, len(machine.placement), slots)
+    total = float(sizes[:, :slots].sum(axis=1).max()) or 1.0
     builder = ScheduleBuilder(
         graph.ranks,
-        1.0,
-        slots=slots,
-        scratch=scratch,
+        total,
+        slots=sizes[:, :slots] / total,
+        scratch=sizes[:, slots:] / total,
         switches=len(machine.placement) - graph.ranks,
     )
     placed = [each._replace(scratch=slots + each.scratch) for each in placed]
@@ -184,6 +185,19 @@ def _check_size(graph: TaskGraph, topology: Topology) -> None:
     )
     need = Need(total * OPERATION.seconds, total * OPERATION.nbytes)
     check(f"the tasks have {total:.3g} operations", need, "take fewer steps or ranks")
+
+
+def _sizes(placed: Sequence[Placed], ranks: int, slots: int) -> Floats:
+    """The bytes of each slot, those of scratch behind the others: of the largest call there."""
+    scratch = max((each.scratch + _scratch(each.fitted) for each in placed), default=0)
+    sizes = np.zeros((ranks, slots + scratch))
+    for each in {(id(each.fitted), each.slot, each.scratch): each for each in placed}.values():
+        child = each.schedule
+        column = np.arange(child.slots)
+        column += np.where(column < child.buffer, each.slot, slots + each.scratch - child.buffer)
+        where = np.ix_(each.numbers, column)
+        sizes[where] = np.maximum(sizes[where], child.shares * child.nbytes_total)
+    return sizes
 
 
 def _scratch(fitted: Fitted) -> int:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusals import refusal
+from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.collectives.joined_calls import Call, join
 from simulator.collectives.task_graph import GroupCall, Message, Task, TaskGraph, write
@@ -108,3 +109,13 @@ def test_more_operations_than_fit_are_refused(free: Callable[[float], None]) -> 
     topology = star(64, bandwidth=1.0)
     assert "the tasks have 8.13e+03 operations" in refusal(write, graph, topology)
     assert len(write(graph, topology, force=True).schedule) > 8000
+
+
+def test_groups_hold_the_buffer_of_their_largest_call() -> None:
+    tasks = [Task("sum", rank, 0) for rank in (0, 1, 0, 1)]
+    calls = [GroupCall((0, 1), RING, 8.0, "all"), GroupCall((2, 3), RING, 40.0, "all")]
+    written = write(TaskGraph(3, tasks, calls), star(3, bandwidth=1.0))
+    held = memory.trace(written.schedule, simulate(written.schedule, written.topology))
+    alone = RING.build(2, 40.0)
+    peak = memory.trace(alone, simulate(alone, star(2, bandwidth=1.0))).peak
+    assert held.peaks.tolist() == [peak, peak, 0.0]
