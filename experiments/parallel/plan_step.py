@@ -149,7 +149,16 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     pipeline = pipeline_of(plan, stages, times)
     synchronous = plan.synchronous and plan.pp > 1
     sharding = sharding_of(training, plan)
-    return Work(stages, pipeline, times, gradients, plan.blocking, synchronous, sharding)
+    return Work(
+        stages,
+        pipeline,
+        times,
+        gradients,
+        plan.blocking,
+        synchronous,
+        sharding,
+        plan.slowdown,
+    )
 
 
 def pipeline_of(plan: Plan, stages: Stages, times: GroupTimes) -> Pipeline:

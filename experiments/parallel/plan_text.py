@@ -81,6 +81,8 @@ class Plan:
     """Whether computing a block again leaves out its last product, as PyTorch's checkpoint may."""
     grads: str = "fp32"
     """The dtype of gradients: fp32 or bf16."""
+    slowdown: float = 0.0
+    """By which share a computation takes longer while its device communicates."""
     uneven: bool = False
     """Whether stages may differ by a layer."""
     imbalance: float = 1.0
@@ -204,7 +206,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
         ),
         parse_yes,
     ),
-    **dict.fromkeys(("imbalance", "capacity"), parse_number),
+    **dict.fromkeys(("imbalance", "capacity", "slowdown"), parse_number),
     "recompute": _one_of(*get_args(Recompute)),
     "attention": _one_of(*get_args(Attention)),
     "context": _one_of(*get_args(Context)),

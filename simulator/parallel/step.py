@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 
-from simulator.engines import run
 from simulator.parallel.operations import Columns, Labels
 from simulator.parallel.passes import (
     COLLECTIVES,
@@ -27,6 +26,7 @@ from simulator.parallel.passes import (
     pass_of,
 )
 from simulator.parallel.pipelines.pipeline import FORWARD, Pipeline
+from simulator.parallel.slow_steps import simulate
 from simulator.parallel.stage_transfers import Transfers, transfers
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import add_updates
@@ -75,7 +75,7 @@ class Step:
         times = self.work.times
         places = times.degrees.groups("pp")[0]
         machine = replace(times.topology, placement=times.topology.placement[places])
-        return run(route(self.schedule, machine))
+        return simulate(route(self.schedule, machine), self.work.slowdown)
 
 
 def write(work: Work, detail: Detail = "layers") -> Step:

@@ -32,6 +32,10 @@ class Work:
     ended, as in Megatron-LM, which synchronizes with the device behind transfers."""
     sharding: Sharding = field(default_factory=Sharding)
     """How parameters and gradients are shared out, from stage 2 of ZeRO on."""
+    slowdown: float = 0.0
+    """By which share a computation takes longer while its device communicates: kernels of
+    collectives take multiprocessors and memory bandwidth. It counts for operations of a step that
+    run beside each other, not within a pass that is a single operation."""
 
     def __post_init__(self) -> None:
         pipeline, devices = self.pipeline, self.times.degrees.pp
@@ -53,6 +57,8 @@ class Work:
             raise InputError(
                 f"shard={self.sharding.shard}: take zero=2 or zero=3, not {self.gradients.zero}"
             )
+        if not 0 <= self.slowdown < 100:
+            raise InputError(f"slowdown is {self.slowdown}: a share from 0 on, like 0.1")
         for group in self.groups:
             self.sharding.check(group, self.times.degrees.size(group))
 

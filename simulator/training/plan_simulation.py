@@ -12,6 +12,7 @@ import numpy.typing as npt
 from simulator.engines import Engine, run
 from simulator.schedules.routed import Routed, in_ticks
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.slowdown import slowed
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training.measures import union
 from simulator.training.plan import COMPUTE, Plan
@@ -125,7 +126,6 @@ def train(plan: Plan, rules: TrainingRules = DEFAULT, seconds: Floats | None = N
 def _slowed(plan: Plan, timeline: Timeline, main: npt.NDArray[np.intp], base: Floats) -> Floats:
     """What each of the `main` computations, sorted by rank, takes among the communications of
     `timeline`. Without them they take `base`."""
-    slower = 1 + plan.slowdown
     result, rank_of = base.copy(), plan.schedule.rank[main]
     for rank in plan.standing.tolist():
         section = slice(*np.searchsorted(rank_of, [rank, rank + 1]))
@@ -133,17 +133,8 @@ def _slowed(plan: Plan, timeline: Timeline, main: npt.NDArray[np.intp], base: Fl
         begin, end = union(
             timeline.start[plan.spans.first[of_rank]], timeline.finish[plan.spans.last[of_rank]]
         )
-        if not len(begin):
-            continue
-        # Work done since time 0 is piecewise linear in time: slope 1, and 1 / (1 + s) while
-        # communicating.
-        corners = np.concatenate(([0.0], np.stack((begin, end), axis=1).ravel()))
-        slope = np.where(np.arange(len(corners) - 1) % 2 == 0, 1.0, 1 / slower)
-        work = np.concatenate(([0.0], np.cumsum(np.diff(corners) * slope)))
-        far = 1e3 * (1 + timeline.makespan)
-        corners, work = np.append(corners, corners[-1] + far), np.append(work, work[-1] + far)
-        keep = np.concatenate(([True], np.diff(work) > 0))
         start = timeline.start[main[section]]
-        done = np.interp(np.interp(start, corners, work) + base[section], work[keep], corners[keep])
-        result[section] = np.where(base[section] > 0, done - start, 0.0)
+        result[section] = slowed(
+            start, base[section], (begin, end), plan.slowdown, timeline.makespan
+        )
     return result

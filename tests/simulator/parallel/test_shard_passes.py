@@ -48,13 +48,16 @@ def step(
     micro: int = 1,
     degrees: Degrees = Degrees(dp=2),  # noqa: B008
     zero: int = 3,
+    slowdown: float = 0.0,
     **sharding: Any,
 ) -> Step:
     """A step without a pipeline. A gather of a parameter and a reduction take a second."""
     pipeline = find("1f1b").build(devices=1, micro_batches=micro)
     gradients = Gradients(2e9, 2e9, zero=zero)
     sharing = Sharding(**sharding)
-    return write(Work((stage,), pipeline, times(degrees), gradients, sharding=sharing))
+    return write(
+        Work((stage,), pipeline, times(degrees), gradients, sharding=sharing, slowdown=slowdown)
+    )
 
 
 def begins(made: Step, lane: int) -> list[float]:
@@ -154,6 +157,15 @@ def test_copies_take_the_traffic_of_memory() -> None:
     assert measure(step((block(2.0),), bandwidth=4e9, fsdp=1)).step == free
 
 
+def test_communication_slows_down_what_is_computed_beside_it() -> None:
+    """In the forward two seconds of gathers run beside computations. In the backward each layer
+    begins with a second of communication. A second of it leaves 0.8 seconds of computing."""
+    usual, slow = (measure(step((block(4.0),) * 3, slowdown=each)).step for each in (0.0, 0.25))
+    assert slow - usual == pytest.approx(0.2 * (2 + 3))
+    alone = step((block(4.0),), degrees=Degrees(), slowdown=0.25)
+    assert measure(alone).step == 12.0
+
+
 def test_hybrid_sharding_sums_the_shares_across_replicas() -> None:
     stage = (block(2.0),) * 2
     made = step(stage, degrees=Degrees(dp=8), shard=4, reshard=2)
@@ -241,6 +253,7 @@ def test_pipelines_share_parameters_of_each_stage() -> None:
     [
         (lambda: Sharding(fsdp=3), "fsdp is 3: 1 or 2"),
         (lambda: Sharding(shard=-1), "shard is -1: a whole number of 0 or more"),
+        (lambda: step((), slowdown=-1.0), "slowdown is -1.0: a share from 0 on, like 0.1"),
         (lambda: Sharding(bandwidth=0.0), "bandwidth is 0.0: it is above 0"),
         (lambda: step((), degrees=Degrees(dp=8), shard=3), "shard is 3: take a divisor of the 8"),
         (
