@@ -43,9 +43,11 @@ def read_job(paths: Sequence[Path]) -> list[RankTrace]:
 
 
 def _files(path: Path) -> list[Path]:
+    shown = repr(str(path)[:200])
+    if not path.exists():
+        raise InputError(f"no such file or folder: {shown}: name the traces of a job")
     if not path.is_dir():
         return [path]
-    shown = repr(str(path)[:200])
     try:
         files = sorted(
             file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")
