@@ -10,6 +10,7 @@
 | speed-page | write the page of the committed speed |
 | accuracy FOLDER | validate every curve of a folder of measurements |
 | training FOLDER | compare predictions of training with measurements |
+| plans FOLDER | compare predictions of parallel plans with measured steps |
 | calibration FOLDER [FAMILY...] [--out FOLDER] | fit families and predict what was left out |
 | calibration-page | write the page of the committed results of calibration |
 | gloo [FILE.csv] | compare predictions of gloo's operations with a sweep of a lab |
@@ -125,8 +126,9 @@ def main(arguments: Sequence[str]) -> None:
 def _compares(arguments: Sequence[str]) -> bool:
     """Run what compares with measurements or writes a page, if that is what the arguments say."""
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
-    if len(rest) == 1 and name in ("accuracy", "training"):
-        output.say(import_module(f"experiments.benchmarks.{name}").table(Path(rest[0])))
+    if len(rest) == 1 and name in ("accuracy", "training", "plans"):
+        file = "plan_accuracy" if name == "plans" else name
+        output.say(import_module(f"experiments.benchmarks.{file}").table(Path(rest[0])))
     elif name == "calibration" and rest:
         folder, *families = rest
         out = Path(families.pop()) if families[-2:-1] == ["--out"] else None

@@ -43,6 +43,9 @@ class Cut:
     """How context parallel exchanges keys and values."""
     beside: bool = True
     """Whether the collectives of tensor parallel run beside the backward for weights."""
+    pieces: bool = False
+    """Whether collectives of sequence parallel run in pieces beside the products next to them, as
+    in Transformer Engine. Their first piece is not counted."""
     accumulated: float = 10.0
     """Bytes that move for each gradient of a weight when it is added to that of the micro-batches
     before: 10 for a sum in fp32, 6 for one in 16 bits."""

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from simulator.parallel.blocks import Part
 
 Which = Literal["all", "inputs"]
+GATHER = "all_gather"
 
 
 class Operation(NamedTuple):
@@ -35,9 +36,17 @@ class Gate(NamedTuple):
     back: str
     """The collective of the backward. Empty: there is none."""
     nbytes: float
+    beside: bool = False
+    """Whether the collective runs in pieces beside the product next to it: behind a gather, or in
+    front of a reduction."""
     kept: bool = True
     """Whether what the forward gathers is kept. Otherwise the backward gathers it again, beside the
     backward for inputs of the operation after it."""
+
+    @property
+    def returned(self) -> Gate:
+        """The gate with the collective of the backward in the forward."""
+        return self._replace(forward=self.back)
 
 
 class Ring(NamedTuple):
@@ -58,13 +67,29 @@ Event = Operation | Gate | Ring
 def forward(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
     """The parts of a forward. The launch of a kernel takes `launch` seconds."""
     parts, seconds, kernels = list[Part](), 0.0, 0
+    latest, gathers = 0.0, list[Gate]()
     for event in events:
         if isinstance(event, Ring):
             parts += _closed(seconds, kernels, launch)
             parts += _ring(event, event.operation.forward, event.operation.kernels, 1, launch)
             seconds, kernels = 0.0, 0
+        elif isinstance(event, Operation) and gathers:
+            parts.append(_beside(event.forward, gathers.pop(), event.kernels, launch))
+            latest = 0.0
         elif isinstance(event, Operation):
-            seconds, kernels = seconds + event.forward, kernels + event.kernels
+            seconds, kernels, latest = (
+                seconds + event.forward,
+                kernels + event.kernels,
+                event.forward,
+            )
+        elif event.forward and event.beside:
+            if event.forward == GATHER:
+                gathers.append(event)
+                parts += _closed(seconds, kernels, launch)
+            else:
+                parts += _closed(seconds - latest, kernels, launch)
+                parts.append(_beside(latest, event, 0, launch))
+            seconds, kernels = 0.0, 0
         elif event.forward:
             parts.append(_part(seconds, kernels, launch, event.group, event.forward, event.nbytes))
             seconds, kernels = 0.0, 0
@@ -77,17 +102,24 @@ def backward(
     """The parts of a backward: of all, or of that for inputs. Where they may, collectives
     of tensor parallel run `beside` the backward for weights of the operation before them."""
     parts, seconds, kernels, latest = list[Part](), 0.0, 0, Operation(kernels=0, kernels_back=0)
-    both = which == "all"
+    both, gathers = which == "all", list[Gate]()
     for event in reversed(events):
         if isinstance(event, Ring):
             operation = event.operation
             parts += _closed(seconds, kernels, launch)
             parts += _ring(event, operation.inputs, operation.kernels_back, 2, launch)
             seconds, kernels = 0.0, 0
+        elif isinstance(event, Operation) and gathers:
+            parts.append(_beside(event.inputs, gathers.pop().returned, 1, launch))
+            seconds, kernels, latest = both * event.weights, both * 1, event
         elif isinstance(event, Operation):
             seconds += event.inputs + both * event.weights
             kernels += event.kernels_back if both or not event.weights else 1
             latest = event
+        elif event.beside and event.back == GATHER:
+            parts += _closed(seconds, kernels, launch)
+            gathers.append(event)
+            seconds, kernels = 0.0, 0
         else:
             waiting = latest.weights if both and beside and event.group == "tp" else 0.0
             if not event.kept and both:
@@ -126,6 +158,12 @@ def weights(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
         Part(seconds, gate.group, gate.forward, gate.nbytes, True, (kernels + 1) * launch)
         for gate in gathers
     )
+
+
+def _beside(seconds: float, gate: Gate, kernels: int, launch: float) -> Part:
+    """A product beside the collective of a gate in the forward."""
+    launches = (kernels + 1) * launch
+    return Part(seconds, gate.group, gate.forward, gate.nbytes, beside=True, launch=launches)
 
 
 def _part(

@@ -20,16 +20,17 @@ LAUNCH = 20e-6
 own, as much again of Python around it."""
 
 FUSED: dict[str, dict[str, tuple[float, float]]] = {
-    "flash": {"a100": (0.40, 0.30), "h100": (0.19, 0.14)},
+    "flash": {"a100": (0.50, 0.35), "h100": (0.25, 0.175)},
     "flash2": {"a100": (0.60, 0.50), "h100": (0.35, 0.30)},
     "flash3": {"a100": (0.60, 0.50), "h100": (0.65, 0.50)},
 }
-"""The shares of the peak that a fused attention reaches in the forward and in the backward.
+"""The shares of the peak that a fused attention with heads of 128 reaches in the forward and in the
+backward.
 
-FlashAttention reaches 30% to 50% and 25% to 35% on an A100, FlashAttention-2 up to 73% and 63%, and
-335 TFLOP/s on an H100 (Dao, arXiv 2307.08691). FlashAttention-3 reaches up to 75% on an H100 (Shah
-et al., arXiv 2407.08608). The first one has no figures for an H100: there it is as much slower as
-the second one."""
+FlashAttention reaches up to 50% and 35% on an A100, FlashAttention-2 up to 73% and 63%, and 335
+TFLOP/s on an H100 (Dao, arXiv 2307.08691). FlashAttention-3 reaches up to 75% on an H100 (Shah et
+al., arXiv 2407.08608). The first one has no figures for an H100: a multiprocessor runs its kernels
+at the rate of one of an A100, which is half of its peak."""
 
 
 @dataclass(frozen=True)

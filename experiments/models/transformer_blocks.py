@@ -69,7 +69,8 @@ class _Writer:
         if self.cut.tp == 1:
             return []
         if self.cut.sp:
-            return [Gate("tp", "all_gather", "reduce_scatter", self.nbytes, kept=False)]
+            gather = Gate("tp", "all_gather", "reduce_scatter", self.nbytes, kept=False)
+            return [gather._replace(beside=self.cut.pieces)]
         return [Gate("tp", "", "all_reduce", self.nbytes)]
 
     def exit(self) -> list[Event]:
@@ -77,7 +78,7 @@ class _Writer:
         if self.cut.tp == 1:
             return []
         if self.cut.sp:
-            return [Gate("tp", "reduce_scatter", "all_gather", self.nbytes)]
+            return [Gate("tp", "reduce_scatter", "all_gather", self.nbytes, self.cut.pieces)]
         return [Gate("tp", "all_reduce", "", self.nbytes)]
 
     def norm(self) -> list[Event]:

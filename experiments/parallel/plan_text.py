@@ -77,6 +77,8 @@ class Plan:
     """Whether each rank of tensor parallel sends its share to the next stage, which gathers it."""
     beside: bool = True
     """Whether collectives of tensor parallel run beside the backward for weights."""
+    pieces: bool = False
+    """Whether collectives of sequence parallel run in pieces beside products."""
     stops: bool = False
     """Whether computing a block again leaves out its last product, as PyTorch's checkpoint may."""
     grads: str = "fp32"
@@ -145,6 +147,7 @@ class Plan:
             self.recompute,
             self.stops,
             beside=self.beside,
+            pieces=self.pieces,
             attention=self.attention,
             context=self.context,
             accumulated=0.0 if self.zero >= 2 and self.sync else GRADIENTS[self.grads][1],
@@ -198,6 +201,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
             "blocking",
             "synchronous",
             "scatter",
+            "pieces",
             "beside",
             "stops",
             "uneven",

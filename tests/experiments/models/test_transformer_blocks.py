@@ -59,14 +59,16 @@ def test_the_backward_for_weights_needs_what_zero_bubble_says() -> None:
 
 @pytest.mark.parametrize("tp", [1, 2, 8])
 @pytest.mark.parametrize("sp", [False, True])
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(
+    "more", [{"beside": False}, {"beside": True}, {"beside": True, "pieces": True}]
+)
 @pytest.mark.parametrize("name", ["gpt3_3_6b", "llama3_8b", "mixtral_8x7b", "deepseek_v3"])
 def test_a_backward_takes_as_long_as_its_two_halves(
-    name: str, tp: int, sp: bool, beside: bool
+    name: str, tp: int, sp: bool, more: dict[str, Any]
 ) -> None:
     _, shape, seq = find_shape(name)
     sp = sp or (shape.experts is not None and tp > 1)
-    for block in blocks(shape, Cut(seq, tp=tp, sp=sp, beside=beside), TIMES):
+    for block in blocks(shape, Cut(seq, tp=tp, sp=sp, **more), TIMES):
         halves = seconds(block.inputs) + seconds(block.weights)
         assert seconds(block.backward) == pytest.approx(halves)
 
@@ -182,3 +184,13 @@ def test_a_cut_that_does_not_divide_says_what_would(
     with pytest.raises(InputError, match="take") as error:
         blocks(shape, Cut(seq, **cut), TIMES, name)
     assert words in str(error.value)
+
+
+def test_pieces_hide_the_collectives_of_sequence_parallel_beside_products() -> None:
+    """Each runs beside a product, and none of the computing is lost."""
+    alone, pieces = (layer("llama3_8b", tp=4, sp=True, pieces=each) for each in (False, True))
+    for some, others in ((alone.forward, pieces.forward), (alone.backward, pieces.backward)):
+        assert traffic(some) == traffic(others)
+        assert seconds(some) == pytest.approx(seconds(others))
+        assert all(part.beside and part.seconds > 0 for part in others if part.group)
+    assert not any(part.beside for part in alone.forward)

@@ -1,0 +1,230 @@
+"""Predicted and measured steps of plans: `python -m experiments.benchmarks plans FOLDER`.
+
+One row of each GPU and precision calibrates compute and does not count: that with the fewest GPUs,
+then the least TP x PP, then the first in its file. Nothing else is fitted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments import output
+from experiments.benchmarks import measured_plans
+from experiments.benchmarks.measured_plans import Measured, Published
+from experiments.models.accelerators import accelerator
+from experiments.models.device_times import DeviceTimes
+from experiments.models.shape_catalogue import choose
+from experiments.parallel.compute_calibration import Row, calibrate
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import parse_plan
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import write
+from simulator.parallel.step_measures import StepMeasures, measure
+from topologies.catalogue import find
+
+WORST = 10
+MODEL = 0.07
+"""How well the other models of a GPU know the times of one: the standard deviation of the
+logarithm."""
+
+
+class Predicted(NamedTuple):
+    """A measured step and its predictions."""
+
+    row: Measured
+    measures: StepMeasures
+    """The simulated step."""
+    plain: float
+    """Seconds of a constant efficiency and the bubble of the pipeline, without communication."""
+    calibrates: bool
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the simulated step."""
+        return self.measures.step
+
+    @property
+    def error(self) -> float:
+        """Of the predicted seconds, as a share of the measured ones."""
+        return self.seconds / self.row.seconds - 1
+
+    @property
+    def plain_error(self) -> float:
+        """Of the plain prediction."""
+        return self.plain / self.row.seconds - 1
+
+
+@lru_cache(maxsize=512)
+def _times(machine: str, degrees: Degrees) -> GroupTimes:
+    return GroupTimes(find(machine).build(degrees.ranks), degrees)
+
+
+def simulate(model: str, plan: str, machine: str, times: DeviceTimes) -> StepMeasures:
+    """The measures of a step."""
+    choice, parsed = choose(model), parse_plan(plan)
+    training = Training(choice.name, choice.shape, choice.seq, times)
+    return measure(write(work_of(training, parsed, _times(machine, parsed.degrees))))
+
+
+def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predicted]:
+    """The predictions of rows, a GPU and precision after the other. One row of each calibrates it.
+
+    With `by_model` one row of each model does: the rows of all models tell of the GPU, and then
+    the row of a model of the model.
+    """
+    predicted = []
+    for alike in _grouped(rows, lambda row: row.kind):
+        usual = DeviceTimes(alike[0].device, alike[0].dtype)
+        models = _grouped(alike, lambda row: row.group) if by_model else [alike]
+        firsts = [min(model, key=lambda row: row.order) for model in models]
+        known = calibrate([_fitted(first) for first in firsts], usual).of(usual)
+        for model, first in zip(models, firsts, strict=True):
+            times = calibrate([_fitted(first)], known, MODEL).of(known) if by_model else known
+            predicted += [
+                Predicted(
+                    row,
+                    simulate(row.model, row.plan, row.machine, times),
+                    plain(row) * first.seconds / plain(first),
+                    row is first,
+                )
+                for row in model
+            ]
+    return predicted
+
+
+def _grouped(rows: Sequence[Measured], key: Callable[[Measured], str]) -> list[list[Measured]]:
+    groups: dict[str, list[Measured]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return [*groups.values()]
+
+
+def _fitted(row: Measured) -> Row:
+    return Row(lambda times: simulate(row.model, row.plan, row.machine, times).step, row.seconds)
+
+
+def plain(row: Measured) -> float:
+    """Seconds at the peak of the device: FLOPs of the model, a third more if all is computed again,
+    and the bubble (p - 1) / (v m) of a pipeline."""
+    choice, plan = choose(row.model), parse_plan(row.plan)
+    training = Training(choice.name, choice.shape, choice.seq, DeviceTimes(row.device, row.dtype))
+    again = 4 / 3 if plan.recompute == "full" else 1.0
+    flops = training.flops_per_token * choice.seq * plan.sequences * again
+    bubble = (plan.pp - 1) / (plan.v * plan.micro_batches)
+    peak = accelerator(row.device).peak["bf16"]
+    return flops / (peak * plan.degrees.ranks) * (1 + bubble)
+
+
+def table(folder: Path) -> str:
+    """Tables of all files of a folder of measured training."""
+    sections = []
+    single = [*measured_plans.three_dimensional(folder / "a100_3d_single.csv")]
+    several = [*measured_plans.three_dimensional(folder / "a100_3d_multi.csv")]
+    sharded = [*measured_plans.sharded(folder / "fsdp_mpt.csv")]
+    three = predict([*single, *several])
+    every = predict(sharded)
+    by_model = predict(sharded, by_model=True)
+    parts = {
+        "A100, three-dimensional plans, one node": [p for p in three if p.row in set(single)],
+        "A100, three-dimensional plans, 64 and 256 GPUs": [
+            p for p in three if p.row in set(several)
+        ],
+        "FSDP, one row a GPU and precision": every,
+        "FSDP, one row a model, GPU and precision": by_model,
+    }
+    sections.append(_summary(parts))
+    for name, predicted in parts.items():
+        sections.append(f"{name}, by plan\n\n{_by_plan(predicted)}")
+    for name, predicted in parts.items():
+        sections.append(f"{name}, the ten worst\n\n{_worst(predicted)}")
+    sections.append(f"MLPerf Training 5.0, nothing fitted\n\n{_unfitted(folder)}")
+    for name, published in (
+        ("Narayanan et al. 2021, table 1, nothing fitted", measured_plans.narayanan()),
+        ("Korthikanti et al. 2022, table 5, nothing fitted", measured_plans.korthikanti()),
+    ):
+        sections.append(f"{name}\n\n{_published(published)}")
+    return "\n\n".join(sections)
+
+
+def _summary(parts: Mapping[str, Sequence[Predicted]]) -> str:
+    rows = [["file", "rows", "mean error", "of a plain model", "largest"]]
+    for name, predicted in parts.items():
+        counted = [each for each in predicted if not each.calibrates]
+        errors = np.abs([each.error for each in counted])
+        simple = np.abs([each.plain_error for each in counted])
+        rows.append(
+            [
+                name,
+                str(len(counted)),
+                _percent(errors.mean()),
+                _percent(simple.mean()),
+                _percent(errors.max()),
+            ]
+        )
+    return output.align(rows)
+
+
+def _by_plan(predicted: Sequence[Predicted]) -> str:
+    groups: dict[str, list[float]] = defaultdict(list)
+    for each in predicted:
+        if not each.calibrates:
+            groups[each.row.group].append(each.error)
+    rows = [["plan", "rows", "mean error", "bias"]]
+    for name in sorted(groups):
+        errors = np.array(groups[name])
+        mean, bias = _percent(np.abs(errors).mean()), _percent(errors.mean(), sign=True)
+        rows.append([name, str(len(errors)), mean, bias])
+    return output.align(rows)
+
+
+def _worst(predicted: Sequence[Predicted]) -> str:
+    """The ten worst rows: seconds, and those of each part of the prediction, the mean of all
+    places."""
+    counted = [each for each in predicted if not each.calibrates]
+    worst = sorted(counted, key=lambda each: -abs(each.error))[:WORST]
+    head = "model, plan", "measured", "predicted", "error", "device", "launches", "exposed", "idle"
+    rows = [[*head, "optimizer"]]
+    for each in worst:
+        measures = each.measures
+        parts = measures.computing, measures.launching, measures.exposed.sum(axis=1)
+        means = [part.mean() for part in (*parts, measures.idle, measures.optimizer)]
+        rows.append(
+            [
+                each.row.text,
+                f"{each.row.seconds:.3f}",
+                f"{each.seconds:.3f}",
+                _percent(each.error, sign=True),
+                *(f"{mean:.3f}" for mean in means),
+            ]
+        )
+    return output.align(rows)
+
+
+def _unfitted(folder: Path) -> str:
+    rows = [["machine", "measured s", "predicted s", "error"]]
+    for row in measured_plans.mlperf(folder / "mlperf_llama31_405b.csv"):
+        times = DeviceTimes(row.device, row.dtype)
+        step = simulate(row.model, row.plan, row.machine, times).step
+        error = _percent(step / row.seconds - 1, sign=True)
+        rows.append([row.group, f"{row.seconds:.2f}", f"{step:.2f}", error])
+    return output.align(rows)
+
+
+def _published(published: Iterable[Published]) -> str:
+    rows = [["model", "published s", "predicted s", "error"]]
+    for each in published:
+        step = simulate(each.model, each.plan, each.machine, DeviceTimes("a100")).step
+        error = _percent(step / each.seconds - 1, sign=True)
+        rows.append([each.name, f"{each.seconds:.2f}", f"{step:.2f}", error])
+    return output.align(rows)
+
+
+def _percent(value: float, *, sign: bool = False) -> str:
+    return f"{100 * value:+.1f}%" if sign else f"{100 * value:.1f}%"
