@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 
 from experiments.models.block_cut import Cut
 from experiments.models.transformer_blocks import blocks
+from experiments.parallel.fitting import OVERHEADS, state_of
 from experiments.parallel.plan_step import Stages, Training, gradients_of, sharding_of, share_out
-from experiments.parallel.plan_text import GRADIENTS, Plan
+from experiments.parallel.plan_text import Plan
 from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step_bound import BlockSeconds, Outline, bound
-
-OPTIMIZER = 12.0
-"""Bytes of the optimizer for each parameter: a copy in fp32 and Adam's two moments."""
 
 
 @dataclass
@@ -57,21 +55,20 @@ class PlanBounds:
         activations of the micro-batches that are on their way."""
         stages, devices = self.stages(plan), plan.pp
         return max(
-            _state(plan, stages[device::devices]) + _activations(plan, stages, device)
+            self._state(plan, stages[device::devices]) + _activations(plan, stages, device)
             for device in range(devices)
         )
 
-
-def _state(plan: Plan, stages: Stages) -> float:
-    """Bytes of parameters, gradients and the optimizer, or of a rank's shares of them."""
-    total, gradient = 0.0, GRADIENTS[plan.grads][0]
-    for kind, name in (("data", "parameters"), ("experts", "expert_parameters")):
-        elements = sum(getattr(block, name) for stage in stages for block in stage)
-        if elements:
-            ranks = plan.degrees.size(kind)
-            shares = [ranks if plan.zero >= least else 1 for least in (3, 2, 1)]
-            total += elements * (2.0 / shares[0] + gradient / shares[1] + OPTIMIZER / shares[2])
-    return total
+    def _state(self, plan: Plan, stages: Stages) -> float:
+        """Bytes of parameters, gradients and the optimizer, or of a rank's shares of them, and of
+        the context of the device."""
+        total, state = OVERHEADS.context, state_of(self.training, plan)
+        for kind, name in (("data", "parameters"), ("experts", "expert_parameters")):
+            elements = sum(getattr(block, name) for stage in stages for block in stage)
+            if elements:
+                ranks = plan.shard or plan.degrees.size(kind)
+                total += elements * sum(state.shared(plan.zero, ranks))
+        return total
 
 
 def _activations(plan: Plan, stages: Stages, device: int) -> float:

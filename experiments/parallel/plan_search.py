@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from experiments.models.accelerators import ACCELERATORS
+from experiments.parallel.fitting import OVERHEADS, capacity, state_of
 from experiments.parallel.plan_bounds import PlanBounds
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Training, work_of
@@ -16,7 +16,7 @@ from experiments.parallel.plan_text import Plan
 from simulator.parallel.bound_search import KEEP, LEAST, search
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, TP
-from simulator.parallel.plan_memory import State, memory
+from simulator.parallel.plan_memory import memory
 from simulator.parallel.step import write
 from simulator.parallel.step_measures import StepMeasures, measure
 from topologies.errors import InputError
@@ -71,7 +71,7 @@ def find_plans(
     """
     training = space.training
     plans, left_out = space.plans()
-    bounds, limit = PlanBounds(training, times), ACCELERATORS[training.times.device].memory
+    bounds, limit = PlanBounds(training, times), capacity(training.times.device)
     least_memory = [bounds.memory(plan) for plan in plans]
     fitting = [number for number, nbytes in enumerate(least_memory) if nbytes <= limit]
     left_out[TOO_LARGE] = len(plans) - len(fitting)
@@ -116,8 +116,8 @@ def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulate
     measures = measure(write(work, "passes"))
     again = sum(part.seconds for stage in work.stages for block in stage for part in block.again)
     again *= work.pipeline.micro_batches / plan.pp
-    state = State(gradients=work.gradients.nbytes)
-    return Simulated(measures.step, _parts(measures, again), memory(work, state).peak)
+    held = memory(work, state_of(training, plan), OVERHEADS)
+    return Simulated(measures.step, _parts(measures, again), held.peak)
 
 
 def _parts(measures: StepMeasures, again: float) -> dict[str, float]:

@@ -6,13 +6,13 @@ from functools import cache
 
 import pytest
 
+from experiments.parallel.fitting import fit
 from experiments.parallel.plan_bounds import PlanBounds
 from experiments.parallel.plan_search import Found, find_plans
 from experiments.parallel.plan_step import work_of
 from experiments.parallel.search_report import report, rows, text
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.plan_memory import State, memory
 from simulator.parallel.step import write
 from simulator.parallel.step_measures import measure
 from tests.experiments.parallel.test_plan_space import GPT, MIXTRAL, space
@@ -52,7 +52,7 @@ def test_bounds_hold_for_steps_in_full() -> None:
     for plan in searched.plans()[0][::19]:
         work = work_of(searched.training, plan, times().under(plan.degrees))
         assert bounds.seconds(plan) <= measure(write(work)).step
-        peak = memory(work, State(gradients=4.0)).peak
+        peak = fit(searched.training, plan, work).memory.peak
         assert bounds.memory(plan) <= peak * (1 + 1e-9)
 
 
