@@ -12,6 +12,7 @@ from experiments.parallel.plan_step import Stages, Training, gradients_of, shard
 from experiments.parallel.plan_text import Plan
 from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.plan_memory import State
 from simulator.parallel.step_bound import BlockSeconds, Outline, bound
 
 
@@ -51,24 +52,32 @@ class PlanBounds:
         return bound(outline)
 
     def memory(self, plan: Plan) -> float:
-        """Bytes that the fullest rank holds at least: parameters, gradients, optimizer, and the
-        activations of the micro-batches that are on their way."""
-        stages, devices = self.stages(plan), plan.pp
-        return max(
-            self._state(plan, stages[device::devices]) + _activations(plan, stages, device)
-            for device in range(devices)
-        )
+        """Bytes that the fullest rank holds at least: parameters, gradients, optimizer, the
+        activations of the micro-batches that are on their way, and overheads."""
+        stages, degrees = self.stages(plan), plan.degrees
+        state = state_of(self.training, plan)
+        held = [
+            _held(plan, stages[device :: plan.pp], state)
+            + OVERHEADS.fragmentation * _activations(plan, stages, device)
+            for device in range(plan.pp)
+        ]
+        kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * _has_experts(stages))]
+        groups = sum(degrees.size(kind) > 1 for kind in kinds)
+        return max(held) + groups * OVERHEADS.communicator + OVERHEADS.context
 
-    def _state(self, plan: Plan, stages: Stages) -> float:
-        """Bytes of parameters, gradients and the optimizer, or of a rank's shares of them, and of
-        the context of the device."""
-        total, state = OVERHEADS.context, state_of(self.training, plan)
-        for kind, name in (("data", "parameters"), ("experts", "expert_parameters")):
-            elements = sum(getattr(block, name) for stage in stages for block in stage)
-            if elements:
-                ranks = plan.shard or plan.degrees.size(kind)
-                total += elements * sum(state.shared(plan.zero, ranks))
-        return total
+
+def _has_experts(stages: Stages) -> bool:
+    return any(block.expert_parameters for stage in stages for block in stage)
+
+
+def _held(plan: Plan, stages: Stages, state: State) -> float:
+    """Bytes of parameters, gradients and the optimizer, or of a rank's shares of them."""
+    total = 0.0
+    for kind, name in (("data", "parameters"), ("experts", "expert_parameters")):
+        elements = sum(getattr(block, name) for stage in stages for block in stage)
+        if elements:
+            total += elements * sum(state.shared(plan.zero, plan.degrees.size(kind)))
+    return total
 
 
 def _activations(plan: Plan, stages: Stages, device: int) -> float:

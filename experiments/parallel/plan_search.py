@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -23,6 +23,8 @@ from topologies.errors import InputError
 from topologies.units import format_bytes
 
 Progress = Callable[[str, int, int], object]
+ROUNDING = 1e-12
+"""Parts of a step below this share of it are rounding errors."""
 TOO_LARGE = "does not fit in memory"
 
 
@@ -76,22 +78,18 @@ def find_plans(
     fitting = [number for number, nbytes in enumerate(least_memory) if nbytes <= limit]
     left_out[TOO_LARGE] = len(plans) - len(fitting)
     if not fitting:
-        best = min(range(len(plans)), key=least_memory.__getitem__)
-        sizes = [format_bytes(nbytes, binary=False) for nbytes in (least_memory[best], limit)]
-        raise InputError(
-            f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {plans[best]} needs "
-            f"{sizes[0]} of {sizes[1]}: take more GPUs"
-        )
+        raise _too_large(space, plans, least_memory, limit)
     seconds = []
     for done, number in enumerate(fitting):
         progress("plans bounded", done, len(fitting))
         seconds.append(bounds.seconds(plans[number]))
     simulated: dict[int, Simulated] = {}
+    large = set[int]()
 
     def simulate(place: int) -> float:
         run = simulate_plan(training, plans[fitting[place]], times)
         if run.memory > limit:
-            left_out[TOO_LARGE] += 1
+            large.add(place)
             return inf
         simulated[place] = run
         return run.seconds
@@ -99,14 +97,31 @@ def find_plans(
     order = search(
         seconds, simulate, least=least, progress=lambda *done: progress("plans simulated", *done)
     )
+    if not order:
+        raise _too_large(space, plans, least_memory, limit)
+    left_out[TOO_LARGE] += len(large)
+    rest = [place for place in range(len(fitting)) if place not in large]
+    new = {place: number for number, place in enumerate(rest)}
     return Found(
         space,
         left_out,
         limit,
-        tuple(plans[number] for number in fitting),
-        tuple(least_memory[number] for number in fitting),
-        tuple(seconds),
-        {place: simulated[place] for place in order if place in simulated},
+        tuple(plans[fitting[place]] for place in rest),
+        tuple(least_memory[fitting[place]] for place in rest),
+        tuple(seconds[place] for place in rest),
+        {new[place]: simulated[place] for place in order},
+    )
+
+
+def _too_large(
+    space: Space, plans: Sequence[Plan], memory: Sequence[float], limit: float
+) -> InputError:
+    """The refusal of a model of which no plan fits."""
+    best = min(range(len(plans)), key=memory.__getitem__)
+    needed, device = (format_bytes(nbytes, binary=False) for nbytes in (memory[best], limit))
+    return InputError(
+        f"no plan of {space.training.name} on {space.gpus} GPUs fits in memory: {plans[best]} "
+        f"needs at least {needed} of {device}: take more GPUs"
     )
 
 
@@ -116,8 +131,8 @@ def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulate
     measures = measure(write(work, "passes"))
     again = sum(part.seconds for stage in work.stages for block in stage for part in block.again)
     again *= work.pipeline.micro_batches / plan.pp
-    held = memory(work, state_of(training, plan), OVERHEADS)
-    return Simulated(measures.step, _parts(measures, again), held.peak)
+    peak = memory(work, state_of(training, plan), OVERHEADS).peak
+    return Simulated(measures.step, _parts(measures, again), peak)
 
 
 def _parts(measures: StepMeasures, again: float) -> dict[str, float]:
@@ -126,12 +141,14 @@ def _parts(measures: StepMeasures, again: float) -> dict[str, float]:
     streams = {"tensor parallel": TP, "context parallel": CP, "experts' all-to-all": EP}
     streams["transfers between stages"] = SEND
     named = {name: float(exposed[stream]) for name, stream in streams.items()}
-    return {
+    parts = {
         "computing": float(measures.computing.mean()) - again,
         "recomputation": again,
         **named,
         "gradients and parameters": float(exposed.sum()) - sum(named.values()),
         "launches": float(measures.launching.mean()),
         "optimizer": float(measures.optimizer.mean()),
-        "bubble": max(0.0, float(measures.idle.mean())),
+        "bubble": float(measures.idle.mean()),
     }
+    least = ROUNDING * measures.step
+    return {name: seconds if seconds > least else 0.0 for name, seconds in parts.items()}

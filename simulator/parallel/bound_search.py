@@ -21,7 +21,8 @@ def search(
     """The seconds of all plans that are simulated, the fastest first, by their place in `bounds`.
 
     Plans are simulated from the lowest bound on, until the next bound is longer than the time of
-    the plan in place `keep`: no other plan can be among the first `keep`.
+    the plan in place `keep`: no other plan can be among the first `keep`. A plan without end, of
+    infinite seconds, is left out.
 
     >>> search([3, 1, 2], simulate=[3.5, 2.5, 2.0].__getitem__, keep=1, least=0)
     {2: 2.0, 1: 2.5}
@@ -34,7 +35,9 @@ def search(
             break
         if progress:
             progress(len(times), max(len(times) + 1, min(least, len(order))))
-        times[number] = simulate(number)
+        seconds = simulate(number)
+        if seconds < inf:
+            times[number] = seconds
         if len(times) >= keep:
             worst = sorted(times.values())[keep - 1]
     return dict(sorted(times.items(), key=lambda item: item[1]))

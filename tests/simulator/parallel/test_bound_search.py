@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,3 +25,8 @@ def test_the_fastest_plans_are_those_of_all_times(
 
 def test_plans_with_long_bounds_are_not_simulated() -> None:
     assert search([1.0, 5.0, 2.0], [1.5, 0.0, 2.5].__getitem__, keep=1, least=0) == {0: 1.5}
+
+
+def test_plans_of_infinite_seconds_are_left_out() -> None:
+    times = [inf, 3.0, 2.0].__getitem__
+    assert search([1.0, 2.0, 2.0], times, keep=1, least=1) == {2: 2.0, 1: 3.0}

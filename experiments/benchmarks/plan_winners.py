@@ -1,0 +1,113 @@
+"""Whether the search of plans finds the fastest one: random models on up to 16 GPUs, against a
+simulation of every plan that fits, with every part of every layer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from experiments import output
+from experiments.commands.search_plans import node_size
+from experiments.models.accelerators import DEVICES
+from experiments.models.device_times import DeviceTimes
+from experiments.models.shape_catalogue import choose
+from experiments.parallel.fitting import capacity
+from experiments.parallel.plan_bounds import PlanBounds
+from experiments.parallel.plan_search import find_plans, simulate_plan
+from experiments.parallel.plan_space import Space
+from experiments.parallel.plan_step import Training, work_of
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import write
+from simulator.parallel.step_measures import measure
+from topologies.catalogue import find
+
+CASES = 200
+MODELS = ("gpt3_1_7b", "llama3_8b", "llama2_70b", "mixtral_8x7b")
+MACHINES = ("dgx_a100", "hgx_h100", "hgx_h100:oversubscription=4", "leonardo")
+SAME = 1e-9
+"""Relative difference of times that are the same."""
+
+
+class Outcome(NamedTuple):
+    """A search beside a simulation of all plans."""
+
+    plans: int
+    """Plans that fit."""
+    simulated: int
+    """Plans that the search simulated."""
+    excess: float
+    """How much longer the step of the search's winner is than the shortest one."""
+    above: int
+    """Plans whose bound is above their time."""
+    ratio: float
+    """The mean of bounds over times."""
+
+
+def case(seed: int) -> tuple[Space, GroupTimes]:
+    """A random model on a random machine."""
+    draw = random.Random(seed)
+    gpus, machine = draw.choice((4, 8, 16)), draw.choice(MACHINES)
+    layers, heads = draw.choice((4, 6, 8)), draw.choice((8, 16))
+    hidden, seq = draw.choice((1024, 2048, 4096)), draw.choice((512, 2048, 4096))
+    kv_heads = "" if "gpt3" in (model := draw.choice(MODELS)) else ",kv_heads=8"
+    choice = choose(f"{model}:layers={layers},hidden={hidden},heads={heads},seq={seq}{kv_heads}")
+    device = DEVICES[machine.partition(":")[0]]
+    nodes = -(-gpus // (4 if machine == "leonardo" else 8))
+    sign = "," if ":" in machine else ":"
+    topology = find(f"{machine}{sign}nodes={nodes}" if nodes > 1 else machine.partition(":")[0])
+    built = topology.build(gpus)
+    training = Training(choice.name, choice.shape, choice.seq, DeviceTimes(device))
+    wanted = {
+        "batch": gpus * draw.choice((1, 2, 4)),
+        "cp": draw.choice((1, 1, 2)),
+        "recompute": draw.choice(("none", "full")),
+    }
+    space = Space(training, gpus, node_size(built, gpus), wanted)
+    return space, GroupTimes(built, Degrees(dp=gpus))
+
+
+def outcome(space: Space, times: GroupTimes) -> Outcome:
+    """Search, and simulate all."""
+    training, found = space.training, find_plans(space, times, least=0)
+    bounds = PlanBounds(training, times)
+    limit, above, ratios = capacity(training.times.device), 0, []
+    seconds = {}
+    for plan in space.plans()[0]:
+        if simulate_plan(training, plan, times).memory > limit:
+            continue
+        work = work_of(training, plan, times.under(plan.degrees))
+        seconds[plan] = measure(write(work)).step
+        ratios.append(bounds.seconds(plan) / seconds[plan])
+        above += ratios[-1] > 1
+    winner = found.plans[found.first[0]]
+    return Outcome(
+        len(seconds),
+        len(found.simulated),
+        seconds[winner] / min(seconds.values()) - 1,
+        above,
+        sum(ratios) / len(ratios),
+    )
+
+
+def table(arguments: Sequence[str] = ()) -> str:
+    """What came out of so many cases."""
+    count = int(arguments[0]) if arguments else CASES
+    progress = output.Progress("cases")
+    outcomes = []
+    for seed in range(count):
+        progress(seed, count)
+        outcomes.append(outcome(*case(seed)))
+    progress(count, count)
+    right = sum(each.excess <= SAME for each in outcomes)
+    lines = [
+        ["cases", str(count)],
+        ["the winner is that of all plans", f"{right} ({right / count:.1%})"],
+        ["the winner's step is longer, at most", f"{max(e.excess for e in outcomes):.3%}"],
+        ["plans that fit", str(sum(each.plans for each in outcomes))],
+        ["plans that the search simulated", str(sum(each.simulated for each in outcomes))],
+        ["bounds above the time", str(sum(each.above for each in outcomes))],
+        ["bound / time, mean", f"{sum(e.ratio for e in outcomes) / count:.3f}"],
+    ]
+    return output.align(lines)
