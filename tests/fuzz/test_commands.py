@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+import shutil
 import sys
 import warnings
 from collections import Counter
@@ -136,7 +137,10 @@ def test_a_command_line_succeeds_or_is_refused(
         if done.code == 2 and not done.is_partial and left and path != ("measure",):
             wrong.append(Finding(shlex.join(words), "a file is left behind", left[0].name))
         for file in left:
-            file.unlink()
+            if file.is_dir():
+                shutil.rmtree(file)
+            else:
+                file.unlink()
     fuzz.say(f"simctl {' '.join(path)}: {dict(outcomes)}")
     assert not wrong, Finding.listed(wrong)
 
