@@ -31,30 +31,74 @@ def two_level_all_reduce(
     >>> two_level_all_reduce(4, 4096.0, equal_nodes(4, per_node=2)).sent().tolist()
     [6144.0, 6144.0, 6144.0, 6144.0]
     """
-    nodes = equal_nodes(ranks) if nodes is None else nodes
-    count, size = nodes.shape
-    if shifts is not None and (
-        shifts.shape != nodes.shape or (nodes.ravel() != np.arange(ranks)).any()
-    ):
-        raise NotSymmetric("nodes are shifted apart")
-    part, chunk = Move(0, 0, 1, ranks), Move(1, 0, count, ranks)
-    levels = ScheduleBuilder(fold(ranks, shifts, part, chunk), nbytes, slots=ranks)
-    rank = levels.each()
-    node, place = np.divmod(np.argsort(nodes, axis=None)[rank], size)
-    inside, across = nodes[node, (place + 1) % size], nodes[(node + 1) % count, place]
-    step, far = np.arange(size - 1)[:, None], np.arange(count - 1)[:, None]
-
-    def send(phase: str, call: Callable[..., Ints], peer: Ranks, slot: Ranks, slots: int) -> None:
-        levels.phase(phase)
-        call(rank, peer, slot=slot, count=slots, steps=1)
-
-    first, owned = "reduce-scatter in nodes", place * count
-    send(first, levels.reduce, inside, (place - step - 1) % size * count, count)
+    levels = _Levels(ranks, nbytes, nodes, shifts)
+    levels.inside(levels.builder.reduce)
     second = "all-reduce across nodes"
-    send(second, levels.reduce, across, owned + (node - far - 1) % count, 1)
-    send(second, levels.copy, across, owned + (node - far) % count, 1)
-    send("all-gather in nodes", levels.copy, inside, (place - step) % size * count, count)
-    return levels.build()
+    levels.across(levels.builder.reduce, second)
+    levels.across(levels.builder.copy, second)
+    levels.inside(levels.builder.copy)
+    return levels.builder.build()
+
+
+def two_level_reduce_scatter(
+    ranks: int, nbytes: float, nodes: Ranks | None = None, shifts: Shifts | None = None
+) -> Schedule:
+    """Reduce-scatter inside each node, then across the nodes.
+
+    Rank j of node k owns chunk j x nodes + k. That is not the chunk of
+    :data:`simulator.collectives.collective.REDUCE_SCATTER`.
+    """
+    levels = _Levels(ranks, nbytes, nodes, shifts)
+    levels.inside(levels.builder.reduce)
+    levels.across(levels.builder.reduce, "reduce-scatter across nodes")
+    return levels.builder.build()
+
+
+def two_level_all_gather(
+    ranks: int, nbytes: float, nodes: Ranks | None = None, shifts: Shifts | None = None
+) -> Schedule:
+    """All-gather across the nodes, then inside each node, of the chunks that
+    :func:`two_level_reduce_scatter` leaves."""
+    levels = _Levels(ranks, nbytes, nodes, shifts)
+    levels.across(levels.builder.copy, "all-gather across nodes")
+    levels.inside(levels.builder.copy)
+    return levels.builder.build()
+
+
+class _Levels:
+    """Writes the rings inside nodes and across them."""
+
+    def __init__(
+        self, ranks: int, nbytes: float, nodes: Ranks | None, shifts: Shifts | None
+    ) -> None:
+        self.nodes = equal_nodes(ranks) if nodes is None else nodes
+        self.count, self.size = self.nodes.shape
+        if shifts is not None and (
+            shifts.shape != self.nodes.shape or (self.nodes.ravel() != np.arange(ranks)).any()
+        ):
+            raise NotSymmetric("nodes are shifted apart")
+        part, chunk = Move(0, 0, 1, ranks), Move(1, 0, self.count, ranks)
+        self.builder = ScheduleBuilder(fold(ranks, shifts, part, chunk), nbytes, slots=ranks)
+        self.rank = self.builder.each()
+        self.node, self.place = np.divmod(np.argsort(self.nodes, axis=None)[self.rank], self.size)
+
+    def inside(self, call: Callable[..., Ints]) -> None:
+        """Round the ring of each node: the chunks of all nodes at once."""
+        reduces, size = call == self.builder.reduce, self.size
+        self.builder.phase("reduce-scatter in nodes" if reduces else "all-gather in nodes")
+        step = np.arange(size - 1)[:, None]
+        slot = (self.place - step - reduces) % size * self.count
+        peer = self.nodes[self.node, (self.place + 1) % size]
+        call(self.rank, peer, slot=slot, count=self.count, steps=1)
+
+    def across(self, call: Callable[..., Ints], phase: str) -> None:
+        """Round the rings of the ranks with the same place in their nodes."""
+        self.builder.phase(phase)
+        reduces, count = call == self.builder.reduce, self.count
+        far = np.arange(count - 1)[:, None]
+        slot = self.place * count + (self.node - far - reduces) % count
+        peer = self.nodes[(self.node + 1) % count, self.place]
+        call(self.rank, peer, slot=slot, count=1, steps=1)
 
 
 def equal_nodes(ranks: int, per_node: int = PER_NODE) -> Ranks:

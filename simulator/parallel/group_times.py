@@ -10,6 +10,7 @@ from simulator.collectives import Algorithm, find
 from simulator.engines import run
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_routes import Laid, lay
+from simulator.parallel.two_levels import two_levels
 from simulator.profile import Profile
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
@@ -27,7 +28,8 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "shift": ("shift",),
     "broadcast": ("tree_broadcast",),
 }
-"""The algorithms of a collective. The fastest one for the size runs."""
+"""The algorithms of a collective. The fastest one for the size runs. Groups that have some ranks of
+several nodes take two levels instead of rings."""
 
 
 def _send(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
@@ -146,7 +148,7 @@ class GroupTimes:
     def _lay(self, collective: str, groups: Ints) -> list[Laid]:
         """The schedules of all algorithms of a collective that are not too large."""
         laid, refused = [], InputError("")
-        for algorithm in self._algorithms_of(collective):
+        for algorithm in self._algorithms_of(collective, groups[0]):
             try:
                 laid.append(lay(algorithm, self.topology, groups, merges=self.profile is not None))
             except InputError as error:
@@ -155,13 +157,17 @@ class GroupTimes:
             raise refused
         return laid
 
-    def _algorithms_of(self, collective: str) -> list[Algorithm]:
+    def _algorithms_of(self, collective: str, group: Ints) -> list[Algorithm]:
         if collective == "send":
             return [replace(find("shift"), schedule=_send)]
         names = self.algorithms.get(collective) or ALGORITHMS.get(collective)
         if names is None:
             raise InputError(f"no collective {collective[:40]!r}: one of {', '.join(ALGORITHMS)}")
-        return [find(name) if isinstance(name, str) else name for name in names]
+        chosen = [find(name) if isinstance(name, str) else name for name in names]
+        instead = two_levels(collective, self.topology, group)
+        if collective in self.algorithms or not instead:
+            return chosen
+        return instead + [each for each in chosen if not each.name.startswith("rings")]
 
     def _time(self, laid: Laid, nbytes: float) -> float:
         """Seconds of the slowest part of the machine."""

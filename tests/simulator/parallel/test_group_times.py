@@ -16,8 +16,10 @@ from simulator.parallel import group_routes
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_routes import lay, side_by_side
 from simulator.parallel.group_times import ALGORITHMS, GroupTimes
+from simulator.parallel.two_levels import two_levels
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import route
+from simulator.schedules.semantics import check
 from tests.simulator.parallel.test_degrees import degrees
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
@@ -147,3 +149,23 @@ def test_copies_of_a_schedule_keep_their_switches_last() -> None:
     two = side_by_side(child, 2)
     assert (two.workers, two.switches) == (8, 2 * child.switches)
     assert np.array_equal(np.sort(np.unique(two.rank)), np.arange(two.ranks))
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather"])
+def test_groups_with_some_ranks_of_each_node_use_the_ports_of_all(collective: str) -> None:
+    plan = Degrees(dp=8, tp=4)
+    topology = on("dgx_a100:nodes=4", plan)
+    times = GroupTimes(topology, plan)
+    port = 25e9 * 2
+    moved = 7 / 8 * 1e9 * (2 if collective == "all_reduce" else 1)
+    assert times.seconds("data", collective, 1e9) == pytest.approx(moved / port, rel=0.02)
+    algorithm = times.fastest("data", collective, 1e9)
+    group = replace(topology, placement=topology.placement[plan.groups("data")[0]])
+    check(algorithm.on(group, 8, 1.0).schedule, algorithm.collective)
+
+
+def test_groups_of_whole_nodes_take_rings() -> None:
+    plan = Degrees(dp=16)
+    topology = on("dgx_a100:nodes=2", plan)
+    assert two_levels("all_gather", topology, plan.groups("data")[0]) == []
+    assert two_levels("all_to_all", topology, np.array([0, 1, 8, 9], dtype=np.int32)) == []
