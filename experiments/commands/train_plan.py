@@ -76,7 +76,7 @@ def run(request: Request, files: Files, how: str) -> int:
     if how == "csv":
         output.say(output.to_csv([asdict(row)]).rstrip("\n"))
     elif how == "json":
-        figures = report(row, step, measures) | {"memory": figures_of(held, line)}
+        figures = report(row, step, measures) | {"memory": figures_of(held, line, step)}
         output.say(output.to_json(figures))
     else:
         blocks = text(row, step, measures), text_of(held), line

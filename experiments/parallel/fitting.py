@@ -19,6 +19,7 @@ from simulator.parallel.plan_memory import (
     memory,
     stages_of_zero,
 )
+from simulator.parallel.step import Step
 from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -187,7 +188,18 @@ def text(result: Fit) -> str:
     return "\n\n".join(blocks)
 
 
-def figures(result: Fit, line: str) -> dict[str, object]:
+def over_time(result: Fit, step: Step) -> list[dict[str, float]]:
+    """When each action of the fullest device begins and ends, and what it holds at most."""
+    device, starts = result.memory.fullest, result.memory.starts
+    rows = slice(starts[device], starts[device + 1])
+    held = result.memory.held[rows].sum(axis=1)
+    return [
+        {"start_s": start, "end_s": end, "bytes": nbytes}
+        for (start, end), nbytes in zip(step.spans[rows].tolist(), held.tolist(), strict=True)
+    ]
+
+
+def figures(result: Fit, line: str, step: Step) -> dict[str, object]:
     """All figures and the line of advice, for JSON. Sizes are bytes."""
     return {
         "advice": line,
@@ -195,5 +207,6 @@ def figures(result: Fit, line: str) -> dict[str, object]:
         "missing": result.missing,
         "fullest_device": result.memory.fullest,
         "devices": [result.memory.parts(device) for device in range(len(result.memory.fixed))],
+        "over_time": over_time(result, step),
         "zero": [each._asdict() for each in result.zero],
     }

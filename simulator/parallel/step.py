@@ -33,7 +33,7 @@ from simulator.parallel.updates import add_updates
 from simulator.schedules.routed import route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from topologies.topology import Ints
+from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
 
@@ -68,6 +68,13 @@ class Step:
         if number >= 0:
             return self.work.sharding.kinds[number]
         return STREAMS[int(self.schedule.lane[operation])]
+
+    @property
+    def spans(self) -> Floats:
+        """The begin and the end of each action, shape (actions, 2): from when all that it waits for
+        has ended, but for its launch."""
+        finish = np.append(self.timeline.finish, 0.0)
+        return np.stack([finish[rows].max(axis=1) for rows in (self.entries, self.tails)], axis=1)
 
     @cached_property
     def timeline(self) -> Timeline:

@@ -120,9 +120,7 @@ def _summed(place: Ints, seconds: Floats, places: int) -> Floats:
 def _spans(step: Step) -> Floats:
     """The place, the start and the end of each action: from when all that it waits for has ended,
     but for its launch."""
-    finish = np.append(step.timeline.finish, 0.0)
-    begin, end = finish[step.entries].max(axis=1), finish[step.tails].max(axis=1)
-    return np.stack((step.work.pipeline.device.astype(np.float64), begin, end), axis=1)
+    return np.column_stack((step.work.pipeline.device.astype(np.float64), step.spans))
 
 
 def _collapsed(step: Step) -> tuple[Floats, Floats, Floats]:

@@ -228,7 +228,7 @@ VALUES: dict[str, Value] = {
     "transfer": _of("0s", "10us"),
     "blocking": _of("yes"),
     "kept": _of("0", "40"),
-    "plan": _of("dp=2,tp=2", "pp=2,micro=1,batch=8", "tp=4"),
+    "plan": _of("dp=2,tp=2", "pp=2,micro=1,batch=8", "zero=3,shard=2"),
     "actions": _of("actions.csv", "new/actions.csv"),
     "algo_file": _of("middle.py", "middle.py:middle", "ring.xml", "ring.xml:loops=2"),
     "file": _of("middle.py", "ring.xml"),

@@ -13,6 +13,7 @@ from experiments.parallel.fitting import (
     capacity,
     figures,
     fit,
+    over_time,
     state_of,
     text,
 )
@@ -20,6 +21,7 @@ from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import Memory, memory
+from simulator.parallel.step import write
 from topologies.catalogue import find
 from topologies.shapes import star
 
@@ -128,7 +130,11 @@ def test_the_table_adds_up_to_the_peak() -> None:
     words = text(result)
     for word in ("gathered units", "logits and loss", "of 85.9 GB (h100)", "redundant"):
         assert word in words
-    document = figures(result, "")
+    step = write(work)
+    document = figures(result, "", step)
+    forward, backward = over_time(result, step)
+    assert 0 == forward["start_s"] < forward["end_s"] == backward["start_s"]
+    assert max(forward["bytes"], backward["bytes"]) == result.memory.peak
     assert document["missing"] == 0.0
     assert len(document["zero"]) == 4  # type: ignore[arg-type]
 
