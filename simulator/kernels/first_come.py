@@ -10,7 +10,7 @@ import numpy as np
 from simulator.kernels.events import Runs, append, earliest, follows, take
 from simulator.kernels.records import Csr, Index, Ints, Times, Turns, Work
 
-COMPUTE, TRANSFER = 0, 1
+COMPUTE = 0
 
 
 def simulate(
@@ -32,13 +32,13 @@ def simulate(
     (operation, hop).
     """
     route, indptr, links, nodes = work.routes
-    kind, reduces, peer = work.operations.kind, work.operations.reduces, work.operations.peer
+    reduces, peer = work.operations.reduces, work.operations.peer
     reduction, copy, latency = work.ranks.reduction, work.ranks.copy, work.network.latency
     ready, finish, start = times.ready, times.finish, times.start
     first, followers = successors.indptr, successors.indices
     heap: list[tuple[float, Any, Any]] = [(0.0, np.int64(0), np.int64(0))]
     heap.clear()
-    for j in range(len(kind)):
+    for j in range(len(waiting)):
         if waiting[j] == 0 and not append(runs, ready[j], nodes[j], j):
             heappush(heap, (ready[j], np.int64(nodes[j]), np.int64(j)))
     done = 0
@@ -51,9 +51,9 @@ def simulate(
         else:
             break
         hop = node - nodes[i]
-        hops = indptr[route[i] + 1] - indptr[route[i]] if kind[i] == TRANSFER else 0
+        place, hops = indptr[route[i]], indptr[route[i] + 1] - indptr[route[i]]
         if hop < hops:
-            link = links[indptr[route[i]] + hop]
+            link = links[place + hop]
             begin, sent = cross(work, times, media, i, node, link, now)
             finish[i] = max(finish[i], sent) + latency[link]
             if hop + 1 < hops:
