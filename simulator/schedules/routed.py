@@ -178,7 +178,9 @@ def alike(routed: Routed, changed: Routed) -> Routed:
 
 def whole_ticks(seconds: Floats, tick: float) -> Floats:
     """Seconds rounded to multiples of `tick`."""
-    return seconds + _grid(tick) - _grid(tick)
+    rounded = seconds + _grid(tick)
+    rounded -= _grid(tick)
+    return rounded
 
 
 def _grid(tick: float) -> float:

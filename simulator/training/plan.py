@@ -165,6 +165,8 @@ class Plan:
     """The collectives that are not written out, in the order of their operations."""
     buckets: tuple[Region, ...] = ()
     """The collectives of a step that together keep the promise of the strategy."""
+    structures: dict[tuple[int, int], tuple[object, ...]] = field(default_factory=dict)
+    """The structures of parts, by their first operation and the one behind their last."""
     written: dict[tuple[object, ...], Any] = field(default_factory=dict)
     """Parts that are written out, by their structure."""
     outcomes: dict[tuple[object, ...], Any] = field(default_factory=dict)

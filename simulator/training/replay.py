@@ -224,17 +224,25 @@ class Replay:
 
     def written(self, segment: Segment) -> Written:
         """The segment, written out; all that are alike share this."""
-        key = structure(self.schedule, segment)
+        key = self._structure(segment)
         cache = self.plan.written
         if key not in cache:
             cache[key] = write(self.schedule, segment, self.plan.topology)
         result: Written = cache[key]
         return result
 
+    def _structure(self, segment: Segment) -> tuple[object, ...]:
+        """The structure of a segment, which is the same for all seconds of computations."""
+        rows = segment.first, segment.last
+        cache = self.plan.structures
+        if rows not in cache:
+            cache[rows] = structure(self.schedule, segment)
+        return cache[rows]
+
     def _name(self, segment: Segment, entry: Floats, left: Floats) -> tuple[object, ...]:
         """What has the same outcome."""
         return (
-            *structure(self.schedule, segment),
+            *self._structure(segment),
             *amounts(self.schedule, segment),
             np.maximum(entry, 0.0).tobytes(),
             left.tobytes(),

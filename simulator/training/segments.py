@@ -114,7 +114,8 @@ def sized(written: Written, schedule: Schedule, segment: Segment) -> Routed:
     nbytes, seconds = routed.schedule.nbytes.copy(), routed.schedule.seconds.copy()
     seconds[written.place] = schedule.seconds[segment.first : segment.last]
     for block, operations in zip(segment.blocks, written.between, strict=True):
-        nbytes[operations] = block.region.schedule.nbytes
+        if len(operations):
+            nbytes[operations[0] : operations[-1] + 1] = block.region.schedule.nbytes
     changed = replace(routed.schedule, nbytes=nbytes, seconds=seconds)
     vars(changed)["successors"] = routed.schedule.successors
     return alike(routed, replace(routed, schedule=changed))
