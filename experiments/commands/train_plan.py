@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
+from experiments.parallel.expert_routing import routing_of
 from experiments.parallel.fitting import advice, fit
 from experiments.parallel.fitting import figures as figures_of
 from experiments.parallel.fitting import text as text_of
+from experiments.parallel.layer_report import figures as routed
+from experiments.parallel.layer_report import prove
+from experiments.parallel.layer_report import text as layers_of
 from experiments.parallel.plan_report import report, row_of, text
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan
@@ -67,6 +71,9 @@ def run(request: Request, files: Files, how: str) -> int:
     held = fit(request.training, request.plan, step.work)
     line = advice(request.training, request.plan, held, step.work.times.topology)
     row = replace(row, memory_bytes=held.memory.peak, missing_bytes=held.missing)
+    shape, topology = request.training.shape, step.work.times.topology
+    routing = routing_of(shape, request.plan, request.training.seq, topology)
+    proven = prove(request.plan, routing, shape.experts)
     if request.transfers:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:
@@ -77,9 +84,11 @@ def run(request: Request, files: Files, how: str) -> int:
         output.say(output.to_csv([asdict(row)]).rstrip("\n"))
     elif how == "json":
         figures = report(row, step, measures) | {"memory": figures_of(held, line, step)}
+        figures |= {"router": routed(routing, step.work), "proven": proven}
         output.say(output.to_json(figures))
     else:
-        blocks = text(row, step, measures), text_of(held), line
+        layers = layers_of(request.plan, routing, step.work, proven)
+        blocks = text(row, step, measures), layers, text_of(held), line
         output.say("\n\n".join(filter(None, blocks)))
     return 0
 

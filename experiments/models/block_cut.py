@@ -56,6 +56,9 @@ class Cut:
     filled. 0: each expert takes what comes."""
     imbalance: float = 1.0
     """Tokens of the busiest rank of experts over the mean."""
+    routed: bool = False
+    """Whether a router says what each rank sends to each. Then dispatch and combine are collectives
+    of their own. Otherwise they are even, and as large as those of the busiest rank."""
 
     def check(self, shape: Shape, name: str) -> None:
         """Raise InputError with what would be right if the shape cannot be cut so."""

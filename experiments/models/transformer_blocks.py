@@ -183,7 +183,10 @@ class _Writer:
         busiest = arriving / (self.tokens * experts.top)
         to_experts: list[Event] = []
         back: list[Event] = []
-        if cut.ep > 1:
+        if cut.ep > 1 and cut.routed:
+            to_experts.append(Gate("ep", "dispatch", "combine", sent))
+            back.append(Gate("ep", "combine", "dispatch", sent))
+        elif cut.ep > 1:
             to_experts.append(Gate("ep", "all_to_all", "all_to_all", sent * busiest))
             back.append(Gate("ep", "all_to_all", "all_to_all", sent * busiest))
         if cut.tp > 1:

@@ -16,7 +16,7 @@ SEQUENCES = 4
 """Sequences of a step for each GPU, if the user does not say."""
 SEARCHED = ("dp", "tp", "pp", "cp", "ep", "micro", "v", "zero", "recompute")
 """What plans of a search differ in."""
-FIXED = ("schedule", "reshard", "shard", "sync", "fsdp")
+FIXED = ("schedule", "reshard", "shard", "sync", "fsdp", "router", "seed", "nodes")
 """Keys of a plan that a search does not take."""
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import Shape
 from experiments.models.transformer_blocks import blocks
+from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.plan_text import GRADIENTS, Plan
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.gradients import Gradients
@@ -49,10 +50,12 @@ class Training:
         return 6.0 * (shape.active_parameters - table + scores)
 
 
-def stages_of(training: Training, plan: Plan) -> Stages:
+def stages_of(training: Training, plan: Plan, routing: Routing | None = None) -> Stages:
     """The blocks of each stage of the pipeline. Raises InputError if the layers cannot be shared
     out evenly."""
     shape, cut = training.shape, plan.cut(training.seq)
+    if routing is not None:
+        cut = routing.cut(cut)
     layers = blocks(shape, cut, training.times, training.name)
     return share_out(layers, plan, plan.stages, training.name)
 
@@ -144,7 +147,10 @@ def sharding_of(training: Training, plan: Plan) -> Sharding:
 
 def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     """What a step does. Raises InputError for a plan that does not fit the model."""
-    stages = stages_of(training, plan)
+    routing = routing_of(training.shape, plan, training.seq, times.topology)
+    if routing is not None:
+        times = times.with_algorithms(routing.algorithms)
+    stages = stages_of(training, plan, routing)
     gradients = gradients_of(training, plan, stages)
     pipeline = pipeline_of(plan, stages, times)
     synchronous = plan.synchronous and plan.pp > 1

@@ -91,6 +91,13 @@ class Plan:
     """Tokens of the busiest rank of experts over the mean."""
     capacity: float = 0.0
     """The most tokens of an expert over the mean; 0: as many as come."""
+    router: str = ""
+    """How tokens choose experts, like zipf:1.2: the larger, the more uneven. By default evenly."""
+    seed: int = 0
+    """With `router`: which experts are popular, and which tokens choose them."""
+    nodes: int = 0
+    """With `router`: the most nodes that a token reaches, where it goes on inside; 0: any number,
+    with a message for each expert."""
     dropout: bool = False
     """Whether dropout follows attention and MLP."""
     order: str = ORDER
@@ -181,6 +188,15 @@ def _parse_reshard(text: str) -> bool | int:
     return int(text)
 
 
+def _parse_router(text: str) -> str:
+    name, _, exponent = text.partition(":")
+    if name != "zipf" or not exponent:
+        raise InputError("expected zipf:EXPONENT, like zipf:1.2")
+    if not 0 <= parse_number(exponent) <= 10:
+        raise InputError(f"the exponent is {exponent[:40]}, expected 0 to 10")
+    return text
+
+
 def _one_of(*known: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in known:
@@ -192,8 +208,9 @@ def _one_of(*known: str) -> Callable[[str], str]:
 
 _DEGREES = ("dp", "tp", "pp", "cp", "ep", "micro", "batch", "v")
 _PARSERS: Mapping[str, Callable[[str], object]] = {
-    **dict.fromkeys((*_DEGREES, "zero", "shard", "fsdp"), parse_whole),
+    **dict.fromkeys((*_DEGREES, "zero", "shard", "fsdp", "seed", "nodes"), parse_whole),
     "reshard": _parse_reshard,
+    "router": _parse_router,
     **dict.fromkeys(
         (
             "sp",
@@ -256,6 +273,11 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
     for key, least in (("reshard", 3), ("fsdp", 3), ("shard", 2), ("sync", 2)):
         if key in values and plan.zero < least:
             raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")
+    for key in ("seed", "nodes"):
+        if key in values and not plan.router:
+            raise InputError(f"plan: {key} goes with router, like router=zipf:1.2,{key}=4")
+    if plan.router and "imbalance" in values:
+        raise InputError(f"plan: router={plan.router} has an imbalance: leave out imbalance")
     if not plan.dp:
         rest = plan.tp * plan.pp * plan.cp
         plan = Plan(**values | {"dp": max(1, (gpus or rest) // rest)})

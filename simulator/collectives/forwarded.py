@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm, Collective, Fitted, Pairs
 from simulator.collectives.pairs import exchange, numbers
-from simulator.collectives.routers import TOKENS, Router, Tokens
+from simulator.collectives.routers import Router, Tokens
 from simulator.collectives.two_level import equal_nodes, nodes_of
 from simulator.cost_models import uneven_formulas
 from simulator.schedules.schedule import Schedule
@@ -55,7 +55,7 @@ def deliveries(router: Router, ranks: int) -> Deliveries:
     """
     if isinstance(router, Tokens):
         rows = np.array([*_token_rows(router, ranks)], dtype=np.int64).reshape(-1, 4).T
-        return Deliveries(rows[0], rows[1], rows[2], rows[3] / (router.top * TOKENS))
+        return Deliveries(rows[0], rows[1], rows[2], rows[3] / router.copies)
     pairs = block_pairs(router, ranks)
     return Deliveries(pairs.source, pairs.target, numbers(pairs.source), pairs.share)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -73,8 +73,8 @@ class Zipf:
 class Tokens:
     """A router that sends each token to `top` experts in at most `nodes` nodes, as DeepSeek-V3's.
 
-    One expert is on each rank, and its popularity is that of :class:`Zipf`. A node is `per_node`
-    consecutive ranks. A token likes each expert by the logarithm of its popularity plus noise. It
+    The popularity of an expert is that of :class:`Zipf`. A node is `per_node` consecutive ranks. A
+    token likes each expert by the logarithm of its popularity plus noise. It
     goes to the nodes with the highest sums over their top/nodes best experts, and there to the best
     experts. V is what a rank sends if each of its tokens goes to each expert by itself.
 
@@ -87,29 +87,54 @@ class Tokens:
     nodes: int = 0
     """At most so many nodes for a token; 0 for any number."""
     per_node: int = 8
+    experts: int = 1
+    """Experts of each rank."""
+    tokens: int = TOKENS
+    """Tokens of each rank."""
+
+    @property
+    def copies(self) -> int:
+        """What a rank sends if each of its tokens goes to each expert by itself: V in tokens."""
+        return self.top * self.tokens
 
     def chunks(self, ranks: int) -> Floats:
         """As :meth:`Router.chunks`: the mean of all senders."""
         return np.asarray(self.matrix(ranks).mean(axis=0), dtype=np.float64)
 
     def matrix(self, ranks: int) -> Floats:
-        """As :meth:`Router.matrix`."""
-        return self.counts(ranks) / (self.top * TOKENS)
+        """As :meth:`Router.matrix`. A token counts for each of its experts on a rank."""
+        copies = self.expert_counts(ranks).reshape(ranks, ranks, self.experts).sum(axis=2)
+        return np.asarray(copies / self.copies, dtype=np.float64)
 
     def counts(self, ranks: int) -> Counts:
-        """The tokens of each rank for each rank, shape (ranks, ranks)."""
-        return _counts(self, ranks)[0]
+        """The tokens of each rank that need each rank, shape (ranks, ranks)."""
+        return _counts(self, ranks).ranks
 
     def node_counts(self, ranks: int) -> Counts:
         """The tokens of each rank for any other rank of each node, shape (ranks, nodes)."""
-        return _counts(self, ranks)[1]
+        return _counts(self, ranks).nodes
+
+    def expert_counts(self, ranks: int) -> Counts:
+        """The tokens of each rank for each expert, shape (ranks, experts)."""
+        return _counts(self, ranks).experts
+
+
+class _Counts(NamedTuple):
+    """The tokens of each rank, a row each."""
+
+    ranks: Counts
+    """Those that need each rank."""
+    nodes: Counts
+    """Those that need another rank of each node."""
+    experts: Counts
+    """Those that need each expert."""
 
 
 @lru_cache(maxsize=4)
-def _counts(router: Tokens, ranks: int) -> tuple[Counts, Counts]:
-    """The tokens for each rank, and for each node."""
-    starts = np.arange(0, ranks, router.per_node)
-    sizes = np.diff(starts, append=ranks)
+def _counts(router: Tokens, ranks: int) -> _Counts:
+    number = ranks * router.experts
+    starts = np.arange(0, number, router.per_node * router.experts)
+    sizes = np.diff(starts, append=number)
     limit = min(router.nodes or len(starts), len(starts))
     least = int(np.sort(sizes)[:limit].sum())
     if least < router.top:
@@ -117,27 +142,44 @@ def _counts(router: Tokens, ranks: int) -> tuple[Counts, Counts]:
             f"--skew: top is {router.top}, and nodes={limit} of {ranks} ranks may have only "
             f"{least} experts: take a lower top, or more nodes or ranks"
         )
-    like = np.log(Zipf(router.exponent, router.seed).chunks(ranks))
+    like = np.log(Zipf(router.exponent, router.seed).chunks(number))
     noise = np.random.default_rng([router.seed, ranks])
-    to_ranks, to_nodes = list[Counts](), list[Counts]()
+    to_ranks, to_nodes, to_experts = list[Counts](), list[Counts](), list[Counts]()
+    firsts = np.arange(0, number, router.experts)
     for source in range(ranks):
-        score = like + noise.gumbel(size=(TOKENS, ranks))
+        score = like + noise.gumbel(size=(router.tokens, number))
         if limit < len(starts):
             best = _node_scores(score, starts, -(-router.top // limit))
             far = np.argsort(np.argsort(-best, axis=1), axis=1) >= limit
             score[np.repeat(far, sizes, axis=1)] = -np.inf
         chosen = np.zeros(score.shape, dtype=np.bool_)
         np.put_along_axis(chosen, np.argsort(-score, axis=1)[:, : router.top], True, axis=1)
-        to_ranks.append(chosen.sum(axis=0))
-        chosen[:, source] = False
+        to_experts.append(chosen.sum(axis=0))
+        to_ranks.append(np.logical_or.reduceat(chosen, firsts, axis=1).sum(axis=0))
+        chosen[:, firsts[source] : firsts[source] + router.experts] = False
         to_nodes.append(np.logical_or.reduceat(chosen, starts, axis=1).sum(axis=0))
-    return np.array(to_ranks), np.array(to_nodes)
+    return _Counts(np.array(to_ranks), np.array(to_nodes), np.array(to_experts))
 
 
 def _node_scores(score: Floats, starts: Counts, best: int) -> Floats:
     """The sum of the `best` highest scores of each node, shape (tokens, nodes)."""
     nodes = np.split(score, starts[1:], axis=1)
     return np.stack([np.sort(node, axis=1)[:, -best:].sum(axis=1) for node in nodes], axis=1)
+
+
+@dataclass(frozen=True)
+class Returned:
+    """Sends back what a router has sent."""
+
+    router: Router
+
+    def chunks(self, ranks: int) -> Floats:
+        """As :meth:`Router.chunks`: the mean of all senders."""
+        return np.asarray(self.matrix(ranks).mean(axis=0), dtype=np.float64)
+
+    def matrix(self, ranks: int) -> Floats:
+        """As :meth:`Router.matrix`: rows and columns are swapped."""
+        return np.ascontiguousarray(self.router.matrix(ranks).T)
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,15 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "all_to_all": ("pairwise",),
     "shift": ("shift",),
     "broadcast": ("tree_broadcast",),
+    "dispatch": ("pairwise",),
+    "combine": ("pairwise",),
 }
 """The algorithms of a collective. The fastest one for the size runs. Groups that have some ranks of
-several nodes take two levels instead of rings."""
+several nodes take two levels instead of rings. A dispatch sends tokens to their experts, and a
+combine returns them."""
+
+Names = tuple[str | Algorithm, ...]
+"""Algorithms, or their names."""
 
 
 def _send(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
@@ -62,8 +68,8 @@ class GroupTimes:
     """A calibrated library, whose protocols are simulated."""
     run: Callable[[Routed], Timeline] = run
     """The engine."""
-    _laid: dict[tuple[bytes, str], list[Laid]] = field(default_factory=dict, repr=False)
-    _times: dict[tuple[bytes, str, float], Timed] = field(default_factory=dict, repr=False)
+    _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +79,10 @@ class GroupTimes:
     def under(self, degrees: Degrees) -> GroupTimes:
         """The times under other degrees. What one of both simulates, the other one remembers."""
         return replace(self, degrees=degrees, _names={})
+
+    def with_algorithms(self, algorithms: Mapping[str, Sequence[str | Algorithm]]) -> GroupTimes:
+        """The times with further algorithms. What both simulate, both remember."""
+        return replace(self, algorithms={**self.algorithms, **algorithms}) if algorithms else self
 
     def seconds(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds from the start to the end of a collective of V = `nbytes` in all groups of a
@@ -114,13 +124,15 @@ class GroupTimes:
     def fastest(self, kind: str, collective: str, nbytes: float) -> Algorithm:
         """The algorithm of a collective that has been timed. "0 to 1" is the kind of the groups of
         these devices."""
-        return self._times[self._names[kind], collective, nbytes].algorithm
+        return self._times[
+            self._names[kind], collective, self._chosen(collective), nbytes
+        ].algorithm
 
     def _fastest(
         self, kind: str, collective: str, nbytes: float, groups: Callable[[], Ints]
     ) -> float:
         name = self._name(kind, groups)
-        key = name, collective, nbytes
+        key = name, collective, self._chosen(collective), nbytes
         if key not in self._times:
             times, refused = list[Timed](), InputError("")
             for laid in self._remembered(name, collective, groups):
@@ -141,9 +153,14 @@ class GroupTimes:
         return self._names[kind]
 
     def _remembered(self, name: bytes, collective: str, groups: Callable[[], Ints]) -> list[Laid]:
-        if (name, collective) not in self._laid:
-            self._laid[name, collective] = self._lay(collective, groups())
-        return self._laid[name, collective]
+        key = name, collective, self._chosen(collective)
+        if key not in self._laid:
+            self._laid[key] = self._lay(collective, groups())
+        return self._laid[key]
+
+    def _chosen(self, collective: str) -> Names:
+        """The algorithms that replace those of `ALGORITHMS`."""
+        return tuple(self.algorithms.get(collective, ()))
 
     def _lay(self, collective: str, groups: Ints) -> list[Laid]:
         """The schedules of all algorithms of a collective that are not too large."""

@@ -26,7 +26,10 @@ a collective, gathered, reduced, and summed over replicas on streams of their ow
 that launches."""
 COMPUTE, TP, CP, EP, DATA, EXPERTS, SEND, TIED = range(8)
 GATHERS, REDUCTIONS, REPLICAS, COPIES, HOST = range(8, len(STREAMS))
-COLLECTIVES = ("", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shift", "send")
+COLLECTIVES = (
+    *("", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shift", "send"),
+    *("dispatch", "combine"),
+)
 AGAIN, OPTIMIZER, REDUCE, GATHER, TRANSFER, LAUNCH = range(4, 10)
 KINDS = (
     "forward",

@@ -224,7 +224,10 @@ class _Writer:
             machine = replace(topology, placement=topology.placement[group])
             child = algorithm.on(machine, len(group), 1.0).schedule
             if child.ranks > child.workers or child.shares.ndim > 1:
-                raise InputError(f"{algorithm.name} takes switches: take another algorithm")
+                raise InputError(
+                    f"{algorithm.name} takes switches, or blocks of any size: leave out --detail "
+                    f"transfers"
+                )
             self._children[key] = child, algorithm.collective
         child, promise = self._children[key]
         return child.scaled(nbytes), promise

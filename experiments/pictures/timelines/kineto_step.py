@@ -32,6 +32,8 @@ KERNELS = {
     "all_to_all": ("SendRecv", "all_to_allv"),
     "shift": ("SendRecv", "send"),
     "send": ("SendRecv", "send"),
+    "dispatch": ("SendRecv", "all_to_allv"),
+    "combine": ("SendRecv", "all_to_allv"),
 }
 """By collective: the word in the name of NCCL's kernel, and Kineto's collective."""
 

@@ -1,0 +1,130 @@
+"""Which tokens reach which experts under a plan: what a skewed router does to ranks and links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from experiments.models.block_cut import Cut
+from experiments.models.model_shapes import Shape
+from experiments.parallel.plan_text import Plan
+from simulator.collectives.collective import Algorithm
+from simulator.collectives.forwarded import forwarded_all_to_allv
+from simulator.collectives.routers import TOKENS, Counts, Returned, Tokens
+from simulator.collectives.uneven import all_to_allv
+from topologies.errors import InputError
+from topologies.topology import Topology
+
+SCORES = 2**22
+"""Scores of tokens for experts that a router draws; more where a rank has fewer than 512 tokens."""
+PAIRS = 2**16
+"""Pairs of ranks whose messages are simulated one by one, at most."""
+
+
+@dataclass(frozen=True)
+class Routing:
+    """What the router of a plan does. Every group of ranks with all experts, and every layer, has
+    the same popularity of experts and the same tokens."""
+
+    router: Tokens
+    ranks: int
+    """Ranks that share the experts."""
+    tokens: float
+    """Tokens of a rank in a micro-batch."""
+    capacity: float
+    """Tokens that a rank may send to an expert, over those of even routing; 0: any number."""
+    forwards: bool
+    """Whether a token crosses the network once for each node, as in DeepEP."""
+    even: str
+    """Why dispatch and combine are even all-to-alls. Empty: they are not."""
+
+    @cached_property
+    def counts(self) -> Counts:
+        """Tokens of each rank for each expert, of those that the router draws."""
+        return self.router.expert_counts(self.ranks)
+
+    @cached_property
+    def imbalance(self) -> float:
+        """Tokens of the busiest rank over the mean."""
+        arriving = self.counts.sum(axis=0).reshape(self.ranks, -1).sum(axis=1)
+        return float(arriving.max() / arriving.mean())
+
+    @cached_property
+    def dropped(self) -> float:
+        """The share of what the router sends that exceeds the capacity of experts."""
+        if not self.capacity:
+            return 0.0
+        even = self.tokens * self.router.top / self.counts.shape[1]
+        slots = np.ceil(even * self.capacity) * self.router.tokens / self.tokens
+        return float(np.maximum(self.counts - slots, 0.0).sum() / self.counts.sum())
+
+    @property
+    def algorithms(self) -> Mapping[str, tuple[Algorithm, ...]]:
+        """The algorithms of dispatch and combine; none if they are even."""
+        return {} if self.even else _algorithms(self.router, forwards=self.forwards)
+
+    def cut(self, cut: Cut) -> Cut:
+        """A cut with this router."""
+        return replace(cut, imbalance=self.imbalance, routed=not self.even)
+
+
+def routing_of(shape: Shape, plan: Plan, seq: int, topology: Topology) -> Routing | None:
+    """What the router of a plan does; None for a plan without one. Raises InputError for a router
+    that has nothing to choose from."""
+    if not plan.router:
+        return None
+    experts = shape.experts
+    if experts is None:
+        raise InputError(f"router={plan.router}: the model has no experts: leave router out")
+    if experts.number % plan.ep:
+        plan.cut(seq).check(shape, "the model")
+    tokens = plan.cut(seq).tokens
+    drawn = max(min(TOKENS, tokens), min(tokens, SCORES // (plan.ep * experts.number)))
+    size, regular = _nodes(plan, topology)
+    local = experts.number // plan.ep
+    if plan.nodes and min(plan.nodes * size, plan.ep) * local < experts.top:
+        raise InputError(
+            f"nodes={plan.nodes} of {size * local} experts have fewer than the {experts.top} that "
+            f"a token passes: take nodes={-(-experts.top // (size * local))}"
+        )
+    exponent = float(plan.router.partition(":")[2])
+    limits = plan.nodes, size, local, max(1, int(drawn))
+    forwards = plan.nodes > 0 and size < plan.ep
+    if plan.ep == 1:
+        even = "one rank has all experts"
+    elif plan.capacity:
+        even = "each expert has as many slots"
+    elif plan.ep * plan.ep > PAIRS:
+        even = "too many pairs of ranks"
+    elif forwards and not regular:
+        even = "the ranks of a node do not follow one another"
+    else:
+        even = ""
+    router = Tokens(exponent, plan.seed, experts.top, *limits)
+    return Routing(router, plan.ep, tokens, plan.capacity, forwards, even)
+
+
+def _nodes(plan: Plan, topology: Topology) -> tuple[int, bool]:
+    """The ranks of a node that share experts, and whether all nodes have as many, in a row."""
+    group = plan.degrees.groups("ep")[0]
+    node = topology.node[topology.placement[group]]
+    if (node < 0).any():
+        if plan.nodes:
+            raise InputError(f"nodes={plan.nodes}: the machine has no nodes: leave nodes out")
+        return plan.ep, True
+    first = np.flatnonzero(np.diff(node, prepend=-1))
+    sizes = np.diff(first, append=plan.ep)
+    regular = len(np.unique(node)) == len(first) and np.ptp(sizes) == 0
+    return int(sizes.max()), bool(regular)
+
+
+@lru_cache(maxsize=16)
+def _algorithms(router: Tokens, *, forwards: bool) -> Mapping[str, tuple[Algorithm, ...]]:
+    """A combine sends back what a dispatch sends. Across nodes it takes as long as the dispatch."""
+    if forwards:
+        both = (forwarded_all_to_allv(router),)
+        return {"dispatch": both, "combine": both}
+    return {"dispatch": (all_to_allv(router),), "combine": (all_to_allv(Returned(router)),)}

@@ -1,0 +1,192 @@
+"""What parallelism inside a layer promises, proven on integers modulo 2^64 with the schedules of
+its collectives: partial sums add up, queries meet keys, tokens return to their owners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.collectives import find
+from simulator.collectives.collective import Algorithm, Pairs
+from simulator.collectives.pairs import places
+from simulator.schedules import semantics
+from simulator.schedules.semantics import Data, WrongResult
+
+Counts = npt.NDArray[np.int64]
+Blocks = Mapping[tuple[int, int], Data]
+"""What a rank has for another, by both of them."""
+PARTS = 2
+"""Tokens of each part of a sequence in a proof of attention."""
+
+
+def exchanged(algorithm: Algorithm, ranks: int, blocks: Blocks) -> Blocks:
+    """What ranks have from others after an all-to-all. Blocks that stay on their rank do not
+    travel."""
+    schedule = algorithm.build(ranks, 1.0)
+    pattern, slots = algorithm.collective.pairs, schedule.slots
+    if pattern is None:
+        source, target = (grid.ravel() for grid in np.indices((ranks, ranks)))
+        size = schedule.buffer // ranks
+        sent, received = target * size, source * size
+    else:
+        source, target, _ = pattern(ranks)
+        sent, received = places(Pairs(*pattern(ranks)), ranks)[:2]
+    labels = np.arange(schedule.ranks * slots, dtype=np.uint64).reshape(schedule.ranks, slots)
+    names = dict(zip(labels[source, sent].tolist(), zip(source, target, strict=True), strict=True))
+    arrived = semantics.run(schedule, labels)[target, received].tolist()
+    result = {pair: block for pair, block in blocks.items() if pair[0] == pair[1]}
+    for sender, receiver, label in zip(source.tolist(), target.tolist(), arrived, strict=True):
+        if names.get(label) in blocks:
+            result[sender, receiver] = blocks[names[label]]
+    return result
+
+
+def prove_experts(
+    dispatch: Algorithm, combine: Algorithm, chosen: Counts, local: int, slots: int = 0
+) -> int:
+    """Raise WrongResult unless each token returns to its owner with the sum of what its experts
+    make of it. `chosen` has the experts of each token of each rank, shape (ranks, tokens, top); a
+    rank holds `local` experts. With `slots` an expert takes so many tokens of each rank.
+
+    It returns how many copies of tokens are dropped.
+    """
+    ranks, tokens, top = chosen.shape
+    value = np.random.default_rng(0).integers(0, 2**64, size=(ranks, tokens), dtype=np.uint64)
+    owner = np.repeat(np.arange(ranks), tokens * top)
+    token = np.tile(np.repeat(np.arange(tokens), top), ranks)
+    expert = chosen.ravel()
+    # Copies for the same expert of the same owner are in the order of their tokens.
+    order = np.lexsort((token, expert, owner))
+    owner, token, expert = owner[order], token[order], expert[order]
+    _, first, size = np.unique(
+        owner * (ranks * local) + expert, return_index=True, return_counts=True
+    )
+    place = np.arange(len(owner)) - np.repeat(first, size)
+    kept = place < slots if slots else np.ones(len(owner), dtype=np.bool_)
+    owner, token, expert = owner[kept], token[kept], expert[kept]
+
+    blocks: dict[tuple[int, int], Data] = {}
+    rows: dict[tuple[int, int], Counts] = {}
+    pair, first = np.unique(owner * ranks + expert // local, return_index=True)
+    for number, mine in zip(pair.tolist(), np.split(np.arange(len(owner)), first[1:]), strict=True):
+        here, there = divmod(number, ranks)
+        copies = value[here, token[mine]]
+        blocks[here, there] = np.stack((expert[mine].astype(np.uint64), copies))
+        rows[here, there] = mine
+    results = {
+        (there, here): _expert(block[0], block[1])
+        for (here, there), block in exchanged(dispatch, ranks, blocks).items()
+    }
+    total = np.zeros_like(value)
+    for (there, here), block in exchanged(combine, ranks, results).items():
+        mine = rows.get((here, there), np.zeros(0, dtype=np.int64))
+        if len(mine) != len(block):
+            raise WrongResult(
+                f"{len(block)} tokens return from rank {there} to {here}: {len(mine)}"
+            )
+        np.add.at(total[here], token[mine], block)
+    right = np.zeros_like(value)
+    np.add.at(right, (owner, token), _expert(expert.astype(np.uint64), value[owner, token]))
+    if (total != right).any():
+        raise WrongResult(f"{(total != right).sum()} tokens return with a wrong sum")
+    return int(np.count_nonzero(~kept))
+
+
+def _expert(expert: Data, value: Data) -> Data:
+    """What an expert makes of a token."""
+    return np.asarray(value * (2 * expert + 1) + expert, dtype=np.uint64)
+
+
+def prove_attention(context: str, ranks: int) -> None:
+    """Raise WrongResult unless every query meets every key that it may see exactly once, when a
+    sequence is cut over so many ranks by a ring, a gather or Ulysses."""
+    size = 2 * ranks * PARTS
+    right = np.tril(np.ones((size, size), dtype=np.int64))
+    if context == "ulysses":
+        met = _scattered_heads(ranks, size)
+    else:
+        cut = balanced(ranks)
+        held = _ring(ranks) if context == "ring" else _gathered(ranks)
+        met, work = np.zeros((size, size), dtype=np.int64), np.zeros(ranks, dtype=np.int64)
+        for rank, owner in held:
+            seen = cut[rank][:, None] >= cut[owner]
+            met[np.ix_(cut[rank], cut[owner])] += seen
+            work[rank] += seen.sum()
+        if np.ptp(work):
+            raise WrongResult(f"{context}: ranks compute {work.min()} to {work.max()} scores")
+    if (met != right).any():
+        raise WrongResult(f"{context}: {(met != right).sum()} pairs of query and key do not meet")
+
+
+def balanced(ranks: int) -> list[Counts]:
+    """The tokens of each rank: of 2c parts it has part r and, from the end, part r."""
+    parts = np.arange(2 * ranks * PARTS).reshape(2 * ranks, PARTS)
+    return [np.concatenate((parts[rank], parts[-1 - rank])) for rank in range(ranks)]
+
+
+def _ring(ranks: int) -> list[tuple[int, int]]:
+    """Whose keys each rank holds in each step of a ring, which passes them on."""
+    schedule = find("shift").build(ranks, 1.0)
+    data = np.zeros((schedule.ranks, schedule.slots), dtype=np.uint64)
+    data[:ranks, 0] = np.arange(ranks)
+    held = []
+    for step in range(ranks):
+        data = semantics.run(schedule, data) if step else data
+        held += list(enumerate(data[:ranks, 0].astype(int).tolist()))
+    return held
+
+
+def _gathered(ranks: int) -> list[tuple[int, int]]:
+    """Whose keys each rank holds after an all-gather."""
+    schedule = find("ring_all_gather").build(ranks, 1.0)
+    data = np.full((schedule.ranks, schedule.slots), ranks, dtype=np.uint64)
+    chunks = schedule.buffer // ranks
+    for rank in range(ranks):
+        data[rank, rank * chunks] = rank
+    after = semantics.run(schedule, data)[:ranks, : schedule.buffer : chunks].astype(int)
+    return [(rank, owner) for rank, row in enumerate(after.tolist()) for owner in row]
+
+
+def _scattered_heads(ranks: int, size: int) -> Counts:
+    """How often queries meet keys in every head, a head a rank, after its results have returned to
+    the owners of their tokens."""
+    exchange, cut = find("pairwise"), np.arange(size, dtype=np.uint64).reshape(ranks, -1)
+    pairs = [(here, there) for here in range(ranks) for there in range(ranks)]
+    whole = exchanged(exchange, ranks, {pair: cut[pair[0]] for pair in pairs})
+    results = {}
+    for head in range(ranks):
+        keys = np.concatenate([whole[rank, head] for rank in range(ranks)]).astype(int)
+        for rank in range(ranks):
+            query = whole[rank, head].astype(int)
+            met = np.zeros((len(query), size), dtype=np.uint64)
+            row, column = np.nonzero(query[:, None] >= keys)
+            np.add.at(met, (row, keys[column]), 1)
+            results[head, rank] = met
+    returned = exchanged(exchange, ranks, results)
+    total = np.zeros((ranks, size, size), dtype=np.int64)
+    for (head, rank), met in returned.items():
+        total[head, cut[rank].astype(int)] += met.astype(np.int64)
+    same = (total == total[0]).all()
+    return np.asarray(total[0] if same else -total[0], dtype=np.int64)
+
+
+def prove_sums(ranks: int, *, sequence: bool) -> None:
+    """Raise WrongResult unless the product of a token with two matrices, which ranks share by
+    columns and by rows, adds up: by an all-reduce, or, where they share the `sequence`, by a
+    reduce-scatter and an all-gather."""
+    rng, width = np.random.default_rng(0), 2 * ranks
+    first, second = rng.integers(0, 2**64, size=(2, width, width), dtype=np.uint64)
+    token = rng.integers(0, 2**64, size=width, dtype=np.uint64)
+    columns, rows = np.split(first, ranks, axis=1), np.split(second, ranks)
+    partial = np.stack([token @ up @ down for up, down in zip(columns, rows, strict=True)])
+    names = ("ring_reduce_scatter", "ring_all_gather") if sequence else ("ring",)
+    result = []
+    for half in np.split(partial, width // ranks, axis=1):
+        data = half
+        for name in names:
+            data = semantics.run(find(name).build(ranks, 1.0), data)
+        result.append(data)
+    if (np.concatenate(result, axis=1) != token @ first @ second).any():
+        raise WrongResult(f"the partial sums of {ranks} ranks do not add up")
