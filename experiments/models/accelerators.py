@@ -235,5 +235,8 @@ DEVICES = {
     "b200": "b200",
     "nvl72": "b200",
     "mi300x": "mi300x",
+    "h100_cluster": "h100",
+    "abci_v100": "v100",
 }
-"""The device of each machine in the catalogue, or the most similar one."""
+"""The device of each machine in the catalogue and of each profile of GPUs, or the most similar
+one."""

@@ -31,6 +31,12 @@ def test_a_step_is_printed_as_a_report_json_and_csv(simctl: Simctl, tmp_path: Pa
     assert row.missing_bytes == 0
 
 
+def test_a_profile_of_gpus_names_the_device(simctl: Simctl) -> None:
+    command = "train", "--model", "gpt2", "--plan", "dp=4", "--format", "json"
+    for more, device in ((), "a100"), (("--profile", "mn5_acc"), "h100"):
+        assert json.loads(simctl(*command, *more).stdout)["summary"]["device"] == device
+
+
 def test_a_profile_changes_the_time_of_communication(simctl: Simctl) -> None:
     command = "train", "--model", MODEL, "--p", "8", "--plan", "tp=4", "--format", "json"
     plain = json.loads(simctl(*command, "--topology", "nodes:per_node=4").stdout)["summary"]
