@@ -122,7 +122,9 @@ def _setting(
     choice = choose(options.model)
     if "batch" in choice.training:
         raise InputError(f"{choice.name}: batch={choice.training['batch']}: write it in --plan")
-    device = choice.training.get("device", DEVICES.get(blueprint.name) or DEVICES.get(profile or "", "a100"))
+    device = choice.training.get(
+        "device", DEVICES.get(blueprint.name) or DEVICES.get(profile or "", "a100")
+    )
     times = DeviceTimes(device, choice.training.get("dtype", "bf16"))
     fitted: dict[str, str] = {}
     if options.calibrate_compute is not None:

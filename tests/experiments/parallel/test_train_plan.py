@@ -38,7 +38,8 @@ def test_a_profile_of_gpus_names_the_device(simctl: Simctl) -> None:
 
 
 def test_a_profile_changes_the_time_of_communication(simctl: Simctl) -> None:
-    command = "train", "--model", MODEL, "--p", "8", "--plan", "tp=4", "--format", "json"
+    model = f"{MODEL},device=a100"
+    command = "train", "--model", model, "--p", "8", "--plan", "tp=4", "--format", "json"
     plain = json.loads(simctl(*command, "--topology", "nodes:per_node=4").stdout)["summary"]
     calibrated = json.loads(simctl(*command, "--profile", "mn5_acc").stdout)["summary"]
     assert calibrated["exposed_s"] != plain["exposed_s"]
