@@ -29,6 +29,8 @@ OVERHEADS = Overheads(communicator=300 * 2.0**20, context=2.0**30, fragmentation
 its libraries 0.5 to 1.5 GiB. Assumed: the allocator takes 5% more than what comes and goes."""
 LISTED = 3
 """Changes that a message names, at most."""
+NODE = 8
+"""GPUs of a usual node: tensor parallel stays within it."""
 GIGA = 1e9
 
 
@@ -135,12 +137,16 @@ def _changes(plan: Plan) -> Iterator[dict[str, Any]]:
         yield {"zero": 2}
     if plan.zero <= 2 and plan.pp == 1:
         yield {"zero": 3}
+    for key, value in (("shard", 0), ("reshard", True), ("sync", True)):
+        if getattr(plan, key) != value:
+            yield {key: value}
     if plan.micro > 1:
         yield {"micro": plan.micro // 2, "batch": batch}
     if plan.recompute != "full":
         yield {"recompute": "full"}
     if plan.dp % 2 == 0:
-        yield {"dp": plan.dp // 2, "tp": plan.tp * 2, "sp": True, "batch": batch}
+        if plan.tp < NODE:
+            yield {"dp": plan.dp // 2, "tp": plan.tp * 2, "sp": True, "batch": batch}
         yield {"dp": plan.dp // 2, "pp": plan.pp * 2, "batch": batch}
 
 

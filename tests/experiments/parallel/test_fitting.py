@@ -110,6 +110,7 @@ def test_a_plan_that_does_not_fit_says_what_would() -> None:
     assert "take zero=2 (7" in line
     assert "or zero=3 (6" in line
     assert judged("tp=8,dp=1,micro=16").endswith("take recompute=full (66.6 GB)")
+    assert "take shard=0 (6" in judged("zero=3,shard=2")
     # No single change is enough.
     assert " take " in judged("micro=8,zero=0")
 
