@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from experiments.parallel.plan_bounds import PlanBounds
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan
-from simulator.parallel.bound_search import KEEP, LEAST, search
+from simulator.parallel.bound_search import KEEP, LEAST, SAME, distinct, search
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, TP
 from simulator.parallel.plan_memory import memory
@@ -58,10 +59,34 @@ class Found:
     simulated: Mapping[int, Simulated]
     """The plans that are simulated, by their place, the fastest first."""
 
-    @property
+    @cached_property
     def first(self) -> list[int]:
-        """The places of the fastest plans."""
-        return list(self.simulated)[:KEEP]
+        """The places of the fastest plans. Of plans with the same time, the one that holds least
+        stands for all."""
+        return [self._alike(place)[0] for place in distinct(self._times)[:KEEP]]
+
+    @property
+    def ranked(self) -> list[int]:
+        """The places of all simulated plans, the fastest first, then those that hold least."""
+        groups = (self._alike(place) for place in distinct(self._times))
+        return list(dict.fromkeys(place for group in groups for place in group))
+
+    def alike(self, place: int) -> list[int]:
+        """Other simulated plans with the same time."""
+        return [other for other in self._alike(place) if other != place]
+
+    @cached_property
+    def _times(self) -> dict[int, float]:
+        return {place: run.seconds for place, run in self.simulated.items()}
+
+    def _alike(self, place: int) -> list[int]:
+        """All plans with the time of a plan, those that hold least first, then those with the
+        least context parallelism."""
+        least, most = (self._times[place] * (1 + sign * 2 * SAME) for sign in (-1, 1))
+        same = [other for other, seconds in self._times.items() if least <= seconds <= most]
+        return sorted(
+            same, key=lambda other: (round(self.simulated[other].memory), self.plans[other].cp)
+        )
 
 
 def find_plans(

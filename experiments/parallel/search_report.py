@@ -40,7 +40,7 @@ def rows(found: Found) -> list[SearchRow]:
     rest.sort(key=found.bounds.__getitem__)
     space = found.space
     listed = []
-    for place in (*found.simulated, *rest):
+    for place in (*found.ranked, *rest):
         run = found.simulated.get(place)
         listed.append(
             SearchRow(
@@ -104,16 +104,17 @@ def text(found: Found) -> str:
 
 def _table(found: Found) -> list[list[str]]:
     best = found.simulated[found.first[0]].seconds
-    table = [["", "step", "slower", "memory", "left", "plan", "loses"]]
+    table = [["", "step", "slower", "memory", "left", "alike", "plan", "loses"]]
     for number, place in enumerate(found.first):
         run = found.simulated[place]
         sizes = [
             format_bytes(size, binary=False) for size in (run.memory, found.limit - run.memory)
         ]
         slower = f"{run.seconds / best - 1:.1%}"
-        plan = str(found.plans[place])
+        alike = str(len(found.alike(place)) or "")
+        plan, loses = str(found.plans[place]), why(found, place)
         table.append(
-            [str(number + 1), format_seconds(run.seconds), slower, *sizes, plan, why(found, place)]
+            [str(number + 1), format_seconds(run.seconds), slower, *sizes, alike, plan, loses]
         )
     return table
 

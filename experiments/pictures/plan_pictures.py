@@ -28,15 +28,16 @@ def memory_figure(found: Found, kind: str) -> bytes:
     runs = list(found.simulated.values())
     memory, seconds = [run.memory / GIGA for run in runs], [run.seconds for run in runs]
     axes.plot(memory, seconds, "o", color="C0", markersize=4, label="simulated")
-    first = len(found.first)
-    label = f"the {first} fastest" if first > 1 else "the fastest"
-    axes.plot(memory[:first], seconds[:first], "o", color="C3", markersize=5, label=label)
+    fastest = [found.simulated[place] for place in found.first]
+    label = f"the {len(fastest)} fastest" if len(fastest) > 1 else "the fastest"
+    best = [run.memory / GIGA for run in fastest], [run.seconds for run in fastest]
+    axes.plot(*best, "o", color="C3", markersize=5, label=label)
     axes.annotate(
         f"1: {found.plans[found.first[0]]}",
-        (memory[0], seconds[0]),
+        (best[0][0], best[1][0]),
         xytext=(0, -14),
         textcoords="offset points",
-        ha="right" if memory[0] * GIGA > found.limit / 2 else "left",
+        ha="right" if best[0][0] * GIGA > found.limit / 2 else "left",
         fontsize=8,
     )
     axes.axvline(found.limit / GIGA, color="C3", linestyle="--", linewidth=1, label="device memory")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 KEEP = 10
-"""Plans that are wanted, if there are as many."""
+"""Times that are wanted, if there are as many. Plans that are alike have the same time."""
+SAME = 1e-9
+"""Relative difference of times that are the same."""
 LEAST = 50
 """Plans that are simulated at least, if there are as many."""
 
@@ -20,8 +22,8 @@ def search(
 ) -> dict[int, float]:
     """The seconds of all plans that are simulated, the fastest first, by their place in `bounds`.
 
-    Plans are simulated from the lowest bound on, until the next bound is longer than the time of
-    the plan in place `keep`: no other plan can be among the first `keep`. A plan without end, of
+    Plans are simulated from the lowest bound on, until the next bound is longer than the time in
+    place `keep`: no other plan can have one of the first `keep` times. A plan without end, of
     infinite seconds, is left out.
 
     >>> search([3, 1, 2], simulate=[3.5, 2.5, 2.0].__getitem__, keep=1, least=0)
@@ -38,6 +40,20 @@ def search(
         seconds = simulate(number)
         if seconds < inf:
             times[number] = seconds
-        if len(times) >= keep:
-            worst = sorted(times.values())[keep - 1]
+        different = distinct(times)
+        if len(different) >= keep:
+            worst = times[different[keep - 1]]
     return dict(sorted(times.items(), key=lambda item: item[1]))
+
+
+def distinct(times: Mapping[int, float]) -> list[int]:
+    """A plan for each time, the fastest first, by its place.
+
+    >>> distinct({4: 1.0, 2: 1.0, 3: 2.0})
+    [4, 3]
+    """
+    places: list[int] = []
+    for place, seconds in sorted(times.items(), key=lambda item: item[1]):
+        if not places or seconds > times[places[-1]] * (1 + SAME):
+            places.append(place)
+    return places

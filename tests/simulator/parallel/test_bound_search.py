@@ -13,12 +13,12 @@ PLANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), min_size=1, m
 
 
 @given(PLANS, st.integers(1, 5), st.integers(0, 8))
-def test_the_fastest_plans_are_those_of_all_times(
+def test_the_first_times_are_those_of_all_plans(
     plans: list[tuple[int, int]], keep: int, least: int
 ) -> None:
     times = [float(bound + more) for bound, more in plans]
     result = search([bound for bound, _ in plans], times.__getitem__, keep, least)
-    assert list(result.values())[:keep] == sorted(times)[:keep]
+    assert sorted(set(result.values()))[:keep] == sorted(set(times))[:keep]
     assert len(result) >= min(least, len(plans))
     assert all(times[number] == seconds for number, seconds in result.items())
 
