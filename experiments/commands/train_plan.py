@@ -16,7 +16,7 @@ from experiments.parallel.layer_report import figures as routed
 from experiments.parallel.layer_report import prove
 from experiments.parallel.layer_report import text as layers_of
 from experiments.parallel.plan_report import report, row_of, text
-from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_step import Training, machine_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
 from experiments.simulations.rules import DEFAULT, Rules
@@ -48,7 +48,7 @@ class Request:
 
     def step(self) -> Step:
         """The operations of a step."""
-        topology = self.machine.build(self.plan.degrees.ranks)
+        topology = machine_of(self.machine, self.plan)
         degrees, run = self.plan.degrees, self.rules.run
         times = GroupTimes(topology, degrees, profile=self.profile, run=run)
         return write(work_of(self.training, self.plan, times))

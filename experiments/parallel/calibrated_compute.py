@@ -9,7 +9,7 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
 from experiments.parallel.compute_calibration import Row, calibrate
 from experiments.parallel.measured_steps import MeasuredStep, read_steps
-from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_step import Training, machine_of, work_of
 from experiments.parallel.plan_text import parse_plan
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
@@ -42,7 +42,7 @@ def calibrated_by(
 
 def _row(step: MeasuredStep, machine: Blueprint, profile: Profile | None) -> Row:
     choice, plan = choose(step.model), parse_plan(step.plan)
-    topology = machine.build(plan.degrees.ranks)
+    topology = machine_of(machine, plan)
     groups = GroupTimes(topology, plan.degrees, profile=profile)
 
     def seconds(times: DeviceTimes) -> float:

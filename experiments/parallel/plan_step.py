@@ -19,7 +19,9 @@ from simulator.parallel.pipelines import Pipeline
 from simulator.parallel.pipelines.pipeline import FORWARD, INPUTS, WEIGHTS
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
+from topologies.topology import Topology
 
 UPDATE = 44.0
 """Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its norm
@@ -143,6 +145,11 @@ def sharding_of(training: Training, plan: Plan) -> Sharding:
     """How parameters and gradients are shared out."""
     bandwidth = 1.0 / training.times.traffic(1.0)
     return Sharding(plan.reshard, plan.shard, plan.sync, plan.fsdp, bandwidth=bandwidth)
+
+
+def machine_of(machine: Blueprint, plan: Plan) -> Topology:
+    """The machine of a plan. A shape has at least two devices, also for a single GPU."""
+    return machine.build(max(plan.degrees.ranks, 2 if machine.kind == "shape" else 1))
 
 
 def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:

@@ -255,6 +255,8 @@ def parse_values(text: str) -> dict[str, Any]:
             raise InputError(f"plan: {key}={value[:40]}: {error}") from None
         if key in _DEGREES and values[key] < 1:
             raise InputError(f"plan: {key}={value[:40]}: 1 or more")
+        if key == "imbalance" and values[key] < 1:
+            raise InputError(f"plan: {key}={value[:40]}: 1 for even experts, or more")
     return values
 
 

@@ -47,6 +47,7 @@ def test_the_order_of_the_pipeline_follows_from_v() -> None:
         ("tp", "plan: tp has no value: write it like tp=8"),
         ("tp=2,tp=4", "plan: tp is there twice"),
         ("tp=0", "plan: tp=0: 1 or more"),
+        ("imbalance=0.5", "plan: imbalance=0.5: 1 for even experts, or more"),
         ("tp=two", "plan: tp=two: 'two' is not a whole number"),
         ("zero=4", "plan: zero=4: 0, 1, 2 or 3"),
         ("recompute=some", "plan: recompute=some: 'some': none, selective or full"),

@@ -46,6 +46,12 @@ def test_a_profile_changes_the_time_of_communication(simctl: Simctl) -> None:
     assert calibrated["computing_s"] == plain["computing_s"]
 
 
+def test_a_single_gpu_trains_alone(simctl: Simctl) -> None:
+    figures = json.loads(simctl("train", "--model", MODEL, "--plan", "", "--format", "json").stdout)
+    assert figures["summary"]["gpus"] == 1
+    assert figures["summary"]["exposed_s"] == 0.0
+
+
 def test_a_timeline_has_the_streams_of_each_device(simctl: Simctl, tmp_path: Path) -> None:
     trace, picture = tmp_path / "step.json", tmp_path / "step.png"
     for file in (trace, picture):
