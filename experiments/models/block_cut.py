@@ -12,6 +12,7 @@ from topologies.errors import InputError
 
 Recompute = Literal["none", "selective", "full"]
 Context = Literal["ring", "gather", "ulysses"]
+Dispatch = Literal["bf16", "fp8"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Cut:
     filled. 0: each expert takes what comes."""
     imbalance: float = 1.0
     """Tokens of the busiest rank of experts over the mean."""
+    dispatch: Dispatch = "bf16"
+    """The dtype in which tokens travel to experts. Results and gradients travel in bf16."""
     routed: bool = False
     """Whether a router says what each rank sends to each. Then dispatch and combine are collectives
     of their own. Otherwise they are even, and as large as those of the busiest rank."""

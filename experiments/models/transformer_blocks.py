@@ -22,6 +22,8 @@ Q = 2.0
 """Bytes of an activation."""
 WIDE = 4.0
 """Bytes of an element of what is computed in fp32."""
+SCALES = 4 / 128
+"""Bytes of the scales of an element in FP8: 4 bytes for 128 elements, as in DeepEP."""
 LOSS = 20.0, 14.0
 """Bytes that the loss moves for each logit in the forward and in the backward: conversion to fp32,
 maximum, exponential, sum; difference, conversion to 16 bits."""
@@ -124,7 +126,9 @@ class _Writer:
         if self.cut.context == "ring":
             return [Ring("cp", core, cp, keys)]
         if self.cut.context == "gather":
-            return [Gate("cp", "all_gather", "reduce_scatter", cp * keys), core]
+            # Gathered keys and values are not kept: the backward gathers them again.
+            first = Gate("cp", "all_gather", "reduce_scatter", cp * keys)
+            return [first, core, Gate("cp", "", "all_gather", cp * keys)]
         heads = self.shape.heads * self.shape.value_size / self.cut.tp
         return [
             Gate("cp", "all_to_all", "all_to_all", moved),
@@ -183,12 +187,12 @@ class _Writer:
         busiest = arriving / (self.tokens * experts.top)
         to_experts: list[Event] = []
         back: list[Event] = []
-        if cut.ep > 1 and cut.routed:
-            to_experts.append(Gate("ep", "dispatch", "combine", sent))
-            back.append(Gate("ep", "combine", "dispatch", sent))
-        elif cut.ep > 1:
-            to_experts.append(Gate("ep", "all_to_all", "all_to_all", sent * busiest))
-            back.append(Gate("ep", "all_to_all", "all_to_all", sent * busiest))
+        if cut.ep > 1:
+            names = ("dispatch", "combine") if cut.routed else ("all_to_all", "all_to_all")
+            each = sent if cut.routed else sent * busiest
+            small = (1 + SCALES) / Q if cut.dispatch == "fp8" else 1.0
+            to_experts += [Gate("ep", names[0], "", each * small), Gate("ep", "", names[1], each)]
+            back.append(Gate("ep", names[1], names[0], each))
         if cut.tp > 1:
             gathered = arriving * shape.width * Q
             to_experts.append(Gate("tp", "all_gather", "reduce_scatter", gathered))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
-from experiments.models.block_cut import Context, Cut, Recompute
+from experiments.models.block_cut import Context, Cut, Dispatch, Recompute
 from experiments.models.device_times import Attention
 from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
@@ -91,6 +91,8 @@ class Plan:
     """Tokens of the busiest rank of experts over the mean."""
     capacity: float = 0.0
     """The most tokens of an expert over the mean; 0: as many as come."""
+    dispatch: Dispatch = "bf16"
+    """The dtype in which tokens travel to experts: bf16 or fp8."""
     router: str = ""
     """How tokens choose experts, like zipf:1.2: the larger, the more uneven. By default evenly."""
     seed: int = 0
@@ -161,6 +163,7 @@ class Plan:
             dropout=self.dropout,
             capacity=self.capacity,
             imbalance=self.imbalance,
+            dispatch=self.dispatch,
         )
 
     def __str__(self) -> str:
@@ -231,6 +234,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "recompute": _one_of(*get_args(Recompute)),
     "attention": _one_of(*get_args(Attention)),
     "context": _one_of(*get_args(Context)),
+    "dispatch": _one_of(*get_args(Dispatch)),
     "grads": _one_of(*GRADIENTS),
     "bucket": parse_bytes,
     "schedule": str,

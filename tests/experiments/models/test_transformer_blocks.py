@@ -125,7 +125,7 @@ def test_ulysses_scatters_heads_by_two_exchanges_in_each_direction() -> None:
 def test_gathered_keys_return_as_reduced_gradients() -> None:
     block = layer("llama3_8b", cp=4, context="gather")
     assert traffic(block.forward) == {"cp all_gather": 1}
-    assert traffic(block.backward) == {"cp reduce_scatter": 1}
+    assert traffic(block.backward) == {"cp all_gather": 1, "cp reduce_scatter": 1}
 
 
 def test_tokens_reach_their_experts_and_return() -> None:
@@ -141,6 +141,63 @@ def test_a_busy_rank_of_experts_computes_and_sends_more() -> None:
     assert max(part.nbytes for part in skewed.forward) == pytest.approx(
         1.5 * max(part.nbytes for part in even.forward)
     )
+
+
+def sent(parts: tuple[Part, ...], group: str, size: int) -> float:
+    """Bytes that a rank sends."""
+    share = (size - 1) / size
+    factors = {"all_reduce": 2 * share, "shift": 1.0}
+    return sum(
+        factors.get(part.collective, share) * part.nbytes for part in parts if part.group == group
+    )
+
+
+@pytest.mark.parametrize(
+    ("cut", "group", "forward", "backward"),
+    [
+        # Megatron-LM: two all-reduces of sbh in each direction (Korthikanti et al., section 4).
+        ({"tp": 4}, "tp", 2 * 2 * 4096, 2 * 2 * 4096),
+        # Sequence parallel: as many bytes, and two gathers once more.
+        ({"tp": 4, "sp": True}, "tp", 4 * 4096, 6 * 4096),
+        # Keys and values of all ranks; then again, with their gradients.
+        ({"cp": 4, "context": "ring"}, "cp", 2 * 1024, 2 * 2 * 1024),
+        ({"cp": 4, "context": "gather"}, "cp", 2 * 1024, 2 * 2 * 1024),
+        # DeepSpeed-Ulysses: queries, keys, values and outputs, each cut over the ranks.
+        ({"cp": 4, "context": "ulysses"}, "cp", 2 * 5120 / 4, 2 * 5120 / 4),
+    ],
+)
+def test_a_rank_sends_what_the_formulas_of_the_field_say(
+    cut: dict[str, Any], group: str, forward: float, backward: float
+) -> None:
+    """Elements of a token of an 8192-token sequence: Llama 3 8B has 4096, and 1024 of keys."""
+    block, unit = layer("llama3_8b", **cut), 3 / 4 * 8192 * 2
+    assert sent(block.forward, group, 4) == pytest.approx(unit * forward)
+    assert sent(block.backward, group, 4) == pytest.approx(unit * backward)
+    halves = sent(block.inputs, group, 4) + sent(block.weights, group, 4)
+    assert halves == pytest.approx(unit * backward)
+
+
+def test_next_stages_get_a_share_under_sequence_parallel() -> None:
+    assert layer("llama3_8b", micro=2).output == 2 * 8192 * 4096 * 2
+    assert layer("llama3_8b", tp=4, sp=True).output == 8192 * 4096 * 2 / 4
+
+
+def test_experts_send_four_times_what_their_tokens_are() -> None:
+    block = layer("deepseek_v3", ep=64)
+    each = 63 / 64 * 4096 * 8 * 7168 * 2
+    assert sent(block.forward, "ep", 64) == pytest.approx(2 * each)
+    assert sent(block.backward, "ep", 64) == pytest.approx(2 * each)
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_payloads_of_128_tokens_are_those_of_deepep(routed: bool) -> None:
+    """77 us at 98 GB/s for a dispatch in FP8, and 114 us at 127 GB/s for a combine in BF16
+    (DeepEP, low latency, 8 ranks)."""
+    block = layer("deepseek_v3", seq=128, ep=8, dispatch="fp8", routed=routed)
+    dispatch, combine = (part.nbytes for part in block.forward if part.group)
+    assert dispatch == 128 * 8 * (7168 + 56 * 4) == pytest.approx(77e-6 * 98e9, rel=0.02)
+    assert combine == 128 * 8 * 7168 * 2 == pytest.approx(114e-6 * 127e9, rel=0.02)
+    assert [part.nbytes for part in block.backward if part.group] == [combine] * 2
 
 
 @pytest.mark.parametrize("name", ["gpt3_175b", "llama3_70b", "mixtral_8x7b", "deepseek_v3"])

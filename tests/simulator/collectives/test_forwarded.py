@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refusals import refusal
 from simulator.analysis.bounds import bounds
 from simulator.collectives import find
-from simulator.collectives.routers import TOKENS, Table, Tokens
+from simulator.collectives.routers import TOKENS, Returned, Table, Tokens
 from simulator.collectives.uneven import skewed
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -49,6 +49,21 @@ def test_tokens_go_to_as_many_experts_and_nodes_as_they_may(router: Tokens, rank
     assert (nodes.sum(axis=1) <= router.nodes * TOKENS).all()
     assert router.matrix(ranks).sum() == pytest.approx(ranks)
     assert router.chunks(ranks).sum() == pytest.approx(1)
+
+
+def test_ranks_with_several_experts_need_a_token_once() -> None:
+    router = Tokens(0.5, 0, top=4, nodes=1, per_node=2, experts=3, tokens=64)
+    copies, needed = router.expert_counts(4), router.counts(4)
+    assert copies.shape == (4, 12)
+    assert (copies.sum(axis=1) == 4 * 64).all()
+    by_rank = copies.reshape(4, 4, 3).sum(axis=2)
+    assert (needed <= np.minimum(by_rank, 64)).all()
+    assert (router.node_counts(4).sum(axis=1) <= 64).all()
+    assert router.matrix(4) == pytest.approx(by_rank / 256)
+    assert Returned(router).matrix(4) == pytest.approx(by_rank.T / 256)
+    assert Returned(router).chunks(4) == pytest.approx(by_rank.sum(axis=1) / 1024)
+    algorithm = skewed(find(FORWARDED), router)
+    semantics.check(algorithm.build(4, 1e6), algorithm.collective)
 
 
 @given(st.integers(0, 9), st.integers(1, 4), st.integers(1, 2))
