@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from experiments import output
 from experiments.parallel.expert_routing import routing_of
-from experiments.parallel.fitting import advice, fit
+from experiments.parallel.fitting import advice, columns, fit
 from experiments.parallel.fitting import figures as figures_of
 from experiments.parallel.fitting import text as text_of
 from experiments.parallel.layer_report import figures as routed
@@ -78,10 +78,11 @@ def run(request: Request, files: Files, how: str) -> int:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:
         _draw(step, files.timeline, f"{row.model}, {row.plan}", request)
+    record = asdict(row) | columns(held)
     if files.out:
-        output.write_table(files.out, [asdict(row)], output.provenance(**request.parameters))
+        output.write_table(files.out, [record], output.provenance(**request.parameters))
     if how == "csv":
-        output.say(output.to_csv([asdict(row)]).rstrip("\n"))
+        output.say(output.to_csv([record]).rstrip("\n"))
     elif how == "json":
         figures = report(row, step, measures) | {"memory": figures_of(held, line, step)}
         figures |= {"router": routed(routing, step.work), "proven": proven}

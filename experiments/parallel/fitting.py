@@ -12,6 +12,7 @@ from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import GRADIENTS, Plan
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import (
+    PARTS,
     Memory,
     Overheads,
     Stage,
@@ -192,6 +193,12 @@ def text(result: Fit) -> str:
         ]
         blocks.append("stages of ZeRO: what it holds between steps\n" + align(rows))
     return "\n\n".join(blocks)
+
+
+def columns(result: Fit) -> dict[str, float]:
+    """The parts of the fullest device, for tables."""
+    row = result.memory.peaks[result.memory.fullest].tolist()
+    return {f"{name}_bytes": nbytes for name, nbytes in zip(PARTS, row, strict=True)}
 
 
 def over_time(result: Fit, step: Step) -> list[dict[str, float]]:

@@ -29,6 +29,7 @@ def test_a_step_is_printed_as_a_report_json_and_csv(simctl: Simctl, tmp_path: Pa
     assert "memory of a GPU of device 0 when it holds most" in report.stdout
     assert row.memory_bytes == sum(figures["memory"]["devices"][0].values())
     assert row.missing_bytes == 0
+    assert row.optimizer_bytes == figures["memory"]["devices"][0]["optimizer"]
 
 
 def test_a_profile_of_gpus_names_the_device(simctl: Simctl) -> None:
