@@ -41,7 +41,7 @@ def find_routes(
             raise InputError(
                 f"rank {rank} has no device: {topology.name} has {topology.ranks} ranks"
             )
-    graph = _graph(topology)
+    graph = _graph(_Wires(topology))
     heads: list[Ints] = []
     tails: list[Ints] = []
     starts, goals = topology.placement[sources], topology.placement[targets]
@@ -105,10 +105,25 @@ def rails(topology: Topology) -> Longs:
     return number[topology.placement]
 
 
+class _Wires:
+    """A topology that equals others with the very same links: ranks may be on other devices."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        columns = topology.source, topology.target, topology.latency, topology.node
+        self._key = topology.paths, *map(id, columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Wires) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
 @lru_cache(maxsize=2)
-def _graph(topology: Topology) -> _Graph:
+def _graph(wires: _Wires) -> _Graph:
     """The adjacency of a topology. The latest are remembered."""
-    return _Graph(topology)
+    return _Graph(wires.topology)
 
 
 class _Graph:

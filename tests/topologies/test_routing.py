@@ -1,6 +1,7 @@
 """Routes: least latency, then fewest hops, then first by device order, whatever the order of the
 questions."""
 
+from dataclasses import replace
 from itertools import pairwise, permutations
 from random import Random
 
@@ -269,3 +270,13 @@ def test_the_only_way_out_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -
     for source, target in ((0, 1), (1, 2), (3, 2)):
         builder.link(names[source], names[target], Link(1e9))
     assert builder.build(names).route(0, 2) == (0, 1)
+
+
+def test_changed_machines_have_routes_of_their_own() -> None:
+    topology = ring(4, bandwidth=1.0, latency=1.0)
+    moved = replace(topology, placement=topology.placement[::-1].copy())
+    assert moved.route(0, 1) == topology.route(3, 2)
+    slow = topology.latency.copy()
+    slow[list(topology.route(0, 1))] = 9.0
+    assert len(topology.route(0, 1)) == 1
+    assert len(replace(topology, latency=slow).route(0, 1)) == 3
