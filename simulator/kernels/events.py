@@ -67,9 +67,10 @@ def earliest(runs: Runs) -> Index:
     """The run with the first event, or -1."""
     first, least = -1, np.inf
     for run in range(runs.used[0]):
-        time = runs.heads[run]
-        if time < least or (time == least and precedes(runs, run, first)):
-            first, least = run, time
+        least = min(least, runs.heads[run])
+    for run in range(runs.used[0]):
+        if runs.heads[run] == least and precedes(runs, run, first):
+            first = run
     return first
 
 
