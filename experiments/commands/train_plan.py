@@ -21,6 +21,7 @@ from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import EP
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
 from simulator.profile import Profile
@@ -74,6 +75,7 @@ def run(request: Request, files: Files, how: str) -> int:
     shape, topology = request.training.shape, step.work.times.topology
     routing = routing_of(shape, request.plan, request.training.seq, topology)
     proven = prove(request.plan, routing, shape.experts)
+    exposed = float(measures.exposed[:, EP].mean())
     if request.transfers:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:
@@ -85,10 +87,10 @@ def run(request: Request, files: Files, how: str) -> int:
         output.say(output.to_csv([record]).rstrip("\n"))
     elif how == "json":
         figures = report(row, step, measures) | {"memory": figures_of(held, line, step)}
-        figures |= {"router": routed(routing, step.work), "proven": proven}
+        figures |= {"router": routed(routing, step.work, exposed), "proven": proven}
         output.say(output.to_json(figures))
     else:
-        layers = layers_of(request.plan, routing, step.work, proven)
+        layers = layers_of(request.plan, routing, step.work, proven, exposed)
         blocks = text(row, step, measures), layers, text_of(held), line
         output.say("\n\n".join(filter(None, blocks)))
     return 0

@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from experiments.models.model_shapes import Experts
-from experiments.output import Record, align
+from experiments.output import Record, Value, align
 from experiments.parallel.expert_routing import Routing
 from experiments.parallel.plan_text import Plan
 from simulator.collectives import find
 from simulator.collectives.collective import Algorithm
-from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.layer_proofs import Counts, prove_attention, prove_experts, prove_sums
 from simulator.parallel.step_work import Work
 from simulator.schedules import semantics
@@ -74,47 +73,69 @@ def _chosen(counts: Counts, top: int) -> Counts:
     return np.stack(rows).astype(np.int64)
 
 
-def figures(routing: Routing | None, work: Work) -> Record:
+def figures(routing: Routing | None, work: Work, exposed: float) -> Record:
     """What a router does, for JSON; empty without one."""
     if routing is None:
         return {}
-    return {
+    record: dict[str, Value] = {
         "busiest": routing.imbalance,
         "dropped": routing.dropped,
         "even": routing.even,
-        **{f"{name}_s": seconds for name, seconds in _seconds(routing, work).items()},
     }
+    for name, (seconds, share) in _exchanges(work).items():
+        record[f"{name}_s"] = seconds
+        record[f"exposed_{name}_s"] = share * exposed
+    return record
 
 
-def _seconds(routing: Routing, work: Work) -> dict[str, float]:
-    """How long a dispatch and a combine of a layer and a micro-batch take."""
-    times: GroupTimes = work.times
-    parts = [
-        part
-        for stage in work.stages
-        for block in stage
-        for part in block.forward
-        if part.group == "ep"
-    ]
-    if not parts:
+def _exchanges(work: Work) -> dict[str, tuple[float, float]]:
+    """How long a dispatch and a combine of a forward take, and the share of each in the time of
+    all of them."""
+    block = next(
+        (
+            each
+            for stage in work.stages
+            for each in stage
+            if "ep" in {p.group for p in each.forward}
+        ),
+        None,
+    )
+    if block is None:
         return {}
-    names = ("dispatch", "combine")
+    passes = [
+        [
+            work.times.seconds("ep", part.collective, part.nbytes)
+            for part in parts
+            if part.group == "ep"
+        ]
+        for parts in (block.forward, block.again, block.backward)
+    ]
+    total = sum(map(sum, passes)) or 1.0
+    # Gradients of what is dispatched, and of what returns, travel in this order too.
     return {
-        name: times.seconds("ep", name if not routing.even else part.collective, part.nbytes)
-        for name, part in zip(names, parts[:2], strict=True)
+        name: (passes[0][place], sum(times[place] for times in passes if times) / total)
+        for place, name in enumerate(("dispatch", "combine"))
     }
 
 
-def text(plan: Plan, routing: Routing | None, work: Work, proven: Mapping[str, str]) -> str:
-    """What a router does and what is proven, as text; empty if there is nothing to say."""
+def text(
+    plan: Plan,
+    routing: Routing | None,
+    work: Work,
+    proven: Mapping[str, str],
+    exposed: float,
+) -> str:
+    """What a router does and what is proven, as text; empty if there is nothing to say. `exposed`
+    is what a mean device waits for experts' all-to-alls in a step."""
     blocks = []
     if routing is not None:
         lines = [
             ["  busiest rank", f"{routing.imbalance:.2f}", "times the tokens of a mean rank"],
             ["  dropped", f"{routing.dropped:.1%}", _about_capacity(plan)],
         ]
-        for name, seconds in _seconds(routing, work).items():
-            lines.append([f"  {name}", format_seconds(seconds), "of a layer and a micro-batch"])
+        for name, (seconds, share) in _exchanges(work).items():
+            about = f"of a layer and a micro-batch; exposed {format_seconds(share * exposed)}"
+            lines.append([f"  {name}", format_seconds(seconds), about])
         if routing.even and plan.ep > 1:
             lines.append(["  all-to-alls", "even", routing.even])
         blocks.append(f"tokens of experts ({plan.router}, seed {plan.seed})\n" + align(lines))
