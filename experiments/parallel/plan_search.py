@@ -18,14 +18,19 @@ from simulator.parallel.bound_search import KEEP, LEAST, SAME, distinct, search
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, TP
 from simulator.parallel.plan_memory import memory
-from simulator.parallel.step import write
+from simulator.parallel.step import Detail, write
 from simulator.parallel.step_measures import StepMeasures, measure
+from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 from topologies.units import format_bytes
 
 Progress = Callable[[str, int, int], object]
 ROUNDING = 1e-12
 """Parts of a step below this share of it are rounding errors."""
+FEW, MANY = 40_000, 1_000_000
+"""Parts of layers in a step that are simulated, at most: usually, and where the CPU limits it."""
+LIMITING = 0.5
+"""Seconds of launches over those of computing from which on the CPU may limit a step."""
 TOO_LARGE = "does not fit in memory"
 
 
@@ -151,13 +156,27 @@ def _too_large(
 
 
 def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulated:
-    """The step of a plan, an operation for each pass of a stage."""
+    """The step of a plan."""
     work = work_of(training, plan, times.under(plan.degrees))
-    measures = measure(write(work, "passes"))
+    measures = measure(write(work, detail_of(work)))
     again = sum(part.seconds for stage in work.stages for block in stage for part in block.again)
     again *= work.pipeline.micro_batches / plan.pp
     peak = memory(work, state_of(training, plan), OVERHEADS).peak
     return Simulated(measures.step, _parts(measures, again), peak)
+
+
+def detail_of(work: Work) -> Detail:
+    """How a step is simulated: a part of a layer as an operation in short steps, and where the CPU
+    may limit the step. Otherwise a pass of a stage is one, which takes about as long."""
+    parts = [
+        part
+        for stage in work.stages
+        for block in stage
+        for part in (*block.forward, *block.again, *block.backward)
+    ]
+    launches, seconds = sum(part.launch for part in parts), sum(part.seconds for part in parts)
+    most = FEW if launches < LIMITING * seconds else MANY
+    return "layers" if len(parts) * work.pipeline.micro_batches <= most else "passes"
 
 
 def _parts(measures: StepMeasures, again: float) -> dict[str, float]:

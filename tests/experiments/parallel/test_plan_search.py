@@ -8,8 +8,9 @@ import pytest
 
 from experiments.parallel.fitting import fit
 from experiments.parallel.plan_bounds import PlanBounds
-from experiments.parallel.plan_search import Found, find_plans
+from experiments.parallel.plan_search import Found, detail_of, find_plans
 from experiments.parallel.plan_step import work_of
+from experiments.parallel.plan_text import parse_plan
 from experiments.parallel.search_report import report, rows, text
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
@@ -29,7 +30,9 @@ def times() -> GroupTimes:
 @cache
 def found(model: str, least: int) -> Found:
     return find_plans(
-        space(model, gpus=8, node=4, batch=16, cp=1, recompute="none"), times(), least=least
+        space(model, gpus=8, node=4, batch=16, cp=1, recompute="none", micro=2),
+        times(),
+        least=least,
     )
 
 
@@ -72,3 +75,19 @@ def test_a_report_says_why_plans_lose() -> None:
 def test_a_model_that_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="no plan of gpt3_1t on 8 GPUs fits in memory"):
         find_plans(space("gpt3_1t", batch=8), times())
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "detail"),
+    [
+        (GPT, "dp=8,batch=16", "layers"),
+        ("llama3_70b", "tp=4,pp=2,batch=4096", "passes"),
+        ("gpt3_1_7b", "dp=8,batch=65536,micro=4", "passes"),
+        ("gpt3_1_7b:hidden=256,heads=8,seq=128", "dp=8,batch=65536,micro=4", "layers"),
+    ],
+)
+def test_long_steps_are_simulated_by_passes(model: str, plan: str, detail: str) -> None:
+    """Unless the CPU may limit them."""
+    written = parse_plan(plan, 8)
+    work = work_of(space(model).training, written, times().under(written.degrees))
+    assert detail_of(work) == detail
