@@ -17,7 +17,7 @@ def test_all_columns_follow_from_1f1b_and_a_cell(name: str) -> None:
         assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.006
 
 
-@pytest.mark.parametrize("name", ["1.5B", "6.2B", "14.6B", LARGE])
+@pytest.mark.parametrize("name", ["1.5B", "6.2B", MIDDLE, LARGE])
 def test_nearly_all_cells_follow_from_the_columns_of_1f1b(name: str) -> None:
     model = MODELS[name]
     fitted = fit(model, "products")
@@ -28,7 +28,7 @@ def test_nearly_all_cells_follow_from_the_columns_of_1f1b(name: str) -> None:
     }
     assert max(found.values()) < 0.0135
     worst = {cell for cell, error in found.items() if error > 0.01}
-    assert worst == ({(48, "ZB-H2"), (64, "ZB-H2")} if name == "14.6B" else set())
+    assert worst == {"1.5B": {(24, "ZB-2p")}, "14.6B": {(48, "ZB-H2")}}.get(name, set())
 
 
 @pytest.mark.parametrize("name", ["6.2B", MIDDLE, LARGE])
@@ -37,7 +37,7 @@ def test_zb_v_follows_from_the_column_of_1f1b(name: str) -> None:
     model = V_MODELS[name]
     fitted = fit(model, "products")
     for micro_batches in model.rates:
-        assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.0065
+        assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.007
 
 
 def test_the_time_of_1f1b_says_nothing_of_the_parts() -> None:
