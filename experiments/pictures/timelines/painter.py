@@ -73,6 +73,8 @@ class Chart:
     """The legend's text for white."""
     row: float
     """Height of a row in inches, if all rows fit into the picture."""
+    what: str = "rank"
+    """What each row is of."""
 
     @cached_property
     def inches(self) -> float:
@@ -190,7 +192,7 @@ def _name_ranks(axes: Axes, chart: Chart) -> None:
     rows, schedule = np.arange(0, len(chart.ranks), chart.every), chart.timeline.schedule
     names = [rank_name(schedule, rank) for rank in chart.ranks[rows].tolist()]
     axes.set_yticks(chart.places.main_middle[rows], [name.removeprefix("rank ") for name in names])
-    axes.set_ylabel("rank")
+    axes.set_ylabel(chart.what)
 
 
 def _handles(chart: Chart) -> list[Patch]:

@@ -36,8 +36,8 @@ def _figure(step: Step, title: str, kind: str) -> bytes:
     bars, remarks = longest(arranged(boxes, timeline, timeline.schedule.phases))
     ranks = np.arange(timeline.schedule.ranks, dtype=np.int32)
     places = shared_rows(bars, len(ranks))
-    remarks.append("each row is a device of the pipeline: all of its ranks do the same")
-    chart = Chart(timeline, bars, places, ranks, len(ranks), "idle: a bubble", ROW)
+    remarks.append("a device of the pipeline stands for all of its ranks: they do the same")
+    chart = Chart(timeline, bars, places, ranks, len(ranks), "idle: a bubble", ROW, "device")
     return to_bytes(paint(chart, title, remarks)[0], kind)
 
 
