@@ -120,7 +120,10 @@ def test_a_kill_within_a_write_leaves_the_rows_that_were_there(
     assert names(folder) == ["runs.csv", "runs.csv.meta.json"]
 
 
-@pytest.mark.parametrize(("when", "sent"), [("rename", signal.SIGKILL), ("write", signal.SIGXFSZ)])
+RENAMED = pytest.param("rename", signal.SIGKILL, marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize(("when", "sent"), [RENAMED, ("write", signal.SIGXFSZ)])
 def test_a_profile_is_the_old_one_until_it_is_whole(
     when: str, sent: int, folder: Path, simctl: Simctl
 ) -> None:

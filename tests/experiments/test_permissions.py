@@ -91,7 +91,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         place.chmod(0o755)
 
 
-@pytest.mark.parametrize("place", ["", "closed/"], ids=["file", "folder"])
+IN_FOLDER = pytest.param("closed/", id="folder", marks=pytest.mark.exhaustive)
+
+
+@pytest.mark.parametrize("place", [pytest.param("", id="file"), IN_FOLDER])
 def test_input_that_may_not_be_read_gets_one_line_that_names_it(place: str, folder: Path) -> None:
     lines = [line.format(place) for line in (*READ, *IN_FOLDERS[place])]
     done = bound_by_permissions.run(folder, SEVERAL, *lines)

@@ -262,7 +262,7 @@ def uneven_star(ranks: int, fast: int, bandwidth: float, gap: float = 0.0) -> To
     return builder.build(gpus)
 
 
-@every_algorithm
+@pytest.mark.parametrize("name", a_third(NAMES, 2))
 def test_a_claim_is_true_where_one_port_is_faster_or_slower(name: str) -> None:
     """A parameter server behind a port of 4β takes 1/4 of the time, or until its clients' ports are
     the limit."""

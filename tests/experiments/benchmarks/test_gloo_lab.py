@@ -211,7 +211,9 @@ def predicted(
     return held_out(rows, protocol(rows))
 
 
-@pytest.mark.parametrize("protocol", [by_ranks, by_sizes])
+@pytest.mark.parametrize(
+    "protocol", [by_ranks, pytest.param(by_sizes, marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize(
     ("path", "limit"),
     [(COMMITTED, 0.03), pytest.param(SWEEP, 0.04, marks=sweep_here)],

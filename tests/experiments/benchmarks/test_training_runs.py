@@ -121,6 +121,7 @@ def test_more_buckets_hide_more_behind_a_long_backward() -> None:
     assert steps == sorted(steps, reverse=True)
 
 
+@pytest.mark.exhaustive
 def test_the_tables_say_what_is_fitted_and_what_is_predicted(folder: Path) -> None:
     printed = table(folder)
     assert (

@@ -105,6 +105,7 @@ run(options.request(), Path(out), False, "csv")
 """
 
 
+@pytest.mark.exhaustive
 def test_ranks_that_were_started_by_something_else_agree(tmp_path: Path) -> None:
     """As torchrun does it, with messages in order, as NCCL has them; in the end one of them
     fails."""

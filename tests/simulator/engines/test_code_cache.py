@@ -91,7 +91,10 @@ def test_another_installation_of_the_same_kernels_finds_them_too(cache: Cache, t
     assert answer == {"depths": DEPTHS, "built": False}
 
 
-@pytest.mark.parametrize("size", [0, 100, -1])
+EMPTY, LACKING = (pytest.param(size, marks=pytest.mark.exhaustive) for size in (0, -1))
+
+
+@pytest.mark.parametrize("size", [EMPTY, 100, LACKING])
 def test_a_damaged_file_is_compiled_again(
     cache: Cache, tmp_path: Path, size: int, tree: Path
 ) -> None:
