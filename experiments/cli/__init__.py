@@ -93,7 +93,8 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
-    print(f"simctl: {message}", file=sys.stderr)  # noqa: T201
+    line = " ".join(message.splitlines())
+    print(f"simctl: {line}", file=sys.stderr)  # noqa: T201
     sys.exit(2)
 
 

@@ -145,6 +145,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "ranks against the log": (("validate", str(LOG), "--p", "4"), "contradicts"),
     "several ranks for a log": (("validate", str(LOG), "--p", "4,8"), "one number of ranks"),
     "no in-place times": (("validate", str(LOG), "--in-place"), "no in-place times"),
+    "a value of two lines": (
+        ("diagnose", str(LOG), "--job", "--profile", "a\nb"),
+        "--profile a b: leave one of them out",
+    ),
 }
 
 
