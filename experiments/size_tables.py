@@ -7,7 +7,7 @@ from pathlib import Path
 
 from simulator.collectives.routers import Table
 from topologies.errors import InputError
-from topologies.readers.contents import contents
+from topologies.readers.contents import text_of
 
 MOST_BYTES, MOST_RANKS = 2**25, 2048
 
@@ -18,13 +18,7 @@ def read_table(path: Path) -> Table:
 
     Raises InputError with file and line of the first mistake.
     """
-    data = contents(path, MOST_BYTES)
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path} is larger than {MOST_BYTES // 2**20} MiB: take fewer ranks")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8: expected a CSV of numbers") from None
+    text = text_of(path, MOST_BYTES, "a CSV of numbers", "take fewer ranks")
     return parse_table(text, str(path))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies.errors import InputError
-from topologies.readers.contents import contents
+from topologies.readers.contents import text_of
 
 MOST_BYTES, MOST_ROWS = 2**20, 1000
 COLUMNS = "model", "plan", "seconds"
@@ -32,21 +32,14 @@ def read_steps(path: Path) -> tuple[MeasuredStep, ...]:
 
     Raises InputError with file and line of the first mistake.
     """
-    data = contents(path, MOST_BYTES)
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path} is larger than 1 MiB: take at most {MOST_ROWS} steps")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8: expected a CSV of {', '.join(COLUMNS)}") from None
+    expected = f"a CSV of {', '.join(COLUMNS)}"
+    text = text_of(path, MOST_BYTES, expected, f"take at most {MOST_ROWS} steps")
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     steps = []
     try:
         missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
         if missing:
-            raise InputError(
-                f"{path} line 1: no column {missing[0]}: expected a CSV of {', '.join(COLUMNS)}"
-            )
+            raise InputError(f"{path} line 1: no column {missing[0]}: expected {expected}")
         for row in reader:
             steps.append(_step(row, f"{path} line {reader.line_num}"))
             if len(steps) > MOST_ROWS:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies.errors import InputError
-from topologies.readers.contents import contents
+from topologies.readers.contents import text_of
 
 COLLECTIVES = {
     "all_reduce": "allreduce",
@@ -74,13 +74,7 @@ def ranges(starts: Sequence[float]) -> list[tuple[int, int]]:
 
 def read_tuner(path: Path) -> list[Line]:
     """The lines of a file. Raises InputError with the number of the first line that is wrong."""
-    data = contents(path, MOST_BYTES)
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path} is larger than {MOST_BYTES // 2**20} MiB: no tuner file")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8: expected a tuner file of NCCL") from None
+    text = text_of(path, MOST_BYTES, "a tuner file of NCCL", "no tuner file")
     return [
         _line(row, f"{path} line {number}")
         for number, row in enumerate(text.splitlines(), 1)

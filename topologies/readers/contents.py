@@ -71,3 +71,17 @@ def _rest(handle: int, size: int) -> bytes:
 
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def text_of(path: Path, most: int, expected: str, smaller: str) -> str:
+    """The text of the file at `path`, of at most `most` bytes.
+
+    Raises InputError, which says what was `expected`, and how a larger file becomes `smaller`.
+    """
+    data = contents(path, most)
+    if len(data) > most:
+        raise InputError(f"{path} is larger than {most // 2**20} MiB: {smaller}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8: expected {expected}") from None
