@@ -39,7 +39,7 @@ class Measured(NamedTuple):
         return f"{self.model} {self.plan}"
 
 
-MEGATRON = "recompute=full,attention=unfused,dropout=yes,beside=no,scatter=yes"
+MEGATRON = "recompute=full,attention=unfused,dropout=yes,overlap_tp=no,scatter=yes"
 """Megatron-LM of 2021: everything is computed again, and all-reduces stand alone. Stages send each
 other shares, which they gather."""
 CSV = dict[str, str]

@@ -114,7 +114,7 @@ def _timed(pipeline: Pipeline, times: StageTimes) -> PipelineTimes:
 
 def _record(times: PipelineTimes, kept: int) -> output.Record:
     pipeline = times.pipeline
-    held = peak_activations(pipeline, 1.0, kept / 100) @ np.array([1.0, kept / 100])
+    activations = peak_activations(pipeline, 1.0, kept / 100) @ np.array([1.0, kept / 100])
     return {
         "pipeline": pipeline.name,
         "devices": pipeline.devices,
@@ -123,7 +123,7 @@ def _record(times: PipelineTimes, kept: int) -> output.Record:
         "step_s": times.step,
         "idle_s": float(times.idle.max()),
         "idle_within_s": float(times.idle_within.max()),
-        "activations": float(held.max()) * pipeline.devices / pipeline.stages,
+        "activations": float(activations.max()) * pipeline.devices / pipeline.stages,
     }
 
 

@@ -73,18 +73,18 @@ def run(request: SearchRequest, out: Path | None, plot: Path | None, how: str) -
     """Print the fastest plans, and why each loses."""
     output.check_table(out)
     output.check_writable(plot, output.PICTURES)
-    found = request.found()
-    records = [asdict(row) for row in rows(found)]
+    searched = request.found()
+    records = [asdict(row) for row in rows(searched)]
     if out:
         output.write_table(out, records, output.provenance(**request.parameters))
     if plot:
         from experiments.pictures.plan_pictures import memory_figure
 
-        output.write(plot, memory_figure(found, plot.suffix[1:].lower()))
+        output.write(plot, memory_figure(searched, plot.suffix[1:].lower()))
     if how == "csv":
         output.say(output.to_csv(records).rstrip("\n"))
     elif how == "json":
-        output.say(output.to_json(report(found)))
+        output.say(output.to_json(report(searched)))
     else:
-        output.say(text(found))
+        output.say(text(searched))
     return 0

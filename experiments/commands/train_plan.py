@@ -69,9 +69,9 @@ def run(request: Request, files: Files, how: str) -> int:
     step = request.step()
     measures = measure(step)
     row = row_of(request.training, request.plan, measures)
-    held = fit(request.training, request.plan, step.work)
-    line = advice(request.training, request.plan, held, step.work.times.topology)
-    row = replace(row, memory_bytes=held.memory.peak, missing_bytes=held.missing)
+    fitting = fit(request.training, request.plan, step.work)
+    line = advice(request.training, request.plan, fitting, step.work.times.topology)
+    row = replace(row, memory_bytes=fitting.memory.peak, missing_bytes=fitting.missing)
     shape, topology = request.training.shape, step.work.times.topology
     routing = routing_of(shape, request.plan, request.training.seq, topology)
     proven = prove(request.plan, routing, shape.experts)
@@ -80,18 +80,18 @@ def run(request: Request, files: Files, how: str) -> int:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:
         _draw(step, files.timeline, f"{row.model}, {row.plan}", request)
-    record = asdict(row) | columns(held)
+    record = asdict(row) | columns(fitting)
     if files.out:
         output.write_table(files.out, [record], output.provenance(**request.parameters))
     if how == "csv":
         output.say(output.to_csv([record]).rstrip("\n"))
     elif how == "json":
-        figures = report(row, step, measures) | {"memory": figures_of(held, line, step)}
+        figures = report(row, step, measures) | {"memory": figures_of(fitting, line, step)}
         figures |= {"router": routed(routing, step.work, exposed), "proven": proven}
         output.say(output.to_json(figures))
     else:
         layers = layers_of(request.plan, routing, step.work, proven, exposed)
-        blocks = text(row, step, measures), layers, text_of(held), line
+        blocks = text(row, step, measures), layers, text_of(fitting), line
         output.say("\n\n".join(filter(None, blocks)))
     return 0
 

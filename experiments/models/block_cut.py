@@ -42,7 +42,7 @@ class Cut:
     """The kernels of attention: unfused, or a version of FlashAttention."""
     context: Context = "ring"
     """How context parallel exchanges keys and values."""
-    beside: bool = True
+    overlap_tp: bool = True
     """Whether the collectives of tensor parallel run beside the backward for weights."""
     pieces: bool = False
     """Whether collectives of sequence parallel run in pieces beside the products next to them, as

@@ -36,7 +36,7 @@ class Gate(NamedTuple):
     back: str
     """The collective of the backward. Empty: there is none."""
     nbytes: float
-    beside: bool = False
+    in_pieces: bool = False
     """Whether the collective runs in pieces beside the product next to it: behind a gather, or in
     front of a reduction."""
     kept: bool = True
@@ -82,7 +82,7 @@ def forward(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
                 kernels + event.kernels,
                 event.forward,
             )
-        elif event.forward and event.beside:
+        elif event.forward and event.in_pieces:
             if event.forward == GATHER:
                 gathers.append(event)
                 parts += _closed(seconds, kernels, launch)
@@ -97,10 +97,10 @@ def forward(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
 
 
 def backward(
-    events: Sequence[Event], launch: float, *, which: Which = "all", beside: bool = False
+    events: Sequence[Event], launch: float, *, which: Which = "all", overlap: bool = False
 ) -> tuple[Part, ...]:
     """The parts of a backward: of all, or of that for inputs. Where they may, collectives
-    of tensor parallel run `beside` the backward for weights of the operation before them."""
+    of tensor parallel run beside the backward for weights of the operation before them."""
     parts, seconds, kernels, latest = list[Part](), 0.0, 0, Operation(kernels=0, kernels_back=0)
     both, gathers = which == "all", list[Gate]()
     for event in reversed(events):
@@ -116,25 +116,25 @@ def backward(
             seconds += event.inputs + both * event.weights
             kernels += event.kernels_back if both or not event.weights else 1
             latest = event
-        elif event.beside and event.back == GATHER:
+        elif event.in_pieces and event.back == GATHER:
             parts += _closed(seconds, kernels, launch)
             gathers.append(event)
             seconds, kernels = 0.0, 0
         else:
-            waiting = latest.weights if both and beside and event.group == "tp" else 0.0
+            waiting = latest.weights if both and overlap and event.group == "tp" else 0.0
             if not event.kept and both:
                 # What was gathered in the forward is gathered again beside the backward for
                 # inputs, the last that was added.
                 seconds -= latest.inputs + waiting
                 parts += _closed(seconds, max(kernels - 2, 0), launch)
-                again = Part(latest.inputs, event.group, event.forward, event.nbytes, beside=True)
+                again = Part(latest.inputs, event.group, event.forward, event.nbytes, overlaps=True)
                 parts.append(again._replace(launch=2 * launch))
                 seconds, kernels = 0.0, 0
             elif event.back:
                 seconds -= waiting
             if event.back and waiting:
                 parts += _closed(seconds, kernels, launch)
-                part = Part(waiting, event.group, event.back, event.nbytes, beside=True)
+                part = Part(waiting, event.group, event.back, event.nbytes, overlaps=True)
                 parts.append(part._replace(launch=launch))
                 seconds, kernels = 0.0, 0
             elif event.back:
@@ -163,7 +163,7 @@ def weights(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
 def _beside(seconds: float, gate: Gate, kernels: int, launch: float) -> Part:
     """A product beside the collective of a gate in the forward."""
     launches = (kernels + 1) * launch
-    return Part(seconds, gate.group, gate.forward, gate.nbytes, beside=True, launch=launches)
+    return Part(seconds, gate.group, gate.forward, gate.nbytes, overlaps=True, launch=launches)
 
 
 def _part(
@@ -179,6 +179,6 @@ def _closed(seconds: float, kernels: int, launch: float) -> tuple[Part, ...]:
 def _ring(ring: Ring, seconds: float, kernels: int, times: int, launch: float) -> list[Part]:
     step = Part(seconds / ring.steps, launch=(kernels + 1) * launch)
     shift = step._replace(
-        group=ring.group, collective="shift", nbytes=times * ring.nbytes, beside=True
+        group=ring.group, collective="shift", nbytes=times * ring.nbytes, overlaps=True
     )
     return [shift] * (ring.steps - 1) + [step]

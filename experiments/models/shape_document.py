@@ -5,6 +5,7 @@ Each family has the keys that its configuration has in transformers; other keys 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,12 +32,12 @@ class _Keys(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
-class Family(_Keys):
+class Family(_Keys, ABC):
     """Keys of a family of models."""
 
+    @abstractmethod
     def shape(self) -> Shape:
         """The shape that the keys describe. Raises InputError."""
-        raise NotImplementedError
 
 
 class _Plain(Family):

@@ -72,7 +72,7 @@ class _Writer:
             return []
         if self.cut.sp:
             gather = Gate("tp", "all_gather", "reduce_scatter", self.nbytes, kept=False)
-            return [gather._replace(beside=self.cut.pieces)]
+            return [gather._replace(in_pieces=self.cut.pieces)]
         return [Gate("tp", "", "all_reduce", self.nbytes)]
 
     def exit(self) -> list[Event]:
@@ -247,16 +247,16 @@ class _Writer:
         if expert:
             assert experts is not None
             rest = (parts.router + parts.shared / cut.tp) / shape.expert_blocks
-            held = parts.experts / shape.expert_blocks / cut.ep / cut.tp
+            of_experts = parts.experts / shape.expert_blocks / cut.ep / cut.tp
         else:
             matrices = shape.mlp_matrices(shape.hidden)
-            rest, held = sum(matrix.parameters for matrix in matrices) / cut.tp, 0.0
+            rest, of_experts = sum(matrix.parameters for matrix in matrices) / cut.tp, 0.0
         return self.block(
             "experts" if expert else "layer",
             whole,
             kept_of_block(shape, cut, expert=expert),
             parameters=dense + rest,
-            expert_parameters=held,
+            expert_parameters=of_experts,
             again=again,
         )
 
@@ -290,13 +290,13 @@ class _Writer:
         again: list[Event] | None = None,
     ) -> Block:
         """The block with these events."""
-        launch, beside = self.times.launch, self.cut.beside
+        launch, overlap = self.times.launch, self.cut.overlap_tp
         return Block(
             name,
             forward=passes.forward(events, launch),
             inputs=passes.backward(events, launch, which="inputs"),
             weights=passes.weights(events, launch),
-            backward=passes.backward(events, launch, beside=beside),
+            backward=passes.backward(events, launch, overlap=overlap),
             again=passes.forward(again or [], launch),
             parameters=parameters,
             expert_parameters=expert_parameters,

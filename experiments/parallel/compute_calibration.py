@@ -71,9 +71,9 @@ def calibrate(rows: Sequence[Row], times: DeviceTimes, known: float = KNOWN) -> 
         missed = [np.log(step / row.measured) for step, row in zip(predicted, rows, strict=True)]
         return np.array([logs[0] / known, logs[1] / GUESSED, *(np.array(missed) / ROW)])
 
-    found = [
+    fits = [
         least_squares(doubts, [0.0, np.log(start)], diff_step=[FINENESS, FINENESS], x_scale=0.1)
         for start in STARTS
     ]
-    best = min(found, key=lambda each: float(each.cost))
+    best = min(fits, key=lambda each: float(each.cost))
     return Factors(*np.exp(best.x).tolist())

@@ -73,9 +73,9 @@ def state_of(training: Training, plan: Plan) -> State:
 def fit(training: Training, plan: Plan, work: Work) -> Fit:
     """The memory of a plan."""
     state, device = state_of(training, plan), training.times.device
-    held = memory(work, state, OVERHEADS)
-    zero = stages_of_zero(work, state, held.fullest)
-    return Fit(held, tuple(zero), capacity(device), device)
+    needed = memory(work, state, OVERHEADS)
+    zero = stages_of_zero(work, state, needed.fullest)
+    return Fit(needed, tuple(zero), capacity(device), device)
 
 
 def advice(training: Training, plan: Plan, result: Fit, topology: Topology) -> str:
@@ -87,13 +87,13 @@ def advice(training: Training, plan: Plan, result: Fit, topology: Topology) -> s
         f"the plan does not fit: a GPU needs {_gb(result.memory.peak)} and has "
         f"{_gb(result.capacity)}, {_gb(result.missing)} too few: "
     )
-    found = []
+    changes = []
     for change in _changes(plan):
         peak = _peak(training, replace(plan, **change), topology)
         if peak <= result.capacity:
-            found.append(f"{_text(change)} ({_gb(peak)})")
-    if found:
-        return line + "take " + " or ".join(found[:LISTED])
+            changes.append(f"{_text(change)} ({_gb(peak)})")
+    if changes:
+        return line + "take " + " or ".join(changes[:LISTED])
     together = _together(training, plan, result.capacity, topology)
     return line + (f"take {together}" if together else "take more GPUs or a smaller model")
 
@@ -205,10 +205,10 @@ def over_time(result: Fit, step: Step) -> list[dict[str, float]]:
     """When each action of the fullest device begins and ends, and what it holds at most."""
     device, starts = result.memory.fullest, result.memory.starts
     rows = slice(starts[device], starts[device + 1])
-    held = result.memory.held[rows].sum(axis=1)
+    sizes = result.memory.held[rows].sum(axis=1)
     return [
         {"start_s": start, "end_s": end, "bytes": nbytes}
-        for (start, end), nbytes in zip(step.spans[rows].tolist(), held.tolist(), strict=True)
+        for (start, end), nbytes in zip(step.spans[rows].tolist(), sizes.tolist(), strict=True)
     ]
 
 

@@ -56,14 +56,14 @@ class PlanBounds:
         activations of the micro-batches that are on their way, and overheads."""
         stages, degrees = self.stages(plan), plan.degrees
         state = state_of(self.training, plan)
-        held = [
+        sizes = [
             _held(plan, stages[device :: plan.pp], state)
             + OVERHEADS.fragmentation * _activations(plan, stages, device)
             for device in range(plan.pp)
         ]
         kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * _has_experts(stages))]
         groups = sum(degrees.size(kind) > 1 for kind in kinds)
-        return max(held) + groups * OVERHEADS.communicator + OVERHEADS.context
+        return max(sizes) + groups * OVERHEADS.communicator + OVERHEADS.context
 
 
 def _has_experts(stages: Stages) -> bool:

@@ -75,7 +75,7 @@ class Plan:
     """Whether CPU and device wait for the end of transfers that they send between stages."""
     scatter: bool = False
     """Whether each rank of tensor parallel sends its share to the next stage, which gathers it."""
-    beside: bool = True
+    overlap_tp: bool = True
     """Whether collectives of tensor parallel run beside the backward for weights."""
     pieces: bool = False
     """Whether collectives of sequence parallel run in pieces beside products."""
@@ -155,7 +155,7 @@ class Plan:
             self.sp,
             self.recompute,
             self.stops,
-            beside=self.beside,
+            overlap_tp=self.overlap_tp,
             pieces=self.pieces,
             attention=self.attention,
             context=self.context,
@@ -222,7 +222,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
             "synchronous",
             "scatter",
             "pieces",
-            "beside",
+            "overlap_tp",
             "stops",
             "uneven",
             "dropout",

@@ -79,8 +79,8 @@ def _is_time(value: object) -> TypeGuard[float]:
 
 def _call(event: Mapping[str, Any], start: int, length: int) -> MeasuredCall:
     """A call from a kernel and its args; number -1 if these have none."""
-    found = event.get("args")
-    args: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    value = event.get("args")
+    args: Mapping[str, Any] = value if isinstance(value, dict) else {}
     match = _KERNEL.match(event["name"])
     word = args.get("Collective name")
     word = word if isinstance(word, str) else match["collective"] if match else event["name"]

@@ -20,7 +20,7 @@ class Part(NamedTuple):
     In a shift each rank sends all bytes to the next rank of its group."""
     nbytes: float = 0.0
     """V of the collective; for a shift, the bytes that a rank sends."""
-    beside: bool = False
+    overlaps: bool = False
     """Whether the collective runs beside the computation. Otherwise it comes after it."""
     launch: float = 0.0
     """What the CPU takes to launch the part. It launches one part after the other and runs ahead

@@ -108,9 +108,9 @@ def prove_attention(context: str, ranks: int) -> None:
         met = _scattered_heads(ranks, size)
     else:
         cut = balanced(ranks)
-        held = _ring(ranks) if context == "ring" else _gathered(ranks)
+        keys = _ring(ranks) if context == "ring" else _gathered(ranks)
         met, work = np.zeros((size, size), dtype=np.int64), np.zeros(ranks, dtype=np.int64)
-        for rank, owner in held:
+        for rank, owner in keys:
             seen = cut[rank][:, None] >= cut[owner]
             met[np.ix_(cut[rank], cut[owner])] += seen
             work[rank] += seen.sum()
@@ -131,11 +131,11 @@ def _ring(ranks: int) -> list[tuple[int, int]]:
     schedule = find("shift").build(ranks, 1.0)
     data = np.zeros((schedule.ranks, schedule.slots), dtype=np.uint64)
     data[:ranks, 0] = np.arange(ranks)
-    held = []
+    pairs = []
     for step in range(ranks):
         data = semantics.run(schedule, data) if step else data
-        held += list(enumerate(data[:ranks, 0].astype(int).tolist()))
-    return held
+        pairs += list(enumerate(data[:ranks, 0].astype(int).tolist()))
+    return pairs
 
 
 def _gathered(ranks: int) -> list[tuple[int, int]]:

@@ -48,11 +48,13 @@ def fullest(
     stage: Sequence[Block], kind: int, gradients: Gradients, sharding: Sharding, ranks: int
 ) -> Floats:
     """The moment of a pass of a `kind` at which it holds most. `ranks` share the parameters."""
-    held = _Held(stage, kind, gradients, sharding, ranks)
-    moments = [_activations(stage, kind, layer) + held.at(layer) for layer in range(len(stage))]
-    moments += [_activations(stage, kind, layer - 1) + held.behind(layer) for layer in held.ending]
+    units = _Held(stage, kind, gradients, sharding, ranks)
+    moments = [_activations(stage, kind, layer) + units.at(layer) for layer in range(len(stage))]
+    moments += [
+        _activations(stage, kind, layer - 1) + units.behind(layer) for layer in units.ending
+    ]
     if kind in (BACKWARD, WEIGHTS):
-        moments.append(held.end())
+        moments.append(units.end())
     table = np.array(moments or [_sum(())])
     return np.asarray(table[table.sum(axis=1).argmax()])
 

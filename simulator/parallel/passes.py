@@ -206,10 +206,10 @@ class Writer:
             computed = self.tails = (self.row(row),)
         if moved:
             lane, code = STREAMS.index(part.group), COLLECTIVES.index(part.collective)
-            waits = before if part.beside or not computed else computed
+            waits = before if part.overlaps or not computed else computed
             row = Row(lane, moved, waits, launched, kind, layer, code, part.nbytes)
-            self.tails = (*(computed if part.beside else ()), self.row(row))
-            self.exposed[lane] += moved - (min(moved, part.seconds) if part.beside else 0.0)
+            self.tails = (*(computed if part.overlaps else ()), self.row(row))
+            self.exposed[lane] += moved - (min(moved, part.seconds) if part.overlaps else 0.0)
 
     @property
     def launched(self) -> int:

@@ -136,11 +136,11 @@ def peak_activations(pipeline: Pipeline, kept: float = 1.0, kept_for_weights: fl
     end of its backward, whole or for the inputs; the rest until the backward for the weights ends.
     """
     change = np.array([[1, 0], [-1, 0], [-1, 1], [0, -1]], dtype=np.int32)
-    held = np.cumsum(change[pipeline.kind], axis=0, dtype=np.int32)
+    chunks = np.cumsum(change[pipeline.kind], axis=0, dtype=np.int32)
     # Every device ends with nothing, so that the sums of the devices before are 0.
-    size = held @ np.array([kept, kept_for_weights])
+    size = chunks @ np.array([kept, kept_for_weights])
     peaks = [
-        held[begin + np.argmax(size[begin:end])]
+        chunks[begin + np.argmax(size[begin:end])]
         for begin, end in zip(pipeline.starts[:-1], pipeline.starts[1:], strict=True)
     ]
     return np.array(peaks, dtype=np.int32)

@@ -115,10 +115,10 @@ def memory(work: Work, state: State = STATE, overheads: Overheads = NONE) -> Mem
     second = np.flatnonzero(np.roll(pipeline.paired, 1))
     moving[second] += most[FORWARD, stage[second - 1]] - keeps[stage[second - 1]]
     fixed = _fixed(work, state, overheads)
-    held = fixed[pipeline.device]
-    held[:, 3 : 3 + width] += moving
-    held[:, -1] = (overheads.fragmentation - 1) * held[:, 3 : 3 + width].sum(axis=1)
-    return Memory(fixed, held, tuple(pipeline.starts.tolist()))
+    moments = fixed[pipeline.device]
+    moments[:, 3 : 3 + width] += moving
+    moments[:, -1] = (overheads.fragmentation - 1) * moments[:, 3 : 3 + width].sum(axis=1)
+    return Memory(fixed, moments, tuple(pipeline.starts.tolist()))
 
 
 def _sharing(work: Work, group: str) -> int:
@@ -131,11 +131,11 @@ def _fixed(work: Work, state: State, overheads: Overheads) -> Floats:
     pipeline, gradients, sharding = work.pipeline, work.gradients, work.sharding
     degrees = work.times.degrees
     fixed = np.zeros((pipeline.devices, len(PARTS)))
-    held = [_state_of(work, stage, state) for stage in range(pipeline.stages)]
+    states = [_state_of(work, stage, state) for stage in range(pipeline.stages)]
     whole = _whole(work)
     for copy in pipeline.place.tolist():
         for stage, device in enumerate(copy):
-            fixed[device, :3] += held[stage]
+            fixed[device, :3] += states[stage]
             if gradients.zero >= 2 and not sharding.sync and pipeline.micro_batches > 1:
                 fixed[device, PARTS.index("unsharded")] += whole[stage] * gradients.nbytes
             if gradients.zero == 3 and sharding.reshard not in (True, False):
@@ -184,11 +184,11 @@ def stages_of_zero(work: Work, state: State, device: int = 0) -> list[Stage]:
     mine = [stage for copy in pipeline.place for stage in np.flatnonzero(copy == device)]
     micro, rows = pipeline.micro_batches // pipeline.copies, []
     for zero in range(4):
-        held = least = sent = 0.0
+        share = least = sent = 0.0
         for group, name in (("data", "parameters"), ("experts", "expert_parameters")):
             ranks = degrees.size(group)
             elements = sum(getattr(block, name) for each in mine for block in work.stages[each])
-            held += elements * sum(state.shared(zero, ranks))
+            share += elements * sum(state.shared(zero, ranks))
             least += elements * sum(state) / ranks
             sent += elements * traffic(
                 zero,
@@ -198,5 +198,5 @@ def stages_of_zero(work: Work, state: State, device: int = 0) -> list[Stage]:
                 reductions=micro if work.sharding.sync else 1,
                 gathers=micro * (2 if work.sharding.reshard else 1),
             )
-        rows.append(Stage(zero, held, held - least, sent))
+        rows.append(Stage(zero, share, share - least, sent))
     return rows

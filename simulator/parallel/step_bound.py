@@ -64,7 +64,7 @@ class BlockSeconds:
         if not part.group:
             return part.seconds
         moved = self.times.seconds(part.group, part.collective, part.nbytes)
-        return max(part.seconds, moved) if part.beside else part.seconds + moved
+        return max(part.seconds, moved) if part.overlaps else part.seconds + moved
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ def test_all_columns_follow_from_1f1b_and_a_cell(name: str) -> None:
 def test_nearly_all_cells_follow_from_the_columns_of_1f1b(name: str) -> None:
     model = MODELS[name]
     fitted = fit(model, "products")
-    found = {
+    differences = {
         (micro_batches, column): abs(error)
         for micro_batches in model.rates
         for column, error in errors(model, micro_batches, fitted).items()
     }
-    assert max(found.values()) < 0.0135
-    worst = {cell for cell, error in found.items() if error > 0.01}
+    assert max(differences.values()) < 0.0135
+    worst = {cell for cell, error in differences.items() if error > 0.01}
     assert worst == {"1.5B": {(24, "ZB-2p")}, "14.6B": {(48, "ZB-H2")}}.get(name, set())
 
 

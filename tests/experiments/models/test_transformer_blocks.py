@@ -60,7 +60,7 @@ def test_the_backward_for_weights_needs_what_zero_bubble_says() -> None:
 @pytest.mark.parametrize("tp", [1, 2, 8])
 @pytest.mark.parametrize("sp", [False, True])
 @pytest.mark.parametrize(
-    "more", [{"beside": False}, {"beside": True}, {"beside": True, "pieces": True}]
+    "more", [{"overlap_tp": False}, {"overlap_tp": True}, {"overlap_tp": True, "pieces": True}]
 )
 @pytest.mark.parametrize("name", ["gpt3_3_6b", "llama3_8b", "mixtral_8x7b", "deepseek_v3"])
 def test_a_backward_takes_as_long_as_its_two_halves(
@@ -110,7 +110,7 @@ def test_a_ring_of_context_parallel_sends_all_other_keys_and_values() -> None:
     shifts = [part for part in block.forward if part.collective == "shift"]
     keys = 8192 / 4 * 2 * 8 * 128 * 2
     assert [part.nbytes for part in shifts] == [keys] * 3
-    assert all(part.beside and part.seconds > 0 for part in shifts)
+    assert all(part.overlaps and part.seconds > 0 for part in shifts)
     assert [part.nbytes for part in block.backward if part.collective == "shift"] == [2 * keys] * 3
 
 
@@ -249,5 +249,5 @@ def test_pieces_hide_the_collectives_of_sequence_parallel_beside_products() -> N
     for some, others in ((alone.forward, pieces.forward), (alone.backward, pieces.backward)):
         assert traffic(some) == traffic(others)
         assert seconds(some) == pytest.approx(seconds(others))
-        assert all(part.beside and part.seconds > 0 for part in others if part.group)
-    assert not any(part.beside for part in alone.forward)
+        assert all(part.overlaps and part.seconds > 0 for part in others if part.group)
+    assert not any(part.overlaps for part in alone.forward)

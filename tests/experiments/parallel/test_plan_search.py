@@ -55,8 +55,8 @@ def test_bounds_hold_for_steps_in_full() -> None:
     for plan in searched.plans()[0][::19]:
         work = work_of(searched.training, plan, times().under(plan.degrees))
         assert bounds.seconds(plan) <= measure(write(work)).step
-        held = fit(searched.training, plan, work).memory
-        assert bounds.memory(plan) <= held.peak * (1 + 1e-9)
+        needed = fit(searched.training, plan, work).memory
+        assert bounds.memory(plan) <= needed.peak * (1 + 1e-9)
 
 
 def test_a_report_says_why_plans_lose() -> None:

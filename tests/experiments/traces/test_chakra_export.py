@@ -102,8 +102,8 @@ def test_what_chakra_cannot_say_is_refused() -> None:
 def test_runs_that_wait_outside_of_collectives_are_refused(name: str) -> None:
     job = Job(MODEL, name, find_strategy(name)(), machine("star"), detail="transfers")
     run = job.run(3)
-    said = refusal(tasks_of, run.plan, run.timeline.schedule)
-    assert "ranks wait for each other outside of collectives" in said
+    text = refusal(tasks_of, run.plan, run.timeline.schedule)
+    assert "ranks wait for each other outside of collectives" in text
 
 
 def test_a_folder_with_the_ending_chakra_holds_chakra_traces(

@@ -46,8 +46,8 @@ def test_plain_values_are_read(value: object, protocol: int) -> None:
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
     touched = tmp_path / "touched"
-    said = refusal(unpickled, pickle.dumps(Payload(touched), protocol), "dump")
-    assert "dump: it names 'posix.system', and a dump holds plain values: do not trust it" in said
+    text = refusal(unpickled, pickle.dumps(Payload(touched), protocol), "dump")
+    assert "dump: it names 'posix.system', and a dump holds plain values: do not trust it" in text
     assert not touched.exists()
 
 
@@ -81,16 +81,16 @@ def test_objects_are_refused(value: object, protocol: int) -> None:
     ],
 )
 def test_hostile_codes_are_refused_without_much_memory(code: bytes) -> None:
-    value, said = attempt(lambda name: unpickled(code, name), "dump")
+    value, message = attempt(lambda name: unpickled(code, name), "dump")
     assert value is None
-    assert len(said.splitlines()) <= 1
+    assert len(message.splitlines()) <= 1
 
 
 @given(st.integers(0, len(DUMP) - 1), st.integers(0, 255))
 def test_damaged_pickles_are_refused_or_read(place: int, value: int) -> None:
     for data in (DUMP[:place], DUMP[:place] + bytes([value]) + DUMP[place + 1 :]):
-        _, said = attempt(functools.partial(_read, data), "dump")
-        assert len(said.splitlines()) <= 1
+        _, message = attempt(functools.partial(_read, data), "dump")
+        assert len(message.splitlines()) <= 1
 
 
 def _read(data: bytes, name: str) -> object:

@@ -95,8 +95,8 @@ def test_a_message_does_not_wait_for_its_receiver() -> None:
 
 def test_tasks_in_a_circle_are_refused() -> None:
     circle = [Task("first", 0, 0, (1,)), Task("second", 0, 0, (0,))]
-    said = refusal(write, TaskGraph(2, circle), star(2, bandwidth=1.0))
-    assert "2 tasks wait for each other in a circle: 'first' of rank 0, 'second' of rank 0" in said
+    text = refusal(write, TaskGraph(2, circle), star(2, bandwidth=1.0))
+    assert "2 tasks wait for each other in a circle: 'first' of rank 0, 'second' of rank 0" in text
     crossed = [Task("a", 0, 0), Task("b", 0, 0, (0,)), Task("b", 1, 0), Task("a", 1, 0, (2,))]
     calls = [GroupCall((0, 3), RING, 8.0, "1"), GroupCall((1, 2), RING, 8.0, "2")]
     assert "in a circle" in refusal(write, TaskGraph(2, crossed, calls), star(2, bandwidth=1.0))
@@ -115,7 +115,7 @@ def test_groups_hold_the_buffer_of_their_largest_call() -> None:
     tasks = [Task("sum", rank, 0) for rank in (0, 1, 0, 1)]
     calls = [GroupCall((0, 1), RING, 8.0, "all"), GroupCall((2, 3), RING, 40.0, "all")]
     written = write(TaskGraph(3, tasks, calls), star(3, bandwidth=1.0))
-    held = memory.trace(written.schedule, simulate(written.schedule, written.topology))
+    resident = memory.trace(written.schedule, simulate(written.schedule, written.topology))
     alone = RING.build(2, 40.0)
     peak = memory.trace(alone, simulate(alone, star(2, bandwidth=1.0))).peak
-    assert held.peaks.tolist() == [peak, peak, 0.0]
+    assert resident.peaks.tolist() == [peak, peak, 0.0]

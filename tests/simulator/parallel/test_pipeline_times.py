@@ -56,9 +56,9 @@ def test_activations_are_those_of_the_formula(
 ) -> None:
     pipeline, name, sizes = known
     expected = [FORMULAS[name].kept(sizes, device) for device in range(sizes.devices)]
-    held = peak_activations(pipeline, 1.0, kept_for_weights)
+    activations = peak_activations(pipeline, 1.0, kept_for_weights)
     size = np.array([1.0, kept_for_weights])
-    assert np.array_equal(held @ size, np.array(expected) @ size)
+    assert np.array_equal(activations @ size, np.array(expected) @ size)
 
 
 @given(

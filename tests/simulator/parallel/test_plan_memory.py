@@ -115,9 +115,9 @@ def test_activations_are_those_of_the_chunks_in_flight(
 
 def test_the_backward_of_a_block_needs_what_is_computed_again() -> None:
     stage = [block(kept=1.0, working=6.0), block(kept=1.0, working=3.0), block("head", kept=4.0)]
-    held = {"parameters": 6.0, "gradients": 6.0, "optimizer": 36.0}
+    state = {"parameters": 6.0, "gradients": 6.0, "optimizer": 36.0}
     result = memory(work(*stage))
-    assert result.parts(0) == {**held, "activations": 1.0, "again": 6.0}
+    assert result.parts(0) == {**state, "activations": 1.0, "again": 6.0}
     assert result.held.sum(axis=1).tolist() == [48 + 2 + 4, 48 + 1 + 6]
 
 
@@ -144,7 +144,7 @@ def test_two_units_and_the_root_are_gathered() -> None:
 
 def test_gradients_that_wait_for_the_last_micro_batch_are_whole() -> None:
     layers = [block(elements=1.0) for _ in range(4)]
-    held = [
+    sizes = [
         memory(
             work(
                 *layers, micro=2, degrees=Degrees(dp=4), gradients=Gradients(4.0, zero=2), sync=sync
@@ -152,7 +152,7 @@ def test_gradients_that_wait_for_the_last_micro_batch_are_whole() -> None:
         ).peak
         for sync in (True, False)
     ]
-    assert held[1] - held[0] == 4 * 4.0
+    assert sizes[1] - sizes[0] == 4 * 4.0
 
 
 def test_parameters_that_stay_gathered_are_whole() -> None:

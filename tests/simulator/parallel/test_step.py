@@ -157,8 +157,8 @@ def test_free_communication_leaves_the_known_bubbles(name: str, seconds: float) 
 
 def test_collectives_of_a_block_are_exposed_or_hidden() -> None:
     behind = Part(1.0, "tp", "all_gather", 4e9)
-    beside = behind._replace(beside=True, seconds=3.0)
-    result = on_one((block(behind, beside),), 2, Degrees(tp=2))
+    parallel = behind._replace(overlaps=True, seconds=3.0)
+    result = on_one((block(behind, parallel),), 2, Degrees(tp=2))
     assert result.step == 2 * (1 + 2 + 3 + 2)
     assert (result.exposed[0, TP], result.hidden[0, TP]) == (4.0, 4.0)
 
@@ -167,8 +167,8 @@ def test_gradients_are_reduced_behind_the_last_backward_or_beside_it() -> None:
     stage = (block(Part(1.0), parameters=1.0),) * 4
     plain = Gradients(nbytes=1e9, optimizer=(5.0,))
     assert on_one(stage, 3, Degrees(dp=2), gradients=plain).step == 3 * 12 + 4 + 5
-    beside = Gradients(nbytes=1e9, optimizer=(5.0,), overlap=True, bucket=1e9)
-    result = on_one(stage, 3, Degrees(dp=2), gradients=beside)
+    overlapping = Gradients(nbytes=1e9, optimizer=(5.0,), overlap=True, bucket=1e9)
+    result = on_one(stage, 3, Degrees(dp=2), gradients=overlapping)
     assert result.step == 3 * 12 + 1 + 5
     assert (result.exposed[0, DATA], result.hidden[0, DATA]) == (1.0, 3.0)
 

@@ -118,8 +118,8 @@ def test_kernels_take_what_was_simulated(run: Run) -> None:
 
 def test_too_many_kernels_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kineto_export, "EVENTS", 10)
-    said = refusal(kineto_export.kineto_files, *run(ranks=4), {})
-    assert "at most 10: take fewer steps or workers" in said
+    text = refusal(kineto_export.kineto_files, *run(ranks=4), {})
+    assert "at most 10: take fewer steps or workers" in text
 
 
 @needs("hta", "hta")
@@ -191,8 +191,8 @@ def test_a_timeline_without_an_ending_is_a_folder_of_traces(
             "rank1.json.gz",
         ]
     (folder / "rank2.json.gz").write_bytes(b"")
-    said = refusal(command, request, Files(timeline=folder), "csv")
-    assert "holds 'rank2.json.gz' of something else: name a new folder" in said
+    text = refusal(command, request, Files(timeline=folder), "csv")
+    assert "holds 'rank2.json.gz' of something else: name a new folder" in text
     (tmp_path / "file").write_text("")
     assert "name a folder" in refusal(command, request, Files(timeline=tmp_path / "file"), "csv")
     nowhere = Files(timeline=Path("/none/traces"))
