@@ -30,9 +30,6 @@ from simulator.parallel.step_measures import StepMeasures, measure
 from topologies.catalogue import find
 
 WORST = 10
-MODEL = 0.07
-"""How well the other models of a GPU know the times of one: the standard deviation of the
-logarithm."""
 
 
 class Predicted(NamedTuple):
@@ -74,19 +71,15 @@ def simulate(model: str, plan: str, machine: str, times: DeviceTimes) -> StepMea
 
 
 def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predicted]:
-    """The predictions of rows, a GPU and precision after the other. One row of each calibrates it.
-
-    With `by_model` one row of each model does: the rows of all models tell of the GPU, and then
-    the row of a model of the model.
-    """
+    """The predictions of rows, a GPU and precision after the other. One row of each calibrates it;
+    with `by_model` one row of each of its models does."""
     predicted = []
     for alike in _grouped(rows, lambda row: row.kind):
-        usual = DeviceTimes(alike[0].device, alike[0].dtype)
         models = _grouped(alike, lambda row: row.group) if by_model else [alike]
         firsts = [min(model, key=lambda row: row.order) for model in models]
-        known = calibrate([_fitted(first) for first in firsts], usual).of(usual)
+        usual = DeviceTimes(alike[0].device, alike[0].dtype)
+        times = calibrate([_fitted(first) for first in firsts], usual).of(usual)
         for model, first in zip(models, firsts, strict=True):
-            times = calibrate([_fitted(first)], known, MODEL).of(known) if by_model else known
             predicted += [
                 Predicted(
                     row,

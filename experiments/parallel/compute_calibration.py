@@ -52,8 +52,8 @@ class Factors(NamedTuple):
         return replace(times, scale=times.scale * self.scale, launch=times.launch * self.launch)
 
 
-def calibrate(rows: Sequence[Row], times: DeviceTimes, known: float = KNOWN) -> Factors:
-    """The likeliest factors, where `known` says how well the times of the device are known.
+def calibrate(rows: Sequence[Row], times: DeviceTimes) -> Factors:
+    """The likeliest factors.
 
     All logarithms are taken as normal. So one row that is bound by the device moves the factor on
     its times half of the way, by the root of what the row says; one that is bound by the CPU moves
@@ -69,7 +69,7 @@ def calibrate(rows: Sequence[Row], times: DeviceTimes, known: float = KNOWN) -> 
         chosen = Factors(*np.exp(logs).tolist()).of(times)
         predicted = [row.step(chosen) for row in rows]
         missed = [np.log(step / row.measured) for step, row in zip(predicted, rows, strict=True)]
-        return np.array([logs[0] / known, logs[1] / GUESSED, *(np.array(missed) / ROW)])
+        return np.array([logs[0] / KNOWN, logs[1] / GUESSED, *(np.array(missed) / ROW)])
 
     fits = [
         least_squares(doubts, [0.0, np.log(start)], diff_step=[FINENESS, FINENESS], x_scale=0.1)

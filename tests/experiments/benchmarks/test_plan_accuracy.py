@@ -89,12 +89,14 @@ def test_recomputation_is_predicted_without_a_fit(number: int) -> None:
 
 @pytest.mark.exhaustive
 def test_published_steps_of_interleaved_pipelines_are_near() -> None:
+    """Within 6% and 10%; no cause was found for the row of 76.1 G, which is 7% too fast."""
     narayanan, korthikanti = [*measured_plans.narayanan()], [*measured_plans.korthikanti()]
-    for rows, most in ((narayanan[4:8], 0.07), (korthikanti[4:6], 0.10)):
+    for rows, most in ((narayanan[4:8], 0.06), (korthikanti[4:6], 0.10)):
         for each in rows:
             times = DeviceTimes("a100")
             step = plan_accuracy.simulate(each.model, each.plan, each.machine, times).step
-            assert step == pytest.approx(each.seconds, rel=most), each.name
+            limit = 0.07 if each.name == "76.1 G" else most
+            assert step == pytest.approx(each.seconds, rel=limit), each.name
 
 
 @pytest.mark.exhaustive
