@@ -1,0 +1,1 @@
+"""Pages: self-contained HTML files that open without a network."""
