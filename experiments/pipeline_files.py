@@ -7,7 +7,7 @@ from pathlib import Path
 from simulator.parallel.pipelines import Pipeline, PipelineOrder, find
 from simulator.parallel.pipelines.pipeline_csv import read_pipeline
 from topologies.errors import InputError
-from topologies.readers.contents import contents
+from topologies.readers.contents import contents, decoded
 
 LIMIT = 32 * 2**20
 """Bytes of a file, at most."""
@@ -43,10 +43,4 @@ def pipeline_of_file(path: Path) -> Pipeline:
     content = contents(path, LIMIT)
     if len(content) > LIMIT:
         raise InputError(f"{path.name} has more than {LIMIT} bytes: no pipeline is larger")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?"
-        ) from None
-    return read_pipeline(text, path.name)
+    return read_pipeline(decoded(content, path.name), path.name)

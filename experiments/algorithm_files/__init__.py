@@ -11,7 +11,7 @@ from pathlib import Path
 from simulator.collectives import Algorithm
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError, nearest_name
-from topologies.readers.contents import contents
+from topologies.readers.contents import contents, decoded
 
 MOST = 1024
 """Pieces of a chunk."""
@@ -74,7 +74,7 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
         from experiments.algorithm_files.msccl.algorithm import algorithm_of
         from experiments.algorithm_files.msccl.reader import read_program
 
-        program = read_program(_text(content, name), name)
+        program = read_program(decoded(content, name), name)
         with _place_of(name):
             read = algorithm_of(program, _count(option, "loops"))
         return {option: _placed(read, name)}
@@ -83,25 +83,16 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
         from experiments.algorithm_files.mscclpp.plan_reader import read_plan
 
         with _place_of(name):
-            algorithm = of_plan(read_plan(_text(content, name), "plan"))
+            algorithm = of_plan(read_plan(decoded(content, name), "plan"))
         return {"": _placed(algorithm, name)}
     if suffix == ".goal":
         from experiments.algorithm_files.goal import goal_algorithm
         from experiments.algorithm_files.goal.goal_reader import read_goal
 
-        goal = read_goal(_text(content, name), name)
+        goal = read_goal(decoded(content, name), name)
         with _place_of(name):
             return {option: goal_algorithm.algorithm_of(goal, name, option)}
     raise InputError(f"{path}: an algorithm's file ends in {', '.join(SUFFIXES)}")
-
-
-def _text(content: bytes, name: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name}: byte {error.start} is not UTF-8 text: is it the right file?"
-        ) from None
 
 
 def _count(option: str, key: str) -> int:

@@ -70,7 +70,7 @@ def case(seed: int) -> tuple[Space, GroupTimes]:
 
 def outcome(space: Space, times: GroupTimes) -> Outcome:
     """Search, and simulate all."""
-    training, found = space.training, find_plans(space, times, least=0)
+    training, result = space.training, find_plans(space, times, least=0)
     bounds = PlanBounds(training, times)
     limit, above, ratios = capacity(training.times.device), 0, []
     seconds = {}
@@ -81,10 +81,10 @@ def outcome(space: Space, times: GroupTimes) -> Outcome:
         seconds[plan] = measure(write(work)).step
         ratios.append(bounds.seconds(plan) / seconds[plan])
         above += ratios[-1] > 1
-    winner = found.plans[found.first[0]]
+    winner = result.plans[result.first[0]]
     return Outcome(
         len(seconds),
-        len(found.simulated),
+        len(result.simulated),
         seconds[winner] / min(seconds.values()) - 1,
         above,
         sum(ratios) / len(ratios),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import output
-from experiments.parallel.plan_search import Found, find_plans
+from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Training
 from experiments.parallel.search_report import report, rows, text
@@ -40,7 +40,7 @@ class SearchRequest:
     parameters: Mapping[str, output.Value] = field(default_factory=dict)
     """The options as the user writes them: stored with the result."""
 
-    def found(self) -> Found:
+    def searched(self) -> SearchResult:
         """The fastest plans."""
         topology = self.machine.build(self.gpus)
         run, degrees = self.rules.run, Degrees(dp=self.gpus)
@@ -73,7 +73,7 @@ def run(request: SearchRequest, out: Path | None, plot: Path | None, how: str) -
     """Print the fastest plans, and why each loses."""
     output.check_table(out)
     output.check_writable(plot, output.PICTURES)
-    searched = request.found()
+    searched = request.searched()
     records = [asdict(row) for row in rows(searched)]
     if out:
         output.write_table(out, records, output.provenance(**request.parameters))

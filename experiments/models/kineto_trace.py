@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topologies.errors import InputError
 from topologies.readers.contents import contents as file_contents
+from topologies.readers.contents import unzipped
 
 if TYPE_CHECKING:
     from experiments.models.kineto_events import Event
@@ -76,7 +74,7 @@ def contents(path: Path) -> bytes:
     except InputError as error:
         raise InputError(f"{error}: name a model file or a trace") from None
     if data.startswith(b"\x1f\x8b"):
-        data = _unpacked(data, path.name)
+        data = unzipped(data, path.name, LIMIT)
     if len(data) > LIMIT:
         raise InputError(
             f"{path.name} has more than {LIMIT // 2**20} MiB: record fewer steps, and without "
@@ -105,14 +103,6 @@ def load(data: bytes, name: str) -> Trace:
     return Trace(
         _acts(spans, kernels), read_events(events, (_ANNOTATION,), name), device, _rank(content)
     )
-
-
-def _unpacked(data: bytes, name: str) -> bytes:
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            return file.read(LIMIT + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{name} is damaged or cut off: {error}") from None
 
 
 def _json(data: bytes, name: str) -> object:

@@ -22,6 +22,7 @@ from experiments import output
 from experiments.models import kineto, kineto_trace
 from simulator.training.model import Model
 from topologies.errors import InputError
+from topologies.readers.contents import decoded
 from topologies.readers.file_checks import LIMIT, check_text
 
 
@@ -43,13 +44,7 @@ def read_ranked(path: Path) -> tuple[Model, int | None]:
             f"{name} has {len(data)} bytes: a model has at most {LIMIT}, and a trace has "
             f"traceEvents"
         )
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name}: byte {error.start} is not UTF-8 text: is it the right file?"
-        ) from None
-    return parse(text, name), None
+    return parse(decoded(data, name), name), None
 
 
 def parse(text: str, name: str) -> Model:

@@ -15,7 +15,7 @@ from experiments.models.model_shapes import Experts, Latent, Shape, multi_head
 from experiments.models.shape_entry import LONGEST, Entry
 from topologies.errors import InputError, nearest_name
 from topologies.readers import json_files, yaml_files
-from topologies.readers.contents import contents
+from topologies.readers.contents import contents, decoded
 from topologies.readers.file_checks import LIMIT, check_text
 from topologies.readers.mistakes import Mistakes, Place, shown
 
@@ -295,13 +295,7 @@ def read(path: Path) -> Entry:
     """The shape that a config.json describes. Raises InputError, in one line with the file's
     name."""
     data, name = contents(path, LIMIT), path.name
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name}: byte {error.start} is not UTF-8 text: is it the right file?"
-        ) from None
-    return parse(text, name)
+    return parse(decoded(data, name), name)
 
 
 def parse(text: str, name: str) -> Entry:

@@ -46,11 +46,11 @@ class Simulated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found."""
+class SearchResult:
+    """What a search result."""
 
     space: Space
-    """What it went through."""
+    """The plans among which it chose."""
     left_out: Counter[str]
     """Plans that are not bounded, by the reason."""
     limit: float
@@ -96,7 +96,7 @@ class Found:
 
 def find_plans(
     space: Space, times: GroupTimes, progress: Progress = lambda *_: None, least: int = LEAST
-) -> Found:
+) -> SearchResult:
     """Bound all plans that fit, and simulate those that may be among the fastest.
 
     Raises InputError if no plan fits in the memory of a device.
@@ -132,7 +132,7 @@ def find_plans(
     left_out[TOO_LARGE] += len(large)
     rest = [place for place in range(len(fitting)) if place not in large]
     new = {place: number for number, place in enumerate(rest)}
-    return Found(
+    return SearchResult(
         space,
         left_out,
         limit,

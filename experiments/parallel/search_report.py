@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from experiments.output import align, counted
-from experiments.parallel.plan_search import Found
+from experiments.parallel.plan_search import SearchResult
 from topologies.units import format_bytes, format_seconds
 
 REASONS = 2
@@ -34,34 +34,34 @@ class SearchRow:
     """Seconds lost to the fastest plan, by what loses them."""
 
 
-def rows(found: Found) -> list[SearchRow]:
+def rows(result: SearchResult) -> list[SearchRow]:
     """A row for each plan that fits in memory: the simulated ones first, the fastest first."""
-    rest = [place for place in range(len(found.plans)) if place not in found.simulated]
-    rest.sort(key=found.bounds.__getitem__)
-    space = found.space
+    rest = [place for place in range(len(result.plans)) if place not in result.simulated]
+    rest.sort(key=result.bounds.__getitem__)
+    space = result.space
     listed = []
-    for place in (*found.ranked, *rest):
-        run = found.simulated.get(place)
+    for place in (*result.ranked, *rest):
+        run = result.simulated.get(place)
         listed.append(
             SearchRow(
                 space.training.name,
                 space.gpus,
-                str(found.plans[place]),
-                found.bounds[place],
+                str(result.plans[place]),
+                result.bounds[place],
                 run.seconds if run else None,
                 space.batch * space.training.seq / run.seconds if run else None,
-                run.memory if run else found.memory[place],
-                found.limit - (run.memory if run else found.memory[place]),
-                why(found, place) if run else "",
+                run.memory if run else result.memory[place],
+                result.limit - (run.memory if run else result.memory[place]),
+                why(result, place) if run else "",
             )
         )
     return listed
 
 
-def why(found: Found, place: int) -> str:
+def why(result: SearchResult, place: int) -> str:
     """What a plan loses to the fastest one, the most first; empty for the fastest one itself."""
-    best = found.simulated[found.first[0]]
-    run = found.simulated[place]
+    best = result.simulated[result.first[0]]
+    run = result.simulated[place]
     lost = {name: seconds - best.parts[name] for name, seconds in run.parts.items()}
     total = run.seconds - best.seconds
     most = sorted(lost, key=lambda name: -lost[name])[:REASONS]
@@ -69,24 +69,24 @@ def why(found: Found, place: int) -> str:
     return ", ".join(f"{name} +{format_seconds(lost[name])}" for name in shown)
 
 
-def report(found: Found) -> dict[str, object]:
+def report(result: SearchResult) -> dict[str, object]:
     """All figures, for JSON."""
     return {
-        "left_out": dict(found.left_out.most_common()),
-        "plans": [asdict(row) for row in rows(found)],
+        "left_out": dict(result.left_out.most_common()),
+        "plans": [asdict(row) for row in rows(result)],
         "parts_s": {
-            str(found.plans[place]): dict(run.parts) for place, run in found.simulated.items()
+            str(result.plans[place]): dict(run.parts) for place, run in result.simulated.items()
         },
     }
 
 
-def text(found: Found) -> str:
+def text(result: SearchResult) -> str:
     """The fastest plans with why each loses, and what is left out."""
-    space, training = found.space, found.space.training
+    space, training = result.space, result.space.training
     counts = [
-        counted(len(found.plans) + sum(found.left_out.values()), "plan"),
-        f"{len(found.plans)} fit and are bounded",
-        f"{len(found.simulated)} simulated",
+        counted(len(result.plans) + sum(result.left_out.values()), "plan"),
+        f"{len(result.plans)} fit and are bounded",
+        f"{len(result.simulated)} simulated",
     ]
     title = (
         f"{training.name} on {counted(space.gpus, 'GPU')} ({training.times.device}), "
@@ -95,33 +95,33 @@ def text(found: Found) -> str:
     return "\n\n".join(
         [
             title,
-            align(_table(found)),
-            "where a mean device spends the step\n" + align(_parts(found)),
-            "left out\n" + align(_left_out(found)),
+            align(_table(result)),
+            "where a mean device spends the step\n" + align(_parts(result)),
+            "left out\n" + align(_left_out(result)),
         ]
     )
 
 
-def _table(found: Found) -> list[list[str]]:
-    best = found.simulated[found.first[0]].seconds
+def _table(result: SearchResult) -> list[list[str]]:
+    best = result.simulated[result.first[0]].seconds
     table = [["", "step", "slower", "memory", "left", "alike", "plan", "loses"]]
-    for number, place in enumerate(found.first):
-        run = found.simulated[place]
+    for number, place in enumerate(result.first):
+        run = result.simulated[place]
         sizes = [
-            format_bytes(size, binary=False) for size in (run.memory, found.limit - run.memory)
+            format_bytes(size, binary=False) for size in (run.memory, result.limit - run.memory)
         ]
         slower = f"{run.seconds / best - 1:.1%}"
-        alike = str(len(found.alike(place)) or "")
-        plan, loses = str(found.plans[place]), why(found, place)
+        alike = str(len(result.alike(place)) or "")
+        plan, loses = str(result.plans[place]), why(result, place)
         table.append(
             [str(number + 1), format_seconds(run.seconds), slower, *sizes, alike, plan, loses]
         )
     return table
 
 
-def _parts(found: Found) -> list[list[str]]:
+def _parts(result: SearchResult) -> list[list[str]]:
     """A row for each part, a column for each of the fastest plans."""
-    runs = [found.simulated[place] for place in found.first]
+    runs = [result.simulated[place] for place in result.first]
     table = [["", *(str(number + 1) for number in range(len(runs)))]]
     for name in runs[0].parts:
         if any(run.parts[name] > 0 for run in runs):
@@ -130,5 +130,5 @@ def _parts(found: Found) -> list[list[str]]:
     return table
 
 
-def _left_out(found: Found) -> list[list[str]]:
-    return [[str(count), reason] for reason, count in found.left_out.most_common() if count]
+def _left_out(result: SearchResult) -> list[list[str]]:
+    return [[str(count), reason] for reason, count in result.left_out.most_common() if count]

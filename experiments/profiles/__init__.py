@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from experiments import output
 from topologies.errors import InputError, did_you_mean
-from topologies.readers.contents import contents
+from topologies.readers.contents import contents, decoded
 from topologies.readers.file_checks import LIMIT, check_text
 
 if TYPE_CHECKING:
@@ -59,12 +59,7 @@ def read(path: Path) -> Calibrated:
     data = contents(path, LIMIT)
     if len(data) > LIMIT:
         raise InputError(f"{path.name} has more than {LIMIT} bytes: no profile is larger")
-    try:
-        return parse(data.decode("utf-8-sig"), path.name)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?"
-        ) from None
+    return parse(decoded(data, path.name), path.name)
 
 
 def parse(text: str, name: str) -> Calibrated:

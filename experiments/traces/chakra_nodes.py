@@ -6,10 +6,7 @@ The format is that of `schema/protobuf/et_def.proto` of mlcommons/chakra: a `Glo
 
 from __future__ import annotations
 
-import gzip
-import io
 import struct
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +23,7 @@ from experiments.traces.protobuf_wire import (
     zigzag,
 )
 from topologies.errors import InputError
-from topologies.readers.contents import contents
+from topologies.readers.contents import contents, unzipped
 
 LIMIT = 256 * 2**20
 """A file has at most this many bytes, unpacked."""
@@ -66,7 +63,7 @@ def read(path: Path) -> list[Node]:
     name = path.name[:80]
     data = contents(path, LIMIT)
     if data.startswith(b"\x1f\x8b"):
-        data = _unpacked(data, name)
+        data = unzipped(data, name, LIMIT)
     if len(data) > LIMIT:
         raise InputError(f"{name} has more than {LIMIT // 2**20} MiB: trace fewer steps")
     if not data:
@@ -84,14 +81,6 @@ def read(path: Path) -> list[Node]:
 def write(nodes: Iterable[Node]) -> bytes:
     """A file of these nodes."""
     return write_messages([write_field(1, VERSION), *map(_written, nodes)])
-
-
-def _unpacked(data: bytes, name: str) -> bytes:
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            return file.read(LIMIT + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{name} is damaged or cut off: {error}") from None
 
 
 def _node(message: bytes, name: str) -> tuple[Node, tuple[int, ...]]:

@@ -48,7 +48,7 @@ def fullest(
     stage: Sequence[Block], kind: int, gradients: Gradients, sharding: Sharding, ranks: int
 ) -> Floats:
     """The moment of a pass of a `kind` at which it holds most. `ranks` share the parameters."""
-    units = _Held(stage, kind, gradients, sharding, ranks)
+    units = _Sharded(stage, kind, gradients, sharding, ranks)
     moments = [_activations(stage, kind, layer) + units.at(layer) for layer in range(len(stage))]
     moments += [
         _activations(stage, kind, layer - 1) + units.behind(layer) for layer in units.ending
@@ -76,7 +76,7 @@ def _activations(stage: Sequence[Block], kind: int, layer: int) -> Floats:
     return total
 
 
-class _Held:
+class _Sharded:
     """What is gathered and reduced while the blocks of a pass run."""
 
     def __init__(

@@ -3,8 +3,11 @@ a writer."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import stat
+import zlib
 from pathlib import Path
 
 from topologies.errors import InputError
@@ -71,6 +74,25 @@ def _rest(handle: int, size: int) -> bytes:
 
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def unzipped(data: bytes, name: str, limit: int) -> bytes:
+    """Up to `limit` + 1 bytes of a gzip file with this `data`. Raises InputError."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            return file.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name} is damaged or cut off: {error}") from None
+
+
+def decoded(data: bytes, name: str) -> str:
+    """The text of a file. Raises InputError."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name}: byte {error.start} is not UTF-8 text: is it the right file?"
+        ) from None
 
 
 def text_of(path: Path, most: int, expected: str, smaller: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from topologies.errors import InputError
 from topologies.readers import nccl_xml, nvidia_smi
-from topologies.readers.contents import contents
+from topologies.readers.contents import contents, decoded
 from topologies.readers.file_checks import check_connected
 from topologies.topology import Topology
 
@@ -39,12 +39,7 @@ def _text(path: Path) -> str:
     content = contents(path, LIMIT)
     if len(content) > LIMIT:
         raise InputError(f"{path.name} has more than {LIMIT} bytes: no topology is larger")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path.name}: byte {error.start} is not UTF-8 text: is it the right file?"
-        ) from None
+    return decoded(content, path.name)
 
 
 def _reader(text: str, suffix: str) -> Callable[[str, str], Topology]:

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.parallel.fitting import fit
 from experiments.parallel.plan_bounds import PlanBounds
-from experiments.parallel.plan_search import Found, detail_of, find_plans
+from experiments.parallel.plan_search import SearchResult, detail_of, find_plans
 from experiments.parallel.plan_step import work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.parallel.search_report import report, rows, text
@@ -28,7 +28,7 @@ def times() -> GroupTimes:
 
 
 @cache
-def found(model: str, least: int) -> Found:
+def found(model: str, least: int) -> SearchResult:
     return find_plans(
         space(model, gpus=8, node=4, batch=16, cp=1, recompute="none", micro=2),
         times(),
