@@ -52,13 +52,19 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     On the way of a transfer, the queues count before the hops that its last bytes noticed. Under
     fair sharing, the part that other ranks cause comes first.
     """
-    schedule = timeline.schedule
-    computing = np.zeros(schedule.ranks, dtype=np.bool_)
-    computing[schedule.rank[(schedule.kind == COMPUTE) & (schedule.lane == lane)]] = True
+    computing = computing_ranks(timeline, lane)
     last = np.where(computing, last_operations(timeline), np.int32(-1))
     gaps, free = gaps_of(timeline, lane, last)
     seconds, _ = fill(timeline, gaps, end)
     return with_drain(seconds, computing, free, min(timeline.makespan, end))
+
+
+def computing_ranks(timeline: Timeline, lane: int) -> npt.NDArray[np.bool_]:
+    """Whether each rank computes on a lane."""
+    schedule = timeline.schedule
+    computing = np.zeros(schedule.ranks, dtype=np.bool_)
+    computing[schedule.rank[(schedule.kind == COMPUTE) & (schedule.lane == lane)]] = True
+    return computing
 
 
 def gaps_of(timeline: Timeline, lane: int, last: Ints) -> tuple[Gaps, Floats]:
@@ -96,9 +102,10 @@ def fill(timeline: Timeline, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
     back from each gap stopped too early (:func:`simulator.kernels.queues.idle`)."""
     ranks = timeline.schedule.ranks
     seconds, queue, stops = kernel(queues.idle, len(timeline.schedule))(
-        history(timeline), gaps, ranks, float(end)
+        history(timeline), gaps, ranks, float(end), False
     )
-    rank, node = np.ascontiguousarray(queue.places.T)
+    gap, _, node, _ = np.ascontiguousarray(queue.places.T)
+    rank = gaps.rank[gap]
     since, until = np.ascontiguousarray(queue.times.T)
     contention = np.minimum(until - since, contended(timeline, node, since, until))
     seconds[:, TRANSFER] += np.bincount(rank, until - since - contention, ranks)

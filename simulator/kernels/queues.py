@@ -22,24 +22,25 @@ from simulator.kernels.records import (
 Longs = npt.NDArray[np.int64]
 
 TRANSFER = 1
-TRANSFERS, CONTENTION, COMPUTATIONS = range(3)
-"""What fills a gap, besides queues."""
+TRANSFERS, CONTENTION, COMPUTATIONS, QUEUES = range(4)
+"""What fills a gap. Of a queue, a part may be contention."""
 _NONE = -1
 _FIRST = 64
-"""Queues for which there is room at first."""
+"""Parts for which there is room at first."""
 _EDGES = 6
 """Edges of an operation at most, besides two for each hop."""
 
 
-class Queues(NamedTuple):
-    """The queues that fill gaps."""
+class Parts(NamedTuple):
+    """The parts of gaps."""
 
     places: Annotated[Ints, 2]
-    """The rank whose gap it is and the node that waits, shape (queues, 2)."""
+    """The gap, the operation that fills the part, its node if it waits in a queue, and what fills
+    the part, shape (parts, 4)."""
     times: Annotated[Floats, 2]
-    """Since when it waits and until when, shape (queues, 2)."""
+    """When the part begins and ends, shape (parts, 2)."""
     used: Longs
-    """The number of queues, shape (1,)."""
+    """The number of parts, shape (1,)."""
 
 
 def contended(
@@ -70,19 +71,19 @@ class Gaps(NamedTuple):
 
 
 def idle(
-    history: History, gaps: Gaps, ranks: Index, end: float
-) -> tuple[Annotated[Floats, 2], Queues, Ints]:
+    history: History, gaps: Gaps, ranks: Index, end: float, every: bool
+) -> tuple[Annotated[Floats, 2], Parts, Ints]:
     """What fills the gaps, up to `end`: back from predecessor to predecessor.
 
-    Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues;
-    and for each gap the operation without predecessors at which the walk stopped before the gap
-    began, or -1.
+    Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues,
+    or `every` part of the gaps; and for each gap the operation without predecessors at which the
+    walk stopped before the gap began, or -1.
     """
     predecessors, routes = history.work.predecessors, history.work.routes
     ready, finish = history.times.ready, history.times.finish
     seconds, stops = np.zeros((ranks, 3)), np.full(len(gaps.operation), -1, np.int32)
     edge = np.empty(2 * len(routes.links) + _EDGES)
-    queues = Queues(np.empty((_FIRST, 2), np.int32), np.empty((_FIRST, 2)), np.zeros(1, np.int64))
+    parts = Parts(np.empty((_FIRST, 4), np.int32), np.empty((_FIRST, 2)), np.zeros(1, np.int64))
     for k in range(len(gaps.operation)):
         i, begin, counts = gaps.operation[k], gaps.begin[k], gaps.itself[k] > 0
         while counts or ready[i] > begin:
@@ -92,48 +93,60 @@ def idle(
                     break
                 i = latest(predecessors, finish, i)
             counts = False
-            used, more = queues.used[0], routes.nodes[i + 1] - routes.nodes[i] + _EDGES
-            if used + more > len(queues.times):
-                places = np.empty((2 * used + more, 2), np.int32)
+            more = 2 * (routes.nodes[i + 1] - routes.nodes[i]) + _EDGES
+            if parts.used[0] + more > len(parts.times):
+                places = np.empty((2 * parts.used[0] + more, 4), np.int32)
                 times = np.empty((len(places), 2))
-                for row in range(used):
-                    for side in range(2):
-                        places[row, side] = queues.places[row, side]
-                        times[row, side] = queues.times[row, side]
-                queues = Queues(places, times, queues.used)
-            explain(history, edge, seconds, queues, gaps.rank[k], i, (begin, end))
-    used = queues.used[0]
-    return seconds, Queues(queues.places[:used], queues.times[:used], queues.used), stops
+                copy(parts, places, times)
+                parts = Parts(places, times, parts.used)
+            explain(history, edge, seconds, parts, gaps, k, i, (end, every))
+    used = parts.used[0]
+    return seconds, Parts(parts.places[:used], parts.times[:used], parts.used), stops
+
+
+def copy(parts: Parts, places: Ints, times: Floats) -> None:
+    """Copy parts to where there is more room."""
+    for row in range(parts.used[0]):
+        for column in range(4):
+            places[row, column] = parts.places[row, column]
+        for side in range(2):
+            times[row, side] = parts.times[row, side]
 
 
 def explain(
     history: History,
     edge: Floats,
     seconds: Floats,
-    queues: Queues,
-    worker: Index,
+    parts: Parts,
+    gaps: Gaps,
+    k: Index,
     i: Index,
-    gap: tuple[float, float],
+    limit: tuple[float, bool],
 ) -> None:
-    """Add what an operation did in the gap of a rank, from when until when."""
+    """Add what operation `i` did in gap `k`, up to when, and whether every part is kept or the
+    queues only."""
     edges, merging = edges_of(history, i, edge)
-    nodes = history.work.routes.nodes
+    nodes, (end, every) = history.work.routes.nodes, limit
     for e in range(edges, 0, -1):
-        since, until = max(edge[e - 1], gap[0]), min(edge[e], gap[1])
+        since, until = max(edge[e - 1], gaps.begin[k]), min(edge[e], end)
         if until <= since:
             continue
+        filled = QUEUES
         if history.work.operations.kind[i] != TRANSFER:
-            seconds[worker, COMPUTATIONS] += until - since
+            filled = COMPUTATIONS
         elif e % 2 == 0:
-            seconds[worker, TRANSFERS] += until - since
+            filled = TRANSFERS
         elif history.fair and e != merging:
-            seconds[worker, CONTENTION] += until - since
-        else:
-            row = queues.used[0]
-            queues.places[row, 0] = worker
-            queues.places[row, 1] = nodes[i + 1] - 1 if e == merging else nodes[i] + e // 2
-            queues.times[row, 0], queues.times[row, 1] = since, until
-            queues.used[0] += 1
+            filled = CONTENTION
+        if filled != QUEUES:
+            seconds[gaps.rank[k], filled] += until - since
+        if filled == QUEUES or every:
+            row = parts.used[0]
+            parts.places[row, 0], parts.places[row, 1] = k, i
+            parts.places[row, 2] = nodes[i + 1] - 1 if e == merging else nodes[i] + e // 2
+            parts.places[row, 3] = filled
+            parts.times[row, 0], parts.times[row, 1] = since, until
+            parts.used[0] += 1
 
 
 def edges_of(history: History, i: Index, edge: Floats) -> tuple[int, int]:

@@ -1,0 +1,242 @@
+"""Bubbles as columns: when each rank was idle, and what it waited for meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.analysis.bubbles import (
+    CAUSES,
+    CONTENTION,
+    DRAIN,
+    SLOWER_PEER,
+    TRANSFER,
+    computing_ranks,
+    gaps_of,
+    last_operations,
+)
+from simulator.analysis.contention import history
+from simulator.kernels import path, queues
+from simulator.schedules.timeline import Timeline
+from topologies._compile import kernel
+from topologies.topology import Floats, Ints
+
+BUBBLE_CAUSES = (*CAUSES, "fill", "launch")
+"""All causes of bubbles. Only a step of a plan has the last two (see
+:func:`simulator.parallel.step_bubbles.step_bubbles`)."""
+FILL, LAUNCH = len(CAUSES), len(CAUSES) + 1
+ROUNDING = 1e-12
+"""A share of the makespan: shorter bubbles are rounding errors."""
+_CAUSE = {
+    queues.TRANSFERS: TRANSFER,
+    queues.CONTENTION: CONTENTION,
+    queues.COMPUTATIONS: SLOWER_PEER,
+}
+
+
+class BubbleSpans(NamedTuple):
+    """Idle time of a lane of every rank, a row for each stretch with one cause.
+
+    Rows are in the order of rank and time, and no two rows of a rank overlap. A gap between two
+    computations has several rows if it has several causes.
+    """
+
+    rank: Ints
+    """The idle rank."""
+    lane: Ints
+    """Its idle lane."""
+    start: Floats
+    """When the stretch begins, in seconds."""
+    end: Floats
+    """When it ends, in seconds."""
+    cause: Ints
+    """The cause, a place in `BUBBLE_CAUSES`."""
+    awaited: Ints
+    """The operation whose finish ends the whole gap; -1 in a drain."""
+    operation: Ints
+    """What the rank waits for at the end of this stretch: a transfer on its way or in a queue, or a
+    computation; -1 in a drain."""
+    medium: Ints
+    """The medium for which `operation` queues, a place in the `medium_names` of the topology; -1 if
+    the cause is no contention, or if `operation` queues for the merging of its receiver."""
+
+    def take(self, chosen: npt.NDArray[Any]) -> BubbleSpans:
+        """Some of the rows."""
+        return BubbleSpans._make(column[chosen] for column in self)
+
+    @classmethod
+    def joined(cls, *parts: BubbleSpans) -> BubbleSpans:
+        """All rows, by rank and time."""
+        rows = cls._make(np.concatenate(column) for column in zip(*parts, strict=True))
+        return rows.take(np.lexsort((rows.start, rows.rank)))
+
+
+def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> BubbleSpans:
+    """When a lane of every rank was idle, and why, up to `end` seconds.
+
+    For each rank and cause, the rows add up to what :func:`simulator.analysis.bubbles.bubbles`
+    says, but for rounding. A rank that never computes on the lane has no rows. The timeline must
+    have all transfers, as with `--detail transfers`: an outline has no causes. Under fair sharing
+    nothing queues, and `medium` is that medium of a route which carries most.
+
+    >>> import numpy as np
+    >>> from simulator.engines import simulate
+    >>> from simulator.schedules.schedule_builder import ScheduleBuilder
+    >>> from topologies.shapes import star
+    >>> both = ScheduleBuilder(2, 1.0)
+    >>> _ = both.compute([0, 1], np.array([1.0, 3.0]), writes=0)
+    >>> _ = both.copy(1, 0, slot=0)
+    >>> _ = both.compute(0, 1.0, reads=0)
+    >>> spans = bubble_spans(simulate(both.build(), star(2, bandwidth=1.0)))
+    >>> [BUBBLE_CAUSES[cause] for cause in spans.cause]
+    ['slower peer', 'transfer', 'transfer', 'drain']
+    >>> spans.rank.tolist(), spans.start.tolist(), spans.end.tolist()
+    ([0, 0, 1, 1], [1.0, 3.0, 3.0, 4.0], [3.0, 4.0, 4.0, 5.0])
+    """
+    computing = computing_ranks(timeline, lane)
+    last = np.where(computing, last_operations(timeline), np.int32(-1))
+    gaps, free = gaps_of(timeline, lane, last)
+    _, parts, _ = kernel(queues.idle, len(timeline.schedule))(
+        history(timeline), gaps, timeline.schedule.ranks, float(end), True
+    )
+    rows = _by_cause(timeline, parts)
+    stretches = BubbleSpans(
+        rank=gaps.rank[rows.gap],
+        lane=np.full_like(rows.gap, lane),
+        start=rows.start,
+        end=rows.end,
+        cause=rows.cause,
+        awaited=_awaited(timeline, gaps)[rows.gap],
+        operation=rows.operation,
+        medium=rows.medium,
+    )
+    drains = _drains(computing, free, min(timeline.makespan, end), lane)
+    spans = BubbleSpans.joined(_merged(stretches, rows.gap), drains)
+    return spans.take(spans.end - spans.start > ROUNDING * timeline.makespan)
+
+
+class _Rows(NamedTuple):
+    gap: Ints
+    operation: Ints
+    cause: Ints
+    medium: Ints
+    start: Floats
+    end: Floats
+
+    def take(self, chosen: npt.NDArray[Any]) -> _Rows:
+        return _Rows._make(column[chosen] for column in self)
+
+
+def _by_cause(timeline: Timeline, parts: queues.Parts) -> _Rows:
+    """The parts by gap and time; a queue has a row for each operation in front."""
+    gap, operation, node, filled = np.ascontiguousarray(parts.places.T)
+    start, end = np.ascontiguousarray(parts.times.T)
+    queued = filled == queues.QUEUES
+    cause = np.select([filled == each for each in _CAUSE], [*_CAUSE.values()], -1)
+    medium = np.full_like(gap, -1)
+    medium[queued] = _media(timeline, node[queued])
+    flows = filled == queues.CONTENTION
+    medium[flows] = _busiest(timeline, operation[flows])
+    rows = _Rows(gap, operation, cause.astype(np.int32), medium, start, end)
+    sections = _sections(timeline, rows.take(queued), node[queued])
+    rows = _Rows._make(
+        np.concatenate(columns) for columns in zip(rows.take(~queued), *sections, strict=True)
+    )
+    return rows.take(np.lexsort((rows.start, rows.gap)))
+
+
+def _sections(timeline: Timeline, rows: _Rows, node: Ints) -> list[_Rows]:
+    """Waits in queues, cut where the sender in front changes: contention if it is another one."""
+    start, cause, sender = timeline.node_start, timeline.node_cause, timeline.routed.sender
+    front, released, sections = cause[node], np.minimum(start[node], rows.end), list[_Rows]()
+    while len(node):
+        waits = (front >= 0) & (released > rows.start)
+        begin = np.where(waits, np.maximum(rows.start, start[front]), rows.start)
+        others = waits & (sender[front] != sender[node])
+        section = rows._replace(
+            start=begin,
+            end=released,
+            cause=np.where(others, CONTENTION, TRANSFER).astype(np.int32),
+            medium=np.where(others, rows.medium, -1).astype(np.int32),
+        )
+        sections.append(section.take(released > begin))
+        more = begin > rows.start
+        rows, node, released, front = rows.take(more), node[more], begin[more], cause[front[more]]
+    return sections
+
+
+def _media(timeline: Timeline, node: Ints) -> Ints:
+    """The medium for which each node queued; -1: for merging."""
+    routed, indptr = timeline.routed, timeline.routed.node_indptr
+    known, place = np.unique(node, return_inverse=True)
+    front = np.maximum(timeline.node_cause[known], 0)
+    times = timeline.node_start[front], timeline.node_start[known]
+    held = np.searchsorted(indptr, front, side="right") - 1
+    links = zip(_links(timeline, front), _links(timeline, known), strict=True)
+    nbytes = routed.schedule.nbytes[held].tolist()
+    media = [
+        path.shared(routed.work.network, *pair, size, busy) if min(pair) >= 0 else -1
+        for pair, size, busy in zip(links, nbytes, zip(*times, strict=True), strict=True)
+    ]
+    return np.array(media, dtype=np.int32)[place]
+
+
+def _links(timeline: Timeline, node: Ints) -> list[int]:
+    """The link of each node; -1: it is work at the end of a transfer."""
+    routed = timeline.routed
+    operation = np.searchsorted(routed.node_indptr, node, side="right") - 1
+    hop = node - routed.node_indptr[operation]
+    begin = routed.route_indptr[routed.route[operation]] + hop
+    inside = begin < routed.route_indptr[routed.route[operation] + 1]
+    links = routed.route_links[np.where(inside, begin, 0)] if inside.any() else begin
+    return np.where(inside, links, -1).tolist()  # type: ignore[no-any-return]
+
+
+def _busiest(timeline: Timeline, operation: Ints) -> Ints:
+    """The medium of the route of each transfer that carries most of what it could."""
+    if not len(operation):
+        return operation
+    uses, carried = timeline.occupancy, timeline.utilisation()
+    order = np.lexsort((carried[uses.medium], uses.operation))
+    last = np.searchsorted(uses.operation[order], operation, side="right") - 1
+    return uses.medium[order][last]
+
+
+def _awaited(timeline: Timeline, gaps: queues.Gaps) -> Ints:
+    """The operation whose finish ends each gap."""
+    predecessors = timeline.routed.work.predecessors
+    return np.array(
+        [
+            operation if itself else queues.latest(predecessors, timeline.finish, operation)
+            for operation, itself in zip(gaps.operation.tolist(), gaps.itself.tolist(), strict=True)
+        ],
+        dtype=np.int32,
+    )
+
+
+def _merged(spans: BubbleSpans, gap: Ints) -> BubbleSpans:
+    """Neighbours of one gap, cause and medium as one row."""
+    same = np.ones(max(len(gap) - 1, 0), dtype=np.bool_)
+    for column in (gap, spans.cause, spans.medium):
+        same &= column[1:] == column[:-1]
+    first = np.flatnonzero(np.append(True, ~same)[: len(gap)])
+    last = np.append(first[1:], len(gap))[: len(first)] - 1
+    return spans.take(last)._replace(start=spans.start[first])
+
+
+def _drains(computing: npt.NDArray[np.bool_], free: Floats, end: float, lane: int) -> BubbleSpans:
+    """What is left from when each rank is `free` to the `end`."""
+    rank = np.flatnonzero(computing & (free < end)).astype(np.int32)
+    none = np.full_like(rank, -1)
+    return BubbleSpans(
+        rank,
+        np.full_like(rank, lane),
+        free[rank],
+        np.full(len(rank), end),
+        np.full_like(rank, DRAIN),
+        none,
+        none,
+        none,
+    )
