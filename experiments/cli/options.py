@@ -53,6 +53,7 @@ class Metric(StrEnum):
 
     time = "time"
     busbw = "busbw"
+    efficiency = "efficiency"
 
 
 Algorithms = Annotated[

@@ -94,7 +94,13 @@ def sweep(
     profile: ProfileName = None,
     out: Out = None,
     plot: Plot = None,
-    metric: Annotated[Metric, typer.Option(help="What the plot shows.")] = Metric.time,
+    metric: Annotated[
+        Metric | None,
+        typer.Option(help="What the plot shows.  [default: busbw by size, time by ranks]"),
+    ] = None,
+    measured: Annotated[
+        Path | None, typer.Option(help="A log or CSV whose points the plot shows too.")
+    ] = None,
     wide: Wide = False,
     format: Output = Format.table,
     where: ExecutionOptions = ExecutionOptions(),
@@ -125,7 +131,8 @@ def sweep(
         calibrated,
         parameters={**machine.parameters, **rules.parameters, **parameters, **pattern.parameters},
     )
-    show = command.Show(format.value, wide, out, plot, metric.value)
+    shown = metric.value if metric else None
+    show = command.Show(format.value, wide, out, plot, shown, measured)
     raise typer.Exit(command.run(request, show, where.execution))
 
 

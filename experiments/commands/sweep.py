@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from experiments import output
 from experiments.commands.sweep_table import columns, explanation
@@ -22,10 +22,13 @@ from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.size_ranges import unmeant_sizes
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.streaming import Column, Csv, Say, Table
-from simulator.collectives import Algorithm
+from simulator.collectives import Algorithm, Collective
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from experiments.simulations.measured_curves import MeasuredCurve
 
 NAMED = 8
 """Reasons that are named why points have no row, and numbers of ranks of each."""
@@ -68,8 +71,10 @@ class Show(NamedTuple):
     """Whether the table has all columns."""
     out: Path | None = None
     plot: Path | None = None
-    metric: str = "time"
-    """What the plot shows."""
+    metric: str | None = None
+    """What the plot shows; None: what suits it."""
+    measured: Path | None = None
+    """A log whose points the plot shows too."""
 
 
 def run(request: Request, show: Show, execution: Execution = HERE) -> int:
@@ -78,6 +83,7 @@ def run(request: Request, show: Show, execution: Execution = HERE) -> int:
     _check_paths(show)
     if is_complete(show.out, request.facts, execution.resume):
         return 0
+    measured = _measured(request, show)
     _announce(request, execution)
     with ExitStack() as stack:
         journal = None
@@ -87,7 +93,7 @@ def run(request: Request, show: Show, execution: Execution = HERE) -> int:
         executor = stack.enter_context(closing(execution.executor()))
         rows, missing = _simulated(request, show, executor, journal)
         if rows:
-            _keep(request, show, rows)
+            _keep(request, show, rows, measured)
         if journal:
             journal.remove()
     if not rows:
@@ -129,7 +135,9 @@ def _listed(row: SweepRow) -> str:
     return row.algorithm.partition(":")[0]
 
 
-def _keep(request: Request, show: Show, rows: Sequence[SweepRow]) -> None:
+def _keep(
+    request: Request, show: Show, rows: Sequence[SweepRow], measured: Sequence[MeasuredCurve]
+) -> None:
     """Write the table and the plot."""
     if show.out:
         provenance = output.provenance(**request.facts)
@@ -137,7 +145,28 @@ def _keep(request: Request, show: Show, rows: Sequence[SweepRow]) -> None:
     if show.plot:
         from experiments.pictures.sweep_curves import sweep_figure
 
-        output.write(show.plot, sweep_figure(rows, show.metric, show.plot.suffix[1:]))
+        subject = f"{', '.join(_collectives(request))} on {request.machine.text}"
+        kind = show.plot.suffix[1:].lower()
+        output.write(show.plot, sweep_figure(rows, show.metric, kind, subject, measured))
+
+
+def _collectives(request: Request) -> dict[str, Collective]:
+    return {algorithm.collective.name: algorithm.collective for algorithm in request.algorithms}
+
+
+def _measured(request: Request, show: Show) -> list[MeasuredCurve]:
+    """The measured curves that the plot shows. A note names the others of the log."""
+    if show.measured is None:
+        return []
+    if show.plot is None:
+        raise InputError(f"--measured {show.measured}: only a picture shows it: give --plot too")
+    from experiments.simulations.measured_curves import measured_curves
+
+    collectives = list(_collectives(request).values())
+    curves, others = measured_curves(show.measured, collectives, request.ranks, request.sizes)
+    for other in others:
+        output.note(f"--measured {show.measured}: {other} is not drawn")
+    return curves
 
 
 def _columns(request: Request, wide: bool) -> list[Column[SweepRow]]:

@@ -1,4 +1,4 @@
-"""The picture of a sweep: time or bus bandwidth by number of ranks, or by size.
+"""The picture of a sweep: bus bandwidth, time or efficiency by size or by number of ranks.
 
 Formula and simulation are never the same line.
 """
@@ -6,126 +6,253 @@ Formula and simulation are never the same line.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from math import exp, log, nan
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from matplotlib import colormaps
+import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
+from matplotlib.lines import Line2D
 
-from experiments.pictures.figure_file import GREY, SparseSeconds, to_bytes
+from experiments.pictures import plot_style as style
+from experiments.pictures.figure_file import to_bytes
 from experiments.simulations.sweep_rows import SweepRow
 from topologies.units import format_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Colour = tuple[float, float, float, float]
-HEADINGS = {"time": "Time", "busbw": "Bus bandwidth"}
+    from experiments.simulations.measured_curves import MeasuredCurve
+
+HEADINGS = {"time": "time", "busbw": "bus bandwidth", "efficiency": "efficiency (bound / time)"}
+HOLLOW: Any = {"linestyle": "none", "markerfacecolor": "none", "markersize": 6.5}
+"""The look of measured points."""
+PALEST = 0.55
+"""The share of white of the first of several curves of an algorithm."""
 
 
-def sweep_figure(rows: Sequence[SweepRow], metric: str, kind: str) -> bytes:
-    """The picture as a file of `kind`."""
-    return to_bytes(sweep_drawing(rows, metric), kind)
+class _Curve(NamedTuple):
+    """The points of an algorithm at one number of ranks, or at one size."""
+
+    name: str
+    """The algorithm."""
+    label: str
+    rows: list[SweepRow]
+    share: float
+    """The share of white in its colour."""
+    colour: str
+    marker: str
 
 
-def sweep_drawing(rows: Sequence[SweepRow], metric: str) -> Figure:
-    """Time or busbw: simulated points, the formula's line, the bound's dashes.
+def sweep_figure(
+    rows: Sequence[SweepRow],
+    metric: str | None,
+    kind: str,
+    subject: str = "",
+    measured: Sequence[MeasuredCurve] = (),
+) -> bytes:
+    """The picture of :func:`sweep_drawing` as "png", "svg" or "pdf"."""
+    return to_bytes(sweep_drawing(rows, metric, subject, measured), kind)
 
-    The axis shows numbers of ranks. It shows sizes if there are several, all of one number of
-    ranks.
+
+@mpl.rc_context(style.STYLE)
+def sweep_drawing(
+    rows: Sequence[SweepRow],
+    metric: str | None = None,
+    subject: str = "",
+    measured: Sequence[MeasuredCurve] = (),
+) -> Figure:
+    """Simulated points with a line, the formula's dots, the bound's dashes, and measured points.
+
+    The axis shows sizes if there are more sizes than numbers of ranks, else numbers of ranks.
+    `metric` is one of `HEADINGS`; without it, busbw by size and time by number of ranks. `subject`
+    is the collective and the machine, for the title.
     """
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    by_size = len({row.size_B for row in rows}) > len({row.ranks for row in rows})
+    metric = metric or ("busbw" if by_size else "time")
+    curves, left_out = _curves(rows, by_size)
+    figure = Figure(figsize=(10, 5.5), layout="constrained")
     axes = figure.add_subplot()
-    several_sizes = len({row.size_B for row in rows}) > 1
-    by_size = several_sizes and len({row.ranks for row in rows}) == 1
-    curves = _curves(rows, with_size=several_sizes and not by_size)
-    for label, curve, colour in zip(curves, curves.values(), _colours(len(curves)), strict=True):
-        x = [row.size_B if by_size else row.ranks for row in curve]
-        _sweep_curve(axes, label, x, curve, metric, colour)
-    axes.plot([], [], color=GREY, label="formula")
-    axes.plot([], [], color=GREY, linestyle="--", label="best bound")
-    if by_size:
-        title = f"by size, p = {rows[0].ranks}"
-        _size_axis(axes)
-    else:
-        title = "by number of ranks"
-        title += "" if several_sizes else f", V = {format_bytes(rows[0].size_B)}"
-        _rank_axis(axes, rows)
+    for curve in curves:
+        _draw(axes, curve, metric, by_size)
+    _draw_bounds(axes, curves, metric, by_size)
+    points = _draw_measured(axes, measured, rows, metric, by_size)
+    (style.size_axis if by_size else style.rank_axis)(axes, _places(rows, by_size))
     _value_axis(axes, metric)
-    axes.set_title(f"{HEADINGS[metric]} {title}")
-    axes.grid(alpha=0.3)
-    figure.legend(
-        loc="outside right upper", frameon=False, ncols=1 + len(curves) // 24, fontsize="small"
-    )
+    style.entitle(axes, _title(rows, metric, subject, by_size))
+    style.legend_beside(figure, [*_handles(curves), *points], *left_out)
     return figure
 
 
-def _curves(rows: Sequence[SweepRow], *, with_size: bool) -> dict[str, list[SweepRow]]:
-    """The rows of each curve, by ascending ranks and size."""
-    curves: dict[str, list[SweepRow]] = {}
+def _places(rows: Iterable[SweepRow], by_size: bool) -> list[float]:
+    return [row.size_B if by_size else row.ranks for row in rows]
+
+
+def _title(rows: Sequence[SweepRow], metric: str, subject: str, by_size: bool) -> str:
+    others = sorted({row.ranks if by_size else row.size_B for row in rows})
+    fixed = ""
+    if len(others) == 1:
+        fixed = f", p = {others[0]}" if by_size else f", V = {format_bytes(others[0])}"
+    axis = "size" if by_size else "number of ranks"
+    title = f"{HEADINGS[metric].partition(' (')[0]} by {axis}{fixed}"
+    return f"{subject}: {title}" if subject else title[0].upper() + title[1:]
+
+
+def _curves(rows: Sequence[SweepRow], by_size: bool) -> tuple[list[_Curve], list[str]]:
+    """The curves, each by ascending ranks or size, and what is left out of them in words.
+
+    An algorithm has a colour. Its curves have differing markers, and the first are paler.
+    """
+    table: dict[str, dict[float, list[SweepRow]]] = {}
     for row in rows:
-        name = row.curve or row.algorithm
-        label = f"{name}, {format_bytes(row.size_B)}" if with_size else name
-        curves.setdefault(label, []).append(row)
-    return {
-        label: sorted(curve, key=lambda row: (row.ranks, row.size_B))
-        for label, curve in curves.items()
-    }
+        other = row.ranks if by_size else row.size_B
+        table.setdefault(row.curve or row.algorithm, {}).setdefault(other, []).append(row)
+    others = sorted({other for curves in table.values() for other in curves})
+    kept = _spread(others, max(2, style.MOST_CURVES // len(table)))
+    fast = sorted(table, key=lambda name: _slowness(table[name]))[: style.MOST_CURVES // len(kept)]
+    names = [name for name in table if name in fast]
+    several, curves = len(others) > 1, list[_Curve]()
+    for number, name in enumerate(names):
+        for place, other in enumerate(kept):
+            if points := table[name].get(other):
+                share = PALEST * (1 - place / (len(kept) - 1)) if len(kept) > 1 else 0.0
+                other_text = f"p = {other}" if by_size else format_bytes(other)
+                curves.append(
+                    _Curve(
+                        name,
+                        f"{name}, {other_text}" if several else name,
+                        sorted(points, key=lambda row: (row.ranks, row.size_B)),
+                        share,
+                        style.paler(style.colour(number), share),
+                        style.marker(place if len(kept) > 1 else number),
+                    )
+                )
+    return curves, list(_left_out(list(table), names, others, kept, by_size))
 
 
-def _size_axis(axes: Axes) -> None:
-    axes.set_xlabel("size V")
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
+def _left_out(
+    names: Sequence[str],
+    kept_names: Sequence[str],
+    others: Sequence[float],
+    kept: Sequence[float],
+    by_size: bool,
+) -> Iterable[str]:
+    slow = [name for name in names if name not in kept_names]
+    if slow:
+        yield f"not drawn, as slower: {', '.join(slow)}"
+    if len(kept) < len(others):
+        what = "numbers of ranks" if by_size else "sizes"
+        yield f"not drawn: {len(others) - len(kept)} of {len(others)} {what}"
 
 
-def _rank_axis(axes: Axes, rows: Sequence[SweepRow]) -> None:
-    axes.set_xlabel("ranks p")
-    if len({row.ranks for row in rows}) == 1:
-        axes.set_xticks([rows[0].ranks])
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+def _spread(values: list[float], most: int) -> list[float]:
+    """At most so many of the values, evenly, with the first and the last."""
+    places = np.linspace(0, len(values) - 1, min(most, len(values)))
+    return [values[place] for place in dict.fromkeys(np.round(places).astype(int).tolist())]
+
+
+def _slowness(curves: dict[float, list[SweepRow]]) -> float:
+    """The mean multiple of the bound."""
+    ratios = [row.over_bound for points in curves.values() for row in points]
+    return exp(sum(log(max(ratio, 1e-9)) for ratio in ratios) / len(ratios))
+
+
+def _draw(axes: Axes, curve: _Curve, metric: str, by_size: bool) -> None:
+    rows, colour = curve.rows, curve.colour
+    x = _places(rows, by_size)
+    simulated = [_value(row, row.time_s, metric) for row in rows]
+    formula = [_value(row, row.formula_s, metric) for row in rows]
+    every = style.sparse(len(rows))
+    look: Any = {"marker": curve.marker, "markevery": every, "label": curve.label}
+    axes.plot(x, simulated, "-", color=colour, **look)
+    axes.plot(x, formula, ":", color=style.darker(colour), **_single(rows))
+
+
+def _draw_bounds(axes: Axes, curves: Sequence[_Curve], metric: str, by_size: bool) -> None:
+    """Each bound once: in the colour of its algorithm if it is of one among several, else grey."""
+    bounds: dict[tuple[tuple[float, str], ...], list[_Curve]] = {}
+    for curve in curves:
+        values = [f"{_value(row, row.bound_s, metric):.6g}" for row in curve.rows]
+        points = tuple(zip(_places(curve.rows, by_size), values, strict=True))
+        longer = [known for known in bounds if set(points) <= set(known)]
+        bounds.setdefault(longer[0] if longer else points, []).append(curve)
+    algorithms = {curve.name for curve in curves}
+    for points, users in bounds.items():
+        mixed = {curve.name for curve in users} == algorithms
+        colour = style.paler(style.GREY, users[0].share) if mixed else users[0].colour
+        x, seconds = [place for place, _ in points], [float(value) for _, value in points]
+        axes.plot(x, seconds, "--", color=colour, linewidth=1.1, **_single(points))
+
+
+def _single(points: Sequence[object]) -> Any:
+    """How lines of a single point are seen."""
+    return {"marker": "_", "markersize": 16} if len(points) == 1 else {}
+
+
+def _value(row: SweepRow, seconds: float, metric: str) -> float:
+    if metric == "time":
+        return seconds
+    if not seconds > 0:
+        return nan
+    return (row.bound_s if metric == "efficiency" else row.busbw_Bps * row.time_s) / seconds
+
+
+def _draw_measured(
+    axes: Axes,
+    measured: Sequence[MeasuredCurve],
+    rows: Sequence[SweepRow],
+    metric: str,
+    by_size: bool,
+) -> list[Line2D]:
+    """Hollow points, crossed where the result was wrong; by number of ranks only those whose size
+    is swept. Returns a handle for each curve."""
+    sizes = {row.size_B for row in rows}
+    handles = []
+    bounds = {(row.ranks, row.size_B): row.bound_s for row in rows}
+    for number, curve in enumerate(measured):
+        points = [
+            (float(point.size if by_size else curve.ranks), value, bool(point.wrong))
+            for point in curve.points
+            if by_size or point.size in sizes
+            for value in [_measured_value(curve, point.size, point.time_s, metric, bounds)]
+        ]
+        label = f"measured: {curve.name}, p = {curve.ranks}"
+        for wrong, marker, note in ((False, style.marker(number), ""), (True, "x", " (wrong)")):
+            shown = [(x, y) for x, y, bad in points if bad is wrong]
+            if shown:
+                x, y = zip(*shown, strict=True)
+                look = Line2D(x, y, color="k", marker=marker, label=label + note, **HOLLOW)
+                handles.append(axes.add_line(look))
+    return handles
+
+
+def _measured_value(
+    curve: MeasuredCurve,
+    size: float,
+    seconds: float,
+    metric: str,
+    bounds: dict[tuple[int, float], float],
+) -> float:
+    if metric == "time":
+        return seconds
+    if metric == "busbw":
+        return size * curve.busbw / seconds
+    return bounds.get((curve.ranks, size), nan) / seconds
+
+
+def _handles(curves: Sequence[_Curve]) -> list[Line2D]:
+    lines = [
+        Line2D([], [], color=curve.colour, marker=curve.marker, label=curve.label)
+        for curve in curves
+    ]
+    formula = Line2D([], [], color="0.2", linestyle=":", label="formula")
+    return [*lines, formula, Line2D([], [], color=style.GREY, linestyle="--", label="best bound")]
 
 
 def _value_axis(axes: Axes, metric: str) -> None:
     if metric == "time":
-        axes.set_yscale("log")
-        axes.set_ylabel("time")
-        axes.yaxis.set_major_formatter(EngFormatter("s"))
-        axes.yaxis.set_minor_formatter(SparseSeconds())
+        style.time_axis(axes)
+    elif metric == "busbw":
+        style.bandwidth_axis(axes, HEADINGS[metric])
     else:
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel("bus bandwidth")
-        axes.yaxis.set_major_formatter(EngFormatter("B/s"))
-
-
-def _sweep_curve(
-    axes: Axes,
-    label: str,
-    x: Sequence[float],
-    rows: Sequence[SweepRow],
-    metric: str,
-    colour: Colour,
-) -> None:
-    factor = [1.0 if metric == "time" else row.busbw_Bps * row.time_s for row in rows]
-
-    def value(seconds: Iterable[float]) -> list[float]:
-        pairs = zip(factor, seconds, strict=True)
-        return [t if metric == "time" else f / t if t > 0 else float("nan") for f, t in pairs]
-
-    single = "_" if len(rows) == 1 else ""
-    simulated, formula, bound = (
-        value(seconds)
-        for seconds in zip(*((row.time_s, row.formula_s, row.bound_s) for row in rows), strict=True)
-    )
-    axes.plot(x, simulated, "o", color=colour, markersize=4, label=label)
-    axes.plot(x, formula, color=colour, linewidth=1, marker=single, markersize=16)
-    axes.plot(
-        x, bound, color=colour, linewidth=1, linestyle="--", alpha=0.7, marker=single, markersize=24
-    )
-
-
-def _colours(curves: int) -> list[Colour]:
-    if curves <= 10:
-        return [colormaps["tab10"](k) for k in range(curves)]
-    return [colormaps["turbo"](0.05 + 0.9 * k / (curves - 1)) for k in range(curves)]
+        style.share_axis(axes, HEADINGS[metric])

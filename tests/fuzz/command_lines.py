@@ -113,6 +113,8 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
         conflicts += ("timeline", "bucket")
     elif "p" not in chosen or not {",", "."} & set(chosen["p"][1][0]):
         conflicts += ("plot",) if "strategy" in chosen or "straggler" in chosen else ()
+    if "plot" not in chosen:
+        conflicts += ("measured",)
     if "dataset" not in chosen:
         conflicts += ("epochs", "epoch_time")
     files = [

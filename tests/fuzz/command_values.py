@@ -247,6 +247,7 @@ VALUES: dict[str, Value] = {
     "jobs": _of("1", "2"),
     "dask": _of("scheduler.json", "host"),
     "plot": _of("plot.png", "plot.svg", "plot.pdf"),
+    "measured": _of("h100.csv", "log.txt", "small.csv", "all.json"),
     "png": _of("machine.png", "machine.svg"),
     "timeline": _of("line.png", "line.svg", "line.pdf", "line.json", "traces", "x.chakra"),
     "profile": _of(*PROFILES),

@@ -164,6 +164,7 @@ def test_pictures_are_written(command: Simctl, tmp_path: Path) -> None:
     commands = {
         "sweep.png": ("sweep", "--p", "2..4", "--plot"),
         "busbw.svg": ("sweep", "--p", "2..4", "--metric", "busbw", "--plot"),
+        "log.png": ("sweep", "--p", "10", "--size", "32MiB", "--measured", str(LOG), "--plot"),
         "run.pdf": ("run", "--p", "4", "--timeline"),
         "run.json": ("run", "--p", "4", "--timeline"),
         "fit.png": ("validate", str(LOG), "--fit", "--plot"),

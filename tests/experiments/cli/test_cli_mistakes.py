@@ -45,6 +45,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "unwritable file": (("sweep", "--p", "2", "--out", "/proc/none/x.csv"), "cannot write"),
     "file is a folder": (("sweep", "--p", "2", "--out", "/"), "cannot write"),
     "unknown picture": (("sweep", "--p", "2", "--plot", "x.gif"), ".png, .svg, .pdf"),
+    "measured without a picture": (("sweep", "--measured", "a.log"), "give --plot too"),
     "picture nowhere": (("run", "--timeline", "/none/x.png"), "cannot write"),
     "several ranks for run": (("run", "--p", "2..4"), "one number of ranks"),
     "two algorithms for run": (("run", "--algo", "ring,tree"), "one algorithm here"),

@@ -1,55 +1,89 @@
-"""The picture of a sweep: what its axis shows, and which points make a curve."""
+"""The picture of a sweep: what its axes show, which points make a curve, and what it leaves out."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from experiments.measurements import Point
 from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.simulations.grid import Grid, sweep
+from experiments.simulations.measured_curves import MeasuredCurve
 from experiments.simulations.rules import Rules
 from simulator.collectives import find as algorithm
 from topologies.catalogue import find as machine
+
+MEASURED = [MeasuredCurve("a.log", 4, 1.5, (Point(2**10, 1e-5), Point(2**20, 1e-4, wrong=3)))]
+
+MANY = (
+    *("ring", "rings", "tree", "double_tree", "binary_tree", "naive", "naive_serial"),
+    *("one_shot", "two_shot", "ring:segments=2", "ring:segments=3", "ring:segments=4"),
+)
+
+
+def figure(
+    ranks: list[int],
+    sizes: list[float],
+    metric: str | None = None,
+    names: tuple[str, ...] = ("ring", "tree"),
+) -> Figure:
+    algorithms = [algorithm(name) for name in names]
+    rows = list(sweep(Grid(algorithms, ranks, sizes, machine("star").build, Rules())))
+    return sweep_drawing(rows, metric, "all_reduce on star", MEASURED)
 
 
 def drawn(
     ranks: list[int],
     sizes: list[float],
-    metric: str = "time",
+    metric: str | None = None,
     names: tuple[str, ...] = ("ring", "tree"),
 ) -> Axes:
-    algorithms = [algorithm(name) for name in names]
-    rows = list(sweep(Grid(algorithms, ranks, sizes, machine("star").build, Rules())))
-    return sweep_drawing(rows, metric).axes[0]
+    return figure(ranks, sizes, metric, names).axes[0]
 
 
 def curves(axes: Axes) -> dict[str, list[float]]:
     """The places on the axis of the simulated points, by label."""
-    lines = {str(line.get_label()): line for line in axes.lines if line.get_marker() == "o"}
+    lines = {str(line.get_label()): line for line in axes.lines if line.get_linestyle() == "-"}
     return {label: np.asarray(line.get_xdata()).tolist() for label, line in lines.items()}
 
 
-def test_several_numbers_of_ranks_make_the_axis() -> None:
+def legend(figure: Figure) -> list[str]:
+    (beside,) = figure.legends
+    return [text.get_text() for text in beside.get_texts()]
+
+
+def test_as_many_numbers_of_ranks_as_sizes_make_the_axis() -> None:
     axes = drawn([2, 4], [2.0**10, 2.0**20])
     assert axes.get_xlabel() == "ranks p"
-    assert axes.get_title() == "Time by number of ranks"
+    assert axes.get_title() == "all_reduce on star: time by number of ranks"
     labels = ["ring, 1KiB", "ring, 1MiB", "tree, 1KiB", "tree, 1MiB"]
     assert curves(axes) == {label: [2, 4] for label in labels}
 
 
+def test_more_sizes_than_numbers_of_ranks_make_the_axis() -> None:
+    sizes = [2.0**10, 2.0**20, 2.0**30]
+    axes = drawn([2, 4], sizes)
+    assert axes.get_xlabel() == "size V"
+    assert axes.get_title() == "all_reduce on star: bus bandwidth by size"
+    labels = ["ring, p = 2", "ring, p = 4", "tree, p = 2", "tree, p = 4"]
+    assert curves(axes) == dict.fromkeys(labels, sizes)
+
+
 @pytest.mark.parametrize(
     ("metric", "title"),
-    [("time", "Time by size, p = 4"), ("busbw", "Bus bandwidth by size, p = 4")],
+    [
+        ("time", "time by size, p = 4"),
+        (None, "bus bandwidth by size, p = 4"),
+        ("efficiency", "efficiency by size, p = 4"),
+    ],
 )
-def test_several_sizes_of_one_number_of_ranks_make_the_axis(metric: str, title: str) -> None:
-    sizes = [2.0**10, 2.0**20, 2.0**30]
-    axes = drawn([4], sizes, metric)
-    assert axes.get_xlabel() == "size V"
+def test_sizes_have_tidy_ticks(metric: str | None, title: str) -> None:
+    axes = drawn([4], [2.0**10, 2.0**20, 2.0**30], metric)
     assert axes.get_xscale() == "log"
-    assert axes.get_title() == title
-    assert axes.xaxis.get_major_formatter()(2.0**20) == "1MiB"
-    assert curves(axes) == {"ring": sizes, "tree": sizes}
+    assert axes.get_title() == f"all_reduce on star: {title}"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1KiB", "1MiB", "1GiB"]
 
 
 def test_the_best_options_of_all_sizes_make_one_curve() -> None:
@@ -60,5 +94,44 @@ def test_the_best_options_of_all_sizes_make_one_curve() -> None:
 
 def test_a_single_point_is_drawn_by_its_number_of_ranks() -> None:
     axes = drawn([4], [2.0**20])
-    assert axes.get_title() == "Time by number of ranks, V = 1MiB"
+    assert axes.get_title() == "all_reduce on star: time by number of ranks, V = 1MiB"
     assert curves(axes) == {"ring": [4], "tree": [4]}
+
+
+@pytest.mark.parametrize(("metric", "value"), [("time", 1e-5), ("busbw", 1.5 * 2**10 / 1e-5)])
+def test_measured_points_are_drawn_and_wrong_results_crossed(metric: str, value: float) -> None:
+    picture = figure([4], [2.0**10, 2.0**20], metric)
+    right, wrong = (line for line in picture.axes[0].lines if line.get_linestyle() == "None")
+    assert np.asarray(right.get_xdata()).tolist() == [2**10]
+    assert np.asarray(right.get_ydata()).tolist() == pytest.approx([value])
+    assert wrong.get_marker() == "x"
+    assert legend(picture)[-2:] == ["measured: a.log, p = 4", "measured: a.log, p = 4 (wrong)"]
+
+
+def test_a_single_size_has_measured_points_by_number_of_ranks() -> None:
+    lines = drawn([2, 4], [2.0**10]).lines
+    (points,) = (line for line in lines if line.get_linestyle() == "None")
+    assert np.asarray(points.get_xdata()).tolist() == [4]
+
+
+def test_the_bound_is_drawn_once() -> None:
+    axes = drawn([4], [2.0**10, 2.0**20, 2.0**30], "time")
+    assert len([line for line in axes.lines if line.get_linestyle() == "--"]) == 1
+
+
+def test_few_curves_are_drawn_and_the_legend_names_the_others() -> None:
+    picture = figure([4, 5, 6, 7, 8], [2.0**20], names=MANY)
+    assert len(curves(picture.axes[0])) == 12
+    picture = figure([4, 5, 6], [2.0**10, 2.0**15, 2.0**20], names=MANY)
+    assert len(curves(picture.axes[0])) == 20
+    *_, slow, sizes = legend(picture)
+    assert slow.startswith("not drawn, as slower: ")
+    assert slow.count(",") == 2
+    assert sizes == "not drawn: 1 of 3 sizes"
+
+
+def test_curves_differ_in_colour_or_marker() -> None:
+    axes = drawn([4, 5], [2.0**20], names=MANY)
+    lines = [line for line in axes.lines if line.get_linestyle() == "-"]
+    looks = [(str(line.get_color()), str(line.get_marker())) for line in lines]
+    assert len(set(looks)) == len(looks)
