@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.parallel.passes import AGAIN, COMPUTE, HOST, OPTIMIZER, SEND, STREAMS
 from simulator.parallel.step import Step
@@ -45,24 +47,9 @@ class StepMeasures:
 
 def measure(step: Step) -> StepMeasures:
     """Read the timeline of a step."""
-    timeline, schedule, labels = step.timeline, step.schedule, step.labels
-    places, streams = schedule.ranks, len(STREAMS)
-    device = np.flatnonzero(schedule.lane != HOST)
-    sends = np.flatnonzero(schedule.lane == SEND)
-    spans = _spans(step) if len(device) < len(schedule) else np.zeros((0, 3))
-    place = np.concatenate((schedule.rank[device], labels.peer[sends], spans[:, 0]))
-    lane = np.concatenate((schedule.lane[device], schedule.lane[sends], np.full(len(spans), HOST)))
-    rows = np.append(device, sends)
-    begin = np.concatenate((timeline.start[rows], spans[:, 1]))
-    end = np.concatenate((timeline.finish[rows], spans[:, 2]))
-    total = float(timeline.finish[device].max(initial=0.0))
-    passing = device[labels.kind[device] <= AGAIN]
-    window = np.full(places, np.inf), np.zeros(places)
-    np.minimum.at(window[0], schedule.rank[passing], timeline.start[passing])
-    np.maximum.at(window[1], schedule.rank[passing], timeline.finish[passing])
-    first, busy, between = _sweep(
-        place.astype(np.int32), lane.astype(np.int32), begin, end, (places, streams), window
-    )
+    schedule, labels, places = step.schedule, step.labels, step.schedule.ranks
+    total = length_of(step)
+    first, busy, between = _summed_up(states(activity(step)), places, window(step))
     updating = schedule.lane == COMPUTE
     updating &= labels.kind == OPTIMIZER
     optimizer = _summed(schedule.rank[updating], schedule.seconds[updating], places)
@@ -84,33 +71,100 @@ def measure(step: Step) -> StepMeasures:
     )
 
 
-def _sweep(
-    place: Ints,
-    lane: Ints,
-    begin: Floats,
-    end: Floats,
-    shape: tuple[int, int],
-    window: tuple[Floats, Floats],
-) -> tuple[Floats, Floats, Floats]:
-    """How long each stream of a place is the first of the active ones, and how long it is active,
-    shape (places, streams); and how long no stream is active within the window of each place."""
-    lasting = end > begin
-    count, lanes = int(lasting.sum()), np.tile(lane[lasting], 2)
-    where, time = np.tile(place[lasting], 2), np.concatenate((begin[lasting], end[lasting]))
+def length_of(step: Step) -> float:
+    """Seconds until all devices are finished."""
+    device = step.schedule.lane != HOST
+    return float(step.timeline.finish[device].max(initial=0.0))
+
+
+class Activity(NamedTuple):
+    """What streams of places do, a row each. A transfer is at both of its ends."""
+
+    place: Ints
+    lane: Ints
+    begin: Floats
+    end: Floats
+    operation: Ints
+    """The operation; -1 for the CPU, which is active from when all that an action waits for has
+    ended."""
+
+
+def activity(step: Step) -> Activity:
+    """When the streams of a step are active."""
+    timeline, schedule = step.timeline, step.schedule
+    device = np.flatnonzero(schedule.lane != HOST)
+    sends = np.flatnonzero(schedule.lane == SEND)
+    spans = _spans(step) if len(device) < len(schedule) else np.zeros((0, 3))
+    rows = np.append(device, sends)
+    launching = np.full(len(spans), HOST)
+    return Activity(
+        np.concatenate((schedule.rank[device], step.labels.peer[sends], spans[:, 0].astype(int))),
+        np.concatenate((schedule.lane[rows], launching)).astype(np.int32),
+        np.concatenate((timeline.start[rows], spans[:, 1])),
+        np.concatenate((timeline.finish[rows], spans[:, 2])),
+        np.concatenate((rows, np.full(len(spans), -1))).astype(np.int32),
+    )
+
+
+def window(step: Step) -> tuple[Floats, Floats]:
+    """When the first action of each place begins, and when the last one ends."""
+    timeline, schedule, labels = step.timeline, step.schedule, step.labels
+    passing = np.flatnonzero((schedule.lane != HOST) & (labels.kind <= AGAIN))
+    begin, end = np.full(schedule.ranks, np.inf), np.zeros(schedule.ranks)
+    np.minimum.at(begin, schedule.rank[passing], timeline.start[passing])
+    np.maximum.at(end, schedule.rank[passing], timeline.finish[passing])
+    return begin, end
+
+
+class States(NamedTuple):
+    """Which streams of a place are active at a time: a row each, by place and time."""
+
+    place: Ints
+    begin: Floats
+    length: Floats
+    """Seconds until the next row of the place; 0 in its last row."""
+    active: npt.NDArray[np.bool_]
+    """Whether each stream is active, shape (rows, streams)."""
+
+    @property
+    def some(self) -> npt.NDArray[np.bool_]:
+        """Whether some stream is active."""
+        return np.asarray(self.active.any(axis=1))
+
+    @property
+    def first(self) -> Ints:
+        """The first stream that is active, where one is."""
+        return np.asarray(self.active.argmax(axis=1), dtype=np.int32)
+
+
+def states(rows: Activity) -> States:
+    """What is active from each begin and end on."""
+    lasting = rows.end > rows.begin
+    count, lanes = int(lasting.sum()), np.tile(rows.lane[lasting], 2)
+    where = np.tile(rows.place[lasting], 2).astype(np.int32)
+    time = np.concatenate((rows.begin[lasting], rows.end[lasting]))
     order = np.lexsort((time, where))
-    change = np.zeros((len(order), shape[1]), dtype=np.int32)
+    change = np.zeros((len(order), len(STREAMS)), dtype=np.int32)
     change[np.arange(len(order)), lanes[order]] = np.repeat((1, -1), count)[order]
-    active = np.cumsum(change, axis=0) > 0
     where, time = where[order], time[order]
     length = np.append(np.diff(time), 0.0)
     length[np.append(np.diff(where) > 0, True)] = 0.0
-    first, busy = np.zeros(shape), np.zeros(shape)
-    some = active.any(axis=1)
-    np.add.at(first, (where[some], active[some].argmax(axis=1)), length[some])
-    for stream in range(shape[1]):
-        busy[:, stream] = _summed(where, length * active[:, stream], shape[0])
+    return States(where, time, length, np.cumsum(change, axis=0) > 0)
+
+
+def _summed_up(
+    rows: States, places: int, window: tuple[Floats, Floats]
+) -> tuple[Floats, Floats, Floats]:
+    """How long each stream of a place is the first of the active ones, and how long it is active,
+    shape (places, streams); and how long no stream is active within the window of each place."""
+    where, time, length, active = rows
+    first, busy = np.zeros((places, len(STREAMS))), np.zeros((places, len(STREAMS)))
+    some = rows.some
+    np.add.at(first, (where[some], rows.first[some]), length[some])
+    for stream in range(len(STREAMS)):
+        busy[:, stream] = _summed(where, length * active[:, stream], places)
     inside = ~some & (time >= window[0][where]) & (time < window[1][where])
-    return first, busy, _summed(where[inside], length[inside], shape[0])
+    return first, busy, _summed(where[inside], length[inside], places)
 
 
 def _summed(place: Ints, seconds: Floats, places: int) -> Floats:

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.analysis.bubble_spans import BUBBLE_CAUSES, FILL, LAUNCH
+from simulator.analysis.bubbles import DRAIN, SLOWER_PEER, TRANSFER
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
@@ -28,6 +30,7 @@ from simulator.parallel.passes import (
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import write
+from simulator.parallel.step_bubbles import step_bubbles
 from simulator.parallel.step_measures import StepMeasures, measure
 from simulator.parallel.step_work import Work
 from topologies.errors import InputError
@@ -138,6 +141,31 @@ def test_bubbles_and_computing_and_exposed_communication_make_the_step(plan: Wor
     assert (result.idle > -1e-9).all()
     assert (result.hidden > -1e-9).all()
     assert (result.idle_between <= result.idle + 1e-9).all()
+    spans = step_bubbles(step)
+    added = np.zeros((schedule.ranks, len(BUBBLE_CAUSES)))
+    np.add.at(added, (spans.rank, spans.cause), spans.end - spans.start)
+    assert added[:, TRANSFER] == pytest.approx(result.exposed.sum(axis=1), abs=1e-9)
+    assert added[:, LAUNCH] == pytest.approx(result.launching, abs=1e-9)
+    idle = added[:, [FILL, SLOWER_PEER, DRAIN]].sum(axis=1)
+    assert idle == pytest.approx(result.idle, abs=1e-9)
+    assert (added[:, SLOWER_PEER] >= result.idle_between - 1e-9).all()
+    moving = spans.operation[spans.cause == TRANSFER]
+    assert (schedule.lane[moving] != COMPUTE).all()
+
+
+def test_the_second_stage_waits_for_the_first_and_the_first_for_the_second() -> None:
+    """Two stages of 3 s, two micro-batches, no communication: fill, a gap, and drain."""
+    step = write(work("gpipe", 2, 2, (block(Part(1.0)),), Degrees(pp=2)))
+    rows = step_bubbles(step)
+    words = [BUBBLE_CAUSES[cause] for cause in rows.cause]
+    lines = list(
+        zip(rows.rank.tolist(), words, rows.start.tolist(), rows.end.tolist(), strict=True)
+    )
+    assert lines == [(0, "slower peer", 2, 5), (1, "fill", 0, 1), (1, "drain", 7, 9)]
+    backward = int(rows.operation[0])
+    assert step.schedule.rank[backward] == 1
+    assert step.schedule.lane[rows.awaited[1]] == SEND
+    assert rows.awaited[2] == -1
 
 
 @pytest.mark.parametrize(
