@@ -13,9 +13,22 @@ from typing import Annotated
 import typer
 
 from experiments.cli import advised, algorithms, lists, measured, simulated, topologies
+from experiments.cli.completion import join_words
 from experiments.cli.old_spellings import Commands
 from topologies.errors import InputError
 
+FIRST_WORDS = """\
+simctl says how long a collective or a training step takes on a cluster, and why.
+
+Try first:
+  simctl sweep --algo ring --p 2..64                  how an algorithm scales
+  simctl recommend --topology hgx_h100:nodes=4        which algorithm is fastest at each size
+  simctl run --algo rings --topology hgx_h100:nodes=4 where the time of a collective goes
+  simctl train --model resnet50 --p 8                 where a training step stalls
+  simctl diagnose YOUR_LOG                            whether an nccl-tests log is normal
+  simctl topo list                                    which machines there are
+
+All commands: simctl --help. Options of a command: simctl COMMAND --help."""
 app = typer.Typer(
     name="simctl",
     cls=Commands,
@@ -48,13 +61,15 @@ def _main(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        typer.echo(FIRST_WORDS)
 
 
 def main() -> None:
     """Run the command line: one line for a user's mistake, exit codes 0, 1, 2 and 130."""
     # Matrices are small here: threads of numpy that wait for work cost a third of a short command.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if "COMP_WORDS" in os.environ:
+        join_words(os.environ)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

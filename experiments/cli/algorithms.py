@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import algorithm_names, completer
+from experiments.cli.completion import algorithm_names, algorithm_options, completer
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions
 from experiments.cli.options import AlgorithmFile, CollectiveName, Format, Output
@@ -74,7 +74,7 @@ def algos_export(
         typer.Argument(
             metavar="[ALGO]",
             help="One algorithm: see `simctl algos`.",
-            autocompletion=completer(algorithm_names),
+            autocompletion=completer(algorithm_names, algorithm_options),
         ),
     ] = None,
     algo_file: AlgorithmFile = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli.completion import completer, machine_names, placement_orders
+from experiments.cli.completion import completer, machine_names, machine_options, placement_orders
 from experiments.cli.options import EngineName, Engines, Force, SharingName, SymmetryName
 from topologies.errors import InputError
 
@@ -27,7 +27,8 @@ LINKS = {"bandwidth": "50GB/s", "latency": "1us", "gap": "0us"}
 """The links of a shape, if the user does not say."""
 
 Topology = Annotated[
-    str | None, typer.Option(help=TOPOLOGY_HELP, autocompletion=completer(machine_names))
+    str | None,
+    typer.Option(help=TOPOLOGY_HELP, autocompletion=completer(machine_names, machine_options)),
 ]
 Bandwidth = Annotated[
     str | None, typer.Option(help="β of a shape's links, like 400Gbit/s.  [default: 50GB/s]")

@@ -11,9 +11,11 @@ import typer
 
 from experiments.cli.completion import (
     algorithm_names,
+    algorithm_options,
     completer,
     library_names,
     machine_names,
+    machine_options,
     profile_names,
 )
 from experiments.cli.groups import with_groups
@@ -96,7 +98,7 @@ def validate(
         str | None,
         typer.Option(
             help="The algorithm to simulate. [default: by collective]",
-            autocompletion=completer(algorithm_names),
+            autocompletion=completer(algorithm_names, algorithm_options),
         ),
     ] = None,
     algo_file: AlgorithmFile = None,
@@ -202,7 +204,7 @@ def calibrate(
         str | None,
         typer.Option(
             help=f"{TOPOLOGY_HELP} [default: nodes with one port a rank and one a node]",
-            autocompletion=completer(machine_names),
+            autocompletion=completer(machine_names, machine_options),
             show_default=False,
         ),
     ] = None,

@@ -8,7 +8,13 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import algorithm_names, collective_names, completer, profile_names
+from experiments.cli.completion import (
+    algorithm_names,
+    algorithm_options,
+    collective_names,
+    completer,
+    profile_names,
+)
 
 
 class Format(StrEnum):
@@ -61,7 +67,7 @@ Algorithms = Annotated[
     typer.Option(
         "--algo",
         help="Algorithms, comma-separated: see `simctl algos`.  [default: ring]",
-        autocompletion=completer(algorithm_names),
+        autocompletion=completer(algorithm_names, algorithm_options),
     ),
 ]
 CollectiveName = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import algorithm_names, completer
+from experiments.cli.completion import algorithm_names, algorithm_options, completer
 from experiments.cli.execution_options import ExecutionOptions
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
@@ -58,7 +58,7 @@ Algorithm = Annotated[
     str | None,
     typer.Option(
         help="One algorithm: see `simctl algos`.  [default: ring]",
-        autocompletion=completer(algorithm_names),
+        autocompletion=completer(algorithm_names, algorithm_options),
     ),
 ]
 Groups = Annotated[

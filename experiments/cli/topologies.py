@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import completer, machine_names
+from experiments.cli.completion import completer, machine_names, machine_options
 from experiments.cli.machine_options import TOPOLOGY_HELP
 from experiments.cli.options import Force, Format, Output
 from experiments.cli.plain_values import PlainGroup
@@ -41,7 +41,9 @@ def topo_show(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|FILE", help=TOPOLOGY_HELP, autocompletion=completer(machine_names)
+            metavar="NAME|FILE",
+            help=TOPOLOGY_HELP,
+            autocompletion=completer(machine_names, machine_options),
         ),
     ],
     p: Annotated[
@@ -69,7 +71,7 @@ def topo_import(
         typer.Argument(
             metavar="FILE|NAME",
             help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME.",
-            autocompletion=completer(machine_names),
+            autocompletion=completer(machine_names, machine_options),
         ),
     ],
     out: Annotated[

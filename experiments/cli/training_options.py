@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli.completion import completer, model_names, strategy_names
+from experiments.cli.completion import (
+    completer,
+    model_names,
+    model_options,
+    strategy_names,
+    strategy_options,
+)
 from experiments.cli.epoch_options import (
     Dataset,
     EpochCount,
@@ -37,7 +43,7 @@ ModelText = Annotated[
         help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, "
         "profile.yaml, config.json; or the traces of a job, a rank each: "
         "rank0.json,rank1.json or their folder. See `simctl models`.",
-        autocompletion=completer(model_names),
+        autocompletion=completer(model_names, model_options),
     ),
 ]
 StrategyText = Annotated[
@@ -45,7 +51,7 @@ StrategyText = Annotated[
     typer.Option(
         help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. See `simctl "
         "strategies`.",
-        autocompletion=completer(strategy_names),
+        autocompletion=completer(strategy_names, strategy_options),
     ),
 ]
 Workers = Annotated[

@@ -10,6 +10,7 @@ from experiments import output
 from experiments.simulations.candidates import nccl_name
 from experiments.simulations.recommendation import Advice, Answers, Crossover, Question
 from experiments.simulations.tuner_file import COLLECTIVES, LAST, Line, ranges, written
+from experiments.terms import footnote
 from topologies.catalogue import Blueprint
 from topologies.columns import distinct
 from topologies.errors import InputError
@@ -126,6 +127,8 @@ def _text(
     names = dict.fromkeys(left.name for left in answers.left)
     if names:
         terms.append(f"  not tried here: {', '.join(names)} (--format json says why)")
+    if request.question.profile is None:
+        terms.append(footnote(["not included"]))
     why = ["why", *_reasons(rows, binary=binary)]
     blocks = [[_title(request)], [output.align(table)], changes, why, terms]
     return "\n\n".join("\n".join(block) for block in blocks if block)

@@ -179,7 +179,7 @@ def _text(
         blocks.insert(2, "chosen for this machine\n" + "\n".join(f"  {line}" for line in chosen))
     verdict = [row.verdict.word] if row.verdict.reason else []
     terms, left_out = ["V", "busbw", "redundant", *verdict], row.bounds_left_out
-    terms += ["left out"] * bool(left_out)
+    terms += ["left out"] * bool(left_out) + ["not included"] * (not row.protocol)
     blocks.append(footnote(terms, {"left out": [left_out]}))
     return "\n\n".join(blocks)
 

@@ -10,7 +10,7 @@ from experiments import output
 from experiments.pictures.timelines.collective_file import collective_file
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.size_ranges import unmeant_sizes
-from experiments.terms import inexact
+from experiments.terms import SOFTWARE, inexact
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import critical_path
@@ -142,7 +142,8 @@ def _text(
     if contention:
         words = "contention on the critical path: waiting behind messages of other ranks"
         blocks.append(f"{words}\n{output.align(contention)}")
-    blocks.append("  alone  the time of the call if nothing else ran")
+    terms = [["  alone", "the time of the call if nothing else ran"], ["  not included", SOFTWARE]]
+    blocks.append(output.align(terms))
     return "\n\n".join(blocks)
 
 

@@ -1,10 +1,7 @@
 """`simctl strategies`."""
 
-from collections.abc import Callable
-
 from experiments import output
-from experiments.training.strategy_options import listed, options_of
-from topologies.units import format_bandwidth, format_bytes, format_seconds
+from experiments.training.strategy_options import default_text, listed, options_of
 
 
 def run(how: str) -> None:
@@ -12,10 +9,7 @@ def run(how: str) -> None:
     records: list[output.Record] = []
     for name, strategy in listed().items():
         for key, field in options_of(strategy).items():
-            default, meaning = (
-                _written(field.default, field.metadata["unit"]),
-                field.metadata["help"],
-            )
+            default, meaning = default_text(field), field.metadata["help"]
             records.append(
                 {"strategy": name, "option": key, "default": default, "meaning": meaning}
             )
@@ -24,18 +18,3 @@ def run(how: str) -> None:
         for key in ("strategy", "option", "default", "meaning")
     }
     output.say(output.render(records, cells, how))
-
-
-FORMATS: dict[str, Callable[[float], str]] = {
-    "bytes": format_bytes,
-    "seconds": format_seconds,
-    "bandwidth": format_bandwidth,
-}
-
-
-def _written(default: object, unit: str) -> str:
-    if isinstance(default, bool):
-        return "yes" if default else "no"
-    if isinstance(default, float):
-        return FORMATS[unit](default) if unit else f"{default:g}"
-    return str(default)

@@ -52,8 +52,8 @@ def columns(
 
 
 def explanation(rows: Sequence[SweepRow], shown: Sequence[Column[SweepRow]], *, wide: bool) -> str:
-    """What the words of the table mean, and the reasons of verdicts that the narrow table leaves
-    out. `shown` are the columns of the table."""
+    """What the words of the table mean, the reasons of verdicts that the narrow table leaves out,
+    and what no time includes. `shown` are the columns of the table."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         if row.verdict.reason:
@@ -62,6 +62,7 @@ def explanation(rows: Sequence[SweepRow], shown: Sequence[Column[SweepRow]], *, 
     headings = [column.heading for column in shown]
     terms = ["V", *(term for term in ("off by", "of bound", "busbw") if term in headings)]
     terms += ["redundant", *reasons] if wide else [*reasons, "--wide"]
+    terms += ["not included"] * ("protocol" not in headings)
     examples = {
         word: [_shortened(f"{reason} ({', '.join(names)})") for reason, names in known.items()]
         for word, known in reasons.items()
@@ -81,7 +82,7 @@ def _span(counts: Sequence[int]) -> str:
 
 
 def _shortened(text: str) -> str:
-    most = WIDEST - len("  not claimed  - ")
+    most = WIDEST - len("  not included  - ")
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 

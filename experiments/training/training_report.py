@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from experiments.output import Value, align
+from experiments.terms import SOFTWARE
 from experiments.training.job import TrainingRun, WhatIf
 from experiments.training.training_table import memory_cell, rate
 from experiments.wait_records import wait_cells, wait_records
@@ -107,6 +108,7 @@ def text(run: TrainingRun, what_if: WhatIf) -> str:
         ),
         "what would help\n" + align(_helping(run, what_if)),
     ]
+    blocks.append(f"  not included  {SOFTWARE}")
     chosen = run.plan.words
     more = [f"... {len(chosen)} lines, all with --format json"] if len(chosen) > WORDS else []
     words = [*chosen[:WORDS], *more, f"model: {run.plan.model.source}"]

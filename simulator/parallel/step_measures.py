@@ -66,9 +66,15 @@ def measure(step: Step) -> StepMeasures:
         exposed,
         communicating - exposed,
         launching,
-        total - first.sum(axis=1),
+        _idle(total, first),
         between,
     )
+
+
+def _idle(total: float, active: Floats) -> Floats:
+    """What is left of a step. What rounding leaves of it is 0."""
+    idle = total - active.sum(axis=1)
+    return np.asarray(np.where(np.abs(idle) > 1e-12 * total, idle, 0.0))
 
 
 def length_of(step: Step) -> float:

@@ -210,6 +210,7 @@ def test_words_are_explained_once_below_the_table(simctl: Simctl) -> None:
         "not claimed",
         "",
         "--wide",
+        "not included",
     ]
     assert "- routes differ (tree)" in below
     assert "not claimed" in rows

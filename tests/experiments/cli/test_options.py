@@ -52,6 +52,16 @@ def test_what_is_measured_is_the_librarys_and_ours() -> None:
         ("measure --backend g", ["gloo"]),
         ("calibrate --library f", ["fujitsu"]),
         ("calibrate --topology hgx", ["hgx_h100", "hgx_h200"]),
+        ("train --strategy ddp:bu", ["ddp:bucket=25MiB"]),
+        ("train --strategy ssgd,ddp:bucket=1MiB,ov", ["ssgd,ddp:bucket=1MiB,overlap=yes"]),
+        ("train --strategy ddp : bu", ["bucket=25MiB"]),
+        ("train --strategy ddp : bucket = 1MiB,ov", ["1MiB,overlap=yes"]),
+        ("train --strategy ssp :", ["server=gpu", "update=0s", "server_memory=0B/s", "bound=3"]),
+        ("sweep --topology = hgx_h100 : no", ["nodes=2"]),
+        ("sweep --topology = hgx_h2", ["hgx_h200"]),
+        ("topo show nobody : no", []),
+        ("run --algo nvls :", ["segments=8"]),
+        ("train --model bert_large : la", ["layers=24"]),
     ],
 )
 def test_a_shell_completes(
