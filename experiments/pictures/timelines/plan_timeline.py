@@ -49,7 +49,7 @@ def _trace(step: Step, parameters: dict[str, Value]) -> str:
     labels = step.labels
     about = [
         described(
-            _name(step, operation),
+            name_of(step, operation),
             KINDS[labels.kind[operation]],
             stage=int(labels.stage[operation]),
             layer=int(labels.layer[operation]),
@@ -65,7 +65,7 @@ def _trace(step: Step, parameters: dict[str, Value]) -> str:
     return to_file(trace, dict(parameters), "take fewer micro-batches")
 
 
-def _name(step: Step, operation: int) -> str:
+def name_of(step: Step, operation: int) -> str:
     """What a slice is called, like "forward 3" or "tp all_gather"."""
     labels, lane = step.labels, int(step.schedule.lane[operation])
     kind, micro = KINDS[labels.kind[operation]], int(labels.micro[operation])

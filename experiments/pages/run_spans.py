@@ -1,0 +1,254 @@
+"""The spans of a collective: what each rank sends, receives, merges and computes, and what it
+waits for meanwhile."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.names import rank_name
+from experiments.pages.critical_pieces import pieces_of
+from experiments.pages.span_names import Chart, Names, assembled
+from experiments.pages.spans import IDLE, Columns, Spans
+from experiments.pictures.timelines.tracks import all_computations, merges, sends
+from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, SLOWER_PEER, TRANSFER
+from simulator.analysis.contention import waited
+from simulator.analysis.critical_path import Path, trace_back
+from simulator.schedules.schedule import COMPUTE
+from simulator.schedules.timeline import Timeline
+from topologies.topology import Floats, Ints
+
+LANES = ("computes", "sends", "receives", "merges")
+COMPUTES, SENDS, RECEIVES, MERGES = range(len(LANES))
+ROUNDING = 1e-9
+"""A share of the makespan: shorter waits are rounding errors of differences."""
+_ON_LANE = np.array([COMPUTES, SENDS, SENDS, SENDS, MERGES, MERGES], dtype=np.int32)
+"""The lane of each part of a critical path, in the order of SEGMENT_PARTS."""
+
+
+def spans_of_run(timeline: Timeline, path: Path | None = None) -> Spans:
+    """The spans of a collective. `path` is its critical path, if it is known.
+
+    Between two messages that it sends, a rank first waits for what it must have received or
+    computed, then for its link. Of a folded schedule, the rows are the ranks that stand for all.
+    """
+    schedule, machine = timeline.schedule, timeline.routed.machine
+    ranks = np.union1d(schedule.rank, timeline.routed.peer).astype(np.int32)
+    found = trace_back(timeline) if path is None else path
+    run = _Run(timeline, ranks, on_path(timeline, found))
+    chart = Chart(
+        tuple(rank_name(schedule, rank) for rank in ranks.tolist()),
+        machine.node[machine.placement[ranks]],
+        timeline.makespan,
+        remarks=standing(timeline, len(ranks)),
+    )
+    media, phases = timeline.routed.topology.medium_names, (*schedule.phases, IDLE)
+    names = Names(
+        LANES,
+        phases.__getitem__,
+        phases.__getitem__,
+        lambda rank: rank_name(schedule, rank),
+        lambda medium: media[medium],
+        CAUSES,
+    )
+    parts = run.computes(), run.sends(), run.receives(), run.merges(), run.stalls()
+    pieces = pieces_of(found, ranks, lambda path: _ON_LANE[path.part])
+    return assembled(chart, parts, pieces, names)
+
+
+def standing(timeline: Timeline, shown: int) -> tuple[str, ...]:
+    """A sentence that says which ranks stand for others, if some do."""
+    ranks = timeline.schedule.ranks
+    if timeline.schedule.fold is None:
+        return ()
+    stand = f"{shown} of {ranks} ranks stand{'s' * (shown == 1)} for all"
+    return (f"{stand}: the others do the same at the same time.",)
+
+
+def on_path(timeline: Timeline, path: Path) -> npt.NDArray[np.bool_]:
+    """Whether the critical path runs through each operation."""
+    through = np.zeros(len(timeline.schedule), dtype=np.bool_)
+    through[path.operation[(path.seconds > 0) & (path.operation >= 0)]] = True
+    return through
+
+
+class _Run(NamedTuple):
+    """A timeline, the ranks that are rows, and the operations on the critical path."""
+
+    timeline: Timeline
+    ranks: Ints
+    through: npt.NDArray[np.bool_]
+
+    def row(self, rank: npt.NDArray[np.integer]) -> Ints:
+        """The row of each rank."""
+        return np.searchsorted(self.ranks, rank).astype(np.int32)
+
+    def about(self, operation: Ints) -> dict[str, npt.NDArray[Any]]:
+        """The columns that follow from operations."""
+        schedule = self.timeline.schedule
+        phase = schedule.phase[operation]
+        return {
+            "kind": phase,
+            "name": phase,
+            "critical": self.through[operation],
+            "nbytes": schedule.nbytes[operation],
+        }
+
+    def computes(self) -> Columns:
+        """What ranks compute."""
+        boxes = all_computations(self.timeline)
+        about = self.about(boxes.first) | {"nbytes": np.zeros(1)}
+        row = self.row(boxes.rank)
+        return Columns.of(row, boxes.start, boxes.end, lane=COMPUTES, **about)
+
+    def merges(self) -> Columns:
+        """What ranks merge and copy."""
+        boxes = merges(self.timeline)
+        about = self.about(boxes.first) | {"peer": sender_at(self.timeline, boxes.first)}
+        row = self.row(self.folded(boxes.rank))
+        return Columns.of(row, boxes.start, boxes.end, lane=MERGES, **about)
+
+    def folded(self, rank: Ints) -> Ints:
+        """The rank that stands for each."""
+        fold = self.timeline.schedule.fold
+        return rank if fold is None else fold.shifts.folded(rank).astype(np.int32)
+
+    def sends(self) -> Columns:
+        """Messages while they hold the first link."""
+        timeline, schedule, sent = self.timeline, self.timeline.schedule, sends(self.timeline)
+        taking = sent.end > sent.start
+        operation = sent.operation[taking]
+        return Columns.of(
+            self.row(schedule.rank[operation]),
+            sent.start[taking],
+            sent.end[taking],
+            lane=SENDS,
+            peer=schedule.peer[operation],
+            link=sent.medium[taking],
+            waited=waited(timeline)[0][operation],
+            **self.about(operation),
+        )
+
+    def receives(self) -> Columns:
+        """Messages from the first byte on the last link until all has arrived."""
+        timeline, schedule, routed = (
+            self.timeline,
+            self.timeline.schedule,
+            self.timeline.routed,
+        )
+        operation = np.flatnonzero(schedule.remote).astype(np.int32)
+        end_of_route = routed.route_indptr[routed.route[operation] + 1]
+        hops = end_of_route - routed.route_indptr[routed.route[operation]]
+        start = timeline.node_start[routed.node_indptr[operation] + hops - 1]
+        end = timeline.finish[operation]
+        adds = schedule.reduces[operation] == 1
+        merged = timeline.node_start[routed.node_indptr[operation + 1] - 1]
+        end = np.where(adds, merged, end)
+        taking = np.flatnonzero(end > start)
+        chosen = operation[taking]
+        return Columns.of(
+            self.row(routed.peer[chosen]),
+            start[taking],
+            end[taking],
+            lane=RECEIVES,
+            peer=sender_at(timeline, chosen),
+            link=routed.route_links[end_of_route[taking] - 1],
+            **self.about(chosen),
+        )
+
+    def stalls(self) -> Columns:
+        """When ranks send nothing: they wait for an operation, then for a link, and at the end
+        nothing is left to send."""
+        timeline, schedule = self.timeline, self.timeline.schedule
+        sent = sends(timeline)
+        row = self.row(schedule.rank[sent.operation])
+        order = np.lexsort((sent.start, row))
+        row, operation, medium = row[order], sent.operation[order], sent.medium[order]
+        begin = free_before(row, sent.start[order], sent.end[order])
+        start = sent.start[order]
+        ready = np.clip(timeline.ready[operation], begin, start)
+        least = ROUNDING * timeline.makespan
+        late = np.flatnonzero(ready - begin > least)
+        queued = np.flatnonzero(start - ready > least)
+        latest = latest_predecessor(timeline, operation[late])
+        computed = (schedule.kind[latest] == COMPUTE) & (latest >= 0)
+        front = timeline.node_cause[timeline.routed.node_indptr[operation[queued]]]
+        ahead = np.where(front < 0, -1, timeline.routed.sender[np.maximum(front, 0)])
+        idle = {"lane": SENDS, "kind": len(schedule.phases), "name": len(schedule.phases)}
+        waits = Columns.of(
+            row[late],
+            begin[late],
+            ready[late],
+            cause=np.where(computed, SLOWER_PEER, TRANSFER),
+            awaited=np.where(latest >= 0, schedule.phase[latest], -1),
+            peer=np.where(latest >= 0, sender_at(timeline, latest), -1),
+            link=last_link(timeline, latest),
+            **idle,
+        )
+        others = ahead != self.ranks[row[queued]]
+        queues = Columns.of(
+            row[queued],
+            ready[queued],
+            start[queued],
+            cause=np.where(others, CONTENTION, TRANSFER),
+            awaited=schedule.phase[operation[queued]],
+            peer=ahead,
+            link=medium[queued],
+            **idle,
+        )
+        return Columns.joined(waits, queues, self._drains(row, sent.end[order], idle))
+
+    def _drains(self, row: Ints, end: Floats, idle: dict[str, int]) -> Columns:
+        done = np.zeros(len(self.ranks))
+        np.maximum.at(done, row, end)
+        rows = np.flatnonzero((done > 0) & (done < self.timeline.makespan * (1 - ROUNDING)))
+        until = np.full(len(rows), self.timeline.makespan)
+        return Columns.of(rows, done[rows], until, cause=DRAIN, **idle)
+
+
+def free_before(row: Ints, start: Floats, end: Floats) -> Floats:
+    """When the spans of each row before a span have ended; spans are in order of row and start."""
+    latest = end.copy()
+    bounds = np.flatnonzero(np.diff(row, prepend=-1) > 0).tolist()
+    for first, last in pairwise([*bounds, len(row)]):
+        np.maximum.accumulate(latest[first:last], out=latest[first:last])
+    before = np.roll(latest, 1)
+    before[bounds] = 0.0
+    return np.minimum(before, start)
+
+
+def latest_predecessor(timeline: Timeline, operation: Ints) -> Ints:
+    """The predecessor of each operation that finished last; -1 for none."""
+    indptr, indices = timeline.schedule.indptr, timeline.schedule.indices
+    count = (indptr[operation + 1] - indptr[operation]).astype(np.int64)
+    owner = np.repeat(np.arange(len(operation)), count)
+    place = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    candidate = indices[indptr[operation][owner] + place]
+    order = np.lexsort((timeline.finish[candidate], owner))
+    latest = np.full(len(operation), -1, dtype=np.int32)
+    latest[owner[order]] = candidate[order]
+    return latest
+
+
+def sender_at(timeline: Timeline, operation: Ints) -> Ints:
+    """The rank that sends or computes each operation: of a folded schedule, the one whose message
+    goes to the representative of the receiver."""
+    schedule = timeline.schedule
+    rank = schedule.rank[operation]
+    if schedule.fold is None:
+        return rank
+    shifts = schedule.fold.shifts
+    return shifts.back(rank, shifts.element(schedule.peer[operation])).astype(np.int32)
+
+
+def last_link(timeline: Timeline, operation: Ints) -> Ints:
+    """The last link of the route of each transfer; -1 for what is none."""
+    routed = timeline.routed
+    route = routed.route[operation]
+    moves = (operation >= 0) & timeline.schedule.remote[operation]
+    link = np.full(len(operation), -1, dtype=np.int32)
+    link[moves] = routed.route_links[routed.route_indptr[route[moves] + 1] - 1]
+    return link

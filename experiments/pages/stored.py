@@ -1,0 +1,112 @@
+"""Columns and names of a JSON document, each checked as it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.errors import InputError
+from topologies.readers.mistakes import shown
+from topologies.topology import Floats, Ints
+
+MOST = 1_000_000
+"""Entries of a list, at most."""
+LONGEST = 500
+"""Letters of a name, at most."""
+
+
+class Stored:
+    """A document, and the name of the file for messages. Every method raises InputError."""
+
+    def __init__(self, document: object, name: str) -> None:
+        if not isinstance(document, Mapping):
+            raise InputError(f"{name}: {shown(document)} is not a mapping of keys to values")
+        self._document = document
+        self._name = name
+
+    def part(self, key: str) -> Stored:
+        """A mapping within the document."""
+        return Stored(self._value(key), f"{self._name}: {key}")
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """A list of names."""
+        names = self._list(key)
+        for name in names:
+            if not isinstance(name, str) or len(name) > LONGEST:
+                raise self._wrong(key, name, f"text of at most {LONGEST} letters")
+        return tuple(names)
+
+    def reals(self, key: str, length: int | None = None, least: float = 0.0) -> Floats:
+        """A list of finite numbers that are at least `least`."""
+        values = self._numbers(key, length)
+        bad = ~np.isfinite(values) | (values < least)
+        self._check(key, values, bad, f"a finite number, {least:g} or more")
+        return values
+
+    def places(self, key: str, length: int | None, names: Sequence[object], least: int = 0) -> Ints:
+        """A list of places in a list of names; -1 for none if `least` is -1."""
+        return self.whole(key, length, least, len(names) - 1)
+
+    def whole(self, key: str, length: int | None, least: int, most: int) -> Ints:
+        """A list of whole numbers."""
+        values = self._numbers(key, length)
+        with np.errstate(invalid="ignore"):
+            bad = ~((values >= least) & (values <= most) & (values == np.floor(values)))
+        self._check(key, values, bad, f"a whole number from {least} to {most}")
+        return values.astype(np.int32)
+
+    def whole_number(self, key: str, least: int, most: int) -> int:
+        """A whole number."""
+        value = self._value(key)
+        if type(value) is not int or not least <= value <= most:
+            raise self._wrong(key, value, f"a whole number from {least} to {most}")
+        return value
+
+    def real(self, key: str) -> float:
+        """A finite number that is 0 or more."""
+        value = self._value(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
+            raise self._wrong(key, value, "a finite number, 0 or more")
+        return float(value)
+
+    def _value(self, key: str) -> Any:
+        if key not in self._document:
+            raise InputError(f"{self._name}: {key!r} is missing")
+        return self._document[key]
+
+    def _list(self, key: str) -> list[Any]:
+        value = self._value(key)
+        if not isinstance(value, list):
+            raise self._wrong(key, value, "a list")
+        if len(value) > MOST:
+            raise InputError(f"{self._name}: {key!r} has {len(value)} entries: at most {MOST}")
+        return value
+
+    def _numbers(self, key: str, length: int | None) -> Floats:
+        values = self._repeated(key, length) or self._list(key)
+        if length is not None and len(values) != length:
+            raise InputError(
+                f"{self._name}: {key!r} has {len(values)} entries: {length} are needed"
+            )
+        strange = next((value for value in values if type(value) not in (int, float)), None)
+        if strange is not None or None in values:
+            raise self._wrong(key, strange, "a number")
+        try:
+            return np.array(values, dtype=np.float64)
+        except OverflowError:
+            raise InputError(f"{self._name}: {key!r} has a number that is too large") from None
+
+    def _repeated(self, key: str, length: int | None) -> list[Any]:
+        """The values of a column that is stored as a single value."""
+        value = self._value(key)
+        return [] if isinstance(value, list) or length is None else [value] * length
+
+    def _check(self, key: str, values: Floats, bad: npt.NDArray[np.bool_], expected: str) -> None:
+        if bad.any():
+            raise self._wrong(key, float(values[np.argmax(bad)]), expected)
+
+    def _wrong(self, key: str, value: object, expected: str) -> InputError:
+        return InputError(f"{self._name}: {key!r} holds {shown(value)}: expected {expected}")

@@ -1,0 +1,218 @@
+"""Spans as plain columns: of runs, of training, of plans; thinned, stored and read back."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.pages.plan_spans import spans_of_pipeline, spans_of_step
+from experiments.pages.run_spans import spans_of_run
+from experiments.pages.spans import Spans, from_document, thinned, to_document
+from experiments.pages.training_spans import spans_of_training
+from refusals import refusal
+from simulator.analysis.bubbles import bubbles
+from simulator.analysis.critical_path import parts, trace_back
+from simulator.collectives import find
+from simulator.collectives.symmetry import fold
+from simulator.engines import simulate
+from simulator.parallel.blocks import Block, Part
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.pipeline_times import StageTimes, pipeline_times
+from simulator.parallel.pipelines import find as find_pipeline
+from simulator.parallel.step import write
+from simulator.parallel.step_work import Work
+from simulator.schedules.timeline import Timeline
+from simulator.training.ddp import DDP
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.plan import Plan, Setting
+from simulator.training.plan_simulation import TrainingRules, train
+from topologies.shapes import ring, star
+
+
+@cache
+def run_of(name: str = "ring", ranks: int = 4) -> Timeline:
+    return simulate(find(name).build(ranks, 4e6), star(ranks, bandwidth=1e9, latency=1e-6))
+
+
+@cache
+def training_of(symmetric: bool = False, steps: int = 2) -> tuple[Plan, Timeline]:
+    layers = tuple(Layer(f"fc{k}", 1e-3, 2e-3, tensors=(Tensor("w", 1e6),)) for k in range(2))
+    topology = star(4, bandwidth=1e9, latency=1e-6)
+    setting = Setting(topology, 4, steps, symmetric=symmetric)
+    plan = DDP(bucket=1e6).plan(Model("model", 8, layers, optimizer=5e-4), setting)
+    return plan, train(plan, TrainingRules())
+
+
+def seconds_of(spans: Spans, row: int, cause: str) -> float:
+    columns = spans.columns
+    chosen = (columns.row == row) & (columns.cause == spans.causes.index(cause))
+    return float((columns.end - columns.start)[chosen].sum())
+
+
+def test_a_run_has_messages_and_why_ranks_wait() -> None:
+    spans = spans_of_run(run_of())
+    columns = spans.columns
+    assert spans.rows == ("rank 0", "rank 1", "rank 2", "rank 3")
+    assert spans.lanes == ("sends", "receives")
+    sends = columns.take((columns.lane == 0) & (columns.cause < 0))
+    assert len(sends.row) == len(run_of().schedule)
+    assert (sends.nbytes == 1e6).all()
+    waits = columns.take(columns.cause == spans.causes.index("transfer"))
+    peers = [spans.peers[peer] for peer in waits.peer[waits.row == 1].tolist()]
+    assert set(peers) == {"rank 0"}
+    assert {spans.links[link] for link in waits.link[waits.row == 1].tolist()} == {"switch->gpu1"}
+
+
+def test_a_message_says_how_long_it_queued() -> None:
+    spans = spans_of_run(run_of("naive"))
+    columns = spans.columns
+    waited = columns.take(columns.waited > 0)
+    assert len(waited.row)
+    assert spans.makespan == run_of("naive").makespan
+
+
+def test_of_a_folded_run_some_ranks_stand_for_all() -> None:
+    algorithm, machine = find("ring"), ring(16, bandwidth=1e9, latency=1e-6)
+    folded = fold(algorithm, machine, 16, lambda shifts: True)
+    assert folded is not None
+    routed = folded[1]
+    spans = spans_of_run(simulate(routed.schedule, machine))
+    assert len(spans.rows) == 1
+    assert spans.remarks == (
+        "1 of 16 ranks stands for all: the others do the same at the same time.",
+    )
+    sends = spans.columns.take(spans.columns.lane == spans.lanes.index("receives"))
+    assert {spans.peers[peer] for peer in sends.peer.tolist()} == {"rank 15"}
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_training_has_bubbles_by_cause(symmetric: bool) -> None:
+    plan, timeline = training_of(symmetric)
+    spans = spans_of_training(plan, timeline, trace_back(timeline))
+    expected = bubbles(timeline).seconds
+    for cause, seconds in enumerate(expected[0].tolist()):
+        name = ("transfer", "contention", "slower peer", "drain")[cause]
+        found = seconds_of(spans, 0, name) if name in spans.causes else 0.0
+        assert found == pytest.approx(seconds, abs=1e-12)
+    assert spans.lanes[spans.main] == "compute"
+    assert spans.lanes[-1] == "messages"
+    assert len(spans.steps) == 2
+    talks = spans.columns.take(spans.columns.lane == 1)
+    assert set(talks.nbytes.tolist()) == {1e6}
+
+
+def test_the_critical_path_runs_from_the_start_to_the_end() -> None:
+    path = trace_back(run_of())
+    spans = spans_of_run(run_of(), path)
+    pieces = spans.path
+    assert pieces.start[0] == 0.0
+    assert pieces.end[-1] == pytest.approx(spans.makespan)
+    assert pieces.start[1:] == pytest.approx(pieces.end[:-1])
+    for name, seconds in parts(path).items():
+        chosen = pieces.part == spans.parts.index(name) if name in spans.parts else []
+        assert (pieces.end - pieces.start)[chosen].sum() == pytest.approx(seconds)
+
+
+def test_a_step_of_a_plan_has_a_row_for_each_device() -> None:
+    degrees = Degrees(tp=2, pp=2, dp=2)
+    stage = (Block("layer", (Part(1.0),), (Part(1.0),), (Part(1.0),), (Part(2.0),)),)
+    times = GroupTimes(star(degrees.ranks, bandwidth=1e9), degrees)
+    pipeline = find_pipeline("1f1b").build(devices=2, micro_batches=4)
+    spans = spans_of_step(write(Work((stage,) * 2, pipeline, times)))
+    assert spans.rows == ("device 0", "device 1")
+    assert spans.remarks == ("A row stands for 4 ranks of 8: they do the same at the same time.",)
+    assert "forward 3" in spans.names
+    assert {"slower peer", "fill"} <= set(spans.causes)
+
+
+def test_a_pipeline_has_a_row_for_each_device() -> None:
+    pipeline = find_pipeline("gpipe").build(devices=3, micro_batches=4)
+    spans = spans_of_pipeline(pipeline_times(pipeline, StageTimes(transfer=0.1)))
+    assert spans.rows == ("device 0", "device 1", "device 2")
+    assert {"forward", "backward", "send", "idle"} == set(spans.kinds)
+
+
+@given(most=st.integers(1, 60))
+def test_thinned_spans_stand_for_all_and_say_so(most: int) -> None:
+    spans = spans_of_run(run_of())
+    fewer = thinned(spans, most)
+    total = int(spans.columns.members.sum())
+    assert len(fewer.columns.row) <= most
+    shown = int(fewer.columns.members.sum())
+    assert shown <= total
+    assert f"{total:,} spans are drawn as" in fewer.remarks[-1]
+    assert (f"the shortest {total - shown:,} are left out" in fewer.remarks[-1]) == (shown < total)
+    assert (fewer.columns.start <= fewer.columns.end).all()
+
+
+def document() -> dict[str, Any]:
+    """Spans as a file stores them."""
+    made: dict[str, Any] = json.loads(json.dumps(to_document(spans_of_run(run_of()))))
+    return made
+
+
+def test_spans_come_back_from_a_file() -> None:
+    spans = spans_of_run(run_of())
+    back = from_document(document(), "r.json")
+    assert to_document(back) == to_document(spans)
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "value", "message"),
+    [
+        ((), "rows", ["a" * 501, "b", "c", "d"], "text of at most 500 letters"),
+        ((), "rows", 3, "expected a list"),
+        ((), "count", 7, "'row' has"),
+        ((), "count", 10**9, "a whole number from 0 to 1000000"),
+        ((), "main", 2, "a whole number from -1 to 1"),
+        ((), "makespan", -1.0, "a finite number, 0 or more"),
+        ((), "makespan", 1e-9, "ends before it starts, or after the makespan"),
+        ((), "nodes", [0, 0, 0], "4 are needed"),
+        (("columns",), "lane", 9, "a whole number from 0 to 1"),
+        (("columns",), "kind", 0.5, "a whole number"),
+        (("columns",), "peer", -2, "a whole number from -1 to 3"),
+        (("columns",), "nbytes", "many", "expected a number"),
+        (("columns",), "nbytes", 10**400, "a number that is too large"),
+        (("columns",), "waited", True, "expected a number"),
+        (("path",), "start", [[0.0]], "expected a number"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(
+    where: tuple[str, ...], key: str, value: object, message: str
+) -> None:
+    changed = deepcopy(document())
+    part = changed
+    for name in where:
+        part = part[name]
+    part[key] = value
+    assert message in refusal(from_document, changed, "r.json")
+
+
+@pytest.mark.parametrize("key", list(document()))
+def test_a_file_without_a_key_is_refused(key: str) -> None:
+    changed = document()
+    del changed[key]
+    assert "is missing" in refusal(from_document, changed, "r.json")
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner))
+)
+def test_any_other_document_is_refused(value: object) -> None:
+    assert refusal(from_document, value, "r.json").startswith("r.json")
+    assert refusal(from_document, {**document(), "columns": value}, "r.json")
+
+
+def test_many_ranks_are_drawn_as_few_spans() -> None:
+    spans = spans_of_run(run_of("ring", 64))
+    small = thinned(spans, 500)
+    assert len(small.columns.row) <= 500
+    assert np.unique(small.columns.row).size == 64
