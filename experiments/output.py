@@ -21,10 +21,14 @@ from topologies.errors import InputError
 
 PICTURES = (".png", ".svg", ".pdf")
 """The endings of pictures."""
+REPORTS = (".html", ".md")
+"""The endings of reports."""
 PARQUET = ".parquet"
 """The ending of a table that is no CSV."""
 META = ".meta.json"
 """What follows a table's name in that of the file that says how it was made."""
+MOST_PICTURES = 12
+"""Pictures of a report."""
 Value = str | int | float | bool | None
 Record = Mapping[str, Value]
 Cell = Callable[[Record], str]

@@ -11,7 +11,7 @@ import typer
 from experiments.cli.completion import collective_names, completer
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.options import Format, Output, Plot, ProfileName
+from experiments.cli.options import Format, Output, Plot, ProfileName, Report
 from topologies.errors import InputError
 
 app = typer.Typer()
@@ -51,6 +51,7 @@ def recommend(
         Path | None,
         typer.Option(help="Write FILE.csv or .conf for the example tuner plugin of NCCL."),
     ] = None,
+    report: Report = None,
     format: Output = Format.table,
 ) -> None:
     """Say which algorithm is best at each size, and why.
@@ -87,5 +88,6 @@ def recommend(
         None if explain is None else parse_bytes(explain),
         plot,
         nccl_tuner,
+        report,
     )
     raise typer.Exit(command.run(request, format.value))

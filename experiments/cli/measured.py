@@ -29,6 +29,7 @@ from experiments.cli.options import (
     Output,
     Plot,
     ProfileName,
+    Report,
 )
 from topologies.errors import InputError
 
@@ -110,6 +111,7 @@ def validate(
     machine: MachineOptions = MachineOptions("star"),
     engine: Engines = EngineName.auto,
     plot: CurvePlot = None,
+    report: Report = None,
     format: Output = Format.table,
 ) -> None:
     """Compare a measured log with the simulation.
@@ -133,7 +135,7 @@ def validate(
         fit,
         in_place,
     )
-    raise typer.Exit(command.run(request, plot, format.value))
+    raise typer.Exit(command.run(request, plot, format.value, report))
 
 
 @app.command(epilog="Example: simctl judge mine.yaml runs.csv --tolerance 0.15")
@@ -165,6 +167,7 @@ def judge(
         ),
     ] = None,
     plot: Plot = None,
+    report: Report = None,
     format: Output = Format.table,
 ) -> None:
     """Compare a calibrated profile with measured runs.
@@ -177,7 +180,7 @@ def judge(
     limit = parse_tolerance(tolerance) if tolerance is not None else inf
     calibrated = _profile_before(runs, profile)
     request = command.Request(calibrated, runs, family, only, forced, in_place, limit, compare)
-    raise typer.Exit(command.run(request, plot, format.value))
+    raise typer.Exit(command.run(request, plot, format.value, report))
 
 
 def _profile_before(runs: Sequence[Path], text: str) -> Calibrated:
@@ -232,6 +235,7 @@ def calibrate(
         bool, typer.Option("--gap", help="Fit a gap g as well, where the runs tell it from α.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the profile: FILE.yaml.")] = None,
+    report: Report = None,
     format: Output = Format.table,
 ) -> None:
     """Fit a machine's links and software to measured runs.
@@ -245,7 +249,7 @@ def calibrate(
     request = command.Request(
         files, machine, family, name, library, only, forced, in_place, links or (), gap
     )
-    raise typer.Exit(command.run(request, out, format.value))
+    raise typer.Exit(command.run(request, out, format.value, report))
 
 
 @app.command(
@@ -268,6 +272,7 @@ def diagnose(
     p: Ranks = None,
     in_place: InPlace = False,
     plot: CurvePlot = None,
+    report: Report = None,
     format: Output = Format.table,
 ) -> None:
     """Say whether a measured curve is normal, and what to try.
@@ -281,7 +286,7 @@ def diagnose(
 
         unused = {"profile": profile, "family": family, "p": p, "plot": plot}
         _check_unused({**unused, "in-place": in_place or None}, machine)
-        raise typer.Exit(diagnose_job.run(logs, format.value))
+        raise typer.Exit(diagnose_job.run(logs, format.value, report))
     from experiments.cli.values import parse_rank_count
     from experiments.commands import diagnose as command
     from experiments.profiles import find
@@ -294,7 +299,7 @@ def diagnose(
         parse_rank_count(p) if p else None,
         in_place,
     )
-    raise typer.Exit(command.run(request, plot, format.value))
+    raise typer.Exit(command.run(request, plot, format.value, report))
 
 
 def _check_unused(options: dict[str, object], machine: MachineOptions) -> None:

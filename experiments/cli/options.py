@@ -111,6 +111,10 @@ Out = Annotated[
     typer.Option(help="Write the table as FILE.csv or .parquet, with how it was made beside it."),
 ]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]
+Report = Annotated[
+    Path | None,
+    typer.Option(help="Write a report: FILE.html for a browser, FILE.md for a ticket."),
+]
 Timeline = Annotated[
     Path | None,
     typer.Option(help="Draw who does what when: FILE.png, .svg, .pdf, or .json for Perfetto."),

@@ -23,6 +23,7 @@ from experiments.cli.options import (
     Output,
     Plot,
     ProfileName,
+    Report,
     RunTimeline,
     Timeline,
 )
@@ -102,6 +103,7 @@ def sweep(
         Path | None, typer.Option(help="A log or CSV whose points the plot shows too.")
     ] = None,
     wide: Wide = False,
+    report: Report = None,
     format: Output = Format.table,
     where: ExecutionOptions = ExecutionOptions(),
 ) -> None:
@@ -132,7 +134,7 @@ def sweep(
         parameters={**machine.parameters, **rules.parameters, **parameters, **pattern.parameters},
     )
     shown = metric.value if metric else None
-    show = command.Show(format.value, wide, out, plot, shown, measured)
+    show = command.Show(format.value, wide, out, plot, shown, measured, report)
     raise typer.Exit(command.run(request, show, where.execution))
 
 

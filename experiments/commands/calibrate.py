@@ -62,9 +62,10 @@ class Request:
     """Whether g is fitted."""
 
 
-def run(choice: Request, out: Path | None, how: str) -> int:
+def run(choice: Request, out: Path | None, how: str, page: Path | None = None) -> int:
     """Fit, print the parameters, and write the profile."""
     output.check_writable(out, ENDINGS)
+    output.check_writable(page, output.REPORTS)
     files, machine, links = choice.files, choice.machine, choice.links
     measurements = read_all(files, choice.family)
     curves = chosen_curves(measurements.curves, choice.only, choice.forced)
@@ -115,6 +116,8 @@ def run(choice: Request, out: Path | None, how: str) -> int:
     )
     if out:
         write(profile, out)
+    if page:
+        _report(page, choice, profile)
     unknown = sum(bool(curve.open) for curve in profile.estimates.values())
     if unknown:
         verb = "is" if unknown == 1 else "are"
@@ -123,6 +126,16 @@ def run(choice: Request, out: Path | None, how: str) -> int:
         )
     output.say(_render(profile, calibration, how))
     return 0
+
+
+def _report(path: Path, choice: Request, profile: Calibrated) -> None:
+    from experiments.pages.reports.report_file import write as write_report
+    from experiments.pages.reports.result import Result, origin
+
+    files = ",".join(map(str, (*choice.files, *choice.links)))
+    parameters = {"runs": files, "family": choice.family, "only": choice.only}
+    report = profile.model_dump(by_alias=True)
+    write_report(path, Result("calibrate", report, origin(parameters)))
 
 
 def _linked(chosen: Library, choice: Request) -> Library:

@@ -10,6 +10,11 @@ from pathlib import Path
 from experiments import output
 from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
 from experiments.diagnosis.advice import advice, remedies
+from experiments.diagnosis.diagnosis_records import (
+    diagnosis_report,
+    failure_record,
+    point_records,
+)
 from experiments.diagnosis.expectation import Expectation, profiled
 from experiments.diagnosis.findings import Finding, Kind
 from experiments.diagnosis.peers import among
@@ -22,18 +27,6 @@ from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
-_FIGURES = (
-    "size_B",
-    "time_s",
-    "busbw_Bps",
-    "regime",
-    "fitted_s",
-    "expected_s",
-    "bound_s",
-    "fraction",
-    "algorithm",
-)
-_COLUMNS = ("source", "collective", "ranks", *_FIGURES, "abnormal", "notes")
 FEW = 4
 """Curves up to which every size is printed; of more, only what was found."""
 
@@ -54,9 +47,10 @@ class Request:
     """Whether the in-place times count."""
 
 
-def run(request: Request, plot: Path | None, how: str) -> int:
+def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
     """Print what is found in each curve and between them; 1 if anything is abnormal."""
     output.check_writable(plot, output.PICTURES)
+    output.check_writable(page, output.REPORTS)
     logs, in_place = request.logs, request.in_place
     measurements = read_all(logs, request.family, failed=True)
     curves = list(_curves(measurements, request.ranks, in_place))
@@ -72,6 +66,12 @@ def run(request: Request, plot: Path | None, how: str) -> int:
     differences = compare(curves)
     if plot:
         _draw(results, plot)
+    if page:
+        from experiments.pages.reports.log_results import diagnosed
+        from experiments.pages.reports.report_file import write
+
+        report = diagnosis_report(results, differences, measurements.failures)
+        write(page, diagnosed(report, results, _parameters(request)))
     for line in measurements.skipped:
         output.note(f"skipped {line}")
     for line in doubts(curves):
@@ -118,6 +118,16 @@ def _draw(results: Sequence[Diagnosis], plot: Path) -> None:
             output.note(f"drew {path}")
 
 
+def _parameters(request: Request) -> dict[str, output.Value]:
+    return {
+        "logs": ",".join(map(str, request.logs)),
+        "topology": request.machine.text if request.machine else None,
+        "profile": request.profile.profile if request.profile else None,
+        "family": request.family,
+        "in_place": request.in_place,
+    }
+
+
 def _render(
     results: Sequence[Diagnosis],
     differences: Sequence[Difference],
@@ -125,18 +135,13 @@ def _render(
     how: str,
 ) -> str:
     if how == "json":
-        between = [_difference(difference) for difference in differences]
-        failed = [failure._asdict() for failure in failures]
-        return output.to_json(
-            {
-                "curves": [_record(result) for result in results],
-                "differences": between,
-                "failures": failed,
-            }
-        )
+        return output.to_json(diagnosis_report(results, differences, failures))
     if how == "csv":
         return output.to_csv(
-            [*(row for result in results for row in _rows(result)), *map(_failed, failures)]
+            [
+                *(row for result in results for row in point_records(result)),
+                *map(failure_record, failures),
+            ]
         ).rstrip("\n")
     died = {failure.source for failure in failures}
     blocks = [
@@ -208,7 +213,7 @@ def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
     head = ["  size", "time", "busbw" if diagnosis.curve.ranks else "algbw", "regime"]
     yield [*head, *(("expected", "of it", "algorithm") if diagnosis.expected else ()), ""]
     binary = in_binary(map(float, diagnosis.samples.size))
-    for row in _rows(diagnosis):
+    for row in point_records(diagnosis):
         size, time, rate = (
             float(row["size_B"] or 0),
             float(row["time_s"] or 0),
@@ -224,84 +229,3 @@ def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
             seconds, share = float(row["expected_s"] or 0), float(row["fraction"] or 0)
             cells += [format_seconds(seconds), f"{share:.0%}", str(row["algorithm"])]
         yield [*cells, str(row["abnormal"])]
-
-
-def _rows(diagnosis: Diagnosis) -> Iterator[dict[str, output.Value]]:
-    """A record a point; `abnormal` and `notes` are the kinds of what was found there."""
-    expected, fraction = diagnosis.expected, diagnosis.fraction
-    for k, (size, seconds) in enumerate(
-        zip(diagnosis.samples.size, diagnosis.samples.seconds, strict=True)
-    ):
-        yield {
-            "source": diagnosis.curve.source,
-            "collective": diagnosis.curve.collective,
-            "ranks": diagnosis.curve.ranks,
-            "size_B": float(size),
-            "time_s": float(seconds),
-            "busbw_Bps": float(diagnosis.busbw[k]),
-            "regime": diagnosis.regimes[k],
-            "fitted_s": float(diagnosis.envelope(diagnosis.samples.size[k : k + 1])[0]),
-            "expected_s": float(expected.seconds[k]) if expected else None,
-            "bound_s": float(expected.bound[k]) if expected else None,
-            "fraction": float(fraction[k]) if fraction is not None else None,
-            "algorithm": expected.algorithm[k] if expected else None,
-            "abnormal": "; ".join(
-                finding.kind
-                for finding in diagnosis.findings
-                if finding.alarm and k in finding.places
-            ),
-            "notes": "; ".join(
-                finding.kind
-                for finding in diagnosis.findings
-                if not finding.alarm and k in finding.places
-            ),
-        }
-
-
-def _failed(failure: Failure) -> dict[str, output.Value]:
-    """A record without a size."""
-    return dict.fromkeys(_COLUMNS) | {
-        "source": failure.source,
-        "abnormal": failure.kind,
-        "notes": failure.text,
-    }
-
-
-def _record(diagnosis: Diagnosis) -> dict[str, object]:
-    return {
-        "source": diagnosis.curve.source,
-        "collective": diagnosis.curve.collective,
-        "kind": diagnosis.curve.kind,
-        "ranks": diagnosis.curve.ranks,
-        "nodes": diagnosis.curve.nodes,
-        "abnormal": diagnosis.abnormal,
-        "verdict": diagnosis.verdict,
-        "capped": diagnosis.curve.capped,
-        "notes": list(diagnosis.curve.notes),
-        "findings": [
-            finding._asdict()
-            | {"sizes_B": [float(diagnosis.samples.size[k]) for k in finding.places]}
-            for finding in diagnosis.findings
-        ],
-        "protocols": [piece._asdict() for piece in diagnosis.envelope.pieces],
-        "facts": list(diagnosis.facts),
-        "advice": list(diagnosis.advice),
-        "points": list(_rows(diagnosis)),
-    }
-
-
-def _difference(difference: Difference) -> dict[str, object]:
-    ranges = [
-        {"from_B": low, "to_B": high, "factor": factor} for low, high, factor in difference.ranges
-    ]
-    about = {
-        "collective": difference.slower.collective,
-        "ranks": difference.slower.ranks,
-        "text": difference.text,
-    }
-    return about | {
-        "slower": difference.slower.source,
-        "faster": difference.faster.source,
-        "factor": difference.factor,
-        "ranges": ranges,
-    }

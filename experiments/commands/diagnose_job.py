@@ -16,17 +16,23 @@ LATEST = 16
 """Of more ranks, those that were last most often are printed."""
 
 
-def run(logs: Sequence[Path], how: str) -> int:
+def run(logs: Sequence[Path], how: str, page: Path | None = None) -> int:
     """Print what each rank did, how fast each collective was, and what is abnormal; 1 if anything
     is."""
+    output.check_writable(page, output.REPORTS)
     job = JobCalls(read_job(logs))
     ranks, groups, wrong = rank_rows(job), group_rows(job), problems(job)
+    report = {
+        "ranks": [row._asdict() for row in ranks],
+        "collectives": [row._asdict() for row in groups],
+        "problems": [problem._asdict() for problem in wrong],
+    }
+    if page:
+        from experiments.pages.reports.report_file import write
+        from experiments.pages.reports.result import Result, origin
+
+        write(page, Result("job", report, origin({"logs": ",".join(map(str, logs))})))
     if how == "json":
-        report = {
-            "ranks": [row._asdict() for row in ranks],
-            "collectives": [row._asdict() for row in groups],
-            "problems": [problem._asdict() for problem in wrong],
-        }
         output.say(output.to_json(report))
     elif how == "csv":
         output.say(output.to_csv(list(_records(ranks, groups, wrong))).rstrip("\n"))

@@ -55,11 +55,12 @@ class Request:
     """NCCL's own model beside the profile: "nccl", or with GPUs, "nccl:hopper"."""
 
 
-def run(request: Request, plot: Path | None, how: str) -> int:
+def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
     """Print the errors of the profile and of its kind of model; 1 if a mean error is above the
     tolerance."""
     profile, compare = request.profile, request.compare
     output.check_writable(plot, output.PICTURES)
+    output.check_writable(page, output.REPORTS)
     kind = library(profile.library)
     generation = _generation(compare, profile, kind) if compare is not None else None
     curves, measured = _measured(request, kind)
@@ -73,6 +74,8 @@ def run(request: Request, plot: Path | None, how: str) -> int:
         from experiments.pictures.prediction_curves import measured_and_predicted
 
         output.write(plot, measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
+    if page:
+        _write_report(page, request, judged, _report(judged, nccl_times, held_out))
     output.say(_render(profile, judged, nccl_times, held_out, how))
     return int(max(_mean_errors(judged, held_out)) > request.tolerance)
 
@@ -167,6 +170,27 @@ def _nccl_times(
     ]
 
 
+def _report(
+    judged: Sequence[Judged], nccl_times: NcclTimes, held_out: dict[str, Error]
+) -> dict[str, object]:
+    unseen = {name: error.model_dump() for name, error in held_out.items()}
+    return {"points": _records(judged, nccl_times), "unseen": unseen}
+
+
+def _write_report(
+    path: Path, request: Request, judged: Sequence[Judged], report: dict[str, object]
+) -> None:
+    from experiments.pages.reports.report_file import write
+    from experiments.pages.reports.result import Picture, Result, origin
+    from experiments.pictures.prediction_curves import measured_and_predicted
+
+    name = request.profile.profile
+    picture = Picture("All curves", lambda: measured_and_predicted(name, judged, "svg"))
+    runs = ",".join(map(str, request.runs))
+    parameters = {"profile": name, "runs": runs, "family": request.family, "only": request.only}
+    write(path, Result("judge", report, origin(parameters), [picture]))
+
+
 def _render(
     profile: Calibrated,
     judged: Sequence[Judged],
@@ -177,8 +201,7 @@ def _render(
     if how == "csv":
         return output.to_csv(_records(judged, nccl_times)).rstrip("\n")
     if how == "json":
-        unseen = {name: error.model_dump() for name, error in held_out.items()}
-        return output.to_json({"points": _records(judged, nccl_times), "unseen": unseen})
+        return output.to_json(_report(judged, nccl_times, held_out))
     again = "the same kind of model, fitted to these runs without the points that it is judged by"
     tables = [_as_it_is(profile, judged, nccl_times), _worst(judged)]
     tables += [f"{again}\n{error_table(held_out)}"] if held_out else []

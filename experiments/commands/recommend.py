@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments import output
 from experiments.simulations.candidates import nccl_name
-from experiments.simulations.recommendation import Advice, Answers, Crossover, Question
+from experiments.simulations.recommendation import (
+    Advice,
+    Answers,
+    Crossover,
+    Explained,
+    Question,
+)
 from experiments.simulations.tuner_file import COLLECTIVES, LAST, Line, ranges, written
 from experiments.terms import footnote
 from topologies.catalogue import Blueprint
 from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds, in_binary
+
+if TYPE_CHECKING:
+    from experiments.pages.reports.result import Picture
 
 GAIN = 1.005
 """A default that takes no more than this many times as long is as good."""
@@ -34,6 +45,7 @@ class Request:
     """The size at which all algorithms are compared."""
     plot: Path | None = None
     tuner: Path | None = None
+    report: Path | None = None
 
 
 def run(request: Request, how: str) -> int:
@@ -41,12 +53,17 @@ def run(request: Request, how: str) -> int:
     question = request.question
     output.check_writable(request.plot, output.PICTURES)
     output.check_writable(request.tuner, (".csv", ".conf"))
+    output.check_writable(request.report, output.REPORTS)
     if request.tuner:
         _check_tuner(request)
     progress = output.Progress("sizes")
     answers = Answers(question)
     if request.explain is not None:
-        output.say(_explained(answers, request, how))
+        explained = answers.explained(request.explain)
+        if request.report:
+            records = [row.record() for row in explained]
+            _write_report(request.report, request, "explain", records)
+        output.say(_explained(explained, request, how))
         return 0
     rows = []
     for number, size in enumerate(request.sizes):
@@ -55,24 +72,49 @@ def run(request: Request, how: str) -> int:
     progress(len(request.sizes), len(request.sizes))
     crossovers = answers.crossovers(request.sizes)
     if request.plot:
-        output.write(request.plot, _picture(answers, request, rows, crossovers))
+        kind = request.plot.suffix[1:].lower()
+        output.write(request.plot, _picture(answers, request, rows, crossovers, kind))
     if request.tuner:
         output.write(request.tuner, _tuner(answers, request))
+    report: dict[str, object] = {
+        "collective": question.collective,
+        "ranks": question.ranks,
+        "machine": request.machine.text,
+        "advice": [row.record() for row in rows],
+        "crossovers": [vars(crossover) for crossover in crossovers],
+        "not_tried": [left._asdict() for left in answers.left],
+    }
+    if request.report:
+        from experiments.pages.reports.result import Picture
+
+        draw = partial(_picture, answers, request, rows, crossovers, "svg")
+        _write_report(request.report, request, "recommend", report, [Picture("All sizes", draw)])
     if how == "json":
-        report = {
-            "collective": question.collective,
-            "ranks": question.ranks,
-            "machine": request.machine.text,
-            "advice": [row.record() for row in rows],
-            "crossovers": [vars(crossover) for crossover in crossovers],
-            "not_tried": [left._asdict() for left in answers.left],
-        }
         output.say(output.to_json(report))
     elif how == "csv":
         output.say(output.to_csv([row.record() for row in rows]).rstrip("\n"))
     else:
         output.say(_text(request, rows, crossovers, answers))
     return 0
+
+
+def _write_report(
+    path: Path, request: Request, kind: str, report: object, pictures: Sequence[Picture] = ()
+) -> None:
+    from experiments.pages.reports.assumptions import assumptions
+    from experiments.pages.reports.report_file import write
+    from experiments.pages.reports.result import Result, origin
+
+    question = request.question
+    parameters: dict[str, output.Value] = {
+        "collective": question.collective,
+        "p": question.ranks,
+        "topology": request.machine.text,
+        "size": None if request.explain is None else format_bytes(request.explain),
+        "profile": question.profile.name if question.profile else None,
+    }
+    missing = assumptions(request.machine, profile=question.profile is not None)
+    write(path, Result(kind, report, origin(parameters), pictures, left_out=missing))
 
 
 def _check_tuner(request: Request) -> None:
@@ -143,9 +185,8 @@ def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
     ]
 
 
-def _explained(answers: Answers, request: Request, how: str) -> str:
+def _explained(rows: Sequence[Explained], request: Request, how: str) -> str:
     assert request.explain is not None
-    rows = answers.explained(request.explain)
     if how == "json":
         return output.to_json([row.record() for row in rows])
     if how == "csv":
@@ -166,18 +207,20 @@ def _explained(answers: Answers, request: Request, how: str) -> str:
 
 
 def _picture(
-    answers: Answers, request: Request, rows: Sequence[Advice], crossovers: Sequence[Crossover]
+    answers: Answers,
+    request: Request,
+    rows: Sequence[Advice],
+    crossovers: Sequence[Crossover],
+    kind: str,
 ) -> bytes:
     from experiments.pictures.recommendation_curves import recommendation_figure
 
-    assert request.plot is not None
     names = dict.fromkeys(name for row in rows for name in (row.algorithm, row.default))
     curves = {
         case.algorithm.name: [answers.run(case, row.size_B).seconds for row in rows]
         for case in answers.cases
         if case.algorithm.name in list(names)[:SHOWN]
     }
-    kind = request.plot.suffix[1:].lower()
     return recommendation_figure(rows, curves, crossovers, _title(request), kind)
 
 

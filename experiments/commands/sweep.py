@@ -75,6 +75,7 @@ class Show(NamedTuple):
     """What the plot shows; None: what suits it."""
     measured: Path | None = None
     """A log whose points the plot shows too."""
+    report: Path | None = None
 
 
 def run(request: Request, show: Show, execution: Execution = HERE) -> int:
@@ -107,7 +108,7 @@ def _simulated(
     """Simulate the points and print the rows as they come."""
     progress = output.Progress("points simulated")
     countdown = Countdown(progress, request.grid.costs, journal.results if journal else ())
-    say = _say(progress, kept=bool(show.out or show.plot))
+    say = _say(progress, kept=bool(show.out or show.plot or show.report))
     columns = _columns(request, show.wide)
     print_row = _printer(show.how, columns, say)
     missing, rows = list[MissingPoint](), list[SweepRow]()
@@ -145,9 +146,36 @@ def _keep(
     if show.plot:
         from experiments.pictures.sweep_curves import sweep_figure
 
-        subject = f"{', '.join(_collectives(request))} on {request.machine.text}"
+        subject = _subject(request)
         kind = show.plot.suffix[1:].lower()
         output.write(show.plot, sweep_figure(rows, show.metric, kind, subject, measured))
+    if show.report:
+        _report(show.report, request, show, rows, measured)
+
+
+def _report(
+    path: Path,
+    request: Request,
+    show: Show,
+    rows: Sequence[SweepRow],
+    measured: Sequence[MeasuredCurve],
+) -> None:
+    from experiments.pages.reports.assumptions import assumptions
+    from experiments.pages.reports.report_file import write
+    from experiments.pages.reports.result import Picture, Result, origin
+    from experiments.pictures.sweep_curves import sweep_figure
+
+    subject = _subject(request)
+    picture = Picture(
+        f"All curves: {subject}", lambda: sweep_figure(rows, show.metric, "svg", subject, measured)
+    )
+    report = [row.record() for row in rows]
+    missing = assumptions(request.machine, profile=request.profile is not None)
+    write(path, Result("sweep", report, origin(request.facts), [picture], left_out=missing))
+
+
+def _subject(request: Request) -> str:
+    return f"{', '.join(_collectives(request))} on {request.machine.text}"
 
 
 def _collectives(request: Request) -> dict[str, Collective]:
@@ -158,7 +186,7 @@ def _measured(request: Request, show: Show) -> list[MeasuredCurve]:
     """The measured curves that the plot shows. A note names the others of the log."""
     if show.measured is None:
         return []
-    if show.plot is None:
+    if show.plot is None and show.report is None:
         raise InputError(f"--measured {show.measured}: only a picture shows it: give --plot too")
     from experiments.simulations.measured_curves import measured_curves
 
@@ -195,6 +223,9 @@ def _check_paths(show: Show) -> None:
     out, plot = show.out, show.plot
     output.check_table(out)
     output.check_writable(plot, output.PICTURES)
+    output.check_writable(show.report, output.REPORTS)
+    if out and show.report and out.resolve() == show.report.resolve():
+        raise InputError(f"--out and --report are both {str(out)!r}: name two files")
     if out and plot and out.resolve() == plot.resolve():
         raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +43,10 @@ class Request:
     """Whether the in-place times count."""
 
 
-def run(request: Request, plot: Path | None, how: str) -> int:
+def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
     """Print every curve of the file beside its simulation."""
     output.check_writable(plot, output.PICTURES)
+    output.check_writable(page, output.REPORTS)
     machine = request.machine
     if request.fit and machine.kind != "shape":
         raise InputError(
@@ -60,6 +62,8 @@ def run(request: Request, plot: Path | None, how: str) -> int:
         raise InputError(f"{str(request.log)!r}: {_no_curve(request.algorithm)}")
     if plot:
         _draw(results, plot)
+    if page:
+        _write_report(page, request, results)
     for line in measurements.skipped:
         output.note(f"skipped {line}")
     if not request.fit and machine.has_default_links:
@@ -143,9 +147,29 @@ def _draw(results: list[Validation], plot: Path) -> None:
             output.note(f"drew {path}")
 
 
+def _write_report(path: Path, request: Request, results: list[Validation]) -> None:
+    from experiments.pages.reports.assumptions import assumptions
+    from experiments.pages.reports.report_file import write
+    from experiments.pages.reports.result import Picture, Result, origin
+    from experiments.pictures.validation_curves import validation_figure
+
+    pictures = [
+        Picture(f"Measured and predicted: {each.title}", partial(validation_figure, each, "svg"))
+        for each in results[: output.MOST_PICTURES]
+    ]
+    parameters: dict[str, output.Value] = {
+        "log": str(request.log),
+        "topology": request.machine.text,
+        "fit": request.fit,
+    }
+    missing = [] if request.fit else assumptions(request.machine, profile=False)
+    report = list(map(_record, results))
+    write(path, Result("validate", report, origin(parameters), pictures, left_out=missing))
+
+
 def _render(results: list[Validation], machine: Blueprint, how: str) -> str:
     if how == "json":
-        return output.to_json([_record(result) for result in results])
+        return output.to_json(list(map(_record, results)))
     if how == "csv":
         return output.to_csv([row for result in results for row in _rows(result)]).rstrip("\n")
     return "\n\n".join(_text(result, machine) for result in results)

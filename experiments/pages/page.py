@@ -96,7 +96,16 @@ class Words:
     kind: str = "words"
 
 
-Block = Table | Figure | Scene | Facts | Words
+@dataclass(frozen=True)
+class Lines:
+    """Short remarks, each on a line of its own."""
+
+    title: str
+    lines: Sequence[str]
+    kind: str = "lines"
+
+
+Block = Table | Figure | Scene | Facts | Words | Lines
 
 
 @dataclass(frozen=True)

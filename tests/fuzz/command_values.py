@@ -246,6 +246,7 @@ VALUES: dict[str, Value] = {
     "job": _of("yes"),
     "jobs": _of("1", "2"),
     "dask": _of("scheduler.json", "host"),
+    "report": _of("page.html", "page.html", "page.md", "new/page.html"),
     "plot": _of("plot.png", "plot.svg", "plot.pdf"),
     "measured": _of("h100.csv", "log.txt", "small.csv", "all.json"),
     "png": _of("machine.png", "machine.svg"),

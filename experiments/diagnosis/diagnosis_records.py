@@ -1,0 +1,115 @@
+"""Diagnoses as records, for files and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from experiments.diagnosis.comparison import Difference
+from experiments.diagnosis.curve_diagnosis import Diagnosis
+from experiments.measurements import Failure
+from experiments.output import Value
+
+_FIGURES = (
+    "size_B",
+    "time_s",
+    "busbw_Bps",
+    "regime",
+    "fitted_s",
+    "expected_s",
+    "bound_s",
+    "fraction",
+    "algorithm",
+)
+_COLUMNS = ("source", "collective", "ranks", *_FIGURES, "abnormal", "notes")
+
+
+def diagnosis_report(
+    results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure]
+) -> dict[str, object]:
+    """All that is known of curves, what differs between them, and tests that failed."""
+    return {
+        "curves": [_record(result) for result in results],
+        "differences": [_difference(difference) for difference in differences],
+        "failures": [failure._asdict() for failure in failures],
+    }
+
+
+def point_records(diagnosis: Diagnosis) -> Iterator[dict[str, Value]]:
+    """A record a point; `abnormal` and `notes` are the kinds of what was found there."""
+    expected, fraction = diagnosis.expected, diagnosis.fraction
+    for k, (size, seconds) in enumerate(
+        zip(diagnosis.samples.size, diagnosis.samples.seconds, strict=True)
+    ):
+        yield {
+            "source": diagnosis.curve.source,
+            "collective": diagnosis.curve.collective,
+            "ranks": diagnosis.curve.ranks,
+            "size_B": float(size),
+            "time_s": float(seconds),
+            "busbw_Bps": float(diagnosis.busbw[k]),
+            "regime": diagnosis.regimes[k],
+            "fitted_s": float(diagnosis.envelope(diagnosis.samples.size[k : k + 1])[0]),
+            "expected_s": float(expected.seconds[k]) if expected else None,
+            "bound_s": float(expected.bound[k]) if expected else None,
+            "fraction": float(fraction[k]) if fraction is not None else None,
+            "algorithm": expected.algorithm[k] if expected else None,
+            "abnormal": "; ".join(
+                finding.kind
+                for finding in diagnosis.findings
+                if finding.alarm and k in finding.places
+            ),
+            "notes": "; ".join(
+                finding.kind
+                for finding in diagnosis.findings
+                if not finding.alarm and k in finding.places
+            ),
+        }
+
+
+def failure_record(failure: Failure) -> dict[str, Value]:
+    """A record without a size."""
+    return dict.fromkeys(_COLUMNS) | {
+        "source": failure.source,
+        "abnormal": failure.kind,
+        "notes": failure.text,
+    }
+
+
+def _record(diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "source": diagnosis.curve.source,
+        "collective": diagnosis.curve.collective,
+        "kind": diagnosis.curve.kind,
+        "ranks": diagnosis.curve.ranks,
+        "nodes": diagnosis.curve.nodes,
+        "abnormal": diagnosis.abnormal,
+        "verdict": diagnosis.verdict,
+        "capped": diagnosis.curve.capped,
+        "notes": list(diagnosis.curve.notes),
+        "findings": [
+            finding._asdict()
+            | {"sizes_B": [float(diagnosis.samples.size[k]) for k in finding.places]}
+            for finding in diagnosis.findings
+        ],
+        "protocols": [piece._asdict() for piece in diagnosis.envelope.pieces],
+        "facts": list(diagnosis.facts),
+        "advice": list(diagnosis.advice),
+        "points": list(point_records(diagnosis)),
+    }
+
+
+def _difference(difference: Difference) -> dict[str, object]:
+    ranges = [
+        {"from_B": low, "to_B": high, "factor": factor} for low, high, factor in difference.ranges
+    ]
+    about = {
+        "collective": difference.slower.collective,
+        "ranks": difference.slower.ranks,
+        "text": difference.text,
+    }
+    return about | {
+        "slower": difference.slower.source,
+        "faster": difference.faster.source,
+        "factor": difference.factor,
+        "ranges": ranges,
+    }

@@ -1,0 +1,1 @@
+"""Reports: pages of what the commands answer. A module for each kind of answer."""

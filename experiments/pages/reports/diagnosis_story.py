@@ -1,0 +1,139 @@
+"""The reports of `simctl diagnose`: what is abnormal in curves, and who is late in a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from experiments.output import counted
+from experiments.pages.page import Block, Lines
+from experiments.pages.reports.report_tables import Record, listed, number, table
+from experiments.pages.reports.result import Result, Story
+from topologies.units import format_seconds
+
+FEW = 12
+"""Curves of which each has a table; of more, only the abnormal ones, at most so many."""
+POINT = {
+    "size": "size_B",
+    "time": "time_s",
+    "busbw": "busbw_Bps",
+    "regime": "regime",
+    "fitted": "fitted_s",
+    "expected": "expected_s",
+    "of expected": "fraction",
+    "bound": "bound_s",
+    "algorithm": "algorithm",
+    "abnormal": "abnormal",
+    "worth knowing": "notes",
+}
+
+
+def curves(result: Result) -> Story:
+    """What is abnormal, and what to try."""
+    report = result.report
+    found: Sequence[Mapping[str, Any]] = report["curves"]
+    failures, differences = report["failures"], report["differences"]
+    sources = [curve["source"] for curve in found] + [failure["source"] for failure in failures]
+    logs = listed((PurePath(str(source)).name for source in sources), most=3)
+    bad = [curve for curve in found if curve["abnormal"]]
+    amount = counted(len(found), "measured curve")
+    summary = [
+        f"Is what was measured normal? This page judges {amount} of {logs}.",
+        _answer(found, bad, failures, differences),
+        _advice(found),
+    ]
+    rows = [_row(curve) for curve in found]
+    columns = {"log": "source", "collective": "collective", "ranks": "ranks", "nodes": "nodes"}
+    columns |= {"verdict": "verdict", "findings": "findings"}
+    blocks: list[Block] = [table("All curves", rows, columns)] if rows else []
+    if differences:
+        heads = {"collective": "collective", "ranks": "ranks", "slower": "slower"}
+        heads |= {"faster": "faster", "difference": "text"}
+        blocks.append(table("Between set-ups", differences, heads))
+    if failures:
+        heads = {"log": "source", "what": "kind", "text": "text"}
+        blocks.append(table("Tests that failed", failures, heads))
+    for curve in (found if len(found) <= FEW else bad)[:FEW]:
+        blocks += _curve(curve)
+    left = "No machine was named, so nothing says how fast the curves should be: --topology does."
+    expects = any(row.get("expected_s") is not None for c in found for row in c["points"])
+    return Story(f"Diagnosis of {logs}", summary, blocks, [] if expects else [left])
+
+
+def _answer(
+    found: Sequence[Any], bad: Sequence[Any], failures: Sequence[Any], differences: Sequence[Any]
+) -> str:
+    if failures and not found:
+        return f"{counted(len(failures), 'test')} failed, and no times were measured."
+    if not bad:
+        short = sum(curve["verdict"] != "healthy" for curve in found)
+        few = f" {counted(short, 'curve')} had too few points to judge." if short else ""
+        text = f"Nothing abnormal was found.{few}"
+    else:
+        alarms = [finding for curve in bad for finding in curve["findings"] if finding["alarm"]]
+        text = f"{len(bad)} of {counted(len(found), 'curve')} abnormal: {alarms[0]['text']}."
+    rest = [counted(len(failures), "failed test")] * bool(failures)
+    rest += [counted(len(differences), "difference") + " between set-ups"] * bool(differences)
+    return f"{text} There is also: {listed(rest)}." if rest else text
+
+
+def _advice(found: Sequence[Mapping[str, Any]]) -> str:
+    lines = [line for curve in found for line in curve["advice"]]
+    facts = [line for curve in found for line in curve["facts"]]
+    if lines:
+        return f"Try first: {lines[0]}."
+    return f"The first curve in figures: {facts[-1]}." if facts else "There is nothing to try."
+
+
+def _row(curve: Mapping[str, Any]) -> Record:
+    kinds = listed(str(finding["kind"]) for finding in curve["findings"])
+    return {**curve, "findings": kinds or None}
+
+
+def _curve(curve: Mapping[str, Any]) -> list[Block]:
+    """The findings of a curve, and its points."""
+    name = f"{curve['collective']}, {curve['ranks'] or 'unknown'} ranks, {curve['source']}"
+    lines = [
+        f"{'abnormal' if finding['alarm'] else 'worth knowing'}: {finding['kind']}, "
+        f"{finding['text']}"
+        for finding in curve["findings"]
+    ]
+    lines += [*curve["facts"], *(f"try: {line}" for line in curve["advice"])]
+    blocks: list[Block] = [Lines(f"Findings: {name}", lines)] if lines else []
+    note = "fitted: the time of the protocol that is fitted to this part of the curve."
+    return [*blocks, table(f"Points: {name}", curve["points"], POINT, ["busbw"], note)]
+
+
+def job(result: Result) -> Story:
+    """Who was late in a job, and how fast its collectives were."""
+    report = result.report
+    ranks, groups = report["ranks"], report["collectives"]
+    problems = [f"{problem['kind']}: {problem['text']}" for problem in report["problems"]]
+    latest = max(ranks, key=lambda row: number(row, "last"))
+    summary = [
+        f"Who was late in this job, and how fast were its collectives? This page shows the calls "
+        f"of {counted(len(ranks), 'rank')}.",
+        f"Abnormal: {problems[0]}." if problems else "Nothing abnormal was found.",
+        f"Rank {latest['rank']} got to {counted(latest['last'], 'call')} last, on average "
+        f"{format_seconds(number(latest, 'late_s'))} after the first rank.",
+    ]
+    late = {"rank": "rank", "calls": "calls", "last": "last", "mean": "late_s"}
+    late |= {"most": "late_max_s", "waits": "waiting_s", "clock": "clock_s"}
+    late |= {"computing": "computing_s", "hidden": "hidden_s", "exposed": "exposed_s"}
+    calls = {"collective": "collective", "group": "group", "ranks": "ranks", "size": "size_B"}
+    calls |= {"calls": "calls", "time": "time_s", "busbw": "busbw_Bps", "spread": "spread_s"}
+    calls |= {"most": "spread_max_s", "last": "last"}
+    note = (
+        "last: calls in which the rank got there last.\nmean, most: how long after the first rank "
+        "it got there.\nwaits: how long it waited for others within calls.\nclock: the correction "
+        "of its clock.\nhidden, exposed: communication while it computes, and while it does not."
+    )
+    timing = (
+        "time: median of a call from when all ranks are there.\nspread, most: time from the first "
+        "rank to the last, median and greatest."
+    )
+    blocks: list[Block] = [Lines("Abnormal", problems)] if problems else []
+    blocks.append(table("Ranks", ranks, late, note=note))
+    blocks.append(table("Collectives", groups, calls, ["busbw"], timing))
+    return Story("Diagnosis of a job", summary, blocks)

@@ -1,0 +1,85 @@
+"""The reports of `simctl recommend`: the best algorithm of each size, or all at one size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.output import counted
+from experiments.pages.page import Block
+from experiments.pages.reports.report_tables import Record, listed, number, span, table, times
+from experiments.pages.reports.result import Result, Story
+from topologies.units import format_bytes, format_seconds
+
+GAIN = 1.005
+"""A default that takes no more than this many times as long is as good."""
+
+
+def story(result: Result) -> Story:
+    """The best algorithm of each size."""
+    report = result.report
+    rows: Sequence[Record] = report["advice"]
+    changes: Sequence[Record] = report["crossovers"]
+    machine, collective = report["machine"], report["collective"]
+    ranks = counted(report["ranks"], "rank")
+    sizes = span((number(row, "size_B") for row in rows), format_bytes)
+    summary = [
+        f"Which {collective} is the fastest for {ranks} on {machine}, at sizes of {sizes}?",
+        _answer(rows, changes),
+        _gain(rows),
+    ]
+    columns = {"size": "size_B", "algorithm": "algorithm", "protocol": "protocol"}
+    columns |= {"channels": "channels", "largest message": "segment_B", "time": "time_s"}
+    columns |= {"of bound": "over_bound", "default": "default", "default takes": "default_time_s"}
+    columns |= {"gain": "gain", "why": "why"}
+    note = "gain: how many times as long the default of the library takes."
+    blocks: list[Block] = [
+        table("The best algorithm of each size", rows, columns, ["of bound"], note)
+    ]
+    if changes:
+        heads = {"from size": "size_B", "take": "after", "instead of": "before"}
+        blocks.append(table("Where the best algorithm changes", changes, heads))
+    if report["not_tried"]:
+        heads = {"algorithm": "name", "reason": "why"}
+        blocks.append(table("Algorithms that were not tried", report["not_tried"], heads))
+    title = f"Best algorithms: {collective}, {ranks} on {machine}"
+    return Story(title, summary, blocks)
+
+
+def _answer(rows: Sequence[Record], changes: Sequence[Record]) -> str:
+    first = f"Take {rows[0]['algorithm']}"
+    if not changes:
+        return f"{first} at every size."
+    steps = [
+        f"{each['after']} from {format_bytes(each['size_B'], binary=True)}" for each in changes
+    ]
+    return f"{first} at small sizes, then {listed(steps, most=6)}."
+
+
+def _gain(rows: Sequence[Record]) -> str:
+    best = max(rows, key=lambda row: number(row, "gain"))
+    if number(best, "gain") <= GAIN:
+        return "The default of the library is as good at every size."
+    return (
+        f"This gains most at {format_bytes(number(best, 'size_B'))}: the library's default "
+        f"{best['default']} takes {times(number(best, 'gain'))} times as long there."
+    )
+
+
+def explained(result: Result) -> Story:
+    """All algorithms at one size."""
+    rows: Sequence[Record] = result.report
+    parameters = result.origin.get("parameters", {})
+    case = f"{parameters.get('collective')}, {parameters.get('p')} ranks, {parameters.get('size')}"
+    best, worst = rows[0], rows[-1]
+    where = parameters.get("topology")
+    summary = [
+        f"Which algorithm is the fastest for {case} on {where}?",
+        f"{best['algorithm']} takes {format_seconds(number(best, 'time_s'))}: {best['path']}.",
+        f"The slowest is {worst['algorithm']}: {times(number(worst, 'over_best'))} times that.",
+    ]
+    columns = {"algorithm": "algorithm", "time": "time_s", "of best": "over_best"}
+    columns |= {"steps": "steps", "protocol": "protocol", "where the time goes": "path"}
+    note = "of best: the time as a multiple of that of the fastest."
+    return Story(
+        f"Algorithms compared: {case}", summary, [table("All algorithms", rows, columns, note=note)]
+    )

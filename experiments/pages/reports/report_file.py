@@ -1,0 +1,91 @@
+"""Reports as files: a page, or Markdown for a ticket."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+from experiments import output
+from experiments.pages.inline_svg import inline_svg
+from experiments.pages.markdown import to_markdown
+from experiments.pages.page import Block, Facts, Figure, Lines, Page, to_html
+from experiments.pages.reports.result import Result, Story
+
+STORIES = {
+    "run": "collective_story:one",
+    "groups": "collective_story:several",
+    "workload": "collective_story:workload",
+    "sweep": "sweep_story:story",
+    "train": "training_story:one",
+    "runs": "training_story:several",
+    "learn": "training_story:learning",
+    "plan": "plan_story:one",
+    "plans": "plan_story:search",
+    "validate": "validation_story:story",
+    "judge": "profile_story:judged",
+    "calibrate": "profile_story:calibrated",
+    "diagnose": "diagnosis_story:curves",
+    "job": "diagnosis_story:job",
+    "recommend": "recommendation_story:story",
+    "explain": "recommendation_story:explained",
+}
+"""Module and function that tell a kind of result."""
+MOST_RAW = 4_000_000
+"""Characters of data that a page holds for its reader to download; more is left out."""
+
+
+def write(path: Path, result: Result) -> None:
+    """Write the report of a result. Raises InputError if the file cannot be written."""
+    pictures = path.suffix.lower() != ".md"
+    page = page_of(result, pictures=pictures)
+    output.write(path, to_html(page) if pictures else to_markdown(page))
+
+
+def story_of(result: Result) -> Story:
+    """What a report says of a result."""
+    module, _, name = STORIES[result.kind].partition(":")
+    tell = getattr(import_module(f"experiments.pages.reports.{module}"), name)
+    story: Story = tell(result)
+    return story
+
+
+def page_of(result: Result, *, pictures: bool = True) -> Page:
+    """The page of a result, with its pictures unless a ticket asks for words alone."""
+    story = story_of(result)
+    left_out = [*story.left_out, *result.left_out]
+    blocks: list[Block] = [
+        *_figures(result, pictures),
+        *story.blocks,
+        *([Lines("What this answer leaves out", left_out)] if left_out else []),
+        Facts("How to get this answer again", facts(result)),
+    ]
+    report = output.to_json(result.report)
+    raw = {"origin.json": result.origin}
+    if len(report) <= MOST_RAW:
+        raw = {"result.json": json.loads(report), **raw}
+    else:
+        blocks.insert(-1, Lines("Raw data", ["Too large for this page: --format json has them."]))
+    return Page(story.title, [line for line in story.summary if line], blocks, raw)
+
+
+def _figures(result: Result, pictures: bool) -> list[Block]:
+    return [
+        Figure(picture.title, inline_svg(picture.svg(), f"figure{k}", picture.title), picture.note)
+        for k, picture in enumerate(result.pictures if pictures else ())
+    ]
+
+
+def facts(result: Result) -> dict[str, str]:
+    """The command, versions, parameters and files that an answer depends on."""
+    origin = result.origin
+    shown = {"command": shlex.join(map(str, origin.get("command", ())))}
+    shown |= {name: str(version) for name, version in origin.get("versions", {}).items()}
+    shown |= {
+        f"--{name.replace('_', '-')}": str(value)
+        for name, value in origin.get("parameters", {}).items()
+        if value not in (None, False, "")
+    }
+    digests = origin.get("files", {})
+    return shown | {f"SHA-256 of {name}": str(digest) for name, digest in digests.items()}

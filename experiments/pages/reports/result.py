@@ -1,0 +1,56 @@
+"""What a command answers, as far as a report shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from experiments import output
+from experiments.output import Value
+from experiments.pages.page import Block
+
+
+class Picture(NamedTuple):
+    """A figure of matplotlib, drawn when a page needs it."""
+
+    title: str
+    svg: Callable[[], bytes]
+    """Draws the figure as a file."""
+    note: str = ""
+    """What stands below it."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """An answer and how it was made."""
+
+    kind: str
+    """Which module of this package tells it, like "run"."""
+    report: Any
+    """What `--format json` prints."""
+    origin: Mapping[str, Any]
+    """Versions, parameters, files and the command, as `output.provenance` has them."""
+    pictures: Sequence[Picture] = ()
+    scenes: Sequence[Block] = ()
+    """Drawings to look into: the timeline, the machine, memory."""
+    left_out: Sequence[str] = ()
+    """Sentences on what the answer does not contain."""
+
+
+class Story(NamedTuple):
+    """What a report says of a result."""
+
+    title: str
+    summary: Sequence[str]
+    """About three sentences: the question, the answer, its cause or what to do."""
+    blocks: Sequence[Block]
+    left_out: Sequence[str] = ()
+    """Sentences on what the answer does not contain."""
+
+
+def origin(parameters: Mapping[str, Value]) -> dict[str, Any]:
+    """How the answer of this process was made."""
+    made: dict[str, Any] = json.loads(output.provenance(**parameters))
+    return made

@@ -1,0 +1,235 @@
+"""The reports of `simctl train`: a run in full, several runs, and what a network learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.output import counted
+from experiments.pages.page import Block, Facts, Lines
+from experiments.pages.reports.collective_story import CAUSES, PATH
+from experiments.pages.reports.report_tables import (
+    Record,
+    listed,
+    number,
+    share,
+    shares,
+    span,
+    table,
+    times,
+    written,
+)
+from experiments.pages.reports.result import Result, Story
+from topologies.units import format_seconds
+
+BUBBLES = {
+    "transfer": "its own messages on the way",
+    "contention": "messages of others in front of its own",
+    "slower_peer": "a slower peer",
+    "drain": "nothing left to do",
+    "input": "input",
+}
+"""What a device waits for, in words."""
+WAITS = (
+    "A bubble is time in which a device computes nothing. Exposed communication makes the step "
+    "longer, hidden communication runs beside computing."
+)
+RUNS = {
+    "ranks": "ranks",
+    "strategy": "strategy",
+    "step": "step_s",
+    "samples/s": "samples_per_s",
+    "efficiency": "efficiency",
+    "exposed": "exposed_s",
+    "hidden": "hidden_s",
+    "transfer": "transfer_s",
+    "contention": "contention_s",
+    "slower peer": "slower_peer_s",
+    "drain": "drain_s",
+    "sent": "volume_B",
+    "peak memory": "peak_B",
+    "staleness": "staleness",
+    "twice the bandwidth": "twice_bandwidth_s",
+    "half the latency": "half_latency_s",
+    "twice the compute": "twice_compute_s",
+    "epoch": "epoch_s",
+}
+
+
+def one(result: Result) -> Story:
+    """A run: the time of a step, bubbles and their causes."""
+    report, row = result.report, result.report["summary"]
+    step = number(row, "step_s")
+    parameters = result.origin.get("parameters", {})
+    where = parameters.get("topology")
+    case = f"{row['model']} with {row['strategy']} on {counted(row['ranks'], 'worker')}"
+    steps = max(1, len(report["steps_s"]))
+    summary = [
+        f"How long does a training step of {case} of {where} take, and what stalls it?",
+        f"A step takes {format_seconds(step)}: {number(row, 'samples_per_s'):.0f} samples/s, "
+        f"{share(number(row, 'efficiency'))} of what {row['ranks']} times one worker alone would "
+        f"reach.",
+        _stall(report, row, step),
+        _advice(report["what_if_s"], step),
+    ]
+    ranks = [
+        {**each, **{f"{name}_s": value for name, value in each["bubble_s"].items()}}
+        for each in report["ranks"]
+    ]
+    columns = {"rank": "rank", "computing": "computing_s", "hidden": "hidden_s"}
+    columns |= {"exposed": "exposed_s"}
+    columns |= {f"waits for {words}": f"{name}_s" for name, words in BUBBLES.items()}
+    helping = [
+        {"change": name, "step_s": each["simulated"], "first_s": each["first_order"]}
+        | {"share": _saved(each, step)}
+        for name, each in report["what_if_s"].items()
+    ]
+    heads = {"change": "change", "a step takes": "step_s", "saves": "share"}
+    path = {_phase(name): value for name, value in report["critical_path_by_phase_s"].items()}
+    rest = {
+        CAUSES.get(part, part): value
+        for part, value in report["critical_path_s"].items()
+        if part != "compute"
+    }
+    blocks: list[Block] = [
+        Facts("The answer in figures", _figures(row)),
+        table("What would help", helping, heads | {"to first order": "first_s"}),
+        *result.scenes,
+        shares("Where the time goes", {**path, **rest}, step * steps, PATH),
+        table("What each rank does", ranks, columns, note=WAITS),
+    ]
+    if report["chosen"]:
+        blocks.insert(1, Lines("Chosen for this machine", report["chosen"]))
+    left = [f"Times of layers: {report['model_source']}."]
+    if any(each["simulated"] is None for each in report["what_if_s"].values()):
+        left.append("What would help is known to first order alone: --force simulates it.")
+    if report["memory"] is None:
+        left.append("The memory was not traced: the run has too many operations.")
+    return Story(f"{case}: {format_seconds(step)} a step", summary, blocks, left)
+
+
+def _phase(name: str) -> str:
+    return f"computing: {name}"
+
+
+def _stall(report: Mapping[str, Any], row: Record, step: float) -> str:
+    lost = {
+        words: number(row, f"{name}_s")
+        for name, words in BUBBLES.items()
+        if isinstance(row.get(f"{name}_s"), int | float)
+    }
+    total = sum(lost.values())
+    if total <= 1e-6 * step:
+        return "Devices never wait: all communication is hidden behind computing."
+    cause = max(lost, key=lambda words: lost[words])
+    return (
+        f"Devices wait for {share(total / (step or 1.0))} of the step, most of it for {cause} "
+        f"({share(lost[cause] / (step or 1.0))})."
+    )
+
+
+def _saved(change: Mapping[str, float | None], step: float) -> float | None:
+    seconds = change["simulated"] if change["simulated"] is not None else change["first_order"]
+    return None if seconds is None else 1 - seconds / (step or 1.0)
+
+
+def _advice(changes: Mapping[str, Mapping[str, float | None]], step: float) -> str:
+    saved = {name: _saved(change, step) or 0.0 for name, change in changes.items()}
+    best = max(saved, key=lambda name: saved[name], default=None)
+    if best is None or saved[best] <= 0:
+        return "No change of the machine was simulated that would help."
+    return f"Of three changes of the machine, {best} helps most: it saves {share(saved[best])}."
+
+
+def _figures(row: Record) -> dict[str, str]:
+    names = {
+        "step": "step_s",
+        "samples/s": "samples_per_s",
+        "efficiency": "efficiency",
+        "computing, a mean worker": "computing_s",
+        "communication that the step waits for (exposed)": "exposed_s",
+        "communication beside computing (hidden)": "hidden_s",
+        "bytes that all ranks send in a step": "volume_B",
+        "peak memory of the fullest rank": "peak_B",
+        "redundant: duplicate data over all ranks": "redundant_B",
+        "staleness: updates between reading and updating weights": "staleness",
+    }
+    return {name: written(field, row.get(field)) for name, field in names.items()}
+
+
+def several(result: Result) -> Story:
+    """Several runs: numbers of workers, or values of an option."""
+    rows: Sequence[Record] = result.report
+    first = rows[0]
+    swept = str(result.origin.get("parameters", {}).get("sweep") or "").partition("=")[0]
+    best = max(rows, key=lambda row: number(row, "samples_per_s"))
+    workers = span((number(row, "ranks") for row in rows), lambda value: f"{value:.0f}", "worker")
+    value = f"{swept}={best.get(swept)}, " if swept else ""
+    summary = [
+        f"How does {first['model']} with {listed(str(row['strategy']) for row in rows)} do on "
+        f"{workers}{f', for several values of {swept}' if swept else ''}?",
+        f"Most samples a second: {number(best, 'samples_per_s'):.0f}, with {value}"
+        f"{counted(best['ranks'], 'worker')}, and {share(number(best, 'efficiency'))} efficiency.",
+        _scaling(rows) if not swept else _values(rows, swept),
+    ]
+    columns = {swept: swept, **RUNS} if swept else RUNS
+    note = (
+        "efficiency: samples/s as a share of what as many single workers would reach. transfer, "
+        "contention, slower peer, drain: what devices wait for."
+    )
+    blocks: list[Block] = [table("All runs", rows, columns, note=f"{WAITS}\n{note}")]
+    title = f"{first['model']}: {counted(len(rows), 'run')}"
+    return Story(f"{title}, {workers}", summary, blocks)
+
+
+def _scaling(rows: Sequence[Record]) -> str:
+    """Where more workers stop to pay off."""
+    ordered = sorted(rows, key=lambda row: number(row, "ranks"))
+    weak = [row for row in ordered if number(row, "efficiency") < 0.9]
+    if not weak:
+        return "Efficiency stays above 90% everywhere."
+    return (
+        f"Efficiency falls below 90% at {counted(weak[0]['ranks'], 'worker')}: "
+        f"{share(number(weak[0], 'efficiency'))}."
+    )
+
+
+def _values(rows: Sequence[Record], swept: str) -> str:
+    fast = min(rows, key=lambda row: number(row, "step_s"))
+    slow = max(rows, key=lambda row: number(row, "step_s"))
+    factor = times(number(slow, "step_s") / (number(fast, "step_s") or 1.0))
+    return f"The slowest value, {swept}={slow.get(swept)}, takes {factor} times as long a step."
+
+
+def learning(result: Result) -> Story:
+    """What a network learns along runs."""
+    rows: Sequence[Record] = result.report
+    reached = [row for row in rows if row["target_s"] is not None]
+    first = rows[0]
+    target = share(number(first, "target"))
+    if reached:
+        best = min(reached, key=lambda row: number(row, "target_s"))
+        answer = (
+            f"{best['strategy']} is the first to name {target} of the digits it has not seen: "
+            f"after {format_seconds(number(best, 'target_s'))}."
+        )
+    else:
+        answer = f"No run names {target} of the digits that it has not seen."
+    idle = max(rows, key=lambda row: number(row, "idle"))
+    summary = [
+        f"Which strategy learns fastest, in simulated seconds? This page compares "
+        f"{counted(len(rows), 'run')} of {first['network']}.",
+        answer,
+        f"Workers idle most with {idle['strategy']}: {share(number(idle, 'idle'))} of the time.",
+    ]
+    columns = {"strategy": "strategy", "workers": "ranks", "disturbance": "disturbance"}
+    columns |= {"updates": "updates", "time": "time_s", "loss": "loss", "accuracy": "accuracy"}
+    columns |= {"to the target": "target_s", "staleness": "staleness", "idle": "idle_share"}
+    shown = [
+        {**row, "time_s": row["seconds"], "accuracy": share(number(row, "accuracy"))}
+        | {"idle_share": share(number(row, "idle"))}
+        for row in rows
+    ]
+    note = "staleness: mean number of updates between reading weights and updating them."
+    table_of_runs = table("All runs", shown, columns | {"cause": "cause"}, note=note)
+    return Story("Learning over simulated time", summary, [table_of_runs])

@@ -1,0 +1,85 @@
+"""Commands write reports: pages, and Markdown for a ticket."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from browser import Open
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+ROOT = Path(__file__).parents[3]
+LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
+COMMANDS: dict[str, tuple[str | Path, ...]] = {
+    "sweep": ("sweep", "--algo", "ring,tree", "--p", "2..4", "--size", "1KiB,1MiB"),
+    "validate": ("validate", LOG, "--fit"),
+    "judge": ("judge", "mn5_acc", ROOT / "examples" / "mn5_acc_all_reduce.csv"),
+    "calibrate": ("calibrate", ROOT / "examples" / "mn5_acc_all_reduce.csv"),
+    "diagnose": ("diagnose", LOG),
+    "recommend": ("recommend", "--topology", "star", "--p", "4", "--size", "1KiB,1MiB"),
+    "explain": ("recommend", "--topology", "star", "--p", "4", "--explain", "1KiB"),
+}
+QUICK = ("sweep", "validate", "diagnose", "explain")
+
+
+def kinds() -> list[object]:
+    return [
+        kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.exhaustive)
+        for kind in COMMANDS
+    ]
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_a_command_writes_its_report(kind: str, simctl: Simctl, tmp_path: Path) -> None:
+    page, ticket = tmp_path / "page.html", tmp_path / "ticket.md"
+    done = simctl(*COMMANDS[kind], "--report", page)
+    assert done.returncode == 0, done.stderr
+    assert simctl(*COMMANDS[kind], "--report", ticket).stdout == done.stdout
+    html, words = page.read_text(), ticket.read_text()
+    assert html.startswith("<!doctype html>")
+    assert "How to get this answer again" in html
+    title, *sentences = re.findall(r"<(?:h1|p class=\"summary\")>(.*?)</", html)
+    assert words.startswith(f"# {title}\n"), words[:200]
+    assert 3 <= len(sentences) <= 4
+    assert "\n| " in words
+    raw = re.findall(r'download="(.*?)">.*?</a><script type="application/json">(.*?)</s', html)
+    files = {name: json.loads(text) for name, text in raw}
+    assert set(files) == {"result.json", "origin.json"}
+    assert files["origin.json"]["command"][0] == "simctl"
+
+
+@pytest.mark.parametrize("name", ["page.pdf", "no folder/page.html", "."])
+def test_a_report_that_cannot_be_written_is_refused_before_work(
+    name: str, simctl: Simctl, tmp_path: Path
+) -> None:
+    done = simctl("sweep", "--p", "2", "--report", tmp_path / name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"simctl: cannot write .*\n", done.stderr)
+
+
+HOSTILE = "<script>alert(1)<!--'|`@everyone"
+
+
+def hostile_log(folder: Path) -> Path:
+    """A log whose name, and the names in it, try to be something else than text."""
+    log = folder / f"{HOSTILE}.csv"
+    rows = [f'all_reduce,"{HOSTILE}",8,{size},{size / 1e3}' for size in (1024, 2048, 4096)]
+    log.write_text("\n".join(["collective,source,ranks,size_bytes,time_us", *rows]) + "\n")
+    return log
+
+
+def test_names_of_a_log_are_text_in_its_report(
+    open_page: Open, simctl: Simctl, tmp_path: Path
+) -> None:
+    page, ticket = tmp_path / "page.html", tmp_path / "ticket.md"
+    for file in (page, ticket):
+        done = simctl("diagnose", hostile_log(tmp_path), "--report", file)
+        assert file.exists(), done.stderr
+    shown = open_page(page)
+    assert HOSTILE in str(shown.locator("h1").text_content())
+    assert shown.locator("main script:not([type='application/json'])").count() == 0
+    assert r"\<script\>alert" in ticket.read_text()
+    assert "<script>" not in ticket.read_text()
