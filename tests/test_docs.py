@@ -142,7 +142,7 @@ def test_a_page_installs_torch_before_it_measures() -> None:
         ("docs/how-to/choose-an-algorithm.md", ["recommend", *["sweep"] * 5]),
         ("docs/how-to/explain-a-time.md", ["run"]),
         ("docs/how-to/describe-a-machine.md", ["topo"]),
-        ("docs/how-to/find-where-a-step-stalls.md", ["train"]),
+        ("docs/how-to/find-where-a-step-stalls.md", ["train", "train"]),
         ("docs/reference/training.md", ["train"]),
         ("docs/how-to/compare-by-learning.md", ["train"]),
     ],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.plan_parser import parse_training
+from experiments.cli.strategy_parser import names_in
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands.learn import Request
 from experiments.commands.train_plan import Request as PlanRequest
@@ -70,7 +71,7 @@ def _of_strategies(
     """A run for each strategy, all of as many workers; if workers differ, another where they are
     alike."""
     _check_input(options)
-    names = _names(options.strategy)
+    names = names_in(options.strategy)
     requests = [
         replace(options, strategy=name, learn=None).request(machine, rules) for name in names
     ]

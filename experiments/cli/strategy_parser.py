@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.algorithm_files import read_algorithm
 from experiments.training.strategy_options import SweptValue, options_of, with_value
+from simulator.collectives import algorithm_options
 from simulator.training import Strategy
 from simulator.training import find as find_class
 from simulator.training.communicator import find_all_reduce
@@ -45,6 +46,16 @@ def find(text: str) -> Strategy:
         keys.add(key)
         strategy = with_option(strategy, name, key, value)
     return strategy
+
+
+def names_in(text: str) -> list[str]:
+    """The strategies of a list with commas or semicolons, each with its options, once each.
+
+    >>> names_in("ddp:bucket=1MiB,overlap=no,asgd; ssp:bound=2")
+    ['ddp:bucket=1MiB,overlap=no', 'asgd', 'ssp:bound=2']
+    """
+    parts = [name for part in text.split(";") for name in algorithm_options.names_in(part)]
+    return [name for name in dict.fromkeys(parts) if name]
 
 
 def with_option(strategy: Strategy, name: str, key: str, value: str) -> Strategy:

@@ -49,8 +49,8 @@ ModelText = Annotated[
 StrategyText = Annotated[
     str,
     typer.Option(
-        help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. See `simctl "
-        "strategies`.",
+        help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. Several are "
+        "compared: ddp,ssgd,asgd. See `simctl strategies`.",
         autocompletion=completer(strategy_names, strategy_options),
     ),
 ]
@@ -106,8 +106,8 @@ Learn = Annotated[
     str | None,
     typer.Option(
         help="Learn digits along the run: softmax or mlp, with options: "
-        "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95. --strategy and --plan take "
-        'several then: "ssgd; asgd".'
+        "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95. --plan takes several then: "
+        '"dp=8; pp=2".'
     ),
 ]
 PlanText = Annotated[
@@ -161,9 +161,13 @@ class TrainingOptions:
 
     def request(self, machine: MachineOptions, rules: RuleOptions = RuleOptions()) -> Request:
         """The values of the options."""
+        from experiments.cli.strategy_parser import names_in
         from experiments.commands.train import Request
         from experiments.training.strategy_options import options_of
 
+        strategies = names_in(self.strategy)
+        if len(strategies) > 1:
+            return self._comparison(strategies, machine, rules)
         model = self._on_devices_of(machine.blueprint.name)
         job = self._job(model, machine, rules)
         ranks, variants = self._ranks(job), self._variants(job, model)
@@ -186,6 +190,22 @@ class TrainingOptions:
         }
         swept = self.sweep.partition("=")[0] if self.sweep else ""
         return Request(job, ranks, swept, variants, parameters)
+
+    def _comparison(
+        self, strategies: list[str], machine: MachineOptions, rules: RuleOptions
+    ) -> Request:
+        from experiments.cli.strategy_comparison import comparison
+
+        if self.sweep is not None:
+            raise InputError(
+                f"--sweep {self.sweep[:40]} of several strategies: write each with its options, "
+                f"like --strategy ddp:bucket=1MiB,ddp:bucket=25MiB,asgd"
+            )
+        requests = {name: replace(self, strategy=name) for name in strategies}
+        return comparison(
+            self.strategy,
+            {name: options.request(machine, rules) for name, options in requests.items()},
+        )
 
     def _on_devices_of(self, machine: str) -> str:
         """The model, on the machine's devices unless the user names some."""

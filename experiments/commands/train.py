@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,9 @@ from experiments.pictures.timelines.trace_folder import (
     write_traces,
 )
 from experiments.simulations import workload
+from experiments.training.fastest import comparison_text
 from experiments.training.job import Job, TrainingRun
+from experiments.training.scaling import scaling_text
 from experiments.training.strategy_options import SweptValue
 from experiments.training.training_grid import TrainingGrid, failure_of
 from experiments.training.training_report import report, text
@@ -40,9 +42,9 @@ class Request:
     ranks: Sequence[int]
     """Numbers of workers."""
     swept: str
-    """The option of `--sweep`, if any."""
+    """The option of `--sweep`, or "strategy" if there are several; else empty."""
     variants: Sequence[tuple[SweptValue, Job]]
-    """Its values with their jobs; none without `--sweep`."""
+    """Its values with their jobs, if there are any."""
     parameters: Mapping[str, output.Value]
     """The options as the user writes them: stored with the result."""
 
@@ -62,14 +64,14 @@ def run(request: Request, files: Files, how: str, execution: Execution = HERE) -
     if number == 1 and len(request.variants) <= 1:
         if execution != HERE:
             raise InputError(
-                "--jobs, --dask and --resume are of several runs: give --p or --sweep several "
-                "values, or leave them out"
+                "--jobs, --dask and --resume are of several runs: give --p, --strategy or --sweep "
+                "several values, or leave them out"
             )
         return _one(request, files, how)
     if files.timeline:
         raise InputError(
-            f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or one "
-            f"--p"
+            f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or give "
+            f"one --p and --strategy"
         )
     return _several(request, files, how, execution)
 
@@ -87,8 +89,8 @@ def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> 
 def _one(request: Request, files: Files, how: str) -> int:
     if files.plot:
         raise InputError(
-            f"--plot {files.plot}: of several runs: give --p or --sweep several values, or take "
-            f"--timeline"
+            f"--plot {files.plot}: of several runs: give --p, --strategy or --sweep several "
+            f"values, or take --timeline"
         )
     job = request.variants[0][1] if request.variants else request.job
     if files.timeline:
@@ -218,17 +220,33 @@ def _several(request: Request, files: Files, how: str, execution: Execution) -> 
             journal.remove()
     names = {value.text: value.name for value, _ in request.variants}
     if files.plot:
-        _plot(files.plot, records, request.swept, names)
-    columns = cells(request.swept, names, request.job)
-    output.say(output.render(records, columns, how))
+        _plot(files.plot, records, request, names)
+    columns = cells(request.swept, names, [job for _, job in request.variants] or [request.job])
+    output.say("\n\n".join(_words(records, request.swept, names, columns, how)))
     return _verdict(outcome.failure for outcome in outcomes)
 
 
-def _plot(
-    path: Path, records: Sequence[output.Record], swept: str, names: Mapping[str, str]
-) -> None:
-    from experiments.pictures.training_curves import scaling_figure, swept_figure
+def _words(
+    records: Sequence[output.Record],
+    swept: str,
+    names: Mapping[str, str],
+    columns: Mapping[str, output.Cell],
+    how: str,
+) -> Iterator[str]:
+    """The table, and for people what is fastest and where more workers stop paying."""
+    yield output.render(records, columns, how)
+    if how != "table":
+        return
+    if len(names) > 1:
+        yield comparison_text(records, swept, names)
+    if text := scaling_text(records, swept, names):
+        yield text
 
-    kind = path.suffix[1:].lower()
-    picture = swept_figure(records, swept, names, kind) if swept else scaling_figure(records, kind)
-    output.write(path, picture)
+
+def _plot(
+    path: Path, records: Sequence[output.Record], request: Request, names: Mapping[str, str]
+) -> None:
+    from experiments.pictures.training_curves import training_figure
+
+    kind, machine = path.suffix[1:].lower(), request.job.machine.text
+    output.write(path, training_figure(records, request.swept, names, machine, kind))

@@ -1,96 +1,252 @@
-"""Pictures of several runs: throughput by number of workers, step time by an option."""
+"""Pictures of several runs: scaling with workers, step time by an option, and strategies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter
 
 from experiments.output import Record
-from experiments.pictures.figure_file import GREY, to_bytes
+from experiments.pictures import plot_style as style
+from experiments.pictures.figure_file import to_bytes
+from experiments.training.scaling import scaling, series
+from experiments.training.training_table import COLUMNS, rate
+from topologies.units import format_seconds
 
-WHAT_IF = {"twice_bandwidth_s": "2β", "half_latency_s": "α/2", "twice_compute_s": "2x compute"}
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-
-def scaling_figure(records: Sequence[Record], kind: str) -> bytes:
-    """Samples per second and efficiency by number of workers; dashed, what twice the machine would
-    do."""
-    figure = Figure(figsize=(9, 6.5), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
-    p = [_number(record, "ranks") for record in records]
-    rate = [_number(record, "samples_per_s") for record in records]
-    ideal = rate[0] / p[0] / (_number(records[0], "efficiency") or 1.0)
-    upper.plot(p, [ideal * ranks for ranks in p], color=GREY, label="no communication")
-    upper.plot(p, rate, "o-", color="C0", label="simulated")
-    for number, (column, name) in enumerate(WHAT_IF.items()):
-        faster = [
-            r * _number(record, "step_s") / _number(record, column)
-            for r, record in zip(rate, records, strict=True)
-        ]
-        upper.plot(p, faster, "--", color=f"C{number + 1}", label=name)
-    lower.plot(p, [_number(record, "efficiency") for record in records], "o-", color="C0")
-    lower.set_ylim(0, max(1.05, *(_number(record, "efficiency") for record in records)))
-    lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
-    for axes in (upper, lower):
-        axes.set_xscale("log", base=2)
-        axes.grid(alpha=0.3)
-    upper.set_yscale("log", base=2)
-    upper.yaxis.set_major_formatter(EngFormatter(sep="", places=0))
-    lower.set_xticks(p, [f"{ranks:g}" for ranks in p])
-    lower.minorticks_off()
-    upper.set_ylabel("samples/s")
-    lower.set_ylabel("efficiency")
-    lower.set_xlabel("workers p")
-    upper.set_title(_title(records))
-    upper.legend(frameon=False)
-    return to_bytes(figure, kind)
+PARTS = {
+    "computing_s": ("computing", "#56b4e9", ""),
+    "restarting_s": ("restarting", "#882255", "xxx"),
+    "transfer_s": ("waiting: transfer", "#e69f00", "///"),
+    "contention_s": ("waiting: contention", "#d55e00", "\\\\\\"),
+    "slower_peer_s": ("waiting: slower peer", "#cc79a7", "..."),
+    "drain_s": ("waiting: drain", "0.75", ""),
+    "input_s": ("waiting: input", "#f0e442", "---"),
+}
+"""The parts of a step: label, colour and hatch."""
+TIMES = ("step_s", "exposed_s")
+END: Any = {
+    "color": "k",
+    "marker": "o",
+    "markersize": 12,
+    "linestyle": "none",
+    "markerfacecolor": "none",
+}
+"""The look of the last number of workers that pays."""
+THIN = 0.002
+"""A part is drawn if it is longer than this share of the longest step."""
+MOST_LABELS = 12
+"""The values of an option that have a label, at most."""
 
 
-def swept_figure(
-    records: Sequence[Record], swept: str, names: Mapping[str, str], kind: str
+def training_figure(
+    records: Sequence[Record], swept: str, names: Mapping[str, str], machine: str, kind: str
 ) -> bytes:
-    """Step time, and what of it is exposed communication, at each value of an option, which `names`
-    says how to show; a line a number of workers."""
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    """The picture of :func:`training_drawing` as "png", "svg" or "pdf"."""
+    return to_bytes(training_drawing(records, swept, names, machine), kind)
+
+
+def training_drawing(
+    records: Sequence[Record], swept: str, names: Mapping[str, str], machine: str
+) -> Figure:
+    """The picture that suits the runs of a table.
+
+    More numbers of workers than values of the swept option make a scaling curve. Otherwise
+    strategies are bars, and other options have a curve over their values. `names` says how to show
+    a value.
+    """
+    numbers = len({record["ranks"] for record in records})
+    values = len({str(record[swept]) for record in records}) if swept else 1
+    if not swept or numbers > values or (swept == "strategy" and numbers > 1):
+        return scaling_drawing(records, swept, names, machine)
+    if swept == "strategy":
+        return strategies_drawing(records, machine)
+    return swept_drawing(records, swept, names, machine)
+
+
+@mpl.rc_context(style.STYLE)
+def scaling_drawing(
+    records: Sequence[Record], swept: str, names: Mapping[str, str], machine: str
+) -> Figure:
+    """Samples per second and efficiency by number of workers, and where more workers stop paying.
+
+    A single job has what changes of the machine would do, dashed.
+    """
+    figure = Figure(figsize=(10, 6.5), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    curves = series(records, swept)
+    shown = dict(list(curves.items())[: style.MOST_CURVES])
+    ideal = max(
+        _number(curve[0], "samples_per_s") / _speed_up(curve[0]) for curve in shown.values()
+    )
+    p = sorted({_number(record, "ranks") for record in records})
+    upper.plot(p, [ideal * ranks for ranks in p], color=style.GREY, label="ideal: p x one worker")
+    for number, (value, curve) in enumerate(shown.items()):
+        name = names.get(value, "simulated")
+        label = name if swept in ("", "strategy") else f"{swept} {name}"
+        _scaling_curve((upper, lower), label, curve, number)
+    if not swept:
+        _changes(upper, records)
+    lower.axhline(1, color=style.GREY)
+    lower.set_ylim(0, max(1.05, *(1.05 * _number(record, "efficiency") for record in records)))
+    style.share_axis(lower, "efficiency")
+    style.rank_axis(lower, [int(ranks) for ranks in p], "workers p")
+    if upper.get_xscale() == "log":
+        upper.set_yscale("log")
+        style.log_ticks(upper.yaxis, EngFormatter(sep=""))
+    else:
+        upper.set_ylim(bottom=0)
+        upper.yaxis.set_major_formatter(EngFormatter(sep=""))
+    upper.set_ylabel("samples/s")
+    if not swept:
+        _speed_up_axis(upper, ideal)
+    style.entitle(upper, f"{_title(records, swept)} on {machine}: samples/s by workers")
+    handles = upper.get_legend_handles_labels()[0]
+    if any(scaling(curve).end is not None for curve in shown.values()):
+        handles.append(Line2D([], [], **END, label="last number that pays"))
+    more = [f"not drawn: {len(curves) - len(shown)} more"] if len(shown) < len(curves) else []
+    style.legend_beside(figure, handles, *more)
+    return figure
+
+
+def _speed_up_axis(axes: Axes, one: float) -> None:
+    """A second axis: samples per second as a multiple of those of one worker."""
+    axis = axes.secondary_yaxis(
+        "right",
+        functions=(
+            lambda rates: np.asarray(rates, float) / one,
+            lambda times: np.asarray(times, float) * one,
+        ),
+    )
+    axis.set_ylabel("speed-up over one worker")
+    axis.yaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _scaling_curve(
+    both: tuple[Axes, Axes], label: str, curve: Sequence[Record], number: int
+) -> None:
+    p = [_number(record, "ranks") for record in curve]
+    end = scaling(curve).end
+    for axes, key in zip(both, ("samples_per_s", "efficiency"), strict=True):
+        values = [_number(record, key) for record in curve]
+        look: Any = {"color": style.colour(number), "marker": style.marker(number)}
+        axes.plot(p, values, label=label, markevery=style.sparse(len(p)), **look)
+        if end is not None:
+            axes.plot(p[end], values[end], **END)
+
+
+def _changes(axes: Axes, records: Sequence[Record]) -> None:
+    """Dashed, what changes of the machine would do."""
+    curve = sorted(records, key=lambda record: _number(record, "ranks"))
+    p = [_number(record, "ranks") for record in curve]
+    for number, (name, column) in enumerate(COLUMNS.items(), 1):
+        faster = [
+            _number(record, "samples_per_s")
+            * _number(record, "step_s")
+            / _number(record, f"{column}_s")
+            for record in curve
+        ]
+        axes.plot(p, faster, "--", color=style.colour(number), linewidth=1.1, label=name)
+
+
+@mpl.rc_context(style.STYLE)
+def swept_drawing(
+    records: Sequence[Record], swept: str, names: Mapping[str, str], machine: str
+) -> Figure:
+    """Step time, and what of it is exposed communication, at each value of an option; a line a
+    number of workers."""
+    figure = Figure(figsize=(10, 5.5), layout="constrained")
     axes = figure.add_subplot()
     values = list(dict.fromkeys(str(record[swept]) for record in records))
-    for number, p in enumerate(dict.fromkeys(record["ranks"] for record in records)):
+    numbers = list(dict.fromkeys(record["ranks"] for record in records))
+    handles = []
+    for number, p in enumerate(numbers[: style.MOST_CURVES]):
         curve = [record for record in records if record["ranks"] == p]
         place = [values.index(str(record[swept])) for record in curve]
-        axes.plot(
-            place,
-            [_number(r, "step_s") for r in curve],
-            "o-",
-            color=f"C{number}",
-            label=f"{p} workers",
-        )
-        axes.plot(
-            place,
-            [_number(r, "exposed_s") for r in curve],
-            ".--",
-            color=f"C{number}",
-            label="exposed communication",
-        )
+        look: Any = {"color": style.colour(number), "marker": style.marker(number)}
+        step, exposed = ([_number(record, key) for record in curve] for key in TIMES)
+        handles += axes.plot(place, step, label=f"{p} workers", **look)
+        axes.plot(place, exposed, "--", **look)
+    handles.append(Line2D([], [], color="0.2", label="a step"))
+    handles.append(Line2D([], [], color="0.2", linestyle="--", label="exposed communication"))
+    every = -(-len(values) // MOST_LABELS)
+    labels = [names[value] for value in values[::every]]
+    slanted = sum(map(len, labels)) > 70
     axes.set_xticks(
-        range(len(values)),
-        [names[value] for value in values],
-        rotation=30 if len(values) > 8 else 0,
+        range(0, len(values), every),
+        labels,
+        rotation=30 if slanted else 0,
+        ha="right" if slanted else "center",
     )
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(EngFormatter("s"))
     axes.set_xlabel(swept)
     axes.set_ylabel("time a step")
-    axes.set_title(_title(records))
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    return to_bytes(figure, kind)
+    style.entitle(axes, f"{_title(records, swept)} on {machine}: time a step by {swept}")
+    left = len(numbers) - style.MOST_CURVES
+    more = [f"not drawn: {left} more numbers of workers"] if left > 0 else []
+    style.legend_beside(figure, handles, *more)
+    return figure
 
 
-def _title(records: Sequence[Record]) -> str:
+@mpl.rc_context(style.STYLE)
+def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
+    """A bar a strategy: what its step consists of, and its samples per second."""
+    shown = list(records)[: style.MOST_CURVES]
+    figure = Figure(figsize=(10, 1.8 + 0.55 * len(shown)), layout="constrained")
+    axes = figure.add_subplot()
+    starts = [0.0] * len(shown)
+    longest = max(_number(record, "step_s") for record in shown)
+    for key, (label, colour, hatch) in PARTS.items():
+        widths = [_number(record, key) for record in shown]
+        if max(widths) > THIN * longest:
+            look: Any = {"color": colour, "hatch": hatch, "edgecolor": "k", "linewidth": 0.6}
+            axes.barh(range(len(shown)), widths, left=starts, label=label, height=0.65, **look)
+        starts = [start + width for start, width in zip(starts, widths, strict=True)]
+    for place, (end, record) in enumerate(zip(starts, shown, strict=True)):
+        words = f" {format_seconds(_number(record, 'step_s'))}\n {_rate(record)}"
+        axes.text(end, place, words, va="center", fontsize=9)
+    axes.set_xlim(0, 1.25 * max(starts))
+    axes.set_yticks(
+        range(len(shown)), [style.folded(str(record["strategy"]), 24) for record in shown]
+    )
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.xaxis.set_major_formatter(EngFormatter("s"))
+    axes.set_xlabel("time a step, mean of the workers")
+    style.entitle(axes, f"{_title(records, 'strategy')} on {machine}, p = {records[0]['ranks']}")
+    left = len(records) - len(shown)
+    style.legend_beside(figure, None, *([f"not drawn: {left} more"] if left else []))
+    return figure
+
+
+def _rate(record: Record) -> str:
+    return f"{rate(_number(record, 'samples_per_s'))} samples/s"
+
+
+def _title(records: Sequence[Record], swept: str) -> str:
     first = records[0]
-    return f"{first['model']}, batch {first['batch']} a device, {first['strategy']}"
+    fixed = {
+        "model": first["model"],
+        "batch": f"batch {first['batch']}",
+        "strategy": first["strategy"],
+    }
+    numbers = {record["ranks"] for record in records}
+    words = [str(word) for key, word in fixed.items() if key != swept]
+    ranks = [f"p = {first['ranks']}"] if len(numbers) == 1 and swept != "strategy" else []
+    return ", ".join([*words, *ranks])
+
+
+def _speed_up(record: Record) -> float:
+    return _number(record, "efficiency") * _number(record, "ranks") or 1.0
 
 
 def _number(record: Record, key: str) -> float:
-    return float(record[key] or 0.0)
+    return float(record.get(key) or 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from experiments.output import Cell, Record, Value
@@ -33,9 +33,10 @@ def _share(key: str) -> Cell:
     )
 
 
-def cells(swept: str, names: Mapping[str, str], job: Job) -> Mapping[str, Cell]:
-    """The columns of a table of runs. `swept` is the option whose values differ, or "". `names` has
-    what the table shows for a value."""
+def cells(swept: str, names: Mapping[str, str], jobs: Sequence[Job]) -> Mapping[str, Cell]:
+    """The columns of a table of runs of the jobs. `swept` is the option whose values differ, or "".
+    `names` has what the table shows for a value."""
+    epochs = jobs[0].epochs
     columns: dict[str, Cell] = {}
     if swept:
         columns[swept] = lambda record: names[str(record[swept])]
@@ -53,11 +54,11 @@ def cells(swept: str, names: Mapping[str, str], job: Job) -> Mapping[str, Cell]:
         "sent": lambda record: format_bytes(float(record["volume_B"] or 0.0), binary=False),
         "peak": lambda record: memory_cell(record["peak_B"]),
     }
-    if job.epochs.input_rate < inf:
+    if epochs.input_rate < inf:
         columns["input"] = _share("input_s")
-    if job.epochs.dataset is not None:
+    if epochs.dataset is not None:
         columns |= {"epoch": _seconds("epoch_s"), "training": _seconds("training_s")}
-    if job.name in ("asgd", "ssp"):
+    if any(job.name.partition(":")[0] in ("asgd", "ssp") for job in jobs):
         columns["staleness"] = lambda record: f"{float(record['staleness'] or 0.0):.2f}"
     if not swept:
         for name, heading in zip(COLUMNS.values(), ("2β", "α/2", "2x compute"), strict=True):

@@ -289,6 +289,7 @@ VALUES: dict[str, Value] = {
             "ddp:launch=10us,slowdown=0.1",
             "ssgd:server=gpu,scatter=yes",
             "ddp:prepare=2ms",
+            "ddp:bucket=1MiB,overlap=no,asgd",
         ),
     ),
     "bucket": _of("25MiB", "0", "1KiB"),

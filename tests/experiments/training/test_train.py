@@ -171,6 +171,8 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"p": "100000"}, "--p 100000: 1 to 16384 workers"),
         ({"machine": MachineOptions("hgx_h100:nodes=1"), "p": "9"}, "8 GPUs, not 9"),
         ({"sweep": "bucket"}, "--sweep 'bucket'"),
+        ({"sweep": "bucket=1,2", "strategy": "ddp,asgd"}, "of several strategies: write each"),
+        ({"strategy": "ddp,asgb"}, "no strategy 'asgb'"),
         ({"sweep": "colour=1,2"}, "ddp has no option 'colour'"),
         ({"sweep": "bucket=,"}, "there is no value"),
         ({"straggler": "9:2"}, "there is no rank 9"),
