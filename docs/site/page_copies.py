@@ -44,7 +44,7 @@ def wanted(path: Path) -> bool:
 
 
 def relinked(text: str, source: Path, root: Path) -> str:
-    """`text` with links that hold among the copies."""
+    """`text` with links that hold among the copies, and languages that Pygments knows."""
 
     def link(match: re.Match[str]) -> str:
         name, hash_sign, anchor = match[2].partition("#")
@@ -59,7 +59,7 @@ def relinked(text: str, source: Path, root: Path) -> str:
             return match[0].partition("](")[0].lstrip("[")
         return match[1] + name + hash_sign + anchor + match[3]
 
-    return LINK.sub(link, text)
+    return LINK.sub(link, text).replace("```csv\n", "```text\n")
 
 
 def shelves(index: str) -> str:
