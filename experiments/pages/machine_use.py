@@ -1,0 +1,174 @@
+"""A machine and the use of its links over time, as a page draws it and a result file stores it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.pages.link_courses import Courses, courses_of
+from experiments.pages.machine_places import Places, places_of
+from experiments.pages.stored import MOST, Stored
+from simulator.schedules.timeline import Timeline
+from topologies.errors import InputError
+from topologies.topology import Floats, Ints, Topology
+
+MOST_LINKS = 2_000
+"""Links that are drawn, at most: of more, those that carry most."""
+FULL = 1000
+"""A link that is in use all the time."""
+
+
+@dataclass(frozen=True, eq=False)
+class MachineUse:
+    """A machine, and how busy each link is in equal parts of the run."""
+
+    makespan: float
+    """Seconds of the run."""
+    places: Places
+    """The devices."""
+    kinds: tuple[str, ...]
+    """The kinds of links."""
+    source: Ints
+    """Where each link begins, a place among the devices."""
+    target: Ints
+    """Where it ends. A link from a node to itself stands for all links within the node."""
+    kind: Ints
+    """A place in `kinds`."""
+    members: Ints
+    """The links of the machine for which each stands."""
+    bandwidth: Floats
+    """Bytes/s of all of them together; 0 if it is unlimited."""
+    latency: Floats
+    """Seconds."""
+    busy: Ints
+    """The share of the time that the link is in use, in thousandths, shape (links, parts)."""
+    nbytes: Floats
+    """Bytes that begin to cross or cross the link, shape (links, parts)."""
+    remarks: tuple[str, ...] = ()
+    """Sentences: what is drawn as one, and what is not drawn."""
+
+
+def use_of(timeline: Timeline) -> MachineUse:
+    """The use of the links of a machine.
+
+    Large machines are drawn with a box for each node and switch. If some ranks stand for all, the
+    links of all ranks are drawn.
+    """
+    machine, courses = timeline.routed.machine, courses_of(timeline)
+    places, group, remarks = places_of(machine)
+    ends = np.stack((group[machine.source], group[machine.target]))
+    drawn = np.flatnonzero((ends >= 0).all(axis=0) & _between(machine, group))
+    pairs, number = np.unique(ends[:, drawn], axis=1, return_inverse=True)
+    number = number.ravel()
+    count = pairs.shape[1]
+    weight = np.where(np.isfinite(machine.bandwidth), machine.bandwidth, 1.0)[drawn]
+    total = np.bincount(number, weight, count)
+    busy, nbytes = _summed(courses, drawn, number, weight, count)
+    kinds = [machine.link_kinds[link] for link in drawn.tolist()]
+    names, code = np.unique(np.array(kinds or [""]), return_inverse=True)
+    first = np.unique(number, return_index=True)[1] if count else np.zeros(0, dtype=np.int64)
+    kept = _busiest(nbytes)
+    if len(kept) < count:
+        remarks = (*remarks, f"The {len(kept)} links with most bytes of {count} are drawn.")
+    unlimited = ~np.isfinite(np.bincount(number, machine.bandwidth[drawn], count))
+    return MachineUse(
+        makespan=timeline.makespan,
+        places=places,
+        kinds=tuple(names.tolist()),
+        source=pairs[0][kept].astype(np.int32),
+        target=pairs[1][kept].astype(np.int32),
+        kind=code.ravel()[first][kept].astype(np.int32) if count else pairs[0].astype(np.int32),
+        members=np.bincount(number, minlength=count)[kept].astype(np.int32),
+        bandwidth=np.where(unlimited, 0.0, total)[kept],
+        latency=machine.latency[drawn][first][kept],
+        busy=np.round(FULL * busy[kept] / np.maximum(total[kept, None], 1e-300)).astype(np.int32),
+        nbytes=nbytes[kept],
+        remarks=remarks,
+    )
+
+
+def _between(machine: Topology, group: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """The links between boxes, and those within boxes of several devices."""
+    several = np.bincount(group[group >= 0], minlength=1) > 1
+    same = group[machine.source] == group[machine.target]
+    return np.asarray(~same | several[np.maximum(group[machine.source], 0)])
+
+
+def _summed(
+    courses: Courses, drawn: np.ndarray, number: np.ndarray, weight: Floats, count: int
+) -> tuple[Floats, Floats]:
+    """Busy shares, times the bandwidth, and bytes of drawn links."""
+    busy = np.zeros((count, courses.busy.shape[1]))
+    nbytes = np.zeros_like(busy)
+    known = courses.link[drawn]
+    used = np.flatnonzero(known >= 0)
+    np.add.at(busy, number[used], courses.busy[known[used]] * weight[used, None])
+    np.add.at(nbytes, number[used], courses.nbytes[known[used]])
+    return busy, nbytes
+
+
+def _busiest(nbytes: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The links that are drawn, in their order."""
+    if len(nbytes) <= MOST_LINKS:
+        return np.arange(len(nbytes))
+    return np.sort(np.argsort(-nbytes.sum(axis=1), kind="stable")[:MOST_LINKS])
+
+
+def to_document(use: MachineUse) -> dict[str, object]:
+    """The use as JSON: matrices row by row, in whole bytes."""
+    return {
+        "makespan": use.makespan,
+        "devices": list(use.places.names),
+        "device_kinds": list(use.places.kinds),
+        "device_kind": use.places.kind.tolist(),
+        "node": use.places.node.tolist(),
+        "x": use.places.x.tolist(),
+        "y": use.places.y.tolist(),
+        "width": use.places.width.tolist(),
+        "kinds": list(use.kinds),
+        "source": use.source.tolist(),
+        "target": use.target.tolist(),
+        "kind": use.kind.tolist(),
+        "members": use.members.tolist(),
+        "bandwidth": use.bandwidth.tolist(),
+        "latency": use.latency.tolist(),
+        "parts": use.busy.shape[1],
+        "busy": use.busy.ravel().tolist(),
+        "nbytes": np.round(use.nbytes).ravel().tolist(),
+        "remarks": list(use.remarks),
+    }
+
+
+def from_document(document: object, name: str) -> MachineUse:
+    """The use of a document that :func:`to_document` made. Raises InputError."""
+    file = Stored(document, name)
+    devices, kinds, words = (file.words(key) for key in ("devices", "device_kinds", "kinds"))
+    far, count = -1e6, len(devices)
+    places = Places(
+        devices,
+        kinds,
+        file.places("device_kind", count, kinds),
+        file.whole("node", count, -1, 2**31 - 1),
+        file.reals("x", count, far),
+        file.reals("y", count, far),
+        file.reals("width", count),
+    )
+    source = file.places("source", None, devices)
+    links, parts = len(source), file.whole_number("parts", 1, 10_000)
+    if links * parts > MOST:
+        raise InputError(f"{name}: {links} links with {parts} parts are too many")
+    return MachineUse(
+        file.real("makespan"),
+        places,
+        words,
+        source,
+        file.places("target", links, devices),
+        file.places("kind", links, words),
+        file.whole("members", links, 1, 2**31 - 1),
+        file.reals("bandwidth", links),
+        file.reals("latency", links),
+        file.whole("busy", links * parts, 0, FULL + 1).reshape(links, parts),
+        file.reals("nbytes", links * parts).reshape(links, parts),
+        file.words("remarks"),
+    )

@@ -1,0 +1,116 @@
+"""The memory of a run over time, as a page draws it and a result file stores it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.pages.stored import Stored
+from simulator.analysis.memory import Memory
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+PARTS = 400
+"""Parts of the run: of each, the most that is held at a time counts."""
+SHOWN = 64
+"""Ranks with a curve of their own, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryCurves:
+    """Bytes in equal parts of the run: the most in each part."""
+
+    makespan: float
+    """Seconds of the run."""
+    rows: tuple[str, ...]
+    """The ranks with a curve of their own."""
+    held: Floats
+    """What each of them holds, shape (ranks, parts)."""
+    least: Floats
+    """What the emptiest rank holds."""
+    mean: Floats
+    """What ranks hold on average."""
+    most: Floats
+    """What the fullest rank holds."""
+    redundant: Floats
+    """Duplicate data over all ranks."""
+    remarks: tuple[str, ...] = ()
+    """Sentences: what is not shown."""
+
+
+def curves_of(memory: Memory, names: Sequence[str], makespan: float) -> MemoryCurves:
+    """The curves of ranks with these names. Of many ranks, some have a curve of their own."""
+    count = len(names)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, SHOWN)).round().astype(np.int64))
+    low, high, total = np.full(PARTS, np.inf), np.zeros(PARTS), np.zeros(PARTS)
+    kept = []
+    for rank in range(count):
+        held = most_in_parts(*memory.of(rank), makespan)
+        low, high, total = np.minimum(low, held), np.maximum(high, held), total + held
+        if rank in chosen:
+            kept.append(held)
+    remark = f"{len(chosen)} of {count} ranks have a curve of their own; the band is of all."
+    return MemoryCurves(
+        makespan,
+        tuple(names[rank] for rank in chosen.tolist()),
+        np.array(kept).reshape(len(chosen), PARTS),
+        np.where(np.isfinite(low), low, 0.0),
+        total / max(count, 1),
+        high,
+        most_in_parts(memory.times, memory.redundant, makespan),
+        (remark,) * (len(chosen) < count),
+    )
+
+
+def most_in_parts(times: Floats, levels: Floats, makespan: float, parts: int = PARTS) -> Floats:
+    """The largest level in each part of the time. From `times[k]` on the level is `levels[k]`.
+
+    >>> most_in_parts(np.array([0.0, 1.5, 1.6]), np.array([1.0, 9.0, 2.0]), 4.0, 4).tolist()
+    [1.0, 9.0, 2.0, 2.0]
+    """
+    edges = np.arange(parts) * ((makespan or 1.0) / parts)
+    before = np.searchsorted(times, edges, side="right") - 1
+    result = np.where(before >= 0, levels[before], 0.0) if len(levels) else np.zeros(parts)
+    place = np.searchsorted(edges, times, side="right") - 1
+    inside = (place >= 0) & (times < (makespan or np.inf))
+    np.maximum.at(result, place[inside], levels[inside])
+    return np.maximum(np.asarray(result, dtype=np.float64), 0.0)
+
+
+def to_document(curves: MemoryCurves) -> dict[str, object]:
+    """The curves as JSON, in whole bytes."""
+    return {
+        "makespan": curves.makespan,
+        "rows": list(curves.rows),
+        "remarks": list(curves.remarks),
+        "held": _rounded(curves.held),
+        "least": _rounded(curves.least),
+        "mean": _rounded(curves.mean),
+        "most": _rounded(curves.most),
+        "redundant": _rounded(curves.redundant),
+    }
+
+
+def _rounded(column: Floats) -> list[float]:
+    return np.round(column).ravel().tolist()
+
+
+def from_document(document: object, name: str) -> MemoryCurves:
+    """The curves of a document that :func:`to_document` made. Raises InputError."""
+    file = Stored(document, name)
+    rows, least = file.words("rows"), file.reals("least")
+    parts = len(least)
+    if not parts:
+        raise InputError(f"{name}: 'least' is empty: at least one is needed")
+    return MemoryCurves(
+        file.real("makespan"),
+        rows,
+        file.reals("held", len(rows) * parts).reshape(len(rows), parts),
+        least,
+        file.reals("mean", parts),
+        file.reals("most", parts),
+        file.reals("redundant", parts),
+        file.words("remarks"),
+    )

@@ -1,0 +1,97 @@
+"""The use of links over time, of small, large and symmetric machines."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.pages import machine_use
+from experiments.pages.link_courses import courses_of, spread
+from experiments.pages.machine_places import MOST_BOXES
+from experiments.pages.machine_use import FULL, MachineUse, use_of
+from refusals import refusal
+from simulator.collectives import find
+from simulator.collectives.symmetry import fold
+from simulator.engines import run, simulate
+from simulator.schedules.timeline import Sharing
+from topologies.catalogue import find as find_machine
+from topologies.shapes import ring, star
+
+numbers = st.floats(0.0, 4.0)
+
+
+def use(algorithm: str, machine: str, ranks: int, sharing: Sharing = "fifo") -> MachineUse:
+    topology = find_machine(machine).build(ranks, 0)
+    schedule = find(algorithm).on(topology, ranks, 1e8).schedule
+    return use_of(simulate(schedule, topology, sharing=sharing))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), numbers, numbers, st.floats(0, 10)), max_size=9))
+def test_amounts_are_spread_over_time(rows: list[tuple[int, float, float, float]]) -> None:
+    row, first, second, amount = (
+        np.array(column) for column in list(zip(*rows, strict=True)) or [()] * 4
+    )
+    row, amount = row.astype(np.int32), amount.astype(np.float64)
+    start, end = np.minimum(first, second), np.maximum(first, second)
+    edges = np.linspace(0.0, 4.0, 9)
+    result = spread(row, start, end, amount, (3, edges))
+    expected = np.zeros((3, 8))
+    for place, since, until, size in zip(row, start, end, amount, strict=True):
+        for part in range(8):
+            low, high = max(since, edges[part]), min(until, edges[part + 1])
+            if high > low and until > since:
+                expected[place, part] += size * (high - low) / (until - since)
+            elif until == since and part == min(int(since / 0.5), 7):
+                expected[place, part] += size
+    assert result == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("sharing", ["fifo", "fair"])
+def test_links_carry_the_bytes_of_all_messages(sharing: Sharing) -> None:
+    topology = star(4, bandwidth=1e9)
+    timeline = simulate(find("ring").build(4, 4e6), topology, sharing=sharing)
+    drawn = use_of(timeline)
+    assert drawn.nbytes.sum() == pytest.approx(2 * timeline.schedule.volume)
+    assert (drawn.busy == FULL).all()
+    assert set(drawn.places.kinds) == {"gpu", "switch"}
+    assert drawn.bandwidth.tolist() == [1e9] * 8
+
+
+def test_a_folded_run_uses_the_links_of_all_ranks() -> None:
+    algorithm, machine = find("ring"), ring(16, bandwidth=1e9)
+    folded = fold(algorithm, machine, 16, lambda shifts: True)
+    assert folded is not None
+    one = courses_of(run(folded[1].scaled(4e6)))
+    every = courses_of(simulate(algorithm.build(16, 4e6), machine))
+    used = every.nbytes.sum(axis=1) > 0
+    assert (one.link >= 0).tolist() == used.tolist()
+    assert one.nbytes[one.link[used]] == pytest.approx(every.nbytes[every.link[used]])
+
+
+def test_a_large_machine_is_drawn_by_node_and_switch() -> None:
+    drawn = use("ring", "hgx_h100", 64)
+    assert [name for name in drawn.places.names if name.startswith("node")] == [
+        f"node {k}" for k in range(8)
+    ]
+    inside = drawn.source == drawn.target
+    assert inside.sum() == 8
+    assert len(drawn.remarks) == 1
+    assert drawn.busy.max() <= FULL
+
+
+def test_very_many_ranks_share_boxes() -> None:
+    drawn = use("ring", "ring", 300)
+    assert len(drawn.places.names) == MOST_BOXES
+
+
+def test_the_use_comes_back_from_a_file() -> None:
+    made = json.loads(json.dumps(machine_use.to_document(use("ring", "dgx1", 8))))
+    assert machine_use.to_document(machine_use.from_document(made, "r.json")) == made
+    assert "9 entries" in refusal(machine_use.from_document, {**made, "x": [0.0] * 9}, "r.json")
+    assert "too many" in refusal(
+        machine_use.from_document,
+        {**made, "source": [0] * 10**6, "parts": 10**4},
+        "r.json",
+    )
