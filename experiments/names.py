@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from simulator.schedules.schedule import Schedule
+
+_ON_NODE = re.compile(r"node(\d+)\.(.+)")
 
 
 def rank_name(schedule: Schedule, rank: int) -> str:
@@ -13,3 +17,22 @@ def rank_name(schedule: Schedule, rank: int) -> str:
     if rank < schedule.workers + servers:
         return "server" if servers == 1 else f"server {rank - schedule.workers}"
     return f"switch {rank - schedule.workers - servers}"
+
+
+def link_name(medium: str) -> str:
+    """What a link or port is called in a sentence: by its NIC, or by the node of its ends.
+
+    >>> link_name("node3.nic0->leaf0"), link_name("node0.gpu1->node0.pcie0")
+    ('nic0 of node 3', 'gpu1->pcie0 of node 0')
+    >>> link_name("switch->gpu2")
+    'switch->gpu2'
+    """
+    ends = medium.split("->")
+    on_node = [_ON_NODE.fullmatch(end) for end in ends]
+    for end in on_node:
+        if end and end[2].startswith("nic"):
+            return f"{end[2]} of node {end[1]}"
+    if all(on_node) and len({end[1] for end in on_node if end}) == 1:
+        devices = "->".join(end[2] for end in on_node if end)
+        return f"{devices} of node {next(end[1] for end in on_node if end)}"
+    return medium

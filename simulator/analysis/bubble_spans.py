@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from simulator.analysis.bubbles import (
     last_operations,
 )
 from simulator.analysis.contention import history
-from simulator.kernels import path, queues
+from simulator.analysis.queue_spans import queued_media, sections
+from simulator.kernels import queues
 from simulator.schedules.timeline import Timeline
 from topologies._compile import kernel
 from topologies.topology import Floats, Ints
@@ -136,62 +138,24 @@ def _by_cause(timeline: Timeline, parts: queues.Parts) -> _Rows:
     queued = filled == queues.QUEUES
     cause = np.select([filled == each for each in _CAUSE], [*_CAUSE.values()], -1)
     medium = np.full_like(gap, -1)
-    medium[queued] = _media(timeline, node[queued])
+    medium[queued] = queued_media(timeline, node[queued])
     flows = filled == queues.CONTENTION
     medium[flows] = _busiest(timeline, operation[flows])
     rows = _Rows(gap, operation, cause.astype(np.int32), medium, start, end)
-    sections = _sections(timeline, rows.take(queued), node[queued])
-    rows = _Rows._make(
-        np.concatenate(columns) for columns in zip(rows.take(~queued), *sections, strict=True)
-    )
+    in_front = _in_front(timeline, rows.take(queued), node[queued])
+    columns: Iterable[tuple[Any, Any]] = zip(rows.take(~queued), in_front, strict=True)
+    rows = _Rows._make(np.concatenate(pair) for pair in columns)
     return rows.take(np.lexsort((rows.start, rows.gap)))
 
 
-def _sections(timeline: Timeline, rows: _Rows, node: Ints) -> list[_Rows]:
+def _in_front(timeline: Timeline, rows: _Rows, node: Ints) -> _Rows:
     """Waits in queues, cut where the sender in front changes: contention if it is another one."""
-    start, cause, sender = timeline.node_start, timeline.node_cause, timeline.routed.sender
-    front, released, sections = cause[node], np.minimum(start[node], rows.end), list[_Rows]()
-    while len(node):
-        waits = (front >= 0) & (released > rows.start)
-        begin = np.where(waits, np.maximum(rows.start, start[front]), rows.start)
-        others = waits & (sender[front] != sender[node])
-        section = rows._replace(
-            start=begin,
-            end=released,
-            cause=np.where(others, CONTENTION, TRANSFER).astype(np.int32),
-            medium=np.where(others, rows.medium, -1).astype(np.int32),
-        )
-        sections.append(section.take(released > begin))
-        more = begin > rows.start
-        rows, node, released, front = rows.take(more), node[more], begin[more], cause[front[more]]
-    return sections
-
-
-def _media(timeline: Timeline, node: Ints) -> Ints:
-    """The medium for which each node queued; -1: for merging."""
-    routed, indptr = timeline.routed, timeline.routed.node_indptr
-    known, place = np.unique(node, return_inverse=True)
-    front = np.maximum(timeline.node_cause[known], 0)
-    times = timeline.node_start[front], timeline.node_start[known]
-    held = np.searchsorted(indptr, front, side="right") - 1
-    links = zip(_links(timeline, front), _links(timeline, known), strict=True)
-    nbytes = routed.schedule.nbytes[held].tolist()
-    media = [
-        path.shared(routed.work.network, *pair, size, busy) if min(pair) >= 0 else -1
-        for pair, size, busy in zip(links, nbytes, zip(*times, strict=True), strict=True)
-    ]
-    return np.array(media, dtype=np.int32)[place]
-
-
-def _links(timeline: Timeline, node: Ints) -> list[int]:
-    """The link of each node; -1: it is work at the end of a transfer."""
-    routed = timeline.routed
-    operation = np.searchsorted(routed.node_indptr, node, side="right") - 1
-    hop = node - routed.node_indptr[operation]
-    begin = routed.route_indptr[routed.route[operation]] + hop
-    inside = begin < routed.route_indptr[routed.route[operation] + 1]
-    links = routed.route_links[np.where(inside, begin, 0)] if inside.any() else begin
-    return np.where(inside, links, -1).tolist()  # type: ignore[no-any-return]
+    cut = sections(timeline, node, rows.start, rows.end)
+    rows = rows.take(cut.row)._replace(start=cut.start, end=cut.end)
+    return rows._replace(
+        cause=np.where(cut.others, CONTENTION, TRANSFER).astype(np.int32),
+        medium=np.where(cut.others, rows.medium, -1).astype(np.int32),
+    )
 
 
 def _busiest(timeline: Timeline, operation: Ints) -> Ints:

@@ -26,19 +26,25 @@ def waited(timeline: Timeline) -> tuple[Floats, Floats]:
         longer = timeline.sent - timeline.start - _alone(timeline)
         every = np.where(longer > ROUNDING * timeline.makespan, longer, 0.0)
         return every, every * contended_share(timeline)
-    operation, link, node = timeline.hops
-    before = timeline.node_start[node - 1] + timeline.routed.topology.latency[np.roll(link, 1)]
-    if timeline.store_and_forward:
-        before += np.roll(_held(timeline), 1)
-    first = node == timeline.routed.node_indptr[operation]
-    arrived = np.where(first, timeline.ready[operation], before)
-    start = timeline.node_start[node]
+    operation, _, node = timeline.hops
+    arrived, start = arrivals(timeline), timeline.node_start[node]
     contention = contended(timeline, node, arrived, start)
     every, behind_others = (
         np.asarray(np.bincount(operation, seconds, operations), dtype=np.float64)
         for seconds in (start - arrived, contention)
     )
     return every, behind_others
+
+
+def arrivals(timeline: Timeline) -> Floats:
+    """When each hop of :attr:`simulator.schedules.timeline.Timeline.hops` could begin: the bytes
+    are there, but the link may serve others."""
+    operation, link, node = timeline.hops
+    before = timeline.node_start[node - 1] + timeline.routed.topology.latency[np.roll(link, 1)]
+    if timeline.store_and_forward:
+        before += np.roll(_held(timeline), 1)
+    first = node == timeline.routed.node_indptr[operation]
+    return np.where(first, timeline.ready[operation], before)
 
 
 def contended(

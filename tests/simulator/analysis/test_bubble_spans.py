@@ -12,6 +12,8 @@ from random_machines import IRREGULAR_MACHINE, random_machine
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES, BubbleSpans, bubble_spans
 from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, bubbles
+from simulator.analysis.contention import waited
+from simulator.analysis.queue_spans import queue_spans
 from simulator.engines import simulate
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -90,3 +92,19 @@ def test_nothing_computes_so_nothing_is_a_bubble() -> None:
     silent.copy(0, 1, slot=0)
     spans = bubble_spans(simulate(silent.build(), shapes.star(2, bandwidth=1.0)))
     assert not len(spans.rank)
+
+
+def test_queues_are_the_waits_behind_other_ranks() -> None:
+    """Rank 0 sends two messages, rank 1 one, all of 1 s to rank 2. The first two start together."""
+    crowded = ScheduleBuilder(3, 3.0, slots=3)
+    crowded.copy(np.array([0, 0, 1]), 2, slot=np.array([0, 1, 2]))
+    timeline = simulate(crowded.build(), shapes.star(3, bandwidth=1.0))
+    queues = queue_spans(timeline)
+    names = timeline.routed.topology.medium_names
+    assert {names[medium] for medium in queues.medium} == {"switch->gpu2"}
+    waits, total = waited(timeline)
+    assert total.sum() == pytest.approx((queues.end - queues.start).sum())
+    assert (queues.end - queues.start <= waits[queues.operation] + 1e-12).all()
+    assert not len(
+        queue_spans(simulate(crowded.build(), shapes.star(3, bandwidth=1.0), sharing="fair")).medium
+    )
