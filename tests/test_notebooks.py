@@ -1,21 +1,26 @@
-"""The notebooks run, and are kept without their outputs."""
+"""The notebooks show what is stored in them. SIMCTL_UPDATE_DOCS=1 stores it anew."""
 
-import sys
+import os
+from itertools import count
 from pathlib import Path
-from types import ModuleType
 
 import nbformat
 import pytest
-from matplotlib import pyplot as plt
-from nbclient import NotebookClient
+
+from notebook_outputs import (
+    METADATA,
+    check_same,
+    code_cells,
+    run_here,
+    run_in_kernel,
+    same_text,
+    stored,
+)
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-
-
-def test_there_are_notebooks() -> None:
-    assert NOTEBOOKS
+MEGABYTE = 1_000_000
 
 
 @pytest.fixture
@@ -27,35 +32,41 @@ def folder(tmp_path: Path) -> Path:
 
 
 @every_notebook
-def test_outputs_are_not_kept(path: Path) -> None:
-    for cell in nbformat.read(path, as_version=4).cells:
-        assert not cell.get("outputs")
-        assert not cell.get("execution_count")
+def test_a_notebook_is_kept_with_its_outputs(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert path.stat().st_size <= MEGABYTE
+    assert notebook.metadata == METADATA
+    for cell, number in zip(code_cells(notebook), count(1), strict=False):
+        assert cell.metadata == {}
+        assert cell.execution_count == number
+        for output in cell.outputs:
+            assert output.output_type in ("stream", "display_data", "execute_result"), output
+            assert output.get("name") != "stderr", output.text
+    assert sum(cell.pictures for cell in stored(notebook)) >= 1
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS[::3], ids=lambda path: path.name)
-def test_every_cell_runs(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process, where everything is imported already. No figure is shown. The others take
-    longer, and run in a kernel alone."""
+def test_every_cell_shows_what_is_stored(
+    path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process. The others take longer, and run in a kernel alone."""
     monkeypatch.chdir(folder)
-    plt.switch_backend("agg")
-    module = ModuleType(path.stem)
-    monkeypatch.setitem(sys.modules, path.stem, module)
-    for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
-        if cell.cell_type == "code":
-            source = cell.source.removeprefix("%matplotlib inline\n")
-            exec(compile(source, f"{path.name}, cell {number}", "exec"), vars(module))
-    plt.close("all")
+    check_same(run_here(path, monkeypatch), stored(nbformat.read(path, as_version=4)))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[pytest.mark.exhaustive] * bool(place), id=path.name)
-        for place, path in enumerate(NOTEBOOKS)
-    ],
-)
-def test_jupyter_runs_it(path: Path, folder: Path) -> None:
-    """In a kernel, where each figure is drawn."""
-    notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+@pytest.mark.exhaustive
+@every_notebook
+def test_a_kernel_shows_what_is_stored(path: Path, folder: Path) -> None:
+    fresh = run_in_kernel(path, folder)
+    if os.environ.get("SIMCTL_UPDATE_DOCS"):
+        nbformat.write(fresh, path)
+    check_same(stored(fresh), stored(nbformat.read(path, as_version=4)))
+
+
+def test_three_digits_of_each_number_count() -> None:
+    assert same_text("ring  12.345 ms", "ring 12.36 ms")
+    assert not same_text("ring 12.3 ms", "ring 12.4 ms")
+    assert not same_text("ring 12.3 ms", "tree 12.3 ms")
+    assert not same_text("ring 12.3 ms", "ring 12.3 ms 4")
+    assert not same_text("1e-6 s", "1e-5 s")
