@@ -33,6 +33,7 @@ html_theme_options: dict[str, object] = {"top_of_page_buttons": []}
 pygments_style = "friendly"
 pygments_dark_style = "native"
 default_role = "code"
+smartquotes = False
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 6
 autodoc_member_order = "bysource"

@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 import pytest
 
 from experiments.benchmarks import calibration_page, speed_page
+from page_blocks import blocks
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = (
@@ -242,6 +243,21 @@ def test_the_page_of_speed_is_what_the_csv_file_says(monkeypatch: pytest.MonkeyP
     if os.environ.get("SIMCTL_UPDATE_DOCS"):
         speed_page.PAGE.write_text(written)
     assert speed_page.PAGE.read_text() == written
+
+
+def test_the_chinese_readme_has_the_blocks_and_links_of_the_english_one() -> None:
+    english, chinese = (ROOT / "README.md"), (ROOT / "docs" / "zh" / "README.md")
+    texts = [blocks(page.read_text()) for page in (english, chinese)]
+    assert [block.text for block in texts[0]] == [block.text for block in texts[1]]
+    links = [
+        sorted(
+            os.path.relpath((page.parent / target).resolve(), ROOT)
+            for target in re.findall(r"\]\(([^)]+)\)", prose(str(page.relative_to(ROOT))))
+            if (page.parent / target).resolve() not in (english, chinese)
+        )
+        for page in (english, chinese)
+    ]
+    assert links[0] == links[1]
 
 
 def test_no_page_calls_runs_by_a_number() -> None:

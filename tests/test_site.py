@@ -13,6 +13,7 @@ import pytest
 
 import docstrings
 import notebook_pages
+from browser import chromium, opened
 from extras import needs
 from page_copies import relinked, shelves
 
@@ -78,6 +79,19 @@ def test_every_page_is_on_the_site(site: Path) -> None:
         assert "toctree-l1 current" in built, source
 
 
+@pytest.mark.exhaustive
+@needs("sphinx", "docs")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_the_screen(site: Path, width: int) -> None:
+    """Wide tables and code scroll; the browser asks for nothing and has no complaint."""
+    names = ("index", "docs/zh/README", "docs/reference/algorithms", "docs/reference/speed")
+    with chromium() as browser, opened(browser) as open_page:
+        for name in names:
+            page = open_page(site / f"{name}.html", width=width)
+            wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            assert page.evaluate(wide) <= 0, name
+
+
 def test_links_hold_among_the_copies() -> None:
     def on_the_site(text: str, page: str) -> str:
         return relinked(text, ROOT / page, ROOT)
@@ -93,7 +107,7 @@ def test_the_shelves_of_the_index_are_the_navigation() -> None:
     trees = shelves("# All\n\n## How-to\n\n- [A](how-to/a.md): x\n- [B](../notebooks/b.ipynb)\n")
     assert trees.split() == [
         *("```{toctree}", ":hidden:", ":caption:", "How-to"),
-        *("docs/how-to/a", "notebooks/b", "```"),
+        *("A", "<docs/how-to/a>", "B", "<notebooks/b>", "```"),
     ]
 
 

@@ -66,9 +66,13 @@ def shelves(index: str) -> str:
     """The contents of the site: the shelves and links of docs/README.md."""
     trees = []
     for caption, section in SHELF.findall(index):
-        names = re.findall(r"^- \[[^\]]*\]\(([^)]*)\)", section, re.MULTILINE)
-        paths = [re.sub(r"^docs/\.\./", "", f"docs/{name}") for name in names]
-        paths += ["docs/README"] * (caption == "Project")
-        entries = "\n".join(re.sub(r"\.(md|ipynb)$", "", path) for path in paths)
+        links = re.findall(r"^- \[([^\]]*)\]\(([^)]*)\)", section, re.MULTILINE)
+        links += [("All pages", "README.md")] * (caption == "Project")
+        entries = "\n".join(f"{text} <{place(name)}>" for text, name in links)
         trees.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n")
     return "\n" + "\n".join(trees)
+
+
+def place(name: str) -> str:
+    """The page of a link in docs/README.md, as Sphinx calls it."""
+    return re.sub(r"\.(md|ipynb)$", "", re.sub(r"^docs/\.\./", "", f"docs/{name}"))
