@@ -21,8 +21,10 @@ from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
+from topologies.html_tables import facts, table
 from topologies.link import Link
 from topologies.topology import Floats, Topology
+from topologies.units import format_bandwidth, format_seconds
 
 COMMON = ("launch", "copy to merge")
 """What the library does for a collective, whatever the algorithm."""
@@ -151,6 +153,22 @@ class Profile:
     """What long exchanges cost."""
     ineffective: tuple[Ineffective, ...] = ()
     """Labels without effect on the runs of the profile."""
+
+    def _repr_html_(self) -> str:
+        values = [("fitted on", self.machine), ("launch", format_seconds(self.launch))]
+        header = ("protocol", "links of kind", "bandwidth β", "latency α", "gap g")
+        links = [
+            (
+                protocol.name,
+                kind,
+                format_bandwidth(link.bandwidth),
+                format_seconds(link.latency),
+                format_seconds(link.gap),
+            )
+            for protocol in self.protocols
+            for kind, link in protocol.links.items()
+        ]
+        return facts(f"Profile {self.name}", values) + table(header, links)
 
     def apply(
         self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0

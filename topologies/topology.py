@@ -137,6 +137,11 @@ class Topology:
             np.minimum.reduceat(self.medium_bandwidth[self.link_media], self.link_indptr[:-1])
         )
 
+    def _repr_html_(self) -> str:
+        from topologies.topology_html import topology_html
+
+        return topology_html(self)
+
     def media_of(self, link: int) -> Ints:
         """The media that a transfer over `link` occupies: its own wire first, then the shared
         ones."""

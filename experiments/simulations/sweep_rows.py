@@ -14,6 +14,8 @@ from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound, left_out
 from simulator.cost_models.fabric import Fabric
 from simulator.profile import Run
+from topologies.html_tables import table
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +86,32 @@ def to_frame(rows: Iterable[SweepRow]) -> pd.DataFrame:
 
     names = [field.name for field in fields(SweepRow) if field.default is not None]
     return pd.DataFrame([row.record() for row in rows], columns=names)
+
+
+class SweepTable(list[SweepRow]):
+    """The rows of a sweep, which a notebook shows as a table: `SweepTable(sweep(grid))`."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows as a pandas table."""
+        return to_frame(self)
+
+    def _repr_html_(self) -> str:
+        header = ("algorithm", "ranks", "size V", "time", "times the bound", "busbw", "redundant")
+        binary = in_binary(row.size_B for row in self)
+        rows = (
+            (
+                row.algorithm,
+                row.ranks,
+                format_bytes(row.size_B, binary),
+                format_seconds(row.time_s),
+                f"{row.over_bound:.2f}",
+                format_bandwidth(row.busbw_Bps),
+                format_bytes(row.redundant_B, binary),
+                row.verdict.word,
+            )
+            for row in self
+        )
+        return table((*header, "formula"), rows)
 
 
 def judge(case: Case, run: Run) -> SweepRow:

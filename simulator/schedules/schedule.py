@@ -130,6 +130,11 @@ class Schedule:
         """The columns for kernels."""
         return Operations(*(getattr(self, name) for name in Operations._fields))
 
+    def _repr_html_(self) -> str:
+        from simulator.schedules.schedule_html import schedule_html
+
+        return schedule_html(self)
+
     def sent(self) -> Floats:
         """Bytes that each rank sends to others, shape (ranks,)."""
         sent = np.bincount(self.rank[self.remote], self.nbytes[self.remote], self.ranks)

@@ -9,6 +9,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from folded import assert_alike, groups
+from parsed_html import Parsed
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
@@ -306,3 +307,10 @@ def test_ranks_of_a_node_do_not_stand_for_those_of_two() -> None:
     with pytest.raises(NotSymmetric, match="parts the ranks of a node"):
         route(RING.on(topology, 4, 4.0, rotations(4)).schedule, topology)
     assert route(RING.on(topology, 4, 4.0, rotations(4, 2)).schedule, topology).whole is topology
+
+
+def test_a_notebook_shows_a_profile_with_its_names_escaped() -> None:
+    rows = Parsed(Profile("<script>", "nodes", 2e-6, (LL,))._repr_html_()).rows
+    assert rows[:2] == [["fitted on", "nodes"], ["launch", "2us"]]
+    assert [row[:2] for row in rows[3:]] == [["LL", kind] for kind in LL.links]
+    assert "script" not in Parsed(Profile("<script>", "nodes", 0.0, (LL,))._repr_html_()).tags

@@ -7,9 +7,10 @@ import pytest
 from experiments.simulations.case import Case
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep_rows import SweepRow, judge, to_frame
+from experiments.simulations.sweep_rows import SweepRow, SweepTable, judge, to_frame
 from experiments.simulations.verdict import Verdict
 from law_cases import EVERYWHERE, NAMES, a_third
+from parsed_html import Parsed
 from simulator.collectives import Algorithm, find
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -124,3 +125,13 @@ def test_a_case_is_observed_and_routed_once_for_all_sizes() -> None:
     faster = case.run(V)
     assert faster.timeline.makespan < large.timeline.makespan
     assert case.fabric(faster.timeline.routed).bandwidth == 2e9
+
+
+def test_a_notebook_shows_a_sweep_as_a_table() -> None:
+    rows = SweepTable(sweep(Grid([find("ring")], [4], [V], machine)))
+    shown = Parsed(rows._repr_html_()).rows
+    assert shown[0][:4] == ["algorithm", "ranks", "size V", "time"]
+    assert shown[1][:3] == ["ring", "4", "1MiB"]
+    assert rows.to_frame().equals(to_frame(rows))
+    hostile = SweepTable([replace(rows[0], algorithm="<script>")])
+    assert "script" not in Parsed(hostile._repr_html_()).tags
