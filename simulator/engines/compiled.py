@@ -11,6 +11,7 @@ from simulator.kernels import fair_sharing, first_come
 from simulator.kernels.events import Runs
 from simulator.kernels.flows import Queues, Rates
 from simulator.kernels.records import Times, Turns
+from simulator.kernels.repeats import Parts, Steps
 from simulator.schedules.flow_routes import flow_routes, limiting
 from simulator.schedules.routed import Routed
 from simulator.schedules.timeline import Sharing, Timeline
@@ -25,7 +26,7 @@ def run(
 ) -> Timeline:
     """Simulate `routed` with Numba. Flows end at multiples of `grid` seconds, if it is not 0."""
     schedule = routed.schedule
-    work, waiting, successors = routed.work, np.diff(schedule.indptr), schedule.successors
+    work, successors = routed.work, schedule.successors
     bandwidth, lanes = work.network.bandwidth, Turns.of(work.ranks.serials)
     times = Times.blank(work, sharing == "fair")
     error = 0.0
@@ -34,14 +35,16 @@ def run(
         routes = limiting(crossed, bandwidth)
         queues = Queues.idle(len(schedule), routes, len(bandwidth))
         rates = Rates.blank(routes, bandwidth, grid)
+        waiting = np.diff(schedule.indptr)
         done = compiled(fair_sharing.simulate)(
             work, waiting, successors, routes, times, queues, rates, lanes
         )
         error = grid_error(routed, crossed, rates.excess, grid)
     else:
         media = Turns.of(len(bandwidth))
+        steps = Steps.of(Parts.none(), 0, 0, fills=True)
         done = compiled(first_come.simulate)(
-            work, waiting, successors, times, media, lanes, Runs.empty(), store_and_forward
+            work, successors, times, media, lanes, Runs.empty(), steps, store_and_forward
         )
     if done == fair_sharing.STUCK:
         raise RuntimeError("fair sharing stopped: no time comes next, or no flow ends at that time")

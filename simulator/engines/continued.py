@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels import arrivals, first_come
+from simulator.kernels import first_come
 from simulator.kernels.events import RUNS, Runs
 from simulator.kernels.records import Times, Turns
+from simulator.kernels.repeats import Parts, Steps
 from simulator.schedules.folding import spread
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import COMPUTE
@@ -55,9 +56,20 @@ class Uses(NamedTuple):
     """The lane, or the number of lanes plus the medium."""
 
 
-def run(routed: Routed, ready: Floats, free: Floats) -> Part:
+def run(
+    routed: Routed,
+    ready: Floats,
+    free: Floats,
+    parts: Parts | None = None,
+    *,
+    fills: bool = True,
+) -> Part:
     """Simulate `routed` under fifo. No operation is ready before `ready`, and no medium or lane is
-    free before `free`: lanes first, then media."""
+    free before `free`: lanes first, then media.
+
+    With `parts`, steps in them are skipped where they repeat, if all durations are whole ticks. The
+    times of what is skipped are there if it `fills` them in.
+    """
     schedule, work = routed.schedule, routed.work
     count, serials = len(routed.topology.medium_bandwidth), work.ranks.serials
     times, media, lanes = Times.blank(work), Turns.of(count), Turns.of(serials)
@@ -65,54 +77,66 @@ def run(routed: Routed, ready: Floats, free: Floats) -> Part:
     media.free[:] = free[serials : serials + count]
     for turns in (media, lanes):
         turns.holder[turns.free > 0] = HELD
-    loop, waiting = kernel(first_come.simulate, len(schedule)), np.diff(schedule.indptr)
+    loop = kernel(first_come.simulate, len(schedule))
     runs = Runs.empty(0 if loop is first_come.simulate else RUNS)
-    done = loop(work, waiting, schedule.successors, times, media, lanes, runs, False)
+    if parts is None or not routed.grid or _entered(parts, ready):
+        parts = Parts.none()
+    steps = Steps.of(parts, len(schedule), count, fills)
+    done = loop(work, schedule.successors, times, media, lanes, runs, steps, False)
     if done != len(schedule):
         raise RuntimeError(f"{len(schedule) - done} operations never became ready")
     place = uses_of(routed, np.flatnonzero(times.cause == HELD)).place
-    holder = np.concatenate((lanes.holder, media.holder))
-    windows = _windows(routed, times, np.concatenate((lanes.free, media.free)))
+    holder, first, last, left = (
+        np.concatenate((getattr(lanes, name), getattr(media, name)))
+        for name in ("holder", "first", "last", "free")
+    )
+    row = np.flatnonzero(first < np.inf)
+    windows = Windows(row, first[row], last[row], left[row])
     return Part(times, holder, windows, np.unique(place[free[place] > 0]))
+
+
+def _entered(parts: Parts, ready: Floats) -> bool:
+    """Whether operations within parts are not ready before some time."""
+    ends = zip(parts.begin.tolist(), parts.end.tolist(), strict=True)
+    return any(ready[begin:end].any() for begin, end in ends)
 
 
 def used(routed: Routed) -> Places:
     """The media and lanes that `routed` uses, in ascending order."""
-    blank = Times.blank(routed.work)
-    first, _ = _arrivals(routed, blank)
-    return np.flatnonzero(first < np.inf)
-
-
-def _windows(routed: Routed, times: Times, free: Floats) -> Windows:
-    first, last = _arrivals(routed, times)
-    place = np.flatnonzero(first < np.inf)
-    return Windows(place, first[place], last[place], free[place])
-
-
-def _arrivals(routed: Routed, times: Times) -> tuple[Floats, Floats]:
-    """The first and last arrival at each lane and medium, inf and -inf where nothing arrives."""
-    work = routed.work
-    places = work.ranks.serials + len(work.network.gap)
-    first, last = np.full(places, np.inf), np.full(places, -np.inf)
-    kernel(arrivals.spread, len(routed.schedule))(work, times, first, last)
-    return first, last
+    work, ranks = routed.work, routed.work.ranks
+    merges = ((ranks.reduction > 0) | (ranks.copy > 0))[work.operations.peer]
+    merges &= work.operations.reduces == 1
+    serial = np.flatnonzero(merges | (np.diff(routed.route_indptr)[routed.route] == 0))
+    _, media = _media_of(routed, np.unique(routed.route_links))
+    lanes = np.unique(_lane_of(routed, serial))
+    return np.concatenate((lanes, ranks.serials + np.unique(media))).astype(np.int64)
 
 
 def uses_of(routed: Routed, node: npt.NDArray[np.int64]) -> Uses:
     """The media and lanes that `node`, some nodes in ascending order, use."""
-    schedule, topology = routed.schedule, routed.topology
     operation = np.searchsorted(routed.node_indptr, node, side="right") - 1
     hop, route = node - routed.node_indptr[operation], routed.route[operation]
     crosses = hop < np.diff(routed.route_indptr)[route]
     link = routed.route_links[routed.route_indptr[route[crosses]] + hop[crosses]]
-    row, offset = spread(np.diff(topology.link_indptr)[link])
-    medium = topology.link_media[topology.link_indptr[link[row]] + offset]
-    serial, lanes = operation[~crosses], schedule.lanes + 1
-    lane = np.where(
-        schedule.kind[serial] == COMPUTE,
-        schedule.rank[serial] * lanes + schedule.lane[serial],
-        routed.peer[serial] * lanes + schedule.lanes,
-    )
+    row, medium = _media_of(routed, link)
+    lane = _lane_of(routed, operation[~crosses])
     nodes = np.concatenate((node[crosses][row], node[~crosses]))
     places = np.concatenate((routed.work.ranks.serials + medium, lane)).astype(np.int64)
     return Uses(nodes, places)
+
+
+def _media_of(routed: Routed, link: Ints) -> tuple[Places, Ints]:
+    """The media of some links, and the place of the link of each."""
+    topology = routed.topology
+    row, offset = spread(np.diff(topology.link_indptr)[link])
+    return row, topology.link_media[topology.link_indptr[link[row]] + offset]
+
+
+def _lane_of(routed: Routed, operation: Places) -> Ints:
+    """The lane of computations, and of the work at the end of transfers."""
+    schedule, lanes = routed.schedule, routed.schedule.lanes + 1
+    return np.where(
+        schedule.kind[operation] == COMPUTE,
+        schedule.rank[operation] * lanes + schedule.lane[operation],
+        routed.peer[operation] * lanes + schedule.lanes,
+    )

@@ -8,28 +8,28 @@ from typing import Any
 import numpy as np
 
 from simulator.kernels.events import Runs, append, earliest, follows, take
-from simulator.kernels.records import Csr, Index, Ints, Times, Turns, Work
+from simulator.kernels.records import Csr, Index, Times, Turns, Work
+from simulator.kernels.repeats import NEXT, Moment, Steps, skip
 
 COMPUTE = 0
 
 
 def simulate(
     work: Work,
-    waiting: Ints,
     successors: Csr,
     times: Times,
     media: Turns,
     lanes: Turns,
     runs: Runs,
+    steps: Steps,
     store_and_forward: bool,
 ) -> int:
     """Fill in the times of all operations; returns how many are done.
 
-    `waiting` is the number of predecessors of each operation, and counted down. No operation is
-    ready before its time in `times.ready`. `media` and `lanes` may be held at first. The nodes of
-    an operation are its hops, then its reduction; a local operation or a computation has one.
-    Events are arrivals at nodes, processed in order of (time, node); nodes are numbered by
-    (operation, hop).
+    No operation is ready before its time in `times.ready`. `media` and `lanes` may be held at
+    first. `steps` that repeat are skipped. The nodes of an operation are its hops, then its
+    reduction; a local operation or a computation has one. Events are arrivals at nodes, processed
+    in order of (time, node); nodes are numbered by (operation, hop).
     """
     route, indptr, links, nodes = work.routes
     reduces, peer = work.operations.reduces, work.operations.peer
@@ -38,10 +38,12 @@ def simulate(
     first, followers = successors.indptr, successors.indices
     heap: list[tuple[float, Any, Any]] = [(0.0, np.int64(0), np.int64(0))]
     heap.clear()
+    before, waiting = work.predecessors.indptr, np.empty(len(ready), np.int32)
     for j in range(len(waiting)):
+        waiting[j] = before[j + 1] - before[j]
         if waiting[j] == 0 and not append(runs, ready[j], nodes[j], j):
             heappush(heap, (ready[j], np.int64(nodes[j]), np.int64(j)))
-    done = 0
+    done, last = 0, 0
     while True:
         run = earliest(runs)
         if len(heap) > 0 and follows(runs, run, heap[0][0], heap[0][1]):
@@ -69,13 +71,16 @@ def simulate(
                 start[node + 1] = finish[i]
         else:
             serve(work, times, lanes, i, node, now)
-        done += 1
+        done, last = done + 1, max(last, i)
         for k in range(first[i], first[i + 1]):
             j = followers[k]
             ready[j] = max(ready[j], finish[i])
             waiting[j] -= 1
             if waiting[j] == 0 and not append(runs, ready[j], nodes[j], j):
                 heappush(heap, (ready[j], np.int64(nodes[j]), np.int64(j)))
+        if done >= steps.at[NEXT]:
+            moment = Moment(work, waiting, successors, times, media, lanes, runs)
+            done += skip(moment, steps, done, last, len(heap))
     return done
 
 
@@ -95,7 +100,9 @@ def cross(
         medium = network.media[k]
         seconds = network.gap[medium] + work.operations.nbytes[i] / network.bandwidth[medium]
         seconds = seconds + network.grid - network.grid
-        media.free[medium], media.holder[medium] = begin + seconds, node
+        if media.holder[medium] < 0:
+            media.first[medium] = now
+        media.free[medium], media.holder[medium], media.last[medium] = begin + seconds, node, now
         sent = max(sent, media.free[medium])
     return begin, sent
 
@@ -116,4 +123,6 @@ def serve(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: fl
         begin = lanes.free[lane]
         times.cause[node] = lanes.holder[lane]
     times.start[node], times.finish[i] = begin, begin + seconds
-    lanes.free[lane], lanes.holder[lane] = times.finish[i], node
+    if lanes.holder[lane] < 0:
+        lanes.first[lane] = now
+    lanes.free[lane], lanes.holder[lane], lanes.last[lane] = times.finish[i], node, now

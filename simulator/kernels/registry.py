@@ -2,7 +2,6 @@
 take turns."""
 
 from simulator.kernels import (
-    arrivals,
     cells,
     copies,
     dependencies,
@@ -33,5 +32,4 @@ KERNELS: tuple[Kernel, ...] = (
     meetings.meetings,
     queues.idle,
     queues.contended,
-    arrivals.spread,
 )

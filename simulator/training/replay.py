@@ -281,7 +281,7 @@ class Replay:
         ready = np.zeros(len(written.routed.schedule))
         ready[written.place] = np.maximum(entry, 0.0)
         free = self._spread(written, left)
-        part = continued.run(self.routed(segment), ready, free)
+        part = continued.run(self.routed(segment), ready, free, written.parts)
         self._parts[name] = part
         while sum(len(each.times.start) for each in self._parts.values()) > MOST_NODES:
             if len(self._parts) == 1:

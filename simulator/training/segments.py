@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.engines.continued import Places, used
+from simulator.kernels.repeats import Parts
+from simulator.schedules.alike_steps import alike_steps
 from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -37,6 +39,8 @@ class Written(NamedTuple):
     """The operation that is written for each operation of the outline."""
     between: tuple[Ints, ...]
     """The operations of each collective but for entering and leaving."""
+    parts: Parts
+    """Where its steps are alike."""
 
 
 def groups(schedule: Schedule, first: int, last: int) -> list[tuple[int, int]]:
@@ -99,7 +103,9 @@ def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
     _compute(schedule, builder, segment, place, row, segment.last)
     routed = route(builder.build(), topology)
     _ = routed.peer, routed.sender  # Once for all segments that are alike.
-    return Written(routed, used(routed), place, tuple(between))
+    places = used(routed)
+    parts = alike_steps(routed, places[places < routed.work.ranks.serials])
+    return Written(routed, places, place, tuple(between), parts)
 
 
 def amounts(schedule: Schedule, segment: Segment) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ import numpy as np
 from simulator.kernels import first_come
 from simulator.kernels.events import Runs
 from simulator.kernels.records import Times, Turns, Work
+from simulator.kernels.repeats import Parts, Steps
 from simulator.schedules.routed import route
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.shapes import line
@@ -30,6 +31,7 @@ def test_a_link_is_taken_when_all_its_media_are_free() -> None:
     assert times.start[1:].tolist() == [2.0, 7.0]
     assert times.cause[1:].tolist() == [-1, 1], "it waited for node 1"
     assert (media.free[medium], media.holder[medium]) == (12.0, 2)
+    assert (media.first[medium], media.last[medium]) == (2.0, 3.0)
 
 
 def test_computations_and_merging_have_lanes_of_their_own() -> None:
@@ -38,6 +40,7 @@ def test_computations_and_merging_have_lanes_of_their_own() -> None:
     first_come.serve(work(), times, lanes, 1, 2, 1.0)
     assert times.finish.tolist() == [4.0, 5.0]
     assert lanes.holder.tolist() == [0, -1, -1, 2]
+    assert lanes.first.tolist() == [1.0, np.inf, np.inf, 1.0]
     first_come.serve(work(), times, lanes, 1, 2, 2.0)
     assert (times.start[2], times.cause[2]) == (5.0, 2)
 
@@ -45,8 +48,7 @@ def test_computations_and_merging_have_lanes_of_their_own() -> None:
 def test_everything_is_done_in_order() -> None:
     times, lanes, media = Times.blank(work()), Turns.of(work().ranks.serials), Turns.of(2)
     no_predecessors = work().predecessors._replace(indptr=np.zeros(3, np.int32))
-    waiting = np.zeros(2, np.int32)
-    runs = Runs.empty()
-    done = first_come.simulate(work(), waiting, no_predecessors, times, media, lanes, runs, False)
+    runs, steps = Runs.empty(), Steps.of(Parts.none(), 2, 2, fills=True)
+    done = first_come.simulate(work(), no_predecessors, times, media, lanes, runs, steps, False)
     assert done == 2
     assert times.finish.tolist() == [3.0, 9.0]
