@@ -33,7 +33,9 @@ def recommend(
     p: Annotated[
         str | None,
         typer.Option(
-            "--p", help="The number of ranks.  [default: all of the machine; 8 of a shape]"
+            "--p",
+            help="Numbers of ranks: 8, 8..128:x2. Several make a map.  [default: all of the "
+            "machine; 8 of a shape]",
         ),
     ] = None,
     size: Annotated[
@@ -57,9 +59,10 @@ def recommend(
     """Say which algorithm is best at each size, and why.
 
     The table has the algorithm, its protocol, channels and messages, how far it is from the best
-    lower bound, and what it gains over the default of the library.
+    lower bound, and what it gains over the default of the library. With several numbers of ranks,
+    the table is a map: the winner at each size and number, and its lead over the second.
     """
-    from experiments.cli.values import parse_rank_count, usual_ranks
+    from experiments.cli.values import parse_ranks, usual_ranks
     from experiments.commands import recommend as command
     from experiments.simulations.recommendation import Question
     from simulator.collectives import of_collective
@@ -80,10 +83,19 @@ def recommend(
         from experiments.profiles import find as find_profile
 
         chosen = library(find_profile(profile).library).algorithms(name)
-    ranks = parse_rank_count(usual_ranks(blueprint, listed, "8") if p is None else p)
+    ranks = parse_ranks(usual_ranks(blueprint, listed, "8") if p is None else p)
+    question = Question(name, ranks[0], blueprint.build, rules.rules, calibrated, chosen)
+    sizes = sorted(parse_sizes(size or USUAL_SIZES))
+    if len(ranks) > 1:
+        from experiments.commands import recommend_map
+
+        if explain is not None:
+            raise InputError(f"--explain {explain}: give one number of ranks in --p, not {p}")
+        several = recommend_map.Request(question, ranks, sizes, blueprint, plot, nccl_tuner, report)
+        raise typer.Exit(recommend_map.run(several, format.value))
     request = command.Request(
-        Question(name, ranks, blueprint.build, rules.rules, calibrated, chosen),
-        sorted(parse_sizes(size or USUAL_SIZES)),
+        question,
+        sizes,
         blueprint,
         None if explain is None else parse_bytes(explain),
         plot,

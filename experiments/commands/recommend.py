@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.simulations.candidates import nccl_name
 from experiments.simulations.recommendation import (
     Advice,
     Answers,
@@ -17,11 +16,10 @@ from experiments.simulations.recommendation import (
     Explained,
     Question,
 )
-from experiments.simulations.tuner_file import COLLECTIVES, LAST, Line, ranges, written
+from experiments.simulations.tuner_choices import check_tuner, tuner_lines
+from experiments.simulations.tuner_file import written
 from experiments.terms import footnote
 from topologies.catalogue import Blueprint
-from topologies.columns import distinct
-from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds, in_binary
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ def run(request: Request, how: str) -> int:
     output.check_writable(request.tuner, (".csv", ".conf"))
     output.check_writable(request.report, output.REPORTS)
     if request.tuner:
-        _check_tuner(request)
+        check_tuner(question.collective, request.sizes[0])
     progress = output.Progress("sizes")
     answers = Answers(question)
     if request.explain is not None:
@@ -75,7 +73,8 @@ def run(request: Request, how: str) -> int:
         kind = request.plot.suffix[1:].lower()
         output.write(request.plot, _picture(answers, request, rows, crossovers, kind))
     if request.tuner:
-        output.write(request.tuner, _tuner(answers, request))
+        comments = [f"simctl recommend: {_title(request)}", "set NCCL_TUNER_CONFIG_FILE"]
+        output.write(request.tuner, written(tuner_lines(answers, request.sizes), comments))
     report: dict[str, object] = {
         "collective": question.collective,
         "ranks": question.ranks,
@@ -115,19 +114,6 @@ def _write_report(
     }
     missing = assumptions(request.machine, profile=question.profile is not None)
     write(path, Result(kind, report, origin(parameters), pictures, left_out=missing))
-
-
-def _check_tuner(request: Request) -> None:
-    collective, least = request.question.collective, request.sizes[0]
-    if collective not in COLLECTIVES:
-        raise InputError(
-            f"--nccl-tuner: NCCL's tuner has no {collective}, only {', '.join(COLLECTIVES)}"
-        )
-    if least > LAST:
-        raise InputError(
-            f"--nccl-tuner: its sizes end at {format_bytes(LAST)}, and the least size is "
-            f"{format_bytes(least)}"
-        )
 
 
 def _title(request: Request) -> str:
@@ -222,28 +208,3 @@ def _picture(
         if case.algorithm.name in list(names)[:SHOWN]
     }
     return recommendation_figure(rows, curves, crossovers, _title(request), kind)
-
-
-def _tuner(answers: Answers, request: Request) -> str:
-    """The fastest algorithm that NCCL has, by ranges of sizes with the same choice."""
-    question = request.question
-    topology = question.machine(question.ranks, 0)
-    nodes = len(distinct(topology.node[topology.placement[: question.ranks]]))
-    previous, starts = 0.0, list[float]()
-    choices: list[tuple[str, str]] = []
-    for size in [size for size in request.sizes if size <= LAST]:
-        best = answers.best(size, of_nccl=True)
-        chosen = nccl_name(best.algorithm), (answers.protocol(best, size) or "Simple").lower()
-        if not choices or chosen != choices[-1]:
-            starts.append(_between(previous, size) if choices else size)
-            choices.append(chosen)
-        previous = size
-    lines = [
-        Line(COLLECTIVES[question.collective], *span, *chosen, nodes=nodes, ranks=question.ranks)
-        for span, chosen in zip(ranges(starts), choices, strict=True)
-    ]
-    return written(lines, [f"simctl recommend: {_title(request)}", "set NCCL_TUNER_CONFIG_FILE"])
-
-
-def _between(low: float, high: float) -> float:
-    return float(round((low * high) ** 0.5))

@@ -353,7 +353,7 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("run",), "algo"): _of(*_ALGORITHMS),
     (("run",), "p"): _of("2", "3", "4", "5", "8", "16"),
     (("run",), "size"): _of("64KiB", "1MiB", "8B", "0.5MB", "1GiB"),
-    (("recommend",), "p"): _of("2", "3", "4"),
+    (("recommend",), "p"): _of("2", "3", "4", "2,3"),
     (("recommend",), "size"): _of("64KiB", "1KiB,1MiB"),
     (("train",), "p"): _of("1", "2", "4", "8", "2,4", "1..4:x2"),
     (("validate",), "algo"): _of(

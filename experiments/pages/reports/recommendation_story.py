@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from experiments.output import counted
@@ -10,6 +11,8 @@ from experiments.pages.reports.report_tables import Record, listed, number, span
 from experiments.pages.reports.result import Result, Story
 from topologies.units import format_bytes, format_seconds
 
+CLOSE = 1.05
+"""A winner that is less than so many times as fast as the second wins by little."""
 GAIN = 1.005
 """A default that takes no more than this many times as long is as good."""
 
@@ -63,6 +66,31 @@ def _gain(rows: Sequence[Record]) -> str:
         f"This gains most at {format_bytes(number(best, 'size_B'))}: the library's default "
         f"{best['default']} takes {times(number(best, 'gain'))} times as long there."
     )
+
+
+def winners(result: Result) -> Story:
+    """The best algorithm of each number of ranks and size."""
+    report = result.report
+    rows: Sequence[Record] = report["winners"]
+    case = f"{report['collective']} on {report['machine']}"
+    ranks = listed([str(p) for p in dict.fromkeys(row["ranks"] for row in rows)], most=8)
+    wins = Counter(str(row["algorithm"]).partition(":")[0] for row in rows)
+    name, most = wins.most_common(1)[0]
+    close = sum(1 for row in rows if row["margin"] and number(row, "margin") < CLOSE)
+    summary = [
+        f"Which algorithm is the fastest for {case}, with {ranks} ranks?",
+        f"{name} wins most often: at {most} of {len(rows)} points.",
+        f"At {counted(close, 'point')} the second takes less than {CLOSE:g} times as long.",
+    ]
+    columns = {"p": "ranks", "size": "size_B", "algorithm": "algorithm", "time": "time_s"}
+    columns |= {"of bound": "over_bound", "second": "second", "second takes": "second_time_s"}
+    columns |= {"margin": "margin", "default": "default", "gain": "gain", "why": "why"}
+    note = "margin: how many times as long the second takes."
+    blocks: list[Block] = [table("Who wins where", rows, columns, ["of bound"], note)]
+    if report["not_tried"]:
+        heads = {"algorithm": "name", "reason": "why"}
+        blocks.append(table("Algorithms that were not tried", report["not_tried"], heads))
+    return Story(f"Best algorithms: {case}", summary, blocks)
 
 
 def explained(result: Result) -> Story:

@@ -29,6 +29,7 @@ STORIES = {
     "diagnose": "diagnosis_story:curves",
     "job": "diagnosis_story:job",
     "recommend": "recommendation_story:story",
+    "winners": "recommendation_story:winners",
     "explain": "recommendation_story:explained",
 }
 """Module and function that tell a kind of result."""

@@ -18,7 +18,7 @@ FINDERS = (
 """Parsers with other names: from text to a machine, a model, a profile, a strategy, a quantity."""
 CALLS = {
     "cli/advised.py: parse_bytes": "--explain",
-    "cli/advised.py: parse_rank_count": "--p of recommend",
+    "cli/advised.py: parse_ranks": "--p of recommend",
     "cli/advised.py: parse_sizes": "--size of recommend",
     "cli/advised.py: profiles.find": "--profile of recommend",
     "cli/algorithms.py: parse_algorithm": "FILE of algos import; NAME of algos export",

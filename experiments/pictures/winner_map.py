@@ -1,0 +1,107 @@
+"""A map of winners: the fastest algorithm at each size and number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from experiments.pictures import plot_style as style
+from experiments.simulations.winners import Winner
+from topologies.units import format_bytes, in_binary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CLOSE = 1.05
+"""A winner that is less than so many times as fast as the second is drawn pale."""
+PALE, PALER = 0.35, 0.75
+"""The share of white in the colour of a clear winner, and of a close one."""
+MOST_COLUMNS = 16
+"""Sizes up to which each cell has its words, and numbers of ranks up to which there are words."""
+CELL = 0.98, 0.72
+"""The width and height of a cell in inches."""
+LETTERS, FEWEST = 11, 7
+"""The letters of a line in such a cell, and the fewest for which a narrower cell has words."""
+
+
+@mpl.rc_context(style.STYLE | {"axes.grid": False, "hatch.linewidth": 0.5})
+def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
+    """A cell for each size and number of ranks, in the colour of the winner, with its name and how
+    many times as long the second takes."""
+    sizes = sorted({winner.advice.size_B for winner in winners})
+    ranks = sorted({winner.ranks for winner in winners})
+    names = list(dict.fromkeys(winner.name for winner in winners))
+    looks = {
+        name: (style.colour(number), style.HATCHES[number // len(style.COLOURS)])
+        for number, name in enumerate(names[: len(style.COLOURS) * len(style.HATCHES)])
+    }
+    width = max(10.0, 3.4 + CELL[0] * min(len(sizes), MOST_COLUMNS))
+    height = max(3.6, 1.3 + CELL[1] * min(len(ranks), MOST_COLUMNS))
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    for row, p in enumerate(ranks):
+        of_row = [winner for winner in winners if winner.ranks == p]
+        for winner in of_row:
+            _cell(axes, winner, (sizes.index(winner.advice.size_B), row), looks[winner.name])
+        for start, run in _runs(of_row, each=len(sizes) <= MOST_COLUMNS):
+            letters = int(LETTERS * len(run) * min(1.0, MOST_COLUMNS / len(sizes)))
+            if letters >= FEWEST and len(ranks) <= MOST_COLUMNS:
+                _words(axes, run, (start + (len(run) - 1) / 2, row), letters)
+    axes.set(xlim=(-0.5, len(sizes) - 0.5), ylim=(-0.5, len(ranks) - 0.5))
+    binary, every = in_binary(sizes), -(-len(sizes) // MOST_COLUMNS)
+    labels = [format_bytes(size, binary) for size in sizes]
+    axes.set_xticks(range(0, len(sizes), every), labels[::every])
+    every = -(-len(ranks) // MOST_COLUMNS)
+    axes.set_yticks(range(0, len(ranks), every), list(map(str, ranks))[::every])
+    axes.set(xlabel="size V", ylabel="ranks p")
+    axes.tick_params(length=0)
+    style.entitle(axes, title)
+    style.legend_beside(figure, _handles(looks), *_notes(winners))
+    return figure
+
+
+def _cell(axes: Axes, winner: Winner, place: tuple[int, int], look: tuple[str, str]) -> None:
+    colour, hatch = look
+    corner = place[0] - 0.5, place[1] - 0.5
+    colour = style.paler(colour, PALER if _close(winner) else PALE)
+    axes.add_patch(Rectangle(corner, 1, 1, facecolor=colour, edgecolor="white", hatch=hatch))
+
+
+def _runs(row: Sequence[Winner], *, each: bool) -> Iterator[tuple[int, list[Winner]]]:
+    """Neighbours with the same winner, or each cell for itself, behind the place of the first."""
+    place = 0
+    for _, run in groupby(enumerate(row), lambda pair: pair[0] if each else pair[1].name):
+        winners = [winner for _, winner in run]
+        yield place, winners
+        place += len(winners)
+
+
+def _words(axes: Axes, run: Sequence[Winner], place: tuple[float, int], letters: int) -> None:
+    """The name of the winner, and how far it is ahead at least."""
+    margins = [winner.margin for winner in run if winner.margin is not None]
+    ahead = [f"{min(margins):.2f}x{' or more' if len(run) > 1 else ''}"] if margins else []
+    lines = [style.folded(run[0].name, letters), *(style.folded(text, letters) for text in ahead)]
+    axes.text(*place, "\n".join(lines), ha="center", va="center", fontsize=8)
+
+
+def _close(winner: Winner) -> bool:
+    return winner.margin is not None and winner.margin < CLOSE
+
+
+def _handles(looks: Mapping[str, tuple[str, str]]) -> list[Patch]:
+    return [
+        Patch(facecolor=style.paler(colour, PALE), edgecolor="white", hatch=hatch, label=name)
+        for name, (colour, hatch) in looks.items()
+    ]
+
+
+def _notes(winners: Sequence[Winner]) -> list[str]:
+    notes = ["1.2x: the second algorithm takes 1.2 times as long"]
+    if any(map(_close, winners)):
+        notes.append(f"pale: the second takes less than {CLOSE:g} times as long")
+    return notes

@@ -1,0 +1,56 @@
+"""`simctl recommend` with several numbers of ranks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.commands.recommend_map import Request, run
+from experiments.simulations.recommendation import Question
+from experiments.simulations.tuner_file import read_tuner
+from simctl_process import simctl
+from topologies.catalogue import find
+
+SIZES = [2.0**10, 2.0**26]
+STAR = find("star")
+
+
+def printed(capsys: pytest.CaptureFixture[str], how: str, **files: Path) -> str:
+    question = Question("all_reduce", 2, STAR.build)
+    assert run(Request(question, [2, 3], SIZES, STAR, **files), how) == 0
+    return capsys.readouterr().out
+
+
+def test_rows_have_the_second_and_its_margin(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, "csv"))))
+    assert [(row["ranks"], float(row["size_B"])) for row in rows] == [
+        (ranks, size) for ranks in ("2", "3") for size in SIZES
+    ]
+    for row in rows:
+        assert row["second"].partition(":")[0] != row["algorithm"].partition(":")[0]
+        margin = float(row["second_time_s"]) / float(row["time_s"])
+        assert float(row["margin"]) == pytest.approx(margin)
+        assert margin > 1 - 1e-6
+
+
+def test_files_and_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plot, tuner, report = (tmp_path / name for name in ("map.svg", "tuner.csv", "a.html"))
+    text = printed(capsys, "table", plot=plot, tuner=tuner, report=report)
+    title, head, *_ = [line for line in text.split("\n") if line]
+    assert title == "all_reduce on star: the fastest algorithm"
+    assert head.split() == ["size", "p", "=", "2", "p", "=", "3"]
+    assert plot.read_text().startswith("<?xml")
+    assert {line.ranks for line in read_tuner(tuner)} == {2, 3}
+    assert "Who wins where" in report.read_text()
+    document = json.loads(printed(capsys, "json"))
+    assert {left["name"] for left in document["not_tried"]} >= {"sharp", "nvls"}
+
+
+def test_one_size_is_explained_for_one_number_of_ranks(tmp_path: Path) -> None:
+    done = simctl("recommend", "--p", "4,8", "--explain", "64KiB", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--explain 64KiB: give one number of ranks in --p, not 4,8" in done.stderr
