@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from topologies.errors import InputError
 
@@ -23,6 +24,8 @@ PICTURES = (".png", ".svg", ".pdf")
 """The endings of pictures."""
 REPORTS = (".html", ".md")
 """The endings of reports."""
+RESULT = ".json"
+"""The ending of a stored result."""
 PARQUET = ".parquet"
 """The ending of a table that is no CSV."""
 META = ".meta.json"
@@ -149,6 +152,33 @@ def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
         )
 
 
+class RunFiles(NamedTuple):
+    """The files that a simulation of collectives writes."""
+
+    timeline: Path | None = None
+    out: Path | None = None
+    """The result, for `simctl report`."""
+    report: Path | None = None
+
+    def check(self) -> None:
+        """Raise InputError now, before any work, if a file cannot be written."""
+        check_writable(self.timeline, (*PICTURES, RESULT))
+        check_writable(self.out, (RESULT,))
+        check_writable(self.report, REPORTS)
+        check_different({"timeline": self.timeline, "out": self.out, "report": self.report})
+
+
+def check_different(files: Mapping[str, Path | None]) -> None:
+    """Raise InputError if two options name the same file."""
+    named: dict[Path, str] = {}
+    for option, path in files.items():
+        if path is None:
+            continue
+        other = named.setdefault(path.resolve(), option)
+        if other != option:
+            raise InputError(f"--{other} and --{option} are both {str(path)!r}: name two files")
+
+
 def check_folder(path: Path, names: Collection[str], endings: tuple[str, ...]) -> None:
     """Raise InputError now, before any work, unless the files `names` can be written to a folder.
 
@@ -186,6 +216,11 @@ def _takes_files(folder: Path) -> bool:
             return True
     except OSError:
         return False
+
+
+def is_result(path: Path | None) -> bool:
+    """Whether a file is to hold a whole result, not a table."""
+    return path is not None and path.suffix.lower() == RESULT
 
 
 def check_table(path: Path | None) -> None:
@@ -305,12 +340,13 @@ def note(text: str) -> None:
 
 def to_json(value: object) -> str:
     """JSON, in which what is not finite is null."""
-    return json.dumps(_plain(value), indent=1, allow_nan=False)
+    return json.dumps(plain(value), indent=1, allow_nan=False)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """The value for JSON: what is not finite is None."""
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.values import parse_algorithms
 from experiments.commands import run_chakra
+from experiments.output import RunFiles
 from topologies.errors import InputError
 
 
@@ -21,9 +22,7 @@ class ChakraOptions:
     unused: Mapping[str, object]
     """Options that a workload does not take; None where the user leaves them out."""
 
-    def run(
-        self, machine: MachineOptions, rules: RuleOptions, timeline: Path | None, how: str
-    ) -> int:
+    def run(self, machine: MachineOptions, rules: RuleOptions, files: RunFiles, how: str) -> int:
         """Simulate it; the exit code. Raises InputError for what a workload does not take."""
         for name, value in self.unused.items():
             if value is not None:
@@ -37,4 +36,4 @@ class ChakraOptions:
             rules.rules,
             {**machine.parameters, **rules.parameters, **parameters},
         )
-        return run_chakra.run(request, timeline, how)
+        return run_chakra.run(request, files, how)

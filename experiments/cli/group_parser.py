@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from experiments.cli.machine_options import RuleOptions
 from experiments.cli.values import parse_rank_count
 from experiments.commands import run_groups
+from experiments.output import RunFiles
 from simulator.collectives import Algorithm, find
 from simulator.collectives.joined_calls import Call
 from topologies.catalogue import Blueprint
@@ -32,7 +32,7 @@ class GroupOptions:
     ranks: str | None
     profile: str | None
 
-    def run(self, machine: Blueprint, rules: RuleOptions, timeline: Path | None, how: str) -> int:
+    def run(self, machine: Blueprint, rules: RuleOptions, files: RunFiles, how: str) -> int:
         """Simulate them; the exit code. Raises InputError for what groups do not take."""
         if self.profile is not None:
             raise InputError(f"--groups and --profile {self.profile}: leave one of them out")
@@ -46,9 +46,10 @@ class GroupOptions:
                 max(2, ranks),
                 blueprint,
                 rules.rules,
-                {"groups": self.text, "algo": self.algorithm.name, "size": self.size},
+                {"groups": self.text, "algo": self.algorithm.name, "size": self.size}
+                | {"topology": machine.text},
             ),
-            timeline,
+            files,
             how,
         )
 

@@ -111,6 +111,18 @@ Out = Annotated[
     typer.Option(help="Write the table as FILE.csv or .parquet, with how it was made beside it."),
 ]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]
+ResultFile = Annotated[
+    Path | None,
+    typer.Option("--out", help="Store the result for simctl report: FILE.json."),
+]
+RunOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="Write the table as FILE.csv or .parquet, with how it was made beside it; or store "
+        "the result for simctl report: FILE.json.",
+    ),
+]
 Report = Annotated[
     Path | None,
     typer.Option(help="Write a report: FILE.html for a browser, FILE.md for a ticket."),

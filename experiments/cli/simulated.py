@@ -24,6 +24,8 @@ from experiments.cli.options import (
     Plot,
     ProfileName,
     Report,
+    ResultFile,
+    RunOut,
     RunTimeline,
     Timeline,
 )
@@ -161,6 +163,8 @@ def run(
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
     timeline: Timeline = None,
+    out: ResultFile = None,
+    report: Report = None,
     format: Output = Format.table,
 ) -> None:
     """Simulate one collective and explain where its time goes.
@@ -168,12 +172,15 @@ def run(
     The report has the critical path, the busiest links, and what each parameter is worth. With
     --groups several collectives run at once, each beside its time alone.
     """
+    from experiments.output import RunFiles
+
+    files = RunFiles(timeline, out, report)
     if chakra is not None:
         from experiments.cli.chakra_options import ChakraOptions
 
         unused = {"algo-file": algo_file, "p": p, "size": size, "groups": groups}
         options = ChakraOptions(chakra, algo, {**unused, "profile": profile, **pattern.parameters})
-        raise typer.Exit(options.run(machine, rules, timeline, format.value))
+        raise typer.Exit(options.run(machine, rules, files, format.value))
     from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import run as command
     from topologies.units import parse_bytes
@@ -184,7 +191,7 @@ def run(
         from experiments.cli.group_parser import GroupOptions
 
         chosen = GroupOptions(groups, algorithm, pattern.size(size), p, profile)
-        raise typer.Exit(chosen.run(machine.blueprint, rules, timeline, format.value))
+        raise typer.Exit(chosen.run(machine.blueprint, rules, files, format.value))
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, [algorithm], "8"))
     size = pattern.size(size)
     parameters = {**named(algo, algo_file), "p": p, "size": size, "engine": rules.engine.value}
@@ -197,7 +204,7 @@ def run(
         calibrated,
         parameters={**machine.parameters, **rules.parameters, **parameters, **pattern.parameters},
     )
-    raise typer.Exit(command.run(request, timeline, format.value))
+    raise typer.Exit(command.run(request, files, format.value))
 
 
 @app.command(
@@ -217,8 +224,9 @@ def train(
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
     timeline: RunTimeline = None,
-    out: Out = None,
+    out: RunOut = None,
     plot: Plot = None,
+    report: Report = None,
     format: Output = Format.table,
     where: ExecutionOptions = ExecutionOptions(),
 ) -> None:
@@ -243,7 +251,7 @@ def train(
 
         check_alone(timeline, where.execution)
         learning = parse(job.learn, job, machine, rules, profile)
-        raise typer.Exit(learn.run(learning, out, plot, format.value))
+        raise typer.Exit(learn.run(learning, out, plot, format.value, report))
     if job.plan is not None:
         from experiments.cli.plan_parser import (
             check_options,
@@ -256,12 +264,13 @@ def train(
         check_options(job.plan, timeline, plot, where.execution)
         if is_search(job.plan):
             searched = parse_search(job.plan, job, machine, rules, profile)
-            raise typer.Exit(search_plans.run(searched, out, plot, format.value))
+            raise typer.Exit(search_plans.run(searched, out, plot, format.value, report))
         training = parse_training(job.plan, job, machine, rules, profile)
-        raise typer.Exit(train_plan.run(training, train_plan.Files(timeline, out), format.value))
+        written = train_plan.Files(timeline, out, report)
+        raise typer.Exit(train_plan.run(training, written, format.value))
     from experiments.commands import train as command
 
-    files = command.Files(timeline, out, plot)
+    files = command.Files(timeline, out, plot, report)
     request = job.request(machine, rules)
     raise typer.Exit(command.run(request, files, format.value, where.execution))
 

@@ -23,10 +23,14 @@ class Request:
     """The options as the user writes them: stored with the result."""
 
 
-def run(request: Request, out: Path | None, plot: Path | None, how: str) -> int:
+def run(
+    request: Request, out: Path | None, plot: Path | None, how: str, page: Path | None = None
+) -> int:
     """Print a table with a row for each run."""
     output.check_table(out)
     output.check_writable(plot, output.PICTURES)
+    output.check_writable(page, output.REPORTS)
+    output.check_different({"out": out, "plot": plot, "report": page})
     progress = output.Progress("runs learnt")
     runs: list[LearningRun] = []
     for learn in request.runs:
@@ -34,17 +38,24 @@ def run(request: Request, out: Path | None, plot: Path | None, how: str) -> int:
         runs.append(learn())
     progress.clear()
     records = [asdict(run.row) for run in runs]
-    if out:
+    if out and not output.is_result(out):
         output.write_table(out, records, output.provenance(**request.parameters))
     if plot:
         from experiments.pictures.learning_curves import learning_figure
 
         output.write(plot, learning_figure(runs, plot.suffix[1:].lower()))
+    curves = [[point._asdict() for point in run.curve] for run in runs]
+    documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
+    if page or output.is_result(out):
+        from experiments.pages.reports.kept import keep
+        from experiments.pages.reports.result import Picture, Result, origin
+        from experiments.pictures.learning_curves import learning_figure
+
+        picture = Picture("Accuracy over time", lambda: learning_figure(runs, "svg"))
+        made = origin(request.parameters)
+        result = Result("learn", documents, made, [picture])
+        keep(result, out if output.is_result(out) else None, page)
     if how == "json":
-        curves = [[point._asdict() for point in run.curve] for run in runs]
-        documents = [
-            {**record, "curve": curve} for record, curve in zip(records, curves, strict=True)
-        ]
         output.say(output.to_json(documents))
     else:
         output.say(output.render(records, _cells(runs, request.task), how))

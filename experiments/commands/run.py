@@ -57,9 +57,9 @@ class Request:
     """The options as the user writes them: stored with a trace."""
 
 
-def run(request: Request, timeline: Path | None, how: str) -> int:
+def run(request: Request, files: output.RunFiles, how: str) -> int:
     """Print one collective in full; 1 if a check failed."""
-    output.check_writable(timeline, (*output.PICTURES, ".json"))
+    files.check()
     progress = output.Progress("built and proven, simulated, explained")
     algorithm, ranks, profile = request.algorithm, request.ranks, request.profile
     if not request.rules.force:
@@ -69,7 +69,7 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     try:
         case = Case(algorithm, ranks, topology, request.rules, profile).tuned(request.size)
     except WrongAlgorithm as error:
-        raise InputError(f"{error}{_drawn(error, timeline)}") from None
+        raise InputError(f"{error}{_drawn(error, files.timeline)}") from None
     progress(1, 3)
     outcome = case.run(request.size)
     progress(2, 3)
@@ -80,9 +80,9 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
     row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
     progress(3, 3)
     title = _title(row, request)
-    if timeline:
-        parameters = {**request.parameters, **({"profile": profile.name} if profile else {})}
-        output.write(timeline, collective_file(result, timeline, title, parameters))
+    parameters = {**request.parameters, **({"profile": profile.name} if profile else {})}
+    if files.timeline:
+        output.write(files.timeline, collective_file(result, files.timeline, title, parameters))
     behind = waits(result, path)
     report = {
         "summary": row.record(),
@@ -94,6 +94,12 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
         "ranks_simulated": ranks // result.schedule.members,
         **({"grid_s": result.grid, "grid_error_s": result.grid_error} if result.grid else {}),
     }
+    if files.out or files.report:
+        from experiments.pages.reports.assumptions import assumptions
+        from experiments.pages.reports.kept import keep_run
+
+        missing = assumptions(request.machine, profile=profile is not None)
+        keep_run("run", report, result, files, parameters, missing)
     if how == "json":
         output.say(output.to_json(report))
     elif how == "csv":

@@ -48,9 +48,9 @@ class Request:
     """The options as the user writes them: stored with a trace."""
 
 
-def run(request: Request, timeline: Path | None, how: str) -> int:
+def run(request: Request, files: output.RunFiles, how: str) -> int:
     """Print the time of a workload and where it goes."""
-    output.check_writable(timeline, (*output.PICTURES, ".json"))
+    files.check()
     roofline = roofline_of(DEVICES.get(request.machine.name))
     workload = read_workload(request.folder, usual_algorithms(request.algorithms), roofline)
     for remark in workload.remarks[:REMARKS]:
@@ -64,9 +64,10 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
         f"Chakra workload of {output.counted(ranks, 'rank')} on {request.machine.text}: "
         f"{format_seconds(result.makespan)}"
     )
-    if timeline:
-        output.write(timeline, collective_file(result, timeline, title, request.parameters))
-    if how == "csv":
+    if files.timeline:
+        picture = collective_file(result, files.timeline, title, request.parameters)
+        output.write(files.timeline, picture)
+    if how == "csv" and not (files.out or files.report):
         output.say(output.to_csv(records).rstrip("\n"))
         return 0
     path = trace_back(result)
@@ -79,7 +80,15 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
         "longest": _longest(path, workload, written, result),
         "contention": wait_records(behind, result.schedule),
     }
-    if how == "json":
+    if files.out or files.report:
+        from experiments.pages.reports.assumptions import assumptions
+        from experiments.pages.reports.kept import keep_run
+
+        missing = [*workload.remarks, *assumptions(request.machine, profile=False)]
+        keep_run("workload", report, result, files, request.parameters, missing)
+    if how == "csv":
+        output.say(output.to_csv(records).rstrip("\n"))
+    elif how == "json":
         output.say(output.to_json(report))
     else:
         output.say(_text(title, report, wait_cells(behind, result.schedule)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from experiments import output
 from experiments.pictures.timelines.collective_file import collective_file
@@ -37,9 +36,9 @@ class Request:
     """The options as the user writes them: stored with a trace."""
 
 
-def run(request: Request, timeline: Path | None, how: str) -> int:
+def run(request: Request, files: output.RunFiles, how: str) -> int:
     """Print the times of all calls; 1 if a call breaks its promise."""
-    output.check_writable(timeline, (*output.PICTURES, ".json"))
+    files.check()
     machine = request.machine.build(request.ranks)
     joined = join(request.calls, machine, request.ranks)
     for placed in joined.calls:
@@ -62,17 +61,24 @@ def run(request: Request, timeline: Path | None, how: str) -> int:
         f"{output.counted(len(records), 'collective')} of {request.ranks} ranks on "
         f"{request.machine.text}: {format_seconds(result.makespan)}"
     )
-    if timeline:
-        output.write(timeline, collective_file(result, timeline, title, request.parameters))
+    if files.timeline:
+        picture = collective_file(result, files.timeline, title, request.parameters)
+        output.write(files.timeline, picture)
     behind = waits(result, critical_path(result))
+    report = {
+        "time_s": result.makespan,
+        **({"grid_s": result.grid, **error} if result.grid else {}),
+        "wrong": wrong,
+        "calls": records,
+        "contention": wait_records(behind, result.schedule),
+    }
+    if files.out or files.report:
+        from experiments.pages.reports.assumptions import assumptions
+        from experiments.pages.reports.kept import keep_run
+
+        missing = assumptions(request.machine, profile=False)
+        keep_run("groups", report, result, files, request.parameters, missing)
     if how == "json":
-        report = {
-            "time_s": result.makespan,
-            **({"grid_s": result.grid, **error} if result.grid else {}),
-            "wrong": wrong,
-            "calls": records,
-            "contention": wait_records(behind, result.schedule),
-        }
         output.say(output.to_json(report))
     elif how == "csv":
         output.say(output.to_csv(records).rstrip("\n"))

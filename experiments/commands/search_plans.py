@@ -69,18 +69,24 @@ def node_size(topology: Topology, gpus: int) -> int:
     return int(np.count_nonzero(node == node[0])) if node[0] >= 0 else gpus
 
 
-def run(request: SearchRequest, out: Path | None, plot: Path | None, how: str) -> int:
+def run(
+    request: SearchRequest, out: Path | None, plot: Path | None, how: str, page: Path | None = None
+) -> int:
     """Print the fastest plans, and why each loses."""
     output.check_table(out)
     output.check_writable(plot, output.PICTURES)
+    output.check_writable(page, output.REPORTS)
+    output.check_different({"out": out, "plot": plot, "report": page})
     searched = request.searched()
     records = [asdict(row) for row in rows(searched)]
-    if out:
+    if out and not output.is_result(out):
         output.write_table(out, records, output.provenance(**request.parameters))
     if plot:
         from experiments.pictures.plan_pictures import memory_figure
 
         output.write(plot, memory_figure(searched, plot.suffix[1:].lower()))
+    if page or output.is_result(out):
+        _keep(searched, request, out if output.is_result(out) else None, page)
     if how == "csv":
         output.say(output.to_csv(records).rstrip("\n"))
     elif how == "json":
@@ -88,3 +94,17 @@ def run(request: SearchRequest, out: Path | None, plot: Path | None, how: str) -
     else:
         output.say(text(searched))
     return 0
+
+
+def _keep(
+    searched: SearchResult, request: SearchRequest, out: Path | None, page: Path | None
+) -> None:
+    from experiments.pages.reports.assumptions import assumptions
+    from experiments.pages.reports.kept import keep
+    from experiments.pages.reports.result import Picture, Result, origin
+    from experiments.pictures.plan_pictures import memory_figure
+
+    picture = Picture("Memory of the fastest plans", lambda: memory_figure(searched, "svg"))
+    missing = assumptions(request.machine, profile=request.profile is not None)
+    made = origin(request.parameters)
+    keep(Result("plans", report(searched), made, [picture], left_out=missing), out, page)

@@ -224,10 +224,7 @@ def _check_paths(show: Show) -> None:
     output.check_table(out)
     output.check_writable(plot, output.PICTURES)
     output.check_writable(show.report, output.REPORTS)
-    if out and show.report and out.resolve() == show.report.resolve():
-        raise InputError(f"--out and --report are both {str(out)!r}: name two files")
-    if out and plot and out.resolve() == plot.resolve():
-        raise InputError(f"--out and --plot are both {str(out)!r}: name two files")
+    output.check_different({"out": out, "plot": plot, "report": show.report})
 
 
 def _announce(request: Request, execution: Execution) -> None:

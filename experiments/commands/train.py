@@ -55,6 +55,12 @@ class Files(NamedTuple):
     timeline: Path | None = None
     out: Path | None = None
     plot: Path | None = None
+    report: Path | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the whole result is wanted in a file."""
+        return bool(self.report or output.is_result(self.out))
 
 
 def run(request: Request, files: Files, how: str, execution: Execution = HERE) -> int:
@@ -76,14 +82,20 @@ def run(request: Request, files: Files, how: str, execution: Execution = HERE) -
     return _several(request, files, how, execution)
 
 
-def _check_paths(timeline: Path | None, out: Path | None, plot: Path | None) -> None:
+def _check_paths(
+    timeline: Path | None, out: Path | None, plot: Path | None, page: Path | None
+) -> None:
     output.check_table(out)
+    output.check_writable(page, output.REPORTS)
     if timeline is not None and not is_folder(timeline):
         output.check_writable(timeline, FILES)
     output.check_writable(plot, output.PICTURES)
-    files = [path.resolve() for path in (timeline, out, out and output.meta_of(out), plot) if path]
-    if len(set(files)) < len(files):
-        raise InputError("--timeline, --out and --plot name the same file: name different ones")
+    files = [timeline, out, out and output.meta_of(out), plot, page]
+    different = {path.resolve() for path in files if path}
+    if len(different) < len([path for path in files if path]):
+        raise InputError(
+            "--timeline, --out, --plot and --report name the same file: name different ones"
+        )
 
 
 def _one(request: Request, files: Files, how: str) -> int:
@@ -99,7 +111,7 @@ def _one(request: Request, files: Files, how: str) -> int:
     progress = output.Progress("stages done")
     progress(0, 3)
     plan = job.plan(request.ranks[0])
-    _announce(job, plan, what_if=how != "csv")
+    _announce(job, plan, what_if=how != "csv" or files.keeps)
     result = job.run(request.ranks[0], plan)
     progress(1, 3, ", measuring")
     record = result.record
@@ -107,10 +119,12 @@ def _one(request: Request, files: Files, how: str) -> int:
     _warn(result)
     if files.timeline:
         _draw(result, files.timeline, request)
-    what_if = {} if how == "csv" else result.what_if()
+    what_if = result.what_if() if how != "csv" or files.keeps else {}
     progress(3, 3)
-    if files.out:
+    if files.out and not output.is_result(files.out):
         _store(files.out, [record], request)
+    if files.keeps:
+        _keep_one(result, report(result, record, what_if), request, files)
     if how == "csv":
         output.say(output.to_csv([record]).rstrip("\n"))
     elif how == "json":
@@ -118,6 +132,34 @@ def _one(request: Request, files: Files, how: str) -> int:
     else:
         output.say(text(result, what_if))
     return _verdict([failure_of(result)])
+
+
+def _keep_one(training: TrainingRun, report: object, request: Request, files: Files) -> None:
+    from experiments.pages.reports.assumptions import assumptions
+    from experiments.pages.reports.kept import keep_training
+
+    missing = assumptions(request.job.machine, profile=False)
+    out = files.out if output.is_result(files.out) else None
+    kept = output.RunFiles(None, out, files.report)
+    keep_training(report, training, kept, request.parameters, missing)
+
+
+def _keep_several(records: Sequence[output.Record], request: Request, files: Files) -> None:
+    from experiments.pages.reports.assumptions import assumptions
+    from experiments.pages.reports.kept import keep
+    from experiments.pages.reports.result import Picture, Result, origin
+    from experiments.pictures.training_curves import training_figure
+
+    names = {value.text: value.name for value, _ in request.variants}
+    machine = request.job.machine
+    picture = Picture(
+        f"{request.job.model.name} on {machine.text}",
+        lambda: training_figure(records, request.swept, names, machine.text, "svg"),
+    )
+    missing = assumptions(machine, profile=False)
+    made = origin(request.parameters)
+    out = files.out if output.is_result(files.out) else None
+    keep(Result("runs", records, made, [picture], left_out=missing), out, files.report)
 
 
 def _announce(job: Job, plan: Plan, what_if: bool) -> None:
@@ -214,8 +256,10 @@ def _several(request: Request, files: Files, how: str, execution: Execution) -> 
         outcomes = list(results(grid, executor, journal, countdown))
         progress.clear()
         records = [outcome.record for outcome in outcomes]
-        if files.out:
+        if files.out and not output.is_result(files.out):
             _store(files.out, records, request)
+        if files.keeps:
+            _keep_several(records, request, files)
         if journal:
             journal.remove()
     names = {value.text: value.name for value, _ in request.variants}

@@ -60,11 +60,14 @@ class Files(NamedTuple):
 
     timeline: Path | None = None
     out: Path | None = None
+    report: Path | None = None
 
 
 def run(request: Request, files: Files, how: str) -> int:
     """Print a step of a plan in full."""
     output.check_table(files.out)
+    output.check_writable(files.report, output.REPORTS)
+    output.check_different(files._asdict())
     check_timeline(files.timeline, request.plan.degrees.ranks)
     step = request.step()
     measures = measure(step)
@@ -81,13 +84,21 @@ def run(request: Request, files: Files, how: str) -> int:
     if files.timeline:
         _draw(step, files.timeline, f"{row.model}, {row.plan}", request)
     record = asdict(row) | columns(fitting)
-    if files.out:
+    figures = report(row, step, measures) | {"memory": figures_of(fitting, line, step)}
+    figures |= {"router": routed(routing, step.work, exposed), "proven": proven}
+    if files.report or output.is_result(files.out):
+        from experiments.pages.reports.assumptions import assumptions
+        from experiments.pages.reports.kept import keep_step
+
+        missing = assumptions(request.machine, profile=request.profile is not None)
+        out = files.out if output.is_result(files.out) else None
+        kept = output.RunFiles(None, out, files.report)
+        keep_step(figures, step, kept, request.parameters, missing)
+    if files.out and not output.is_result(files.out):
         output.write_table(files.out, [record], output.provenance(**request.parameters))
     if how == "csv":
         output.say(output.to_csv([record]).rstrip("\n"))
     elif how == "json":
-        figures = report(row, step, measures) | {"memory": figures_of(fitting, line, step)}
-        figures |= {"router": routed(routing, step.work, exposed), "proven": proven}
         output.say(output.to_json(figures))
     else:
         layers = layers_of(request.plan, routing, step.work, proven, exposed)

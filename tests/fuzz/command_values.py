@@ -351,6 +351,8 @@ VALUES: dict[str, Value] = {
 
 OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("run",), "algo"): _of(*_ALGORITHMS),
+    (("run",), "out"): _of("out.json", "out.json", "new/out.json"),
+    (("train",), "out"): _of("out.csv", "out.json", "table.txt", "out.parquet"),
     (("run",), "p"): _of("2", "3", "4", "5", "8", "16"),
     (("run",), "size"): _of("64KiB", "1MiB", "8B", "0.5MB", "1GiB"),
     (("recommend",), "p"): _of("2", "3", "4", "2,3"),

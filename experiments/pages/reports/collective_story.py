@@ -15,9 +15,11 @@ from experiments.pages.reports.report_tables import (
     shares,
     table,
     times,
+    word,
     written,
 )
 from experiments.pages.reports.result import Result, Story
+from experiments.pages.reports.scenes import scenes
 from experiments.terms import inexact
 from topologies.units import format_bytes, format_seconds
 
@@ -32,14 +34,15 @@ CAUSES = {
     "launch": "starting the collective (the library's software)",
 }
 """The parts of a critical path in words."""
-PARAMETERS = {
-    "latency": "α, the latency of links",
-    "gap": "g, the gap between messages",
-    "serialisation": "1/β, which is twice the bandwidth of links",
-    "reduction": "γ, the time to add",
-    "copy": "the time to copy",
-    "compute": "the time to compute",
+HELP = {
+    "latency": "half the latency of links (α)",
+    "gap": "half the gap between messages (g)",
+    "serialisation": "twice the bandwidth of links (β)",
+    "reduction": "adding twice as fast (γ)",
+    "copy": "copying twice as fast",
+    "compute": "computing twice as fast",
 }
+"""What halves each part of the critical path."""
 PATH = (
     "The critical path is the chain of operations that the last result waits for: only what is on "
     "it makes the whole slower."
@@ -54,36 +57,38 @@ def one(result: Result) -> Story:
     time = number(row, "time_s")
     parameters = result.origin.get("parameters", {})
     where = parameters.get("topology")
-    case = f"{row['algorithm']}, {row['ranks']} ranks, {format_bytes(number(row, 'size_B'))}"
+    size = format_bytes(number(row, "size_B"))
+    case = f"{word(row, 'algorithm')}, {word(row, 'ranks')} ranks, {size}"
     parts: Mapping[str, float] = report["critical_path_s"]
     cause = max(parts, key=lambda part: parts[part])
     summary = [
-        f"How long does {row['algorithm']} take for {format_bytes(number(row, 'size_B'))} among "
-        f"{row['ranks']} ranks on {where}?",
+        f"How long does the algorithm {word(row, 'algorithm')} take for "
+        f"{size} among {word(row, 'ranks')} ranks on {where}?",
         f"It takes {format_seconds(time)}{_bound(row)}. {_verdict(row)}",
         f"Most of the time goes to {CAUSES.get(cause, cause)}: "
         f"{share(parts[cause] / (time or 1))}. "
         f"{_help(report['worth_s'], time)}",
     ]
     worth = [
-        {"parameter": PARAMETERS.get(part, part), "time_s": value, "saved_s": value / 2}
+        {"change": HELP.get(part, part), "saved_s": value / 2}
         | {"share": value / 2 / (time or 1.0)}
         for part, value in report["worth_s"].items()
         if value > 0
     ]
-    columns = {"parameter": "parameter", "time": "time_s", "halving it saves": "saved_s"}
+    columns = {"change": "change", "saves": "saved_s", "of the time": "share"}
     note = "To first order: a large change may move the critical path elsewhere."
     blocks: list[Block] = [
         Facts("The answer in figures", _figures(row)),
         shares("Where the time goes", _named(parts), time, PATH),
-        *result.scenes,
+        table("What would help", worth, columns, note=note),
+        *scenes(result),
         *_contention(report["contention"]),
         table("Busiest links and ports", report["busiest"], BUSY),
-        table("What would help", worth, columns | {"of the time": "share"}, note=note),
     ]
     if report["chosen"]:
-        blocks.insert(1, Lines("Chosen for this machine", report["chosen"]))
-    left = [_sentence(f"Bounds left out: {row['bounds_left_out']}")] * bool(row["bounds_left_out"])
+        blocks.append(Lines("What the algorithm chose for this machine", report["chosen"]))
+    bounds = row.get("bounds_left_out")
+    left = [_sentence(f"Bounds left out: {bounds}")] * bool(bounds)
     left += _stands(report, row) + _grid(report, time)
     return Story(f"{case} on {where}: {format_seconds(time)}", summary, blocks, left)
 
@@ -99,7 +104,7 @@ def _bound(row: Record) -> str:
 
 
 def _verdict(row: Record) -> str:
-    word = str(row["verdict"])
+    word = str(row.get("verdict"))
     if word.startswith("FAIL"):
         return f"A check failed ({word}), so do not trust the answer: this is a bug."
     if word.startswith("not claimed"):
@@ -112,29 +117,31 @@ def _help(worth: Mapping[str, float], time: float) -> str:
     if best is None or worth[best] <= 0:
         return "No parameter of the machine would make it faster."
     saved = share(worth[best] / 2 / (time or 1.0))
-    return f"What helps most is to halve {PARAMETERS.get(best, best)}: this saves about {saved}."
+    return f"What would help most is {HELP.get(best, best)}: it saves about {saved}."
 
 
 def _figures(row: Record) -> dict[str, str]:
     """The summary as names and values, with what the formula says."""
 
     def beside(field: str, formula: str) -> str:
-        value = written(field, row[field])
+        value = written(field, row.get(field))
         expected = row.get(formula)
         return value if expected is None else f"{value} (formula: {written(field, expected)})"
 
     return {
         "time": beside("time_s", "formula_s"),
-        "best lower bound": f"{written('bound_s', row['bound_s'])} ({row['bound']})",
-        "V, the size": written("size_B", row["size_B"]),
-        "algbw = V / time": written("algbw_Bps", row["algbw_Bps"]),
-        "busbw, to compare with the bandwidth of a link": written("busbw_Bps", row["busbw_Bps"]),
+        "best lower bound": f"{written('bound_s', row.get('bound_s'))} ({row.get('bound')})",
+        "V, the size": written("size_B", row.get("size_B")),
+        "algbw = V / time": written("algbw_Bps", row.get("algbw_Bps")),
+        "busbw, to compare with the bandwidth of a link": written(
+            "busbw_Bps", row.get("busbw_Bps")
+        ),
         "bytes that all ranks send": beside("volume_B", "volume_formula_B"),
         "steps": beside("steps", "steps_formula"),
         "peak memory of the fullest rank": beside("peak_B", "peak_formula_B"),
         "redundant: duplicate data over all ranks": beside("redundant_B", "redundant_formula_B"),
-        "verdict": str(row["verdict"]),
-        **({"protocol": str(row["protocol"])} if row["protocol"] else {}),
+        "verdict": str(row.get("verdict")),
+        **({"protocol": str(row.get("protocol"))} if row.get("protocol") else {}),
     }
 
 
@@ -155,7 +162,9 @@ def _stands(report: Mapping[str, Any], row: Record) -> list[str]:
     simulated = report["ranks_simulated"]
     if simulated >= number(row, "ranks"):
         return []
-    return [f"{counted(simulated, 'rank')} of {row['ranks']} simulated: the others do the same."]
+    return [
+        f"{counted(simulated, 'rank')} of {word(row, 'ranks')} simulated: the others do the same."
+    ]
 
 
 def _grid(report: Mapping[str, Any], time: float) -> list[str]:
@@ -179,8 +188,9 @@ def several(result: Result) -> Story:
         f"How long do {counted(len(calls), 'collective')} take that run at once?",
         f"All are done after {format_seconds(time)}. "
         + (f"A call gives a wrong result: {wrong}." if wrong else "Every result is right."),
-        f"Call {slowest['call']} ({slowest['algorithm']} on ranks {slowest['ranks']}) suffers "
-        f"most: it takes {times(number(slowest, 'over_alone'))} times as long as alone.",
+        f"Call {word(slowest, 'call')} ({word(slowest, 'algorithm')} on ranks "
+        f"{word(slowest, 'ranks')}) suffers most: it takes "
+        f"{times(number(slowest, 'over_alone'))} times as long as alone.",
     ]
     columns = {"call": "call", "ranks": "ranks", "algorithm": "algorithm", "size": "size_B"}
     columns |= {"stream": "stream", "enters": "enters_s", "time": "time_s", "alone": "alone_s"}
@@ -188,7 +198,7 @@ def several(result: Result) -> Story:
     note = "alone: the time of the call if nothing else ran."
     blocks: list[Block] = [
         table("Calls", calls, columns, note=note),
-        *result.scenes,
+        *scenes(result),
         *_contention(report["contention"]),
     ]
     title = f"{counted(len(calls), 'collective')} at once: {format_seconds(time)}"
@@ -216,11 +226,11 @@ def workload(result: Result) -> Story:
     columns |= {"exposed": "exposed_s", "idle": "idle_s", "CPU": "cpu_s"}
     kinds = {"collective": "collective", "calls": "calls", "size": "size_B", "time": "time_s"}
     heads = {"task": "task", "rank": "rank", "time": "seconds_s"}
-    longest = [{**row, "seconds_s": row["seconds"]} for row in report["longest"]]
+    longest = [{**row, "seconds_s": row.get("seconds")} for row in report["longest"]]
     note = "hidden, exposed: communication while the rank computes, and while it does not."
     blocks: list[Block] = [
         table("Ranks", ranks, columns, note=note),
-        *result.scenes,
+        *scenes(result),
         *([shares("Where the time goes", path, time, PATH)] if path else []),
         table("Communication", report["communication"], kinds | {"longest": "longest_s"}),
         table("Computations that take most of it", longest, heads),

@@ -15,9 +15,13 @@ from experiments.pages.reports.report_tables import (
     shares,
     table,
     times,
+    word,
     written,
 )
 from experiments.pages.reports.result import Result, Story
+from experiments.pages.reports.scenes import scenes
+from experiments.parallel.plan_report import MEANINGS
+from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "logits", "buffers", "context")
@@ -52,18 +56,19 @@ def one(result: Result) -> Story:
     }
     worst = max(lost, key=lambda name: lost[name])
     summary = [
-        f"How long does a step of {row['model']} take on {counted(row['gpus'], 'GPU')} "
-        f"({row['device']}) with {row['plan']}?",
-        f"It takes {format_seconds(step)}: {number(row, 'tokens_per_s'):.0f} tokens/s, "
+        f"How long does a step of {word(row, 'model')} take on {word(row, 'gpus')} GPUs "
+        f"({word(row, 'device')}) with {word(row, 'plan')}?",
+        f"It takes {format_seconds(step)}: {number(row, 'tokens_per_s'):,.0f} tokens/s, "
         f"{number(row, 'tflops'):.0f} TFLOP/s a GPU, {share(number(row, 'mfu'))} of its peak.",
         f"A mean device computes for {share(number(row, 'computing_s') / (step or 1.0))} of the "
         f"step; it loses most to {worst}: {share(lost[worst] / (step or 1.0))}. {_fits(row)}",
     ]
+    path: Mapping[str, float] = report["critical_path_s"]
     blocks: list[Block] = [
         Facts("The answer in figures", _figures(row)),
-        shares("Where the time goes", report["critical_path_s"], step, PATH),
-        *result.scenes,
-        table("Devices of the pipeline", report["devices"], _columns(), note=DEVICES),
+        shares("Where the time goes", path, step, _meanings(path)),
+        *scenes(result),
+        table("Devices of the pipeline", report["devices"], _columns(), note=DEVICES, zeros=False),
         *_memory(report.get("memory") or {}),
     ]
     left = ["Collectives of a plan run one by one on each stream: --detail transfers runs all."]
@@ -71,7 +76,16 @@ def one(result: Result) -> Story:
     if advice:
         summary.append(f"To make it fit: {advice}.")
     left = left if row.get("transfers_s") is None else []
-    return Story(f"{row['model']}, {row['plan']}: {format_seconds(step)}", summary, blocks, left)
+    return Story(
+        f"{word(row, 'model')}, {word(row, 'plan')}: {format_seconds(step)}", summary, blocks, left
+    )
+
+
+def _meanings(path: Mapping[str, float]) -> str:
+    """What the parts of the critical path are."""
+    groups = dict.fromkeys(part.partition(":")[0] for part in path)
+    lines = [f"{group}: {MEANINGS[group]}." for group in groups if group in MEANINGS]
+    return "\n".join([PATH, *lines])
 
 
 def _fits(row: Record) -> str:
@@ -112,27 +126,32 @@ def _columns() -> dict[str, str]:
 
 def _memory(memory: Mapping[str, Any]) -> list[Block]:
     rows = [
-        {"device": place, **{f"{name}_B": value for name, value in parts.items()}}
+        {"device": place, **{f"{name}_bytes": value for name, value in parts.items()}}
         for place, parts in enumerate(memory.get("devices", ()))
     ]
     names = dict.fromkeys([*PARTS, *(name for each in memory.get("devices", ()) for name in each)])
-    columns = {"device": "device", **{name: f"{name}_B" for name in names}}
+    columns = {"device": "device", **{name: f"{name}_bytes" for name in names}}
     note = "What a GPU of each device holds at its fullest moment."
     return [table("Memory", rows, columns, note=note)] if rows else []
 
 
 def search(result: Result) -> Story:
     """The fastest plans, and what the others lose."""
-    plans: Sequence[Record] = result.report["plans"]
-    simulated = [plan for plan in plans if plan["step_s"] is not None]
+    plans: Sequence[Record] = [
+        {name: value for name, value in plan.items() if value is not None}
+        for plan in result.report["plans"]
+    ]
+    simulated = [plan for plan in plans if "step_s" in plan]
+    if not simulated:
+        raise InputError("no plan in the result is simulated")
     best = simulated[0]
     left_out: Mapping[str, int] = result.report["left_out"]
     summary = [
-        f"Which plan trains {best['model']} fastest on {counted(best['gpus'], 'GPU')}? "
+        f"Which plan trains {word(best, 'model')} fastest on {word(best, 'gpus')} GPUs? "
         f"{counted(len(plans), 'plan')} fit into memory; the {len(simulated)} most promising were "
         f"simulated.",
-        f"The fastest is {best['plan']}: {format_seconds(number(best, 'step_s'))} a step, "
-        f"{number(best, 'tokens_per_s'):.0f} tokens/s.",
+        f"The fastest is {word(best, 'plan')}: {format_seconds(number(best, 'step_s'))} a step, "
+        f"{number(best, 'tokens_per_s'):,.0f} tokens/s.",
         _next(simulated),
     ]
     columns = {"plan": "plan", "step": "step_s", "slower": "change", "tokens/s": "tokens_per_s"}
@@ -140,18 +159,18 @@ def search(result: Result) -> Story:
     columns |= {"bound": "bound_s"}
     fastest = number(best, "step_s") or 1.0
     rows = [
-        {**plan, "change": None if plan["step_s"] is None else number(plan, "step_s") / fastest - 1}
+        {**plan, "change": number(plan, "step_s") / fastest - 1} if "step_s" in plan else plan
         for plan in plans
     ]
     note = "bound: no step of the plan is shorter. loses: what makes it slower than the fastest."
     reasons = [{"reason": reason, "plans": count} for reason, count in left_out.items() if count]
-    parts = result.report["parts_s"].get(best["plan"], {})
+    parts = result.report["parts_s"].get(word(best, "plan"), {})
     blocks: list[Block] = [
         table("Plans", rows, columns, note=note),
-        *([shares("Where a mean device of the fastest plan spends the step", parts, fastest)]),
+        shares("Where a mean device of the fastest plan spends the step", parts, fastest),
         table("Plans that were left out", reasons, {"plans": "plans", "reason": "reason"}),
     ]
-    title = f"Plans for {best['model']} on {counted(best['gpus'], 'GPU')}"
+    title = f"Plans for {word(best, 'model')} on {word(best, 'gpus')} GPUs"
     return Story(title, summary, blocks)
 
 
@@ -161,4 +180,4 @@ def _next(simulated: Sequence[Record]) -> str:
     if not slower:
         return "All others that were simulated are as fast."
     factor = times(number(slower[0], "step_s") / best)
-    return f"The next one that is slower, {slower[0]['plan']}, takes {factor} times as long."
+    return f"The next one that is slower, {word(slower[0], 'plan')}, takes {factor} times as long."

@@ -118,11 +118,11 @@ def calibrated(result: Result) -> Story:
 def _shown(name: str, estimate: Mapping[str, Any]) -> dict[str, str]:
     """The value and its interval with their unit; a 1/β as bandwidth."""
     return {
-        key: _quantity(name, estimate["unit"], estimate[key]) for key in ("value", "low", "high")
+        key: _with_unit(name, estimate["unit"], estimate[key]) for key in ("value", "low", "high")
     }
 
 
-def _quantity(name: str, unit: str, value: float | None) -> str:
+def _with_unit(name: str, unit: str, value: float | None) -> str:
     if value is None:
         return "-"
     if unit == "s":

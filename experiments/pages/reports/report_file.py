@@ -84,7 +84,7 @@ def facts(result: Result) -> dict[str, str]:
     shown = {"command": shlex.join(map(str, origin.get("command", ())))}
     shown |= {name: str(version) for name, version in origin.get("versions", {}).items()}
     shown |= {
-        f"--{name.replace('_', '-')}": str(value)
+        name.replace("_", " "): str(value)
         for name, value in origin.get("parameters", {}).items()
         if value not in (None, False, "")
     }

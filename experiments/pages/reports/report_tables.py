@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -46,9 +47,10 @@ def times(value: float) -> str:
 
 
 UNITS: Mapping[str, Callable[[float], str]] = {
+    "_per_s": lambda rate: f"{rate:,.0f}" if rate >= 1000 else f"{rate:.4g}",
     "_s": format_seconds,
     "_B": format_bytes,
-    "_bytes": format_bytes,
+    "_bytes": partial(format_bytes, binary=False),
     "_Bps": format_bandwidth,
     "_share": share,
 }
@@ -92,19 +94,30 @@ def number(record: Record, field: str) -> float:
     return float(value)
 
 
+def word(record: Record, field: str) -> str:
+    """A value of a record as text. Raises InputError if the record has none there."""
+    value = record.get(field)
+    if value is None:
+        raise InputError(f"no {field!r} in the result")
+    return str(value)
+
+
 def table(
     title: str,
     records: Sequence[Record],
     columns: Mapping[str, str],
     terms: Iterable[str] = (),
     note: str = "",
+    *,
+    zeros: bool = True,
 ) -> Table:
     """Records as a table. `columns` has the field of each heading; those without a value are left
-    out. `terms` are explained below."""
+    out, without `zeros` also those of 0 alone. `terms` are explained below."""
+    empty = (None, "") if zeros else (None, "", 0)
     fields = {
         heading: field
         for heading, field in columns.items()
-        if any(record.get(field) not in (None, "") for record in records)
+        if any(record.get(field) not in empty for record in records)
     }
     rows = [
         [

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import output
 from experiments.output import Value
 from experiments.pages.page import Block
+
+if TYPE_CHECKING:
+    from experiments.pages.machine_use import MachineUse
+    from experiments.pages.memory_curves import MemoryCurves
+    from experiments.pages.spans import Spans
 
 
 class Picture(NamedTuple):
@@ -33,10 +38,13 @@ class Result:
     origin: Mapping[str, Any]
     """Versions, parameters, files and the command, as `output.provenance` has them."""
     pictures: Sequence[Picture] = ()
-    scenes: Sequence[Block] = ()
-    """Drawings to look into: the timeline, the machine, memory."""
     left_out: Sequence[str] = ()
     """Sentences on what the answer does not contain."""
+    spans: Spans | None = None
+    """Who did what when."""
+    use: MachineUse | None = None
+    """The links of the machine and their use."""
+    memory: MemoryCurves | None = None
 
 
 class Story(NamedTuple):

@@ -14,6 +14,7 @@ from experiments.pages.reports.report_tables import (
     span,
     table,
     times,
+    word,
 )
 from experiments.pages.reports.result import Result, Story
 from experiments.terms import TERMS
@@ -40,7 +41,7 @@ COLUMNS = {
 def story(result: Result) -> Story:
     """Which algorithm is the fastest where, and every point."""
     rows: Sequence[Record] = result.report
-    names = listed(row["algorithm"] for row in rows)
+    names = listed(word(row, "algorithm") for row in rows)
     where = result.origin.get("parameters", {}).get("topology")
     machine = f" on {where}" if where else ""
     ranks = span((number(row, "ranks") for row in rows), lambda value: f"{value:.0f}")
@@ -54,12 +55,12 @@ def story(result: Result) -> Story:
     shown = list(map(_shown, rows))
     blocks: list[Table] = []
     winners = list(_winners(rows))
-    if len({row["algorithm"] for row in rows}) > 1:
+    if len({word(row, "algorithm") for row in rows}) > 1:
         heads = {"ranks": "ranks", "size": "size_B", "fastest": "algorithm", "time": "time_s"}
         heads |= {"of bound": "over_bound", "next": "next", "the next takes": "factor"}
         blocks.append(table("Which algorithm is the fastest", winners, heads))
-    words = {str(row["verdict"]).partition(":")[0] for row in rows}
-    terms = ["of bound", "busbw", "redundant", *(word for word in words if word in TERMS)]
+    words = {str(row.get("verdict")).partition(":")[0] for row in rows}
+    terms = ["of bound", "busbw", "redundant", *(text for text in words if text in TERMS)]
     blocks.append(table("All points", shown, COLUMNS, terms, note="size: V, the size."))
     left = {str(row.get("bounds_left_out") or "") for row in rows} - {""}
     return Story(
@@ -72,11 +73,11 @@ def story(result: Result) -> Story:
 
 def _shown(row: Record) -> Record:
     """The row with its verdict in a word; the formula counts where it is claimed."""
-    word = str(row["verdict"]).partition(":")[0]
+    verdict = str(row.get("verdict")).partition(":")[0]
     return {
         **row,
-        "verdict": word,
-        "difference": None if word == "not claimed" else row["difference"],
+        "verdict": verdict,
+        "difference": None if verdict == "not claimed" else row.get("difference"),
     }
 
 
@@ -100,11 +101,11 @@ def _fastest(rows: Sequence[Record]) -> str:
     winners = _winners(rows)
     last = winners[-1]
     where = f"{last['ranks']} ranks and {format_bytes(number(last, 'size_B'))}"
-    name, seconds = last["algorithm"], format_seconds(number(last, "time_s"))
+    name, seconds = word(last, "algorithm"), format_seconds(number(last, "time_s"))
     bound = _bound(last)
     if last["next"] is None:
         return f"With {where}, {name} takes {seconds}{bound}."
-    wins = sum(row["algorithm"] == name for row in winners)
+    wins = sum(word(row, "algorithm") == name for row in winners)
     all_of_them = f"all {len(winners)}" if wins == len(winners) else f"{wins} of {len(winners)}"
     return (
         f"With {where}, {name} is the fastest: it takes {seconds}{bound}. "
@@ -121,11 +122,11 @@ def _bound(row: Record) -> str:
 
 
 def _checks(rows: Sequence[Record]) -> str:
-    words = [str(row["verdict"]) for row in rows]
-    failed = sum(word.startswith("FAIL") for word in words)
+    words = [str(row.get("verdict")) for row in rows]
+    failed = sum(text.startswith("FAIL") for text in words)
     if failed:
         return f"{points(failed)} failed a check, so do not trust the answer: this is a bug."
-    unclaimed = sum(word.startswith("not claimed") for word in words)
+    unclaimed = sum(text.startswith("not claimed") for text in words)
     proven = "Every schedule was executed on integers, and its result is right"
     if unclaimed == len(rows):
         return f"{proven}. No formula is claimed for this machine, so none was compared."

@@ -17,22 +17,27 @@ from experiments.pages.reports.report_tables import (
     span,
     table,
     times,
+    word,
     written,
 )
 from experiments.pages.reports.result import Result, Story
+from experiments.pages.reports.scenes import scenes
+from experiments.training.scaling import scaling
 from topologies.units import format_seconds
 
 BUBBLES = {
-    "transfer": "its own messages on the way",
-    "contention": "messages of others in front of its own",
+    "transfer": "their own messages, which are on the way",
+    "contention": "messages of others in front of their own",
     "slower_peer": "a slower peer",
-    "drain": "nothing left to do",
+    "drain": "the end of the run: they have nothing left to do",
     "input": "input",
 }
 """What a device waits for, in words."""
 WAITS = (
     "A bubble is time in which a device computes nothing. Exposed communication makes the step "
-    "longer, hidden communication runs beside computing."
+    "longer, hidden communication runs beside computing.\n"
+    "Devices wait for their own messages (transfer), for messages of others in front of them "
+    "(contention), for a slower peer, or at the end of the run (drain)."
 )
 RUNS = {
     "ranks": "ranks",
@@ -62,13 +67,12 @@ def one(result: Result) -> Story:
     step = number(row, "step_s")
     parameters = result.origin.get("parameters", {})
     where = parameters.get("topology")
-    case = f"{row['model']} with {row['strategy']} on {counted(row['ranks'], 'worker')}"
+    case = f"{word(row, 'model')} with {word(row, 'strategy')} on {word(row, 'ranks')} workers"
     steps = max(1, len(report["steps_s"]))
     summary = [
-        f"How long does a training step of {case} of {where} take, and what stalls it?",
-        f"A step takes {format_seconds(step)}: {number(row, 'samples_per_s'):.0f} samples/s, "
-        f"{share(number(row, 'efficiency'))} of what {row['ranks']} times one worker alone would "
-        f"reach.",
+        f"How long does a training step of {case} take on {where}, and what stalls it?",
+        f"A step takes {format_seconds(step)}: {number(row, 'samples_per_s'):,.0f} samples/s, "
+        f"{share(number(row, 'efficiency'))} of {word(row, 'ranks')} times one worker alone.",
         _stall(report, row, step),
         _advice(report["what_if_s"], step),
     ]
@@ -78,7 +82,7 @@ def one(result: Result) -> Story:
     ]
     columns = {"rank": "rank", "computing": "computing_s", "hidden": "hidden_s"}
     columns |= {"exposed": "exposed_s"}
-    columns |= {f"waits for {words}": f"{name}_s" for name, words in BUBBLES.items()}
+    columns |= {f"waits: {name.replace('_', ' ')}": f"{name}_s" for name in BUBBLES}
     helping = [
         {"change": name, "step_s": each["simulated"], "first_s": each["first_order"]}
         | {"share": _saved(each, step)}
@@ -94,12 +98,12 @@ def one(result: Result) -> Story:
     blocks: list[Block] = [
         Facts("The answer in figures", _figures(row)),
         table("What would help", helping, heads | {"to first order": "first_s"}),
-        *result.scenes,
+        *scenes(result),
         shares("Where the time goes", {**path, **rest}, step * steps, PATH),
-        table("What each rank does", ranks, columns, note=WAITS),
+        table("What each rank does", ranks, columns, note=WAITS, zeros=False),
     ]
     if report["chosen"]:
-        blocks.insert(1, Lines("Chosen for this machine", report["chosen"]))
+        blocks.append(Lines("What the strategy chose for this machine", report["chosen"]))
     left = [f"Times of layers: {report['model_source']}."]
     if any(each["simulated"] is None for each in report["what_if_s"].values()):
         left.append("What would help is known to first order alone: --force simulates it.")
@@ -135,10 +139,11 @@ def _saved(change: Mapping[str, float | None], step: float) -> float | None:
 
 def _advice(changes: Mapping[str, Mapping[str, float | None]], step: float) -> str:
     saved = {name: _saved(change, step) or 0.0 for name, change in changes.items()}
-    best = max(saved, key=lambda name: saved[name], default=None)
-    if best is None or saved[best] <= 0:
+    ordered = sorted(saved, key=lambda name: -saved[name])
+    if not ordered or saved[ordered[0]] <= 0:
         return "No change of the machine was simulated that would help."
-    return f"Of three changes of the machine, {best} helps most: it saves {share(saved[best])}."
+    words = listed(f"{name} ({share(max(0.0, saved[name]))} less)" for name in ordered)
+    return f"What would shorten a step: {words}."
 
 
 def _figures(row: Record) -> dict[str, str]:
@@ -164,34 +169,20 @@ def several(result: Result) -> Story:
     swept = str(result.origin.get("parameters", {}).get("sweep") or "").partition("=")[0]
     best = max(rows, key=lambda row: number(row, "samples_per_s"))
     workers = span((number(row, "ranks") for row in rows), lambda value: f"{value:.0f}", "worker")
+    values = f", for several values of {swept}" if swept else ""
+    strategies = listed(word(row, "strategy") for row in rows)
     value = f"{swept}={best.get(swept)}, " if swept else ""
     summary = [
-        f"How does {first['model']} with {listed(str(row['strategy']) for row in rows)} do on "
-        f"{workers}{f', for several values of {swept}' if swept else ''}?",
-        f"Most samples a second: {number(best, 'samples_per_s'):.0f}, with {value}"
-        f"{counted(best['ranks'], 'worker')}, and {share(number(best, 'efficiency'))} efficiency.",
-        _scaling(rows) if not swept else _values(rows, swept),
+        f"How does {word(first, 'model')} do with {strategies} on {workers}{values}?",
+        f"The most samples a second are {number(best, 'samples_per_s'):,.0f}, with {value}"
+        f"{word(best, 'ranks')} workers, at an efficiency of {share(number(best, 'efficiency'))}.",
+        _values(rows, swept) if swept else f"Adding workers {scaling(rows)}.",
     ]
     columns = {swept: swept, **RUNS} if swept else RUNS
-    note = (
-        "efficiency: samples/s as a share of what as many single workers would reach. transfer, "
-        "contention, slower peer, drain: what devices wait for."
-    )
-    blocks: list[Block] = [table("All runs", rows, columns, note=f"{WAITS}\n{note}")]
-    title = f"{first['model']}: {counted(len(rows), 'run')}"
+    note = "efficiency: samples/s as a share of as many single workers."
+    blocks: list[Block] = [table("All runs", rows, columns, note=f"{WAITS}\n{note}", zeros=False)]
+    title = f"{word(first, 'model')}: {counted(len(rows), 'run')}"
     return Story(f"{title}, {workers}", summary, blocks)
-
-
-def _scaling(rows: Sequence[Record]) -> str:
-    """Where more workers stop to pay off."""
-    ordered = sorted(rows, key=lambda row: number(row, "ranks"))
-    weak = [row for row in ordered if number(row, "efficiency") < 0.9]
-    if not weak:
-        return "Efficiency stays above 90% everywhere."
-    return (
-        f"Efficiency falls below 90% at {counted(weak[0]['ranks'], 'worker')}: "
-        f"{share(number(weak[0], 'efficiency'))}."
-    )
 
 
 def _values(rows: Sequence[Record], swept: str) -> str:
@@ -204,29 +195,30 @@ def _values(rows: Sequence[Record], swept: str) -> str:
 def learning(result: Result) -> Story:
     """What a network learns along runs."""
     rows: Sequence[Record] = result.report
-    reached = [row for row in rows if row["target_s"] is not None]
+    reached = [row for row in rows if row.get("target_s") is not None]
     first = rows[0]
     target = share(number(first, "target"))
     if reached:
         best = min(reached, key=lambda row: number(row, "target_s"))
         answer = (
-            f"{best['strategy']} is the first to name {target} of the digits it has not seen: "
-            f"after {format_seconds(number(best, 'target_s'))}."
+            f"{word(best, 'strategy')} is the first to name {target} of the digits it has not "
+            f"seen: after {format_seconds(number(best, 'target_s'))}."
         )
     else:
         answer = f"No run names {target} of the digits that it has not seen."
     idle = max(rows, key=lambda row: number(row, "idle"))
     summary = [
         f"Which strategy learns fastest, in simulated seconds? This page compares "
-        f"{counted(len(rows), 'run')} of {first['network']}.",
+        f"{counted(len(rows), 'run')} of {word(first, 'network')}.",
         answer,
-        f"Workers idle most with {idle['strategy']}: {share(number(idle, 'idle'))} of the time.",
+        f"Workers idle most with {word(idle, 'strategy')}: {share(number(idle, 'idle'))} of the "
+        f"time.",
     ]
     columns = {"strategy": "strategy", "workers": "ranks", "disturbance": "disturbance"}
     columns |= {"updates": "updates", "time": "time_s", "loss": "loss", "accuracy": "accuracy"}
     columns |= {"to the target": "target_s", "staleness": "staleness", "idle": "idle_share"}
     shown = [
-        {**row, "time_s": row["seconds"], "accuracy": share(number(row, "accuracy"))}
+        {**row, "time_s": row.get("seconds"), "accuracy": share(number(row, "accuracy"))}
         | {"idle_share": share(number(row, "idle"))}
         for row in rows
     ]

@@ -1,0 +1,11 @@
+"""The drawings of a report: the timeline, the machine, memory over time."""
+
+from __future__ import annotations
+
+from experiments.pages.page import Block
+from experiments.pages.reports.result import Result
+
+
+def scenes(result: Result) -> list[Block]:
+    """The drawings of a result, as far as it has what they show."""
+    return []
