@@ -5,14 +5,22 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.names import link_name
 from experiments.pictures.figure_file import to_bytes
-from experiments.pictures.timelines.bars import Bars, arranged, longest
-from experiments.pictures.timelines.painter import FULL, INK, Chart, Places, paint
-from experiments.pictures.timelines.tracks import Boxes, all_computations, merges, sends
+from experiments.pictures.timelines.bars import BOXES, arranged, longest, thinnest, widened
+from experiments.pictures.timelines.painter import Chart, paint
+from experiments.pictures.timelines.palette import QUEUE
+from experiments.pictures.timelines.rows import Group, Lane, places_of
+from experiments.pictures.timelines.tracks import Boxes, all_computations, merges, receives, sends
+from simulator.analysis.queue_spans import queue_spans
 from simulator.schedules.timeline import Timeline
+from topologies.topology import Ints
 
-ROW = 0.36
-"""Height of a row in inches."""
+ROW, LANE = 0.16, 0.13
+"""Inches: the height of a row, and of each of its lanes."""
+COMPUTE, SEND, RECEIVE, ADD = range(4)
+LANES = ("compute", "send", "receive", "add")
+"""The lanes of a rank, from the top."""
 
 
 def collective_figure(timeline: Timeline, title: str, kind: str) -> bytes:
@@ -21,44 +29,100 @@ def collective_figure(timeline: Timeline, title: str, kind: str) -> bytes:
 
 
 def collective_drawing(timeline: Timeline, title: str) -> Figure:
-    """Draw what every rank sends, merges and computes, coloured by phase; idle time is white.
+    """Draw what every rank computes, sends, receives and adds, coloured by phase.
 
-    A message is drawn while it holds the first link of its sender. What a rank does at the same
-    time is drawn side by side. Above 32 ranks there are no labels, narrow neighbours of one phase
-    are one box, and of over 200,000 boxes the longest are drawn: the picture says so.
+    A message is drawn at its sender while it holds the first link, and at its receiver while it
+    holds the last. Hatched boxes are messages that wait behind other ranks. What a rank does at the
+    same time is drawn side by side. Above 32 ranks there are no labels, narrow neighbours of one
+    phase are one box, and of over 200,000 boxes the longest are drawn: the picture says so.
     """
-    bars, remarks = longest(arranged(_boxes(timeline), timeline, timeline.schedule.phases))
-    ranks = np.arange(timeline.schedule.ranks, dtype=np.int32)
-    places = shared_rows(bars, len(ranks))
-    idle = "idle: sends, merges\nand computes nothing"
-    return paint(Chart(timeline, bars, places, ranks, len(ranks), idle, ROW), title, remarks)[0]
+    schedule, media = timeline.schedule, timeline.routed.topology.medium_names
+    queues, medium = _queues(timeline)
+    waits = [f"waits for {link_name(media[each])}" for each in medium]
+    kinds = (*schedule.phases, *(QUEUE for _ in waits))
+    boxes, remarks = everyone(timeline, _boxes(timeline).joined(queues))
+    bars, more = longest(widened(arranged(boxes, timeline, kinds), timeline))
+    ranks = np.arange(schedule.ranks, dtype=np.int32)
+    if remarks:
+        ranks = np.union1d(schedule.rank, timeline.routed.peer).astype(np.int32)
+    used = np.unique(boxes.lane).tolist() or [SEND]
+    lanes = {lane: Lane(LANES[lane]) for lane in used}
+    places = places_of(bars, ranks, [Group(np.ones(len(ranks), dtype=np.bool_), lanes)])
+    height = ROW + LANE * len(lanes)
+    chart = Chart(timeline, bars, places, ranks, height, (*schedule.phases, *waits))
+    *first, last = [f"{LANES[lane]}s" for lane in used]
+    shown = f"what each rank {' and '.join([', '.join(first), last] if first else [last])}"
+    return paint(chart, title, [shown, *remarks, *more])[0]
+
+
+def everyone(timeline: Timeline, boxes: Boxes) -> tuple[Boxes, list[str]]:
+    """Of a folded schedule: the boxes of all ranks, each like those of the rank that stands for it.
+    If these are too many, the boxes of the ranks that stand for others, and a remark."""
+    schedule = timeline.schedule
+    if schedule.fold is None:
+        return boxes, []
+    shifts = schedule.fold.shifts
+    boxes = boxes._replace(rank=shifts.folded(boxes.rank).astype(np.int32))
+    if len(boxes.rank) * schedule.members > BOXES:
+        standing = len(np.unique(boxes.rank))
+        return boxes, [f"{standing} of {schedule.ranks} ranks drawn: the others do the same"]
+    ranks = np.arange(schedule.ranks, dtype=np.int32)
+    stands = shifts.folded(ranks)
+    order = np.argsort(boxes.rank, kind="stable")
+    low, high = (np.searchsorted(boxes.rank[order], stands, side) for side in ("left", "right"))
+    copies = [order[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
+    every = boxes.take(np.concatenate(copies))
+    return every._replace(rank=np.repeat(ranks, high - low)), []
 
 
 def _boxes(timeline: Timeline) -> Boxes:
-    """Computations on lane 0 of each rank, messages and merges on lane 1."""
-    schedule, sent = timeline.schedule, sends(timeline)
-    operation = sent.operation
-    messages = Boxes(
+    """Computations, messages at both ends, and merges, each on its lane."""
+    computations = all_computations(timeline)
+    computations = computations._replace(lane=np.full_like(computations.lane, COMPUTE))
+    added = merges(timeline)
+    boxes = computations.joined(added._replace(lane=np.full_like(added.lane, ADD)))
+    schedule = timeline.schedule
+    ends = (
+        (sends(timeline), schedule.rank, SEND),
+        (receives(timeline), timeline.routed.peer, RECEIVE),
+    )
+    for moved, rank, lane in ends:
+        operation = moved.operation
+        messages = Boxes(
+            rank=rank[operation],
+            lane=np.full_like(operation, lane),
+            start=moved.start,
+            end=moved.end,
+            phase=schedule.phase[operation].astype(np.int32),
+            first=operation,
+            last=operation,
+        )
+        boxes = boxes.joined(messages.take(messages.end > messages.start))
+    return boxes
+
+
+def _queues(timeline: Timeline) -> tuple[Boxes, Ints]:
+    """Messages that wait behind other ranks, at their senders, and the media for which they wait.
+
+    A message that crosses its first link while it waits further on is drawn there first. The phase
+    of a box is the place of its medium behind all phases.
+    """
+    schedule, waits = timeline.schedule, queue_spans(timeline)
+    crossing, until = sends(timeline), np.zeros(len(schedule))
+    until[crossing.operation] = crossing.end
+    sent = until[waits.operation]
+    begins = timeline.start[waits.operation]
+    start = np.where(waits.start >= begins, np.maximum(waits.start, sent), waits.start)
+    shown = np.flatnonzero(waits.end - start >= thinnest(timeline))
+    media, place = np.unique(waits.medium[shown], return_inverse=True)
+    operation = waits.operation[shown]
+    boxes = Boxes(
         rank=schedule.rank[operation],
-        lane=np.ones_like(operation),
-        start=sent.start,
-        end=sent.end,
-        phase=schedule.phase[operation].astype(np.int32),
+        lane=np.full_like(operation, SEND),
+        start=start[shown],
+        end=waits.end[shown],
+        phase=(len(schedule.phases) + place).astype(np.int32),
         first=operation,
         last=operation,
     )
-    computations = all_computations(timeline)
-    computations = computations._replace(lane=np.zeros_like(computations.lane))
-    messages = messages.take(messages.end > messages.start)
-    return computations.joined(messages).joined(merges(timeline))
-
-
-def shared_rows(bars: Bars, ranks: int) -> Places:
-    """Divide the row of each rank into as many bands as it needs at once, computations first."""
-    rank, lane = bars.boxes.rank, bars.boxes.lane
-    depth = np.zeros((ranks, 2), dtype=np.int64)
-    np.maximum.at(depth, (rank, lane), bars.band + 1)
-    band = bars.band + np.where(lane == 1, depth[rank, 0], 0)
-    height = FULL / np.maximum(depth.sum(axis=1), 1)[rank]
-    middle = rank - FULL / 2 + (band + 0.5) * height
-    return Places(middle, height * INK, np.arange(float(ranks)), np.full(ranks, FULL))
+    return boxes, media

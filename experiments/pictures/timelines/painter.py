@@ -6,22 +6,43 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import matplotlib as mpl
 import numpy as np
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
 from experiments.names import rank_name
 from experiments.pictures.figure_file import GREY
+from experiments.pictures.timelines import legend
 from experiments.pictures.timelines.bars import Bars
-from experiments.pictures.timelines.palette import colours, is_dark
+from experiments.pictures.timelines.bubble_boxes import add_filled, draw_bubbles
+from experiments.pictures.timelines.palette import (
+    FILLS,
+    HIDDEN,
+    QUEUE,
+    Fill,
+    colours,
+    is_dark,
+    pale,
+)
+from experiments.pictures.timelines.rows import FULL, Places, corners_of
+from experiments.pictures.timelines.stretches import Stretches
+from experiments.pictures.timelines.texts import (
+    LARGEST,
+    LETTER,
+    SMALLEST,
+    TEXT,
+    fitting,
+    write,
+)
 from experiments.pictures.timelines.tracks import kind_of
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE
-from topologies.topology import Floats, Ints
+from topologies.topology import Ints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,29 +54,10 @@ HIGHEST, LOWEST, MARGIN = 11.5, 3.0, 1.3
 rows."""
 POINTS = 750
 """Approximate width of the time axis, in points."""
-FULL, INK = 0.86, 0.92
-"""Height of all lanes of a rank as a share of its row, and of a box as a share of its band."""
-LETTER, LARGEST, SMALLEST = 0.58, 7.0, 4.5
-"""Width of a letter as a share of its height; heights in points, at most and at least."""
 NAMES = 32
 """At most this many ranks are named."""
-LEGEND = 20
-"""At most this many kinds are listed in the legend."""
-BETWEEN, TEXT = "0.955", "0.35"
-"""Greys: the background between lanes, and text on white."""
-
-
-class Places(NamedTuple):
-    """Where boxes and main lanes are drawn, in rows: row 0 is centred at 0, row 1 at 1."""
-
-    middle: Floats
-    """The vertical middle of each box."""
-    height: Floats
-    """The height of each box."""
-    main_middle: Floats
-    """The vertical middle of each row's main lane."""
-    main_height: Floats
-    """The height of each row's main lane."""
+BETWEEN = "0.955"
+"""The background between lanes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +69,14 @@ class Chart:
     places: Places
     ranks: Ints
     """The rank of each row."""
-    white: int
-    """This many rows, from the top, have a white main lane: white there means idle."""
-    idle: str
-    """The legend's text for white."""
     row: float
     """Height of a row in inches, if all rows fit into the picture."""
+    names: Sequence[str]
+    """What each phase of the boxes is called."""
     what: str = "rank"
     """What each row is of."""
+    bubbles: Stretches | None = None
+    """The idle time of the top lanes. Without it, white is idle in all rows."""
 
     @cached_property
     def inches(self) -> float:
@@ -89,66 +91,76 @@ class Chart:
     @cached_property
     def colours(self) -> dict[str, str]:
         """The colour of each kind of box."""
-        return colours(dict.fromkeys(self.bars.kinds[phase] for phase in self._phases))
-
-    @property
-    def _phases(self) -> list[int]:
-        return np.unique(self.bars.boxes.phase).tolist()  # type: ignore[no-any-return]
+        phases = np.unique(self.bars.boxes.phase).tolist()
+        kinds = dict.fromkeys(self.bars.kinds[phase] for phase in phases)
+        queue = {kind: FILLS["contention"].colour for kind in kinds if kind == QUEUE}
+        return colours(kind for kind in kinds if kind != QUEUE) | queue
 
     def points(self, seconds: float) -> float:
         """The approximate width of a duration, in points."""
         return seconds * (POINTS / (self.timeline.makespan or 1.0))
 
+    def tall(self, height: float) -> float:
+        """The height of a share of a row, in points."""
+        return 72 * self.inches / len(self.ranks) * height
+
     def letters(self, height: float) -> float:
         """The height, in points, of letters that fit into a box of this height."""
-        return min(LARGEST, 72 * self.inches / len(self.ranks) * height / 1.25)
+        return min(LARGEST, self.tall(height) / 1.25)
 
 
 def paint(chart: Chart, title: str, remarks: Sequence[str]) -> tuple[Figure, Axes]:
-    """Draw and label all boxes, name the ranks, and explain the colours in a legend.
+    """Draw and label all boxes, name the ranks and lanes, and explain colours in a legend.
 
     Labels are left out above 32 ranks. The `remarks` are written below the title.
     """
-    figure = Figure(figsize=(WIDTH, max(chart.inches + MARGIN, LOWEST)), layout="constrained")
-    axes = figure.add_subplot(facecolor=BETWEEN, xlim=(0, chart.timeline.makespan or 1.0))
-    axes.set_ylim(len(chart.ranks) - 0.5, -0.5)
-    axes.xaxis.set_major_formatter(EngFormatter("s"))
-    axes.set_xlabel("time")
-    _draw_boxes(axes, chart)
-    if chart.every == 1:
-        _label_boxes(axes, chart)
-    else:
-        remarks = [*remarks, f"one rank in {chart.every} is named, boxes have no labels"]
-    _name_ranks(axes, chart)
-    figure.suptitle(title)
-    axes.set_title("\n".join(remarks), loc="left", fontsize=8, color=TEXT)
-    figure.legend(handles=_handles(chart), loc="outside right upper", frameon=False)
+    handles = _handles(chart)
+    height = max(chart.inches + MARGIN, legend.inches(handles), LOWEST)
+    with mpl.rc_context({"hatch.linewidth": 0.5}):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        axes = figure.add_subplot(facecolor=BETWEEN, xlim=(0, chart.timeline.makespan or 1.0))
+        axes.set_ylim(len(chart.ranks) - 0.5, -0.5)
+        axes.xaxis.set_major_formatter(EngFormatter("s"))
+        axes.set_xlabel("time")
+        _draw_boxes(axes, chart)
+        if chart.bubbles:
+            draw_bubbles(axes, chart, chart.bubbles)
+        if chart.every == 1:
+            _label_boxes(axes, chart)
+        else:
+            remarks = [
+                *remarks,
+                f"one {chart.what} in {chart.every} is named, boxes have no labels",
+            ]
+        remarks = [*remarks, *_name_rows(axes, chart)]
+        figure.suptitle(title)
+        axes.set_title("\n".join(remarks), loc="left", fontsize=8, color=TEXT)
+        legend.add(figure, handles)
     return figure, axes
 
 
 def _draw_boxes(axes: Axes, chart: Chart) -> None:
-    """White main lanes, boxes in the colour of their kind, and white edges of wide boxes."""
-    boxes, places, timeline = chart.bars.boxes, chart.places, chart.timeline
-    lanes = places.main_middle[: chart.white], places.main_height[: chart.white]
-    axes.barh(lanes[0], timeline.makespan, lanes[1], color="white", zorder=0)
-    corners = _corners(boxes.start, boxes.end, places)
-    kinds = np.array(chart.bars.kinds)[boxes.phase]
+    """Boxes in the colour of their kind, hidden communication hatched, and white edges of wide
+    boxes."""
+    boxes, places, bars = chart.bars.boxes, chart.places, chart.bars
+    if not chart.bubbles:
+        rows = np.arange(len(chart.ranks))
+        axes.barh(rows, chart.timeline.makespan, FULL, color="white", zorder=0)
+    corners = corners_of(boxes.start, boxes.end, places.middle, places.height)
+    kinds = np.array(bars.kinds)[boxes.phase]
     for kind, colour in chart.colours.items():
-        drawn = list(corners[kinds == kind])
-        axes.add_collection(
-            PolyCollection(drawn, label=kind, facecolor=colour, linewidth=0, rasterized=True)
+        mine = kinds == kind
+        for hidden in (False, True) if bars.hidden[mine].any() else (False,):
+            fill = Fill(pale(colour), HIDDEN, colour) if hidden else Fill(colour, "", colour)
+            fill = FILLS["contention"] if kind == QUEUE else fill
+            drawn = corners[mine & (bars.hidden == hidden)]
+            add_filled(axes, drawn, f"hidden {kind}" if hidden else kind, fill)
+    wide = bars.wide(chart.timeline)
+    for side, edge in ((0, (0, 3)), (1, (1, 2))):
+        lines = LineCollection(
+            list(corners[wide & bars.whole[:, side]][:, edge]), colors="white", linewidths=0.6
         )
-    wide = corners[chart.bars.wide(timeline)]
-    for edge in (0, 1):
-        lines = LineCollection(list(wide[:, (edge, 3 - edge)]), colors="white", linewidths=0.6)
         axes.add_collection(lines).set_rasterized(True)
-
-
-def _corners(start: Floats, end: Floats, places: Places) -> Floats:
-    """The corners of each box, shape (boxes, 4, 2)."""
-    bottom, top = places.middle - places.height / 2, places.middle + places.height / 2
-    x = np.stack((start, end, end, start), axis=1)
-    return np.stack((x, np.stack((bottom, bottom, top, top), axis=1)), axis=2)
 
 
 def _label_boxes(axes: Axes, chart: Chart) -> None:
@@ -160,46 +172,46 @@ def _label_boxes(axes: Axes, chart: Chart) -> None:
     boxes, places, bars = chart.bars.boxes, chart.places, chart.bars
     least = LETTER * SMALLEST * chart.timeline.makespan / POINTS
     for k in np.flatnonzero(boxes.end - boxes.start > least).tolist():
-        phase = chart.timeline.schedule.phases[boxes.phase[k]]
+        phase = chart.names[boxes.phase[k]]
         size, detail = chart.letters(float(places.height[k])), phase.partition(" ")[2]
         number = re.findall(r"\d+$", detail) if boxes.lane[k] != COMPUTE else []
         kind = bars.kinds[boxes.phase[k]]
         words = [kind] if bars.several[k] else [phase, detail, *number, kind_of(phase)]
         middle = (boxes.start[k] + boxes.end[k]) / 2, places.middle[k]
         text = fitting(words, chart.points(boxes.end[k] - boxes.start[k]), size)
-        colour = "white" if is_dark(chart.colours[kind]) else "black"
-        write(axes, *middle, text, size, colour)
+        colour = chart.colours[kind]
+        hatched = bars.hidden[k] or kind == QUEUE
+        ink = "white" if is_dark(colour) and not hatched else "black"
+        behind = (pale(colour) if bars.hidden[k] else colour) if hatched else None
+        write(axes, *middle, text, size, ink, behind)
 
 
-def fitting(words: Sequence[str], points: float, size: float) -> str:
-    """The first of the texts that fits into `points` in legible letters of this size, or ""."""
-    fits = (word for word in words if word and len(word) * LETTER * size < points)
-    return next(fits, "") if size >= SMALLEST else ""
-
-
-def write(axes: Axes, x: float, y: float, text: str, size: float, colour: str) -> None:
-    """Write a text centred at (x, y); grey text covers the lines behind it."""
-    if not text:
-        return
-    plain = text.replace("$", r"\$")
-    written = axes.text(x, y, plain, ha="center", va="center_baseline", fontsize=size, color=colour)
-    written.set(in_layout=False, clip_on=True)
-    if colour == TEXT:
-        written.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
-
-
-def _name_ranks(axes: Axes, chart: Chart) -> None:
+def _name_rows(axes: Axes, chart: Chart) -> list[str]:
+    """Name ranks, and their lanes where they are tall enough. Returns a remark if they are not."""
     rows, schedule = np.arange(0, len(chart.ranks), chart.every), chart.timeline.schedule
     names = [rank_name(schedule, rank) for rank in chart.ranks[rows].tolist()]
-    axes.set_yticks(chart.places.main_middle[rows], [name.removeprefix("rank ") for name in names])
+    axes.set_yticks(rows, [name.removeprefix("rank ") for name in names])
     axes.set_ylabel(chart.what)
+    lanes = [lane for lane in chart.places.lanes if lane[2]]
+    order = list(dict.fromkeys(name for *_, name in lanes))
+    size = min([6.5, *(chart.tall(height) / 1.1 for _, height, _ in lanes)])
+    if len(order) < 2:
+        return []
+    if size < SMALLEST or chart.every > 1:
+        return [f"each row, from the top: {', '.join(order)}"]
+    axes.yaxis.remove_overlapping_locs = False
+    axes.set_yticks([middle for middle, *_ in lanes], [name for *_, name in lanes], minor=True)
+    axes.tick_params(axis="y", which="minor", labelsize=size, length=0, pad=2)
+    longest = max(map(len, order))
+    axes.tick_params(axis="y", which="major", length=0, pad=longest * LETTER * size + 6)
+    return []
 
 
-def _handles(chart: Chart) -> list[Patch]:
-    """The legend: the kinds in their colours, of many only some, and the meaning of white."""
-    kinds = list(chart.colours)
-    picks = np.linspace(0, len(kinds) - 1, min(len(kinds), LEGEND), dtype=int).tolist()
-    handles = [Patch(facecolor=chart.colours[kinds[k]], label=kinds[k]) for k in picks]
-    if len(kinds) > LEGEND:
-        handles.append(Patch(facecolor="none", label=f"... {len(kinds)} in all"))
-    return [*handles, Patch(facecolor="white", edgecolor=GREY, label=chart.idle)]
+def _handles(chart: Chart) -> list[legend.Handle]:
+    """The kinds in their colours, how hidden communication is drawn, and the causes of bubbles."""
+    handles = legend.kinds(chart.colours)
+    if chart.bars.hidden.any():
+        handles += legend.communication()
+    if chart.bubbles:
+        return [*handles, *legend.causes(chart.bubbles.causes)]
+    return [*handles, Patch(facecolor="white", edgecolor=GREY, label="idle")]

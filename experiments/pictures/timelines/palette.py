@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -37,6 +38,39 @@ COLOURS = {
 """The colours of the usual kinds, after Okabe and Ito and after Tol."""
 SPARE = ("#44aa99", "#aa4499", "#88ccee", "#cc6677", "#6699cc", "#aa4466", "#4477aa", "#a6761d")
 """The colours of other kinds."""
+
+QUEUE = "queue behind other ranks"
+"""The kind of a message that waits for a link."""
+
+
+class Fill(NamedTuple):
+    """How an area is filled, to tell it apart without colours."""
+
+    colour: str
+    hatch: str
+    ink: str
+    """The colour of the hatch."""
+
+
+FILLS = {
+    "transfer": Fill("#fdebc8", "---", "#c98500"),
+    "contention": Fill("#f7c8b4", "xxx", "#d55e00"),
+    "slower peer": Fill("#ddd6f0", "\\" * 3, "#7a68b8"),
+    "drain": Fill("#ececec", "", "#999999"),
+    "fill": Fill("#d6ebe2", "...", "#5b9c84"),
+    "launch": Fill("#d6e6f5", "|||", "#6a98c8"),
+}
+"""The fill of bubbles by cause: pale, so that they are not taken for work."""
+PALE = 0.3
+"""The share of the colour in hidden communication; the rest is white."""
+HIDDEN = "////"
+"""The hatch of hidden communication."""
+
+
+def pale(colour: str) -> str:
+    """The colour of hidden communication."""
+    red, green, blue = (1 - PALE * (1 - part) for part in to_rgb(colour))
+    return to_hex((red, green, blue))
 
 
 def colours(kinds: Iterable[str]) -> dict[str, str]:

@@ -12,8 +12,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from experiments.pictures.figure_file import GREY, to_bytes
-from experiments.pictures.timelines.painter import FULL, LETTER, TEXT, fitting, write
 from experiments.pictures.timelines.palette import is_dark
+from experiments.pictures.timelines.rows import FULL
+from experiments.pictures.timelines.texts import LETTER, TEXT, fitting, write
 from simulator.parallel.pipeline_times import PipelineTimes
 from topologies.errors import InputError
 from topologies.units import format_seconds

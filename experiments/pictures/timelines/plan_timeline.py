@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.output import Value
-from experiments.pictures.timelines.tracks import Boxes, all_computations
+from experiments.pictures.timelines.tracks import Boxes, all_computations, computing_times
 from simulator.parallel.passes import COLLECTIVES, COMPUTE, HOST, KINDS, STREAMS
 from simulator.parallel.step import Step
+from simulator.parallel.step_bubbles import step_bubbles
 
-ROW = 0.5
-"""Height of a row in inches."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROW, LANE = 0.32, 0.12
+"""Inches: the height of a row, and of each of its lanes below the main one."""
+SHOWN = (
+    "what a device of the pipeline computes and communicates, and why it is idle: "
+    "all of its ranks do the same"
+)
+"""What the picture is of."""
+THIN = 0.36
+"""Height of a lane as a share of the main lane's."""
 
 
 def plan_file(step: Step, path: Path, title: str, parameters: dict[str, Value]) -> bytes | str:
@@ -23,22 +35,50 @@ def plan_file(step: Step, path: Path, title: str, parameters: dict[str, Value]) 
 
 
 def _figure(step: Step, title: str, kind: str) -> bytes:
-    """Computing above, communication below it, coloured by what they belong to."""
+    """The picture of :func:`plan_drawing` as "png", "svg" or "pdf"."""
     from experiments.pictures.figure_file import to_bytes
-    from experiments.pictures.timelines.bars import arranged, longest
-    from experiments.pictures.timelines.collective_picture import shared_rows
+
+    return to_bytes(plan_drawing(step, title), kind)
+
+
+def plan_drawing(step: Step, title: str) -> Figure:
+    """Computing above, with bubbles by cause; below it a lane for each stream that communicates,
+    coloured by what operations belong to."""
+    from experiments.pictures.timelines.bars import (
+        arranged,
+        longest,
+        thinnest,
+        widened,
+        with_hidden,
+    )
+    from experiments.pictures.timelines.bubble_boxes import label_bubbles
     from experiments.pictures.timelines.painter import Chart, paint
+    from experiments.pictures.timelines.rows import Group, Lane, places_of
+    from experiments.pictures.timelines.stretches import drawn
 
     timeline = step.timeline
     boxes = all_computations(timeline)
     boxes = boxes.take(boxes.lane != HOST)
-    boxes = boxes._replace(lane=np.minimum(boxes.lane, 1))
-    bars, remarks = longest(arranged(boxes, timeline, timeline.schedule.phases))
+    bars = arranged(boxes, timeline, timeline.schedule.phases)
+    main, least = boxes.take(boxes.lane == COMPUTE), thinnest(timeline)
+    busy = computing_times(main.rank, main.start, main.end, 1e-9 * timeline.makespan)
+    bars = with_hidden(bars, bars.boxes.lane != COMPUTE, busy, least)
+    bars, remarks = longest(widened(bars, timeline))
+    stretches = drawn(timeline, step_bubbles(step), least)._replace(what="device")
+    if stretches.mixed:
+        remarks.append("bubbles too thin to be seen are drawn together, as the longest of them")
     ranks = np.arange(timeline.schedule.ranks, dtype=np.int32)
-    places = shared_rows(bars, len(ranks))
-    remarks.append("a device of the pipeline stands for all of its ranks: they do the same")
-    chart = Chart(timeline, bars, places, ranks, len(ranks), "idle: a bubble", ROW, "device")
-    return to_bytes(paint(chart, title, remarks)[0], kind)
+    used = sorted({COMPUTE, *np.unique(boxes.lane).tolist()})
+    lanes = {lane: Lane(STREAMS[lane], 1.0 if lane == COMPUTE else THIN) for lane in used}
+    places = places_of(bars, ranks, [Group(np.ones(len(ranks), dtype=np.bool_), lanes)])
+    row = ROW + LANE * (len(lanes) - 1)
+    names = timeline.schedule.phases
+    chart = Chart(timeline, bars, places, ranks, row, names, "device", stretches)
+    figure, axes = paint(chart, title, [SHOWN, *remarks])
+    if chart.every == 1:
+        length = stretches.spans.end - stretches.spans.start
+        label_bubbles(axes, chart, stretches, length / (timeline.makespan or 1.0))
+    return figure
 
 
 def _trace(step: Step, parameters: dict[str, Value]) -> str:

@@ -61,7 +61,7 @@ class Gaps(NamedTuple):
 
 
 class Sends(NamedTuple):
-    """When a transfer held a medium of its first link, a row for each transfer between two
+    """When a transfer held a medium of its first or last link, a row for each transfer between two
     ranks."""
 
     operation: Ints
@@ -222,10 +222,22 @@ def _awaited(timeline: Timeline, operations: Ints) -> Ints:
 def sends(timeline: Timeline) -> Sends:
     """Transfers between two ranks while they hold that medium of their first link which they hold
     longest."""
+    node = timeline.hops[2]
+    return _holding(timeline, node == timeline.routed.node_indptr[timeline.hops[0]])
+
+
+def receives(timeline: Timeline) -> Sends:
+    """Transfers between two ranks while they hold that medium of their last link which they hold
+    longest."""
+    operation = timeline.hops[0]
+    return _holding(timeline, np.diff(operation, append=len(timeline.schedule)) > 0)
+
+
+def _holding(timeline: Timeline, chosen_hops: npt.NDArray[np.bool_]) -> Sends:
+    """Transfers while they hold a medium of one of their links."""
     topology, schedule = timeline.routed.topology, timeline.schedule
-    operation, link, node = timeline.hops
-    first = node == timeline.routed.node_indptr[operation]
-    operation, link = operation[first], link[first]
+    operation, link = (column[chosen_hops] for column in timeline.hops[:2])
+    node = timeline.hops[2][chosen_hops]
     indptr, media = topology.link_indptr, topology.link_media
     count = np.diff(indptr)[link]
     row = np.repeat(np.arange(len(link)), count)
@@ -238,12 +250,9 @@ def sends(timeline: Timeline) -> Sends:
     longest = np.maximum.reduceat(seconds, begins) if len(seconds) else seconds
     chosen = np.flatnonzero(seconds == longest[row])
     chosen = chosen[np.diff(row[chosen], prepend=-1) > 0]
-    end = (
-        timeline.sent[operation]
-        if timeline.sharing == "fair"
-        else timeline.start[operation] + longest
-    )
-    return Sends(operation, medium[chosen], timeline.start[operation], end)
+    start = timeline.node_start[node]
+    end = timeline.sent[operation] if timeline.sharing == "fair" else start + longest
+    return Sends(operation, medium[chosen], start, end)
 
 
 def bands(
@@ -261,6 +270,18 @@ def bands(
     result = np.empty_like(band)
     result[order] = band
     return result
+
+
+def computing_times(rank: Ints, start: Floats, end: Floats, slack: float) -> dict[int, Floats]:
+    """When each rank computes, shape (2, n): intervals in order that do not touch."""
+    times = {}
+    for each in np.unique(rank).tolist():
+        mine = np.flatnonzero(rank == each)
+        mine = mine[np.argsort(start[mine], kind="stable")]
+        until = np.maximum.accumulate(end[mine])
+        begins = np.append(True, start[mine][1:] > until[:-1] + slack)
+        times[each] = np.stack((start[mine][begins], until[np.append(begins[1:], True)]))
+    return times
 
 
 def partition(start: npt.NDArray[np.int64] | Floats, end: npt.NDArray[np.int64] | Floats) -> Ints:

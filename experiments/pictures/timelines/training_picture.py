@@ -11,41 +11,35 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from experiments.pictures.figure_file import to_bytes
-from experiments.pictures.timelines.bars import Bars, arranged, longest
-from experiments.pictures.timelines.painter import (
-    FULL,
-    INK,
-    TEXT,
-    Chart,
-    Places,
-    fitting,
-    paint,
-    write,
-)
+from experiments.pictures.timelines.bars import arranged, longest, thinnest, widened, with_hidden
+from experiments.pictures.timelines.bubble_boxes import label_bubbles
+from experiments.pictures.timelines.painter import Chart, paint
+from experiments.pictures.timelines.rows import Group, Lane, places_of
+from experiments.pictures.timelines.stretches import drawn
 from experiments.pictures.timelines.tracks import (
-    Gaps,
+    Boxes,
     communications,
     computations,
-    gaps,
+    computing_times,
     kind_of,
+    lane_name,
 )
+from simulator.analysis.bubble_spans import BubbleSpans, bubble_spans
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROW = 0.62
-"""Height of a row in inches."""
+ROW, LANE = 0.32, 0.15
+"""Inches: the height of a row, and of each of its lanes below the main one."""
 THIN = 0.42
 """Height of a lane as a share of the main lane's."""
-LABELLED = 0.02
-"""Bubbles of at least this share of their step are labelled."""
+SHOWN = "what each rank computes and communicates, and why it is idle"
+"""What the picture is of."""
 STEPS = 20
 """At most this many steps are named."""
-_Division = dict[tuple[int, int], tuple[float, float]]
-"""Middle and height of each (lane, band)."""
 
 
 def training_figure(plan: Plan, timeline: Timeline, title: str, kind: str) -> bytes:
@@ -56,22 +50,53 @@ def training_figure(plan: Plan, timeline: Timeline, title: str, kind: str) -> by
 def training_drawing(plan: Plan, timeline: Timeline, title: str) -> Figure:
     """Draw the main lane of every rank and, below it, its other lanes, coloured by kind.
 
-    A communication lasts from entering to leaving. Bubbles of workers are white. Large bubbles are
-    labelled with their share of the step. At the right is each worker's share of the run in
-    bubbles. Above 32 ranks there are no labels, narrow neighbours of one kind are one box, and of
-    over 200,000 boxes the longest are drawn: the picture says so.
+    A communication lasts from entering to leaving; what computations hide of it is pale and
+    hatched. Bubbles of workers are filled by cause, and large ones are labelled with the cause and
+    their share of the step. At the right is each worker's share of the run in bubbles. Above 32
+    ranks there are no labels, narrow neighbours of one kind are one box, and of over 200,000 boxes
+    the longest are drawn: the picture says so.
     """
     boxes = computations(plan, timeline).joined(communications(plan, timeline))
-    kinds = [kind_of(phase) for phase in timeline.schedule.phases]
-    bars, remarks = longest(arranged(boxes, timeline, kinds))
-    bubbles = _Bubbles(plan, timeline, gaps(plan, timeline))
-    chart = _chart(plan, timeline, bars)
-    figure, axes = paint(chart, title, [bubbles.summary, *remarks])
+    phases = timeline.schedule.phases
+    bars = arranged(boxes, timeline, [kind_of(phase) for phase in phases])
+    talks = np.isin(bars.boxes.phase, timeline.schedule.phase[plan.spans.first])
+    talks &= (bars.boxes.lane != COMPUTE) & (bars.boxes.rank < plan.workers)
+    main, least = boxes.take(boxes.lane == COMPUTE), thinnest(timeline)
+    busy = computing_times(main.rank, main.start, main.end, 1e-9 * timeline.makespan)
+    bars, remarks = longest(widened(with_hidden(bars, talks, busy, least), timeline))
+    spans = bubble_spans(timeline, COMPUTE)
+    spans = spans.take(spans.rank < plan.workers)
+    stretches = drawn(timeline, spans, least)
+    if stretches.mixed:
+        remarks.append("bubbles too thin to be seen are drawn together, as the longest of them")
+    ranks = np.union1d(np.arange(plan.workers), boxes.rank).astype(np.int32)
+    groups = _groups(plan, boxes, ranks >= plan.workers)
+    places = places_of(bars, ranks, groups)
+    lanes = max(len(group.lanes) for group in groups)
+    chart = Chart(
+        timeline, bars, places, ranks, ROW + LANE * (lanes - 1), phases, bubbles=stretches
+    )
+    bubbles = _Bubbles(plan, timeline, spans)
+    figure, axes = paint(chart, title, [SHOWN, bubbles.summary, *remarks])
     if chart.every == 1:
-        _label_bubbles(axes, chart, bubbles)
+        label_bubbles(axes, chart, stretches, bubbles.step_shares(stretches.spans))
     _draw_steps(axes, chart, bubbles)
     _label_shares(axes, chart, bubbles)
     return figure
+
+
+def _groups(plan: Plan, boxes: Boxes, serving: npt.NDArray[np.bool_]) -> list[Group]:
+    """The lanes of workers, and those of servers."""
+    groups = list[Group]()
+    for rows, is_server in ((~serving, False), (serving, True)):
+        if not rows.any():
+            continue
+        used = np.unique(boxes.lane[(boxes.rank >= plan.workers) == is_server]).tolist()
+        lanes = used if is_server else sorted({COMPUTE, *used})
+        heights = [1.0 if lane == COMPUTE or is_server else THIN for lane in lanes]
+        names = [lane_name(plan, lane) for lane in lanes]
+        groups.append(Group(rows, dict(zip(lanes, map(Lane, names, heights), strict=True))))
+    return groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +105,7 @@ class _Bubbles:
 
     plan: Plan
     timeline: Timeline
-    idle: Gaps
+    idle: BubbleSpans
 
     @cached_property
     def ends(self) -> Floats:
@@ -99,6 +124,13 @@ class _Bubbles:
         idle = np.bincount(self.idle.rank, self.idle.end - self.idle.start, self.plan.workers)
         return np.asarray(idle / (self.timeline.makespan or 1.0))
 
+    def step_shares(self, spans: BubbleSpans) -> Floats:
+        """The length of each bubble as a share of the step of its rank."""
+        middle, length = (spans.start + spans.end) / 2, spans.end - spans.start
+        step = np.minimum((self.ends[:, spans.rank] < middle).sum(axis=0), len(self.ends) - 1)
+        steps = np.diff(self.ends, axis=0, prepend=0.0)[step, spans.rank]
+        return np.asarray(length / np.maximum(steps, length))
+
     @property
     def summary(self) -> str:
         """The mean share of idle time, the least and the most."""
@@ -108,60 +140,6 @@ class _Bubbles:
         if low == high:
             return f"bubbles: {mean} of the run of every worker"
         return f"bubbles: {mean} of the run, from {low} (rank {least}) to {high} (rank {most})"
-
-
-def _chart(plan: Plan, timeline: Timeline, bars: Bars) -> Chart:
-    """A row for each worker, and for each server that does something."""
-    ranks = np.union1d(np.arange(plan.workers), bars.boxes.rank).astype(np.int32)
-    places = _places(plan, bars, ranks)
-    return Chart(timeline, bars, places, ranks, plan.workers, "bubble: the main\nlane is idle", ROW)
-
-
-def _places(plan: Plan, bars: Bars, ranks: Ints) -> Places:
-    """Divide the rows of all workers in one way, and those of all servers in another."""
-    boxes, is_server = bars.boxes, bars.boxes.rank >= plan.workers
-    divisions = [
-        _division(boxes.lane[is_server == group], bars.band[is_server == group])
-        for group in (False, True)
-    ]
-    keys = zip(is_server.tolist(), boxes.lane.tolist(), bars.band.tolist(), strict=True)
-    places = [divisions[group][lane, band] for group, lane, band in keys]
-    middle, height = np.array(places).reshape(-1, 2).T
-    main = np.array([divisions[int(rank >= plan.workers)][COMPUTE, 0] for rank in ranks])
-    row = np.searchsorted(ranks, boxes.rank)
-    return Places(row + middle, height * INK, np.arange(len(main)) + main[:, 0], main[:, 1] * INK)
-
-
-def _division(lane: Ints, band: npt.NDArray[np.int64]) -> _Division:
-    """Middle and height of every band of every lane, in rows from the middle of the row.
-
-    The main lane is at the top.
-    """
-    depth = {COMPUTE: 1} | {k: int(band[lane == k].max()) + 1 for k in np.unique(lane).tolist()}
-    unit = FULL / (1 + THIN * (len(depth) - 1))
-    division, top = _Division(), -FULL / 2
-    for k in sorted(depth):
-        height = unit * (1.0 if k == COMPUTE else THIN) / depth[k]
-        for number in range(depth[k]):
-            division[k, number] = top + height / 2, height
-            top += height
-    return division
-
-
-def _label_bubbles(axes: Axes, chart: Chart, bubbles: _Bubbles) -> None:
-    """Write into each bubble with room for it its share of the rank's step, or "drain".
-
-    A bubble is a drain if its rank has nothing left to do.
-    """
-    idle, ends, places = bubbles.idle, bubbles.ends, chart.places
-    middle, length = (idle.start + idle.end) / 2, idle.end - idle.start
-    step = np.minimum((ends[:, idle.rank] < middle).sum(axis=0), len(ends) - 1)
-    share = length / np.maximum(np.diff(ends, axis=0, prepend=0.0)[step, idle.rank], length)
-    size = chart.letters(float(places.main_height[0]))
-    for k in np.flatnonzero(share >= LABELLED).tolist():
-        words = ["drain"] if idle.awaited[k] < 0 else [f"bubble {share[k]:.0%}", f"{share[k]:.0%}"]
-        text = fitting(words, chart.points(length[k]) - size / 2, size)
-        write(axes, middle[k], places.main_middle[idle.rank[k]], text, size, TEXT)
 
 
 def _draw_steps(axes: Axes, chart: Chart, bubbles: _Bubbles) -> None:

@@ -17,6 +17,7 @@ from experiments.pictures.timelines.collective_picture import collective_drawing
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import rotations
 from simulator.schedules.timeline import Timeline
 from topologies.catalogue import find as machine
 
@@ -47,11 +48,18 @@ def boxes(axes: Axes) -> dict[str, list[Box]]:
     return boxes_of
 
 
-def test_a_box_is_a_message_of_its_sender() -> None:
-    boxes_of = boxes(drawn(ran("ring", 4)))
+def lanes(axes: Axes) -> list[str]:
+    """The lanes of each row."""
+    ticks = zip(axes.get_yticks(minor=True), axes.get_yticklabels(minor=True), strict=True)
+    return [tick.get_text() for _, tick in sorted(ticks, key=lambda tick: tick[0])]
+
+
+def test_a_message_is_a_box_of_its_sender_and_of_its_receiver() -> None:
+    axes = drawn(ran("ring", 4))
+    boxes_of = boxes(axes)
     assert {phase: len(rows) for phase, rows in boxes_of.items()} == {
-        "reduce-scatter": 4 * 3,
-        "all-gather": 4 * 3,
+        "reduce-scatter": 2 * 4 * 3,
+        "all-gather": 2 * 4 * 3,
     }
     assert [box[:2] for box in boxes_of["reduce-scatter"][:2]] == [
         pytest.approx((0.0, 250e-6)),
@@ -61,16 +69,29 @@ def test_a_box_is_a_message_of_its_sender() -> None:
         inside = [
             box for rows in boxes_of.values() for box in rows if row - 0.5 < box[2] < row + 0.5
         ]
-        assert len(inside) == 6
+        assert [box[3] < row for box in inside] == [True, True, True, False, False, False] * 2
         assert all(box[3] < row + 0.5 for box in inside)
+    assert lanes(axes) == ["send", "receive"] * 4
+    assert axes.get_title(loc="left") == "what each rank sends and receives"
+
+
+def test_a_message_that_queues_names_its_link() -> None:
+    """Three workers push at once. After the first two, the last queues at the server's port."""
+    axes = drawn(ran("parameter_server", 4))
+    (queue,) = boxes(axes)["queue behind other ranks"]
+    assert queue[:2] == pytest.approx((1000e-6, 2001e-6), rel=1e-2)
+    assert "waits for switch->gpu0" in [text.get_text() for text in axes.texts]
 
 
 def test_additions_are_boxes_of_the_receiver() -> None:
     timeline = ran("tree_reduce", 2, reduction=1e-9)
-    additions = boxes(drawn(timeline))["reduce"]
-    assert sorted((box[2] > 0.5, *np.round(np.array(box[:2]) * 1e6)) for box in additions) == [
-        (False, 1002, 2002),
-        (True, 0, 1000),
+    axes = drawn(timeline)
+    assert lanes(axes) == ["send", "receive", "add"] * 2
+    rows = boxes(axes)["reduce"]
+    assert sorted((round(box[2]), *np.round(np.array(box[:2]) * 1e6)) for box in rows) == [
+        (0, 1, 1001),
+        (0, 1002, 2002),
+        (1, 0, 1000),
     ]
 
 
@@ -89,23 +110,24 @@ def test_computations_are_above_messages() -> None:
     builder.copy(0, 1, slot=0)
     timeline = simulate(builder.build(), machine("star").with_links(bandwidth=1e9).build(2))
     boxes_of = boxes(drawn(timeline))
-    (work,), (sent,) = boxes_of["work"], boxes_of["send"]
-    assert work[3] < sent[2] < sent[3] < 0.5
+    (work,), (sent, received) = boxes_of["work"], boxes_of["send"]
+    assert work[3] < sent[2] < sent[3] < 0.5 < received[2]
 
 
 def test_phases_are_in_the_legend_and_in_boxes() -> None:
     figure = collective_drawing(ran("tree", 2), "title")
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts == ["reduce", "broadcast", "idle: sends, merges\nand computes nothing"]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["broadcast", "reduce"]
+    assert texts == ["reduce", "broadcast", "idle"]
+    labels = [text.get_text() for text in figure.axes[0].texts]
+    assert labels == ["broadcast", "reduce", "reduce", "broadcast"]
 
 
 def test_many_phases_have_different_colours_and_a_short_legend() -> None:
     figure = collective_drawing(ran("naive_serial", 24), "title")
     shapes = [c for c in figure.axes[0].collections if isinstance(c, PolyCollection)]
-    assert len({tuple(np.ravel(shape.get_facecolor())) for shape in shapes}) == 24
+    assert len({tuple(np.ravel(shape.get_facecolor())) for shape in shapes}) == 24 + 1
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts[-2] == "... 24 in all"
+    assert texts[-2] == "... 25 in all"
     assert len(texts) == 22
 
 
@@ -113,4 +135,13 @@ def test_too_many_boxes_are_thinned_and_it_says_so(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(bars, "BOXES", 8)
     axes = drawn(ran("ring", 4))
     assert sum(map(len, boxes(axes).values())) == 8
-    assert "the longest 8 of 24 boxes are drawn" in axes.get_title(loc="left")
+    assert "the longest 8 of 48 boxes are drawn" in axes.get_title(loc="left")
+
+
+def test_all_ranks_are_drawn_where_one_stands_for_all() -> None:
+    ring, star = find("ring"), machine("star").with_links(bandwidth=1e9).build(8)
+    whole, fold = (ring.on(star, 8, 1e6, group) for group in (None, rotations(8)))
+    assert fold.schedule.fold is not None
+    shown, full = (boxes(drawn(simulate(run.schedule, run.topology))) for run in (fold, whole))
+    for phase, rows in full.items():
+        assert np.array(sorted(shown[phase])) == pytest.approx(np.array(sorted(rows)))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from experiments.pictures.timelines import bars
-from experiments.pictures.timelines.palette import COLOURS, SPARE, colours
+from experiments.pictures.timelines.palette import COLOURS, FILLS, pale
 from experiments.pictures.timelines.training_picture import training_drawing, training_figure
+from simulator.analysis.bubble_spans import bubble_spans
 from simulator.schedules.timeline import Timeline
 from simulator.training.asgd import ASGD
 from simulator.training.conditions import Conditions, Failure
@@ -63,21 +63,21 @@ def test_a_picture_is_a_file_of_its_kind(run: Run, kind: str) -> None:
 
 def test_a_box_is_a_computation_or_a_communication(run: Run) -> None:
     _, axes = drawn(run(ranks=4, steps=2))
-    assert {kind: len(pieces) for kind, pieces in boxes(axes).items()} == {
+    pieces = {kind: len(pieces) for kind, pieces in boxes(axes).items()}
+    assert pieces == {
         "forward": 4 * 2 * 2,
         "backward": 4 * 2 * 2,
         "optimizer": 4 * 2,
-        "all-reduce": 4 * 2 * 2,
+        "all-reduce": 4 * 2,
+        "hidden all-reduce": 4 * 2,
+        "bubble: transfer": 4 * 2,
     }
 
 
 def test_boxes_are_where_and_when_things_happen(run: Run) -> None:
     plan, timeline = run(ranks=2)
     _, axes = drawn((plan, timeline))
-    boxes_of, strips = (
-        boxes(axes),
-        [patch for patch in axes.patches if isinstance(patch, Rectangle)],
-    )
+    boxes_of = boxes(axes)
     forwards = [pytest.approx(times) for times in [(0, 1e-3), (1e-3, 2e-3)] * 2]
     assert [box[:2] for box in boxes_of["forward"]] == forwards
     last = timeline.makespan - 5e-4
@@ -85,11 +85,12 @@ def test_boxes_are_where_and_when_things_happen(run: Run) -> None:
         pytest.approx((last, timeline.makespan))
     ] * 2
     assert max(end for _, end, *_ in boxes_of["all-reduce"]) == pytest.approx(last)
-    assert [(patch.get_x(), patch.get_width()) for patch in strips] == [(0, timeline.makespan)] * 2
-    assert all(patch.get_zorder() < 0.5 for patch in strips)
-    for rank, (main, below) in enumerate(
-        zip(boxes_of["optimizer"], boxes_of["all-reduce"][1::2], strict=True)
-    ):
+    spans = bubble_spans(timeline)
+    assert [box[:2] for box in boxes_of["bubble: transfer"]] == [
+        pytest.approx((spans.start[row], spans.end[row])) for row in range(2)
+    ]
+    rows = zip(boxes_of["optimizer"], boxes_of["all-reduce"], strict=True)
+    for rank, (main, below) in enumerate(rows):
         assert rank - 0.5 < main[2] < main[3] <= below[2] < below[3] < rank + 0.5
         assert main[3] - main[2] > 2 * (below[3] - below[2])
 
@@ -106,26 +107,65 @@ def test_ranks_bubbles_and_boxes_are_labelled(run: Run) -> None:
     plan, timeline = run(DDP(overlap=False, bucket=1e12), ranks=2, bandwidth=1e6)
     figure, axes = drawn((plan, timeline))
     bubble = 1 - (2 * 3e-3 + 5e-4) / timeline.makespan
-    assert words(axes).count(f"bubble {bubble:.0%}") == 2
+    assert words(axes).count(f"transfer, {bubble:.0%}") == 2
     assert words(axes).count("all-reduce bucket 0") == 2
     assert words(axes).count("forward fc1") == 2
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1"]
+    lanes = [tick.get_text() for tick in axes.get_yticklabels(minor=True)]
+    assert lanes == ["compute"] * 2 + ["communication"] * 2
     shares = axes.child_axes[0]
     assert [tick.get_text() for tick in shares.get_yticklabels()] == [f"{bubble:.0%}"] * 2
-    assert axes.get_title(loc="left") == f"bubbles: {bubble:.1%} of the run of every worker"
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+    summary = axes.get_title(loc="left").splitlines()[1]
+    assert summary == f"bubbles: {bubble:.1%} of the run of every worker"
+    assert legend(figure) == [
         "forward",
         "backward",
         "optimizer",
         "all-reduce",
-        "bubble: the main\nlane is idle",
+        "bubbles, by cause",
+        "transfer: data is on its way",
     ]
+
+
+def legend(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_communication_is_cut_where_computing_hides_it(run: Run) -> None:
+    """Bucket 0 ends while layer 0 computes backward; bucket 1 begins after that."""
+    figure, axes = drawn(run(ranks=2, bandwidth=1e6))
+    hidden, exposed = boxes(axes)["hidden all-reduce"], boxes(axes)["all-reduce"]
+    assert [box[1] <= 6e-3 for box in hidden] == [True, True]
+    assert [box[0] >= 6e-3 for box in exposed] == [True, True]
+    assert legend(figure)[4:7] == ["communication", "exposed", "hidden behind computing"]
+    _, axes = drawn(run(ranks=2, bandwidth=2e5))
+    cut = boxes(axes)["hidden all-reduce"][0], boxes(axes)["all-reduce"][0]
+    assert cut[0][1:] == pytest.approx((cut[1][0], *cut[1][2:]))
+    assert cut[0][1] == pytest.approx(6e-3)
+
+
+def test_a_straggler_is_named_in_the_bubbles_of_its_peers(run: Run) -> None:
+    slow = Conditions(slower={1: 3.0})
+    figure, axes = drawn(run(ranks=2, conditions=slow))
+    assert [word for word in words(axes) if word.startswith("slower peer: rank 1, ")]
+    assert "slower peer: another rank\nor lane still computes" in legend(figure)
+
+
+@pytest.mark.parametrize("update", [0.0, 1e-7])
+def test_every_update_of_a_short_run_is_drawn(run: Run, update: float) -> None:
+    plan, timeline = run(ASGD(update=update), ranks=4, steps=5)
+    _, axes = drawn((plan, timeline))
+    updates = boxes(axes).get("update", [])
+    assert len(updates) == (20 if update else 0)
+    assert all(box[1] - box[0] >= 0.75 / 750 * timeline.makespan for box in updates)
+    assert all(box[0] >= 0 and box[1] <= timeline.makespan for box in updates)
 
 
 def test_a_bubble_is_a_share_of_its_step(run: Run) -> None:
     plan, timeline = run(DDP(overlap=False, bucket=1e12), ranks=2, steps=2)
     bubble = 1 - 2 * (2 * 3e-3 + 5e-4) / timeline.makespan
-    assert words(drawn((plan, timeline))[1]).count(f"bubble {bubble:.0%}") == 2 * 2
+    labels = words(drawn((plan, timeline))[1])
+    assert sum(label.endswith(f"{bubble:.0%}") for label in labels) == 2 * 2
 
 
 def test_a_server_has_a_row_of_its_own(run: Run) -> None:
@@ -165,59 +205,10 @@ def test_the_usual_kinds_have_their_colours(run: Run) -> None:
         for collection in axes.collections:
             if isinstance(collection, PolyCollection):
                 face_colours = [to_hex(colour) for colour in np.asarray(collection.get_facecolor())]
-                assert face_colours == [COLOURS[str(collection.get_label())]]
-
-
-def test_other_kinds_have_colours_of_their_own() -> None:
-    assert colours(["forward", "shuffle"])["shuffle"] == colours(["shuffle", "zip"])["shuffle"]
-    colour_of = colours(["forward", *(f"kind{k}" for k in range(len(SPARE)))])
-    assert len(set(colour_of.values())) == len(colour_of)
-    assert len(colours(f"kind{k}" for k in range(20))) == 20
-
-
-DEFICIENCIES = {
-    "none": np.eye(3),
-    "protanopia": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "deuteranopia": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.011820, 0.042940, 0.968881],
-    ],
-}
-"""Machado, Oliveira and Fernandes, IEEE TVCG 15(6), 2009: what is seen, in linear RGB."""
-TOGETHER = [
-    ("forward", "backward", "optimizer", "all-reduce", "broadcast", "restart"),
-    ("forward", "backward", "push", "pull", "sum", "update", "wait"),
-    ("scatter", "replicate", "forward", "gather", "backward", "reduce", "optimizer"),
-]
-
-
-def seen(colour: str, deficiency: str) -> np.ndarray:
-    """CIE L*a*b* of a colour."""
-    rgb = np.array(to_rgb(colour))
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    linear = np.clip(DEFICIENCIES[deficiency] @ linear, 0, 1)
-    to_xyz = np.array(
-        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-    )
-    x, y, z = np.cbrt(to_xyz @ linear / (0.9505, 1.0, 1.089))
-    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
-
-
-@pytest.mark.parametrize("deficiency", DEFICIENCIES)
-@pytest.mark.parametrize("together", TOGETHER)
-def test_the_colour_blind_tell_apart_what_is_drawn_together(
-    deficiency: str, together: tuple[str, ...]
-) -> None:
-    for kind, neighbour in combinations(together, 2):
-        distance = np.linalg.norm(
-            seen(COLOURS[kind], deficiency) - seen(COLOURS[neighbour], deficiency)
-        )
-        assert distance > 12, (kind, neighbour, distance)
+                label = str(collection.get_label())
+                hidden, cause = label.removeprefix("hidden "), label.removeprefix("bubble: ")
+                chosen = FILLS[cause].colour if cause != label else COLOURS[hidden]
+                assert face_colours == [chosen if hidden == label else pale(chosen)]
 
 
 def test_many_ranks_are_thinned_and_it_says_so(run: Run) -> None:
@@ -242,9 +233,9 @@ def test_hairlines_of_one_kind_are_one_box_and_it_says_so(run: Run) -> None:
 
 
 def test_hairlines_with_bubbles_between_them_stay_apart(run: Run) -> None:
-    boxes_of = boxes(drawn(run(DDP(sync_batch_norm=True), ranks=2, layers=400, channels=1))[1])
-    assert len(boxes_of["forward"]) == 2 * 400
-    assert sum(end - start for start, end, *_ in boxes_of["forward"]) == pytest.approx(2 * 0.4)
+    boxes_of = boxes(drawn(run(DDP(sync_batch_norm=True), ranks=2, layers=200, channels=1))[1])
+    assert len(boxes_of["forward"]) == 2 * 200
+    assert sum(end - start for start, end, *_ in boxes_of["forward"]) == pytest.approx(2 * 0.2)
 
 
 def test_too_many_boxes_are_thinned_and_it_says_so(
@@ -252,8 +243,9 @@ def test_too_many_boxes_are_thinned_and_it_says_so(
 ) -> None:
     monkeypatch.setattr(bars, "BOXES", 8)
     _, axes = drawn(run(ranks=2))
-    assert sum(map(len, boxes(axes).values())) == 8
-    assert len(boxes(axes)["backward"]) == 4
+    drawn_boxes = {kind: rows for kind, rows in boxes(axes).items() if "bubble" not in kind}
+    assert sum(map(len, drawn_boxes.values())) == 8
+    assert len(drawn_boxes["backward"]) == 4
     assert "the longest 8 of 14 boxes are drawn" in axes.get_title(loc="left")
 
 
