@@ -22,6 +22,7 @@ COMMANDS = (
     "run",
     "train",
     "profile-model",
+    "animate",
     "recommend",
     "measure",
     "validate",
@@ -108,7 +109,7 @@ def test_a_page_shows_what_is_printed(
 ) -> None:
     arguments = shlex.split(command.rpartition("simctl ")[2])
     for k, argument in enumerate(arguments):
-        if argument.endswith(".png"):
+        if argument.endswith((".png", ".html", ".gif")):
             arguments[k] = str(tmp_path / argument)
     assert checked(ROOT / page, shown, abridged(printed(*arguments), like=shown))
 
@@ -142,6 +143,7 @@ def test_a_page_installs_torch_before_it_measures() -> None:
         ("README.md", ["sweep", "validate"]),
         ("docs/how-to/choose-an-algorithm.md", ["recommend", *["sweep"] * 5]),
         ("docs/how-to/explain-a-time.md", ["run"]),
+        ("docs/how-to/animate-an-algorithm.md", ["animate"]),
         ("docs/how-to/describe-a-machine.md", ["topo"]),
         ("docs/how-to/find-where-a-step-stalls.md", ["train", "train"]),
         ("docs/reference/training.md", ["train"]),

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli import advised, algorithms, lists, measured, simulated, topologies
+from experiments.cli import advised, algorithms, animated, lists, measured, simulated, topologies
 from experiments.cli.completion import join_words
 from experiments.cli.old_spellings import Commands
 from topologies.errors import InputError
@@ -39,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for part in (simulated, advised, measured, lists):
+for part in (simulated, animated, advised, measured, lists):
     app.registered_commands += part.app.registered_commands
 app.add_typer(algorithms.app, name="algos")
 app.add_typer(topologies.app, name="topo")

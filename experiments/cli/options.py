@@ -70,6 +70,21 @@ Algorithms = Annotated[
         autocompletion=completer(algorithm_names, algorithm_options),
     ),
 ]
+Algorithm = Annotated[
+    str | None,
+    typer.Option(
+        "--algo",
+        help="One algorithm: see `simctl algos`.  [default: ring]",
+        autocompletion=completer(algorithm_names, algorithm_options),
+    ),
+]
+Size = Annotated[
+    str | None,
+    typer.Option(
+        help="V, the size as nccl-tests counts it, like 1GiB.  "
+        "[default: 64MiB; with --matrix what the file says]"
+    ),
+]
 CollectiveName = Annotated[
     str | None,
     typer.Option(

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import algorithm_names, algorithm_options, completer
 from experiments.cli.execution_options import ExecutionOptions
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import (
+    Algorithm,
     AlgorithmFile,
     AlgorithmFiles,
     Algorithms,
@@ -27,6 +27,7 @@ from experiments.cli.options import (
     ResultFile,
     RunOut,
     RunTimeline,
+    Size,
     Timeline,
 )
 from experiments.cli.pattern_options import PatternOptions
@@ -48,20 +49,6 @@ Sizes = Annotated[
     typer.Option(
         help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.  "
         "[default: 64MiB; with --matrix what the file says]"
-    ),
-]
-Size = Annotated[
-    str | None,
-    typer.Option(
-        help="V, the size as nccl-tests counts it, like 1GiB.  "
-        "[default: 64MiB; with --matrix what the file says]"
-    ),
-]
-Algorithm = Annotated[
-    str | None,
-    typer.Option(
-        help="One algorithm: see `simctl algos`.  [default: ring]",
-        autocompletion=completer(algorithm_names, algorithm_options),
     ),
 ]
 Groups = Annotated[

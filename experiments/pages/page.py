@@ -75,6 +75,8 @@ class Scene:
     """What the script draws: JSON; `pack` makes columns of numbers small."""
     note: str = ""
     """What stands below the drawing."""
+    helpers: tuple[str, ...] = ()
+    """The names of scripts that `script` needs, without their endings."""
     kind: str = "scene"
 
 
@@ -152,7 +154,8 @@ def to_html(page: Page) -> str:
 
 def _scripts(page: Page) -> Iterator[str]:
     """The scripts that the page needs, the one that starts the others at the end."""
-    names = dict.fromkeys(block.script for block in page.blocks if isinstance(block, Scene))
+    scenes = [block for block in page.blocks if isinstance(block, Scene)]
+    names = dict.fromkeys(name for scene in scenes for name in (*scene.helpers, scene.script))
     if any(isinstance(block, Table) for block in page.blocks):
         yield asset("tables.js")
     yield from (asset(f"{name}.js") for name in names)

@@ -199,6 +199,7 @@ ALWAYS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("sweep",): ("p", "size"),
     ("recommend",): ("p", "size"),
     ("train",): ("model",),
+    ("animate",): ("p",),
     ("measure",): ("nproc", "sizes"),
     ("calibrate",): ("library",),
 }
@@ -357,6 +358,10 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("run",), "size"): _of("64KiB", "1MiB", "8B", "0.5MB", "1GiB"),
     (("recommend",), "p"): _of("2", "3", "4", "2,3"),
     (("recommend",), "size"): _of("64KiB", "1KiB,1MiB"),
+    (("animate",), "algo"): _of(*_ALGORITHMS),
+    (("animate",), "p"): _of("2", "3", "4", "8", "33"),
+    (("animate",), "size"): _of("64KiB", "1MiB", "8B"),
+    (("animate",), "out"): _of(*["a.html"] * 5, "a.gif", "a_new_folder", "a.svg"),
     (("train",), "p"): _of("1", "2", "4", "8", "2,4", "1..4:x2"),
     (("validate",), "algo"): _of(
         "ring", "tree", "rings", "double_tree", "halving_doubling", "naive"

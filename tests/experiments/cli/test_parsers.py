@@ -26,6 +26,9 @@ CALLS = {
     "cli/algorithms.py: parse_rank_count": "--p of algos import; --p of algos export",
     "cli/chakra_options.py: parse_algorithms": "--algo with --chakra",
     "cli/condition_parser.py: parse_seconds": "--noise; restart of --fail; timeout of --fail",
+    "cli/animated.py: parse_algorithm": "--algo of animate",
+    "cli/animated.py: parse_bytes": "--size of animate",
+    "cli/animated.py: parse_rank_count": "--p of animate",
     "cli/epoch_options.py: parse_number": "--input-rate",
     "cli/epoch_options.py: parse_seconds": "--epoch-time",
     "cli/group_parser.py: parse_bytes": "--size with --groups; a size of --groups",
@@ -117,6 +120,7 @@ def test_each_option_is_parsed_once() -> None:
 
 
 TEXTS = {
+    "animate": "parameters",
     "calibrate": "family library name only",
     "diagnose": "family",
     "judge": "compare family only",

@@ -1,0 +1,133 @@
+"""What happens in an animation, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.animation.slot_contents import Run, Write
+from simulator.schedules.schedule import TRANSFER
+
+DISTINCT = 2
+"""Names of phases in a title, at most."""
+
+
+class Speaker:
+    """Says what each operation of a run does."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._writes: dict[int, list[Write]] = {}
+        for write in run.writes:
+            self._writes.setdefault(write.operation, []).append(write)
+        self._sums = run.promise.whole > 1
+
+    def rank(self, rank: int) -> str:
+        """What a rank is called."""
+        schedule = self.run.schedule
+        memory = schedule.ranks - schedule.switches
+        if rank >= memory:
+            return "the switch" if schedule.switches == 1 else f"switch {rank - memory}"
+        if rank >= schedule.workers:
+            servers = memory - schedule.workers
+            return "the server" if servers == 1 else f"server {rank - schedule.workers}"
+        return f"rank {rank}"
+
+    def slots(self, first: int, count: int = 1) -> str:
+        """What some slots are called."""
+        buffer = self.run.schedule.buffer
+        name, place = ("slot", first) if first < buffer else ("scratch slot", first - buffer)
+        return f"{name} {place}" if count == 1 else f"{name}s {place} to {place + count - 1}"
+
+    def operation(self, number: int) -> str:
+        """A sentence about an operation."""
+        schedule = self.run.schedule
+        rank, peer = (self.rank(int(side[number])) for side in (schedule.rank, schedule.peer))
+        source, target, count = (
+            int(column[number]) for column in (schedule.source, schedule.target, schedule.count)
+        )
+        if schedule.kind[number] != TRANSFER:
+            return _capital(f"{rank} computes")
+        writes = self._writes.get(number, [])
+        if source < 0 or target < 0:
+            heard = f": {self._share(writes[-1], 'ranks')}" if writes else ""
+            return _capital(f"{rank} signals {peer}{heard}")
+        moved, into = self.slots(source, count), self.slots(target, count)
+        result = self._share(writes[-1], "contributions") if writes else ""
+        result = f": {result}" if result else ""
+        if rank == peer:
+            verb = "adds" if schedule.reduces[number] else "copies"
+            return _capital(f"{rank} {verb} {moved} to {into}{result}")
+        pronoun = "it" if count == 1 else "them"
+        where = "" if target == source else f" {'to' if schedule.reduces[number] else 'in'} {into}"
+        verb = "adds" if schedule.reduces[number] else "stores"
+        return _capital(f"{rank} sends {moved} to {peer}, which {verb} {pronoun}{where}{result}")
+
+    def step(self, operations: Sequence[int]) -> str:
+        """A sentence about the transfers of a step: the first, and how many do the same."""
+        if not operations:
+            return ""
+        first, others = self.operation(operations[0]), len(operations) - 1
+        if not others:
+            return f"{first}."
+        same = sum(self._pattern(k) == self._pattern(operations[0]) for k in operations[1:])
+        if same == others:
+            return f"{first}. {_counted(others, 'more transfer')} {_verb(others)} the same."
+        return f"{first}. {_counted(others, 'other transfer')} {_verb(others, 'run')} meanwhile."
+
+    def _pattern(self, number: int) -> tuple[object, ...]:
+        """What an operation has in common with others that do the same."""
+        schedule = self.run.schedule
+        return (
+            int(schedule.reduces[number]),
+            int(schedule.count[number]),
+            *(self._share(write, "") for write in self._writes.get(number, [])[-1:]),
+        )
+
+    def _share(self, write: Write, noun: str) -> str:
+        """How much of the promised value a slot holds after a write."""
+        run = self.run
+        contributions, promised = run.values.sets[write.value], run.promise.cells.get(write.cell)
+        whole = run.promise.whole if promised is None else promised.bit_count()
+        count = (contributions & run.promise.useful).bit_count()
+        complete = contributions == promised
+        if not self._sums or not count:
+            return "complete" if complete else ""
+        return f"{count} of {whole} {noun}{', complete' if complete else ''}"
+
+
+def title(phases: Sequence[str]) -> str:
+    """The phases of a step in a few words."""
+    names = list(dict.fromkeys(phases))
+    more = f" and {len(names) - DISTINCT} more" if len(names) > DISTINCT else ""
+    return ", ".join(names[:DISTINCT]) + more
+
+
+def numbered(titles: Sequence[str]) -> list[str]:
+    """Titles of steps with their place among neighbours of the same title.
+
+    >>> numbered(["reduce", "reduce", "broadcast"])
+    ['reduce, step 1 of 2', 'reduce, step 2 of 2', 'broadcast']
+    """
+    result, begin = list[str](), 0
+    while begin < len(titles):
+        end = begin
+        while end < len(titles) and titles[end] == titles[begin]:
+            end += 1
+        steps = end - begin
+        names = [f"{titles[begin]}, step {k + 1} of {steps}" for k in range(steps)]
+        result += names if steps > 1 else [titles[begin]]
+        begin = end
+    return result
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _verb(number: int, verb: str = "do") -> str:
+    singular = {"do": "does", "run": "runs"}
+    return verb if number != 1 else singular[verb]
