@@ -44,7 +44,8 @@ class Rules(NamedTuple):
         )
 
     def training(self, machine: Callable[[Topology], Topology] | None = None) -> TrainingRules:
-        """The same for training, on a machine that changes as `machine` says."""
+        """The same for training, on a machine that changes as `machine` says. Such a run is not
+        explained."""
         from simulator.training.plan_simulation import TrainingRules
 
         if self.fair_tolerance:
@@ -53,7 +54,7 @@ class Rules(NamedTuple):
                 f"leave it out"
             )
         rules = TrainingRules(self.engine, self.sharing, self.store_and_forward)
-        return rules if machine is None else replace(rules, machine=machine)
+        return rules if machine is None else replace(rules, machine=machine, explained=False)
 
     def run(self, routed: Routed) -> Timeline:
         """Simulate a schedule whose routes are known."""

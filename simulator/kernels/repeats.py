@@ -226,15 +226,16 @@ def describe_turn(
 def equal_state(steps: Steps, places: Index) -> int:
     """The latest state that is equal to the last one, or -1."""
     states, last = steps.states, steps.at[ROWS] - 1
-    begin = steps.rows[last] + HEAD + places
+    begin, end = steps.rows[last] + HEAD + places, steps.rows[last + 1]
     for row in range(last - 1, -1, -1):
-        behind = begin - steps.rows[row] - HEAD - places
-        k, end = begin, steps.rows[last + 1]
+        behind = steps.rows[last] - steps.rows[row]
         if end - behind != steps.rows[row + 1]:
             continue
-        while k < end and states[k] == states[k - behind]:
-            k += 1
-        if k == end:
+        # From the end, where events are, since most media are free.
+        k = end - 1
+        while k >= begin and states[k] == states[k - behind]:
+            k -= 1
+        if k < begin:
             return int(row)
     return -1
 

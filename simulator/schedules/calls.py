@@ -53,7 +53,8 @@ class Calls:
         """What operations wait for, by what they read and write in `cells` (ranks, slots), and
         besides; and a conflict, for :func:`conflict_message`."""
         operations, (ranks, slots) = len(reduces), cells
-        derive, calls = kernel(dependencies.derive, operations), self.numbers
+        derive = kernel(dependencies.derive, max(operations, len(rows.owner)))
+        calls = self.numbers
         more, room, needed = self.waits(operations), -1, 2 * operations
         while needed > room:
             room = needed

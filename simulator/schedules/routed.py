@@ -69,16 +69,21 @@ class Routed:
     def sender(self) -> Ints:
         """Who has each node, of all ranks, where the representative of its link or lane is used."""
         schedule, count = self.schedule, np.diff(self.node_indptr)
-        sender = np.repeat(schedule.rank, count)
         if schedule.fold is None:
-            return sender
-        shifts, hops = schedule.fold.shifts, np.diff(self.route_indptr)[self.route]
+            return np.repeat(schedule.rank, count)
+        shifts, hops = schedule.fold.shifts, np.diff(self.route_indptr)
+        # All transfers with a route have the same sender: it is looked up for each of its links.
+        rank = np.zeros(len(hops), dtype=np.int64)
+        rank[self.route] = schedule.rank
+        crossing = shifts.back(np.repeat(rank, hops), self.shift)
         operation, place = spread(count)
-        crosses = place < hops[operation]
-        taken = shifts.element(schedule.peer)[operation]
+        crosses = place < hops[self.route][operation]
         entry = self.route_indptr[self.route[operation[crosses]]] + place[crosses]
-        taken[crosses] = self.shift[entry]
-        return shifts.back(sender, taken).astype(np.int32)
+        last = operation[~crosses]
+        sender = np.empty(len(operation), dtype=np.int32)
+        sender[crosses] = crossing[entry]
+        sender[~crosses] = shifts.back(schedule.rank[last], shifts.element(schedule.peer[last]))
+        return sender
 
     def hops(self, operation: int) -> Ints:
         """The links that an operation crosses."""
@@ -178,6 +183,8 @@ def alike(routed: Routed, changed: Routed) -> Routed:
 
 def whole_ticks(seconds: Floats, tick: float) -> Floats:
     """Seconds rounded to multiples of `tick`."""
+    if not seconds.any():
+        return seconds
     rounded = seconds + _grid(tick)
     rounded -= _grid(tick)
     return rounded

@@ -97,6 +97,11 @@ class Shifts:
 
     def element(self, rank: Numbers) -> Longs:
         """The shift that takes the representative of each rank to it."""
+        if np.size(rank) > MANY * self.ranks:
+            return self._elements_of_all[rank]
+        return self._element(rank)
+
+    def _element(self, rank: Numbers) -> Longs:
         taken = np.zeros(np.shape(rank), dtype=np.int64)
         for axis, (_, stride, step) in self._moved_axes:
             place = self._place(rank, axis)
@@ -109,7 +114,17 @@ class Shifts:
 
     def place(self, rank: Numbers) -> Longs:
         """The place of the representative of each rank among the representatives."""
+        if np.size(rank) > MANY * self.ranks:
+            return self._places_of_all[rank]
         return np.searchsorted(self.representatives, self.folded(rank))
+
+    @cached_property
+    def _elements_of_all(self) -> Longs:
+        return self._element(np.arange(self.ranks))
+
+    @cached_property
+    def _places_of_all(self) -> Longs:
+        return np.searchsorted(self.representatives, np.arange(self.ranks) - self._elements_of_all)
 
     def shifted(self, rank: Numbers, element: Numbers) -> Longs:
         """Each rank after a shift."""
@@ -191,6 +206,8 @@ class Shifts:
         return result
 
 
+MANY = 4
+"""Ranks that are more than so many times all ranks are looked up in a table."""
 SOME = 8
 """More moves than these are looked up in a table."""
 

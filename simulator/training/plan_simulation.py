@@ -44,6 +44,8 @@ class TrainingRules:
     store_and_forward: bool = False
     machine: Callable[[Topology], Topology] = _same
     """What changes of the machine. Routes stay."""
+    explained: bool = True
+    """Whether all times within collectives will be of interest, and not only when they end."""
 
     @property
     def replays(self) -> bool:
@@ -67,7 +69,7 @@ class TrainingRules:
 
     def _in_ticks(self, plan: Plan, seconds: Floats, tick: float) -> Timeline:
         if plan.blocks:
-            return replay(plan, seconds, self.machine, tick)
+            return replay(plan, seconds, self.machine, tick, explained=self.explained)
         return self._run(in_ticks(_with(plan.routed, seconds, self.machine), tick))
 
     def _run(self, routed: Routed) -> Timeline:

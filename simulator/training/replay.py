@@ -87,11 +87,19 @@ class Replay:
     """
 
     def __init__(
-        self, plan: Plan, schedule: Schedule, machine: Callable[[Topology], Topology], tick: float
+        self,
+        plan: Plan,
+        schedule: Schedule,
+        machine: Callable[[Topology], Topology],
+        tick: float,
+        *,
+        explained: bool = True,
     ) -> None:
         """`schedule` is that of the plan, with other seconds. `machine` is what changes of the
-        topology. All durations are multiples of `tick`."""
+        topology. All durations are multiples of `tick`. A run that is `explained` remembers all
+        times of its parts; another one finds them out if they are asked for."""
         self.plan, self.schedule, self._machine, self._tick = plan, schedule, machine, tick
+        self._explained = explained
         self.counts = Counts()
         rows = len(self.schedule)
         self.ready, self.start, self.finish = np.zeros((3, rows))
@@ -207,7 +215,10 @@ class Replay:
         self.counts.hits += known
         self.counts.misses += not known
         if name not in self._outcomes:
-            part = self._part(name, segment, entry, left)
+            if self._explained:
+                part = self._part(name, segment, entry, left)
+            else:
+                part = self._simulated(segment, entry, left, fills=False)
             times = (part.times.ready, part.times.start, part.times.finish)
             nodes = written.routed.node_indptr[written.place]
             self._outcomes[name] = Outcome(
@@ -277,17 +288,22 @@ class Replay:
     ) -> Part:
         if name in self._parts:
             return self._parts[name]
-        written = self.written(segment)
-        ready = np.zeros(len(written.routed.schedule))
-        ready[written.place] = np.maximum(entry, 0.0)
-        free = self._spread(written, left)
-        part = continued.run(self.routed(segment), ready, free, written.parts)
+        part = self._simulated(segment, entry, left)
         self._parts[name] = part
         while sum(len(each.times.start) for each in self._parts.values()) > MOST_NODES:
             if len(self._parts) == 1:
                 break
             self._parts.pop(next(iter(self._parts)))
         return part
+
+    def _simulated(
+        self, segment: Segment, entry: Floats, left: Floats, *, fills: bool = True
+    ) -> Part:
+        written = self.written(segment)
+        ready = np.zeros(len(written.routed.schedule))
+        ready[written.place] = np.maximum(entry, 0.0)
+        free = self._spread(written, left)
+        return continued.run(self.routed(segment), ready, free, written.parts, fills=fills)
 
     def _computed(self, segment: Segment, entry: Floats, base: float) -> Outcome:
         """Computations that do not wait for each other."""
@@ -314,11 +330,16 @@ class Replayed(Timeline):
 
 
 def replay(
-    plan: Plan, seconds: Floats, machine: Callable[[Topology], Topology], tick: float
+    plan: Plan,
+    seconds: Floats,
+    machine: Callable[[Topology], Topology],
+    tick: float,
+    *,
+    explained: bool = True,
 ) -> Replayed:
-    """The timeline of an outline, of which computations take `seconds`."""
+    """The timeline of an outline, of which computations take `seconds`; see :class:`Replay`."""
     schedule = replace(plan.schedule, seconds=seconds)
-    run = Replay(plan, schedule, machine, tick)
+    run = Replay(plan, schedule, machine, tick, explained=explained)
     run.run()
     causes = np.full(len(schedule), -1, dtype=np.int32)
     routed = in_ticks(replace(plan.routed, schedule=schedule), tick)
