@@ -5,67 +5,65 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter
 
 from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.output import counted
-from experiments.pictures.figure_file import GREY, to_bytes
+from experiments.pictures import plot_style as style
+from experiments.pictures.figure_file import to_bytes
 from topologies.topology import Floats
-from topologies.units import format_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 def diagnosis_figure(diagnosis: Diagnosis, kind: str) -> bytes:
+    """The picture of :func:`diagnosis_drawing` as "png", "svg" or "pdf"."""
+    return to_bytes(diagnosis_drawing(diagnosis), kind)
+
+
+@mpl.rc_context(style.STYLE)
+def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
     """Time by size above, bus bandwidth below; abnormal sizes in red."""
-    figure = Figure(figsize=(9, 7.5), layout="constrained")
+    figure = Figure(figsize=(10, 7.5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
     curve = diagnosis.curve
     _draw(upper, diagnosis, None)
     _draw(lower, diagnosis, diagnosis.busbw * diagnosis.samples.seconds)
-    upper.set_xscale("log", base=2)
-    upper.set_yscale("log")
-    for axes, unit, label in (
-        (upper, "s", "time"),
-        (lower, "B/s", "bus bandwidth" if curve.ranks else "algbw"),
-    ):
-        axes.yaxis.set_major_formatter(EngFormatter(unit))
-        axes.set_ylabel(label)
-        axes.grid(alpha=0.3)
-    lower.set_ylim(bottom=0)
-    lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
-    lower.set_xlabel("size V")
+    style.size_axis(lower, diagnosis.samples.size.tolist())
+    style.time_axis(upper)
+    style.bandwidth_axis(lower, "bus bandwidth" if curve.ranks else "algbw")
     ranks = f", {counted(curve.ranks, 'rank')}" if curve.ranks else ""
     name = Path(curve.source).name
-    upper.set_title(f"{curve.collective}{ranks}, {name}: {diagnosis.verdict}")
-    upper.legend(frameon=False)
-    return to_bytes(figure, kind)
+    style.entitle(upper, f"{curve.collective}{ranks}, {name}: {diagnosis.verdict}")
+    style.legend_beside(figure)
+    return figure
 
 
 def _draw(axes: Axes, diagnosis: Diagnosis, nbytes: Floats | None) -> None:
     """Draw seconds, or `nbytes` over seconds."""
     size, expected = diagnosis.samples.size, diagnosis.expected
 
-    def line(seconds: Floats, colour: str, style: str, label: str) -> None:
+    def line(seconds: Floats, colour: str, form: str, label: str) -> None:
         value = seconds if nbytes is None else nbytes / seconds
-        axes.plot(size, value, color=colour, linestyle=style, linewidth=1.2, label=label)
+        axes.plot(size, value, color=colour, linestyle=form, label=label)
 
     if expected:
-        line(expected.seconds, "C2", "-", "expected: simulated")
-        line(expected.bound, GREY, "--", "best bound")
-    line(diagnosis.envelope(size), "C0", "-", "fitted protocols")
+        line(expected.seconds, style.COLOURS[2], "-.", "expected: simulated")
+        line(expected.bound, style.GREY, "--", "best bound")
+    line(diagnosis.envelope(size), style.COLOURS[0], "-", "fitted protocols")
     seconds = diagnosis.samples.seconds
     measured = seconds if nbytes is None else nbytes / seconds
     axes.plot(size, measured, "o", color="k", markersize=4, label="measured")
     alarms, notes = _places(diagnosis, True), _places(diagnosis, False)
-    for colour, label, places in (
-        ("C3", "abnormal", sorted(alarms)),
-        ("C1", "worth knowing", sorted(notes - alarms)),
+    for colour, marker, label, places in (
+        (style.COLOURS[1], "X", "abnormal", sorted(alarms)),
+        (style.COLOURS[5], "D", "worth knowing", sorted(notes - alarms)),
     ):
         if places:
-            axes.plot(size[places], measured[places], "o", color=colour, markersize=6, label=label)
+            marked = size[places], measured[places]
+            axes.plot(*marked, marker, color=colour, markersize=8, label=label)
 
 
 def _places(diagnosis: Diagnosis, alarm: bool) -> set[int]:

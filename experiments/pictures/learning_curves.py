@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, PercentFormatter, StrMethodFormatter
 
 from experiments.learning.learning_run import LearningRun
-from experiments.pictures.figure_file import GREY, to_bytes
+from experiments.pictures import plot_style as style
+from experiments.pictures.figure_file import to_bytes
 
 
 def learning_figure(runs: Sequence[LearningRun], kind: str) -> bytes:
@@ -16,6 +20,7 @@ def learning_figure(runs: Sequence[LearningRun], kind: str) -> bytes:
     return to_bytes(learning_drawing(runs), kind)
 
 
+@mpl.rc_context(style.STYLE)
 def learning_drawing(runs: Sequence[LearningRun]) -> Figure:
     """Loss above, accuracy below, a line a strategy; a column for workers that are alike, and one
     for workers that differ.
@@ -23,27 +28,29 @@ def learning_drawing(runs: Sequence[LearningRun]) -> Figure:
     The dotted line is the target.
     """
     kinds = list(dict.fromkeys(run.row.disturbance for run in runs))
-    figure = Figure(figsize=(max(6.5, 5.5 * len(kinds)), 6.5), layout="constrained")
+    figure = Figure(figsize=(2.6 + max(6.5, 4.6 * len(kinds)), 6.5), layout="constrained")
     rows = figure.subplots(2, len(kinds), sharex=True, sharey="row", squeeze=False)
+    handles = []
     for column, kind in enumerate(kinds):
         loss, accuracy = rows[0, column], rows[1, column]
-        for number, run in enumerate(run for run in runs if run.row.disturbance == kind):
+        of_kind = [run for run in runs if run.row.disturbance == kind]
+        for number, run in enumerate(of_kind[: style.MOST_CURVES]):
             seconds = [point.seconds for point in run.curve]
-            style = {"color": f"C{number}", "label": run.row.strategy, "linewidth": 1.3}
-            loss.plot(seconds, [point.loss for point in run.curve], **style)
-            accuracy.plot(seconds, [point.accuracy for point in run.curve], **style)
-        loss.set_title(f"{runs[0].row.ranks} workers, {kind or 'alike'}")
-        accuracy.axhline(runs[0].row.target, color=GREY, linestyle=":")
+            look: Any = {"color": style.colour(number), "label": run.row.strategy, "markersize": 4}
+            look |= {"marker": style.marker(number), "markevery": style.sparse(len(seconds))}
+            handles += loss.plot(seconds, [point.loss for point in run.curve], **look)
+            accuracy.plot(seconds, [point.accuracy for point in run.curve], **look)
+        style.entitle(loss, f"{runs[0].row.ranks} workers, {kind or 'alike'}")
+        accuracy.axhline(runs[0].row.target, color=style.GREY, linestyle=":")
         accuracy.set_xlabel("simulated time")
-        for axes in (loss, accuracy):
-            axes.grid(alpha=0.3)
     rows[0, 0].set_yscale("log")
-    rows[0, 0].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    rows[0, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    rows[0, 0].yaxis.set_minor_formatter(NullFormatter())
+    style.log_ticks(rows[0, 0].yaxis, StrMethodFormatter("{x:g}"))
     rows[0, 0].set_ylabel("loss")
     rows[1, 0].set_ylabel("accuracy on held-out digits")
-    rows[1, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+    rows[1, 0].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     rows[1, 0].xaxis.set_major_formatter(EngFormatter("s"))
-    rows[1, -1].legend(frameon=False, loc="lower right")
+    handles.append(Line2D([], [], color=style.GREY, linestyle=":", label="target"))
+    most = max(sum(run.row.disturbance == kind for run in runs) for kind in kinds)
+    left = most - style.MOST_CURVES
+    style.legend_beside(figure, handles, *([f"not drawn: {left} more"] if left > 0 else []))
     return figure

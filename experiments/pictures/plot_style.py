@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import (
     EngFormatter,
     FixedLocator,
+    Formatter,
     FuncFormatter,
     LogLocator,
     MaxNLocator,
@@ -119,14 +120,17 @@ def folded(text: str, most: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def size_axis(axes: Axes, sizes: Iterable[float], label: str = "size V") -> None:
+def size_axis(
+    axes: Axes, sizes: Iterable[float], label: str = "size V", most: int = MOST_TICKS
+) -> None:
     """A logarithmic x axis with ticks like 64KiB and 1MiB, at the sizes if they are few."""
     values = sorted(set(sizes))
     axes.set_xscale("log", base=2)
     axes.set_xlabel(label)
     binary = in_binary(values)
-    ticks = values if len(values) <= MOST_TICKS else _powers(values[0], values[-1])
-    _ticks(axes.xaxis, _apart(ticks), [format_bytes(tick, binary) for tick in _apart(ticks)])
+    ticks = values if len(values) <= most else _powers(values[0], values[-1], most)
+    few = _apart(ticks, most)
+    _ticks(axes.xaxis, few, [format_bytes(tick, binary) for tick in few])
 
 
 def rank_axis(axes: Axes, ranks: Iterable[float], label: str = "ranks p") -> None:
@@ -150,13 +154,13 @@ def time_axis(axes: Axes, label: str = "time") -> None:
     log_ticks(axes.yaxis, EngFormatter("s"))
 
 
-def log_ticks(axis: Axis, formatter: EngFormatter) -> None:
+def log_ticks(axis: Axis, formatter: Formatter) -> None:
     """Labels at 1, 2 and 5 of each decade, or at the decades where they are many; at round values
     where the data spans less than a decade."""
     low, high = axis.get_view_interval()
     decades = float(np.log10(high / low)) if 0 < low < high else 1.0
-    if decades < 0.7:
-        axis.set_major_locator(MaxNLocator(6))
+    if decades < 1:
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 4 else (1.0,)))
     axis.set_major_formatter(formatter)
@@ -184,7 +188,7 @@ def _ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
 
 
-def _apart(values: Sequence[float], most: int = MOST_TICKS) -> list[float]:
+def _apart(values: Sequence[float], most: int) -> list[float]:
     """The first of the ascending values, and those far enough behind the one before."""
     least = (values[-1] / values[0]) ** (0.9 / most)
     kept = [values[0]]
@@ -194,11 +198,11 @@ def _apart(values: Sequence[float], most: int = MOST_TICKS) -> list[float]:
     return kept
 
 
-def _powers(low: float, high: float) -> list[float]:
+def _powers(low: float, high: float, most: int) -> list[float]:
     """Powers of two within a range: every one, second, fourth or more, counted from 1KiB."""
     first, last = ceil(log2(low) - 1e-9), int(log2(high) + 1e-9)
     for step in (1, 2, 4, 5, 10):
         powers = [power for power in range(first, last + 1) if (power - 10) % step == 0]
-        if len(powers) <= MOST_TICKS:
+        if len(powers) <= most:
             return [2.0**power for power in powers] or [low, high]
     return [low, high]

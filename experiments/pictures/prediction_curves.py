@@ -6,62 +6,79 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil
 
+import matplotlib as mpl
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator
+from matplotlib.lines import Line2D
 
 from experiments.calibration.observations import Series
 from experiments.calibration.prediction import Predicted
+from experiments.pictures import plot_style as style
 from experiments.pictures.figure_file import to_bytes
-from topologies.units import format_bytes
 
-ACROSS, TICKS = 3, 7
+ACROSS = 3
 MOST = 12
 """Panels; further algorithms are left to the table."""
 Judged = tuple[Series, list[Predicted]]
+Looks = Mapping[int, tuple[str, str]]
+"""Colour and marker of each number of ranks."""
 
 
 def measured_and_predicted(title: str, judged: Sequence[Judged], kind: str) -> bytes:
-    """Dots are measured, lines predicted. Returns the picture as a file of `kind`."""
+    """The picture of :func:`prediction_drawing` as "png", "svg" or "pdf"."""
+    return to_bytes(prediction_drawing(title, judged), kind)
+
+
+@mpl.rc_context(style.STYLE)
+def prediction_drawing(title: str, judged: Sequence[Judged]) -> Figure:
+    """Markers are measured, lines predicted. The lighter the colour, the more ranks."""
     panels: dict[str, list[Judged]] = {}
     for curve, rows in judged:
         panels.setdefault(curve.label, []).append((curve, rows))
     shown = list(panels.items())[:MOST]
     across = min(ACROSS, len(shown))
     down = ceil(len(shown) / across)
-    figure = Figure(figsize=(4.6 * across + 0.4, 3.6 * down + 0.4), layout="constrained")
+    figure = Figure(figsize=(4.4 * across + 2.6, 3.6 * down + 0.4), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False, sharex=True)
-    ranks = sorted({curve.ranks for curve, _ in judged})
-    colour = {
-        count: colormaps["viridis"](k / max(1, len(ranks) - 1) * 0.9)
-        for k, count in enumerate(ranks)
+    ranks = sorted({curve.ranks for _, curves in shown for curve, _ in curves})
+    looks = {
+        p: (to_hex(colormaps["viridis"](k / max(1, len(ranks) - 1) * 0.85)), style.marker(k))
+        for k, p in enumerate(ranks)
     }
+    sizes = [float(size) for _, curves in shown for curve, _ in curves for size in curve.sizes]
     for axes, (label, curves) in zip(grid.flat, shown, strict=False):
-        _panel(axes, label, curves, colour)
+        _panel(axes, label, curves, looks)
+        style.size_axis(axes, sizes, most=5)
     for axes in grid.flat[len(shown) :]:
         axes.set_visible(False)
+    for axes in grid.flat[: max(0, len(shown) - across)]:
+        axes.set_xlabel("")
     for axes in grid.flat[max(0, len(shown) - across) : len(shown)]:
         axes.tick_params(labelbottom=True)
-        axes.set_xlabel("size V")
-    figure.suptitle(f"{title}: measured (dots), predicted (lines)")
-    return to_bytes(figure, kind)
+    figure.suptitle(f"{title}: measured and predicted times", fontsize=12)
+    left = [f"not drawn: {len(panels) - MOST} more algorithms"] if len(panels) > MOST else []
+    style.legend_beside(figure, _handles(looks), *left)
+    return figure
 
 
-def _panel(
-    axes: Axes, label: str, curves: Sequence[Judged], colour: Mapping[int, tuple[float, ...]]
-) -> None:
+def _handles(looks: Looks) -> list[Line2D]:
+    """At most as many numbers of ranks as a legend holds, evenly."""
+    numbers = list(looks)
+    every = -(-len(numbers) // style.MOST_CURVES)
+    lines = [
+        Line2D([], [], color=looks[p][0], marker=looks[p][1], label=f"{p} ranks")
+        for p in numbers[::every]
+    ]
+    dots = Line2D([], [], color="0.2", marker="o", linestyle="none", label="markers: measured")
+    return [*lines, dots, Line2D([], [], color="0.2", label="lines: predicted")]
+
+
+def _panel(axes: Axes, label: str, curves: Sequence[Judged], looks: Looks) -> None:
     for curve, rows in sorted(curves, key=lambda pair: pair[0].ranks):
-        axes.plot(curve.sizes, curve.seconds, "o", color=colour[curve.ranks], markersize=4)
-        sizes, seconds = [row.size for row in rows], [row.seconds for row in rows]
-        axes.plot(sizes, seconds, "-", color=colour[curve.ranks], label=f"{curve.ranks} ranks")
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(EngFormatter("s"))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
-    axes.set_title(label.replace("|", " or "), fontsize=9)
-    axes.xaxis.set_major_locator(LogLocator(base=2, numticks=TICKS))
-    axes.grid(alpha=0.3)
-    handles, names = axes.get_legend_handles_labels()
-    unique = dict(zip(names, handles, strict=True))
-    axes.legend(unique.values(), unique.keys(), frameon=False, fontsize=7)
+        colour, marker = looks[curve.ranks]
+        axes.plot(curve.sizes, curve.seconds, marker, color=colour, markersize=4)
+        axes.plot([row.size for row in rows], [row.seconds for row in rows], color=colour)
+    style.time_axis(axes, "")
+    axes.set_title(style.folded(label.replace("|", " or "), 44), fontsize=10)

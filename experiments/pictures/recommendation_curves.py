@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from matplotlib import colormaps
+import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter
 
-from experiments.pictures.figure_file import GREY, SparseSeconds, to_bytes
+from experiments.pictures import plot_style as style
+from experiments.pictures.figure_file import to_bytes
 from experiments.simulations.recommendation import Advice, Crossover
-from topologies.units import format_bytes
 
 
 def recommendation_figure(
@@ -20,24 +20,33 @@ def recommendation_figure(
     title: str,
     kind: str,
 ) -> bytes:
-    """The picture as a file of `kind`. `curves` has the seconds of each algorithm at the sizes."""
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    """The picture of :func:`recommendation_drawing` as "png", "svg" or "pdf"."""
+    return to_bytes(recommendation_drawing(rows, curves, crossovers, title), kind)
+
+
+@mpl.rc_context(style.STYLE)
+def recommendation_drawing(
+    rows: Sequence[Advice],
+    curves: Mapping[str, Sequence[float]],
+    crossovers: Sequence[Crossover],
+    title: str,
+) -> Figure:
+    """A line an algorithm. `curves` has the seconds of each algorithm at the sizes of the rows.
+
+    Vertical lines are sizes from which another algorithm is faster.
+    """
+    figure = Figure(figsize=(10, 5.5), layout="constrained")
     axes = figure.add_subplot()
     sizes = [row.size_B for row in rows]
     for number, (name, seconds) in enumerate(curves.items()):
-        colour = colormaps["tab10"](number % 10)
-        axes.plot(sizes, seconds, "o-", color=colour, markersize=3, linewidth=1, label=name)
-    axes.plot(sizes, [row.bound_s for row in rows], "--", color=GREY, label="best bound")
+        look: Any = {"color": style.colour(number), "marker": style.marker(number), "label": name}
+        axes.plot(sizes, seconds, markersize=4, linewidth=1.1, **look)
+    axes.plot(sizes, [row.bound_s for row in rows], "--", color=style.GREY, label="best bound")
     for crossover in crossovers:
-        axes.axvline(crossover.size_B, color=GREY, linewidth=0.8, linestyle=":")
-    axes.set_xscale("log", base=2)
-    axes.set_xlabel("size V")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
-    axes.set_yscale("log")
-    axes.set_ylabel("time")
-    axes.yaxis.set_major_formatter(EngFormatter("s"))
-    axes.yaxis.set_minor_formatter(SparseSeconds())
-    axes.set_title(title)
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", frameon=False, fontsize="small")
-    return to_bytes(figure, kind)
+        line = axes.axvline(crossover.size_B, color=style.GREY, linewidth=0.9, linestyle=":")
+        line.set_label("another is faster from here")
+    style.size_axis(axes, sizes)
+    style.time_axis(axes)
+    style.entitle(axes, f"{title}: time by size")
+    style.legend_beside(figure)
+    return figure

@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter
+from matplotlib.ticker import FuncFormatter
 
-from experiments.pictures.figure_file import GREY, SparseSeconds, to_bytes
-from topologies.units import format_bytes
+from experiments.pictures import plot_style as style
+from experiments.pictures.figure_file import to_bytes
 
 if TYPE_CHECKING:
     from experiments.simulations.validation import ComparedPoint, Validation
 
+LOOKS: dict[str, Any] = {
+    "wrong result": {"marker": "x", "color": "k"},
+    "measured, fitted": {"marker": "o", "color": "0.6"},
+    "measured, unseen": {"marker": "s", "color": style.COLOURS[1]},
+    "measured": {"marker": "s", "color": style.COLOURS[1]},
+}
+"""The look of points by what they were to the fit."""
+
 
 def validation_figure(validation: Validation, kind: str) -> bytes:
+    """The picture of :func:`validation_drawing` as "png", "svg" or "pdf"."""
+    return to_bytes(validation_drawing(validation), kind)
+
+
+@mpl.rc_context(style.STYLE)
+def validation_drawing(validation: Validation) -> Figure:
     """Measured and predicted time by size, fitted and unseen points apart, and the error below."""
-    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    figure = Figure(figsize=(10, 6.5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     size = [point.size_B for point in validation.points]
     predicted = [point.predicted_s for point in validation.points]
-    upper.plot(
-        size, predicted, ".-", color="C0", label=f"predicted: {validation.algorithm}, simulated"
-    )
-    for label, points in _roles(validation).items():
-        marker, colour = (
-            ("x", "k") if label == "wrong result" else ("o", "C7" if "fitted" in label else "C3")
-        )
+    label = f"predicted: {validation.algorithm}, simulated"
+    upper.plot(size, predicted, ".-", color=style.COLOURS[0], label=label)
+    for role, points in _roles(validation).items():
+        look = LOOKS[role] | {"linestyle": "none"}
         x = [point.size_B for point in points]
-        upper.plot(x, [point.measured_s for point in points], marker, color=colour, label=label)
-        lower.plot(x, [point.error for point in points], marker, color=colour)
-    upper.set_xscale("log", base=2)
-    upper.set_yscale("log")
-    upper.yaxis.set_major_formatter(EngFormatter("s"))
-    upper.yaxis.set_minor_formatter(SparseSeconds())
-    lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
+        upper.plot(x, [point.measured_s for point in points], label=role, **look)
+        lower.plot(x, [point.error for point in points], **look)
+    style.size_axis(lower, size)
+    style.time_axis(upper)
     lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0%}"))
-    lower.axhline(0, color=GREY, linewidth=0.8)
+    lower.axhline(0, color=style.GREY, linewidth=0.8)
     lower.set_ylabel("error")
-    lower.set_xlabel("size V")
-    upper.set_ylabel("time")
-    upper.set_title(validation.title)
-    upper.legend(frameon=False)
-    for axes in (upper, lower):
-        axes.grid(alpha=0.3)
-    return to_bytes(figure, kind)
+    style.entitle(upper, f"{validation.title}: measured and predicted")
+    style.legend_beside(figure)
+    return figure
 
 
 def _roles(validation: Validation) -> dict[str, list[ComparedPoint]]:

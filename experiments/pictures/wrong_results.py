@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from experiments.pictures import plot_style as style
 from experiments.pictures.figure_file import to_bytes
 
 if TYPE_CHECKING:
     from simulator.collectives.proof import WrongAlgorithm
 
-COLOURS = {"not promised": "0.92", "right": "#8fc49a", "wrong": "#c8463c"}
+COLOURS = {"not promised": "0.92", "right": "#56b4e9", "wrong": "#d55e00"}
 FEW = 64
 """Ranks or slots up to which a line stands between two of them."""
 
 
 def wrong_figure(error: WrongAlgorithm, kind: str) -> bytes:
+    """The picture of :func:`wrong_drawing` as "png", "svg" or "pdf"."""
+    return to_bytes(wrong_drawing(error), kind)
+
+
+@mpl.rc_context(style.STYLE | {"axes.grid": False})
+def wrong_drawing(error: WrongAlgorithm) -> Figure:
     """A cell for each slot of each rank: right, wrong, or not promised by the collective."""
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
@@ -36,7 +43,7 @@ def wrong_figure(error: WrongAlgorithm, kind: str) -> bytes:
             axis.set_ticks(np.arange(0.5, number - 1), minor=True)
     axes.grid(which="minor", color="white")
     axes.tick_params(which="minor", length=0)
-    axes.set_title("\n".join(textwrap.wrap(str(error), 100)), fontsize=9)
+    style.entitle(axes, str(error))
     patches = [Patch(color=colour, label=word) for word, colour in COLOURS.items()]
-    figure.legend(handles=patches, loc="outside right upper", frameon=False)
-    return to_bytes(figure, kind)
+    style.legend_beside(figure, patches)
+    return figure
