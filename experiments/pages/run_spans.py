@@ -133,7 +133,7 @@ class _Run(NamedTuple):
         )
 
     def receives(self) -> Columns:
-        """Messages from the first byte on the last link until all has arrived."""
+        """Messages from the arrival of the first byte until all has arrived."""
         timeline, schedule, routed = (
             self.timeline,
             self.timeline.schedule,
@@ -142,7 +142,9 @@ class _Run(NamedTuple):
         operation = np.flatnonzero(schedule.remote).astype(np.int32)
         end_of_route = routed.route_indptr[routed.route[operation] + 1]
         hops = end_of_route - routed.route_indptr[routed.route[operation]]
+        last = routed.route_links[end_of_route - 1]
         start = timeline.node_start[routed.node_indptr[operation] + hops - 1]
+        start = start + routed.topology.latency[last]
         end = timeline.finish[operation]
         adds = schedule.reduces[operation] == 1
         merged = timeline.node_start[routed.node_indptr[operation + 1] - 1]
@@ -155,7 +157,7 @@ class _Run(NamedTuple):
             end[taking],
             lane=RECEIVES,
             peer=sender_at(timeline, chosen),
-            link=routed.route_links[end_of_route[taking] - 1],
+            link=last[taking],
             **self.about(chosen),
         )
 

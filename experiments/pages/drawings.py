@@ -1,0 +1,70 @@
+"""The drawings of a report: its timeline, its machine, its memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiments.pages.packed import pack
+from experiments.pages.page import Scene
+from experiments.pages.spans import IDLE, Spans, thinned
+from experiments.pictures.timelines.palette import FILLS, Fill, colours
+from experiments.pictures.timelines.tracks import bands
+
+STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
+"""The stripes of canvas.js that look like matplotlib's hatches."""
+MOST_BANDS = 250
+TICKS = 2**32 - 1
+"""The whole run in ticks."""
+
+
+def timeline_scene(spans: Spans, title: str = "Timeline", note: str = "") -> Scene:
+    """An interactive timeline of at most 100,000 spans; its remarks say if there were more."""
+    some = thinned(spans)
+    columns, band = some.columns, _bands(some)
+    order = np.lexsort((columns.start, band, columns.lane, columns.row))
+    columns, band = columns.take(order), band[order]
+    scale = TICKS / (some.makespan or 1.0)
+    packed = {
+        "tick": np.clip(np.round(columns.start * scale), 0, TICKS).astype(np.int64),
+        "duration": (columns.end - columns.start).astype(np.float32),
+        "band": band,
+        "nbytes": columns.nbytes.astype(np.float32),
+        "waited": columns.waited.astype(np.float32),
+        **{
+            name: getattr(columns, name)
+            for name in ("row", "lane", "kind", "name", "peer", "link", "cause", "awaited")
+        },
+        "members": columns.members,
+        "critical": columns.critical,
+    }
+    words = ("rows", "lanes", "kinds", "names", "peers", "links", "causes", "parts", "remarks")
+    data: dict[str, object] = {name: list(getattr(some, name)) for name in words}
+    data |= {
+        "nodes": some.nodes.tolist(),
+        "main": some.main,
+        "steps": some.steps.tolist(),
+        "makespan": some.makespan or 1.0,
+        "colours": colours(kind for kind in some.kinds if kind != IDLE),
+        "cause_colours": {cause: _fill(cause).ink for cause in some.causes},
+        "cause_stripes": {cause: STRIPES.get(_fill(cause).hatch, 0) for cause in some.causes},
+        "columns": pack(packed),
+        "path": pack(some.path._asdict()),
+    }
+    return Scene(title, "timeline", data, note, ("canvas", "timeline_model", "timeline_view"))
+
+
+def _fill(cause: str) -> Fill:
+    """How pictures fill idle time of a cause; a file may have causes that nobody knows."""
+    return FILLS.get(cause, FILLS["drain"])
+
+
+def _bands(spans: Spans) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """0 for idle spans, and from 1 on for others, so that no two of a row and lane overlap."""
+    columns = spans.columns
+    idle = spans.kinds.index(IDLE) if IDLE in spans.kinds else -1
+    band = np.zeros(len(columns.row), dtype=np.int64)
+    drawn = np.flatnonzero(columns.kind != idle)
+    lane = columns.row[drawn].astype(np.int64) * len(spans.lanes) + columns.lane[drawn]
+    slack = 1e-9 * spans.makespan
+    band[drawn] = 1 + bands(lane, columns.start[drawn], columns.end[drawn] - slack)
+    return np.minimum(band, MOST_BANDS)
