@@ -227,9 +227,15 @@ def check_table(path: Path | None) -> None:
     """Raise InputError now, before any work, if the table cannot be written to `path`."""
     check_writable(path)
     check_writable(path and meta_of(path))
-    if path and path.suffix.lower() == PARQUET and find_spec("pyarrow") is None:
+    if path and path.suffix.lower() == PARQUET:
+        check_parquet(path, "write")
+
+
+def check_parquet(path: Path, verb: str) -> None:
+    """Raise InputError if what reads and writes Parquet is not installed."""
+    if find_spec("pyarrow") is None:
         raise InputError(
-            f"cannot write {str(path)!r}: this needs pyarrow, which is not installed: "
+            f"cannot {verb} {str(path)!r}: this needs pyarrow, which is not installed: "
             f"pip install '.[parquet]'"
         )
 

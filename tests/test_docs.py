@@ -29,6 +29,7 @@ COMMANDS = (
     "judge",
     "calibrate",
     "diagnose",
+    "report",
     "strategies",
     "models",
     "pipelines",

@@ -302,6 +302,28 @@ def diagnose(
     raise typer.Exit(command.run(request, plot, format.value, report))
 
 
+@app.command(epilog="Example: simctl report before.json after.json --out report.html")
+def report(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="Results of --out FILE.json, tables of --out FILE.csv or .parquet, and logs.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The report: FILE.html for a browser, FILE.md for a ticket.")
+    ] = Path("report.html"),
+) -> None:
+    """Make one page of stored results, tables and logs.
+
+    Two files of one kind are shown as before and after, others below each other.
+    """
+    from experiments.commands import report as command
+
+    raise typer.Exit(command.run(files, out))
+
+
 def _check_unused(options: dict[str, object], machine: MachineOptions) -> None:
     """Raise InputError if the user gives an option that --job does not take."""
     usual = {**dict.fromkeys(options), **asdict(MachineOptions())}

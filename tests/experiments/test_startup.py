@@ -20,6 +20,7 @@ HEAVY = {
     "quantiphy",
     "yaml",
     "defusedxml",
+    "jinja2",
 }
 
 
@@ -44,6 +45,7 @@ def imported(*arguments: str, crossover: float = math.inf) -> set[str]:
         (("--help",), set[str]()),
         (("--version",), set[str]()),
         (("sweep", "--help"), set[str]()),
+        (("report", "--help"), set[str]()),
         (("run", "--p", "8"), {"numpy", "simpy"}),
         (("sweep", "--p", "2..4"), {"numpy", "simpy"}),
         (("algos",), {"numpy"}),

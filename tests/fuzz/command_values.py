@@ -352,6 +352,8 @@ VALUES: dict[str, Value] = {
 
 OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("run",), "algo"): _of(*_ALGORITHMS),
+    (("report",), "files"): _of("h100.csv", "log.txt", "small.csv", "all.json", "logs", "out.json"),
+    (("report",), "out"): _of("page.html", "page.md", "new/page.html"),
     (("run",), "out"): _of("out.json", "out.json", "new/out.json"),
     (("train",), "out"): _of("out.csv", "out.json", "table.txt", "out.parquet"),
     (("run",), "p"): _of("2", "3", "4", "5", "8", "16"),

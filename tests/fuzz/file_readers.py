@@ -162,6 +162,16 @@ def _job(path: Path) -> None:
     problems(job), rank_rows(job), group_rows(job)
 
 
+def _result(path: Path) -> None:
+    from experiments.pages.page import to_html
+    from experiments.pages.reports.comparison_story import page_of_results
+    from experiments.pages.reports.stored_files import read_any
+
+    result = read_any(path)
+    for results in ([result], [result, result]):
+        to_html(page_of_results(results, ["before", "after"][: len(results)], pictures=False))
+
+
 READERS: dict[str, Reader] = {
     "measurements": _measurements,
     "index of a folder": _index,
@@ -177,6 +187,7 @@ READERS: dict[str, Reader] = {
     "pipeline": _pipeline,
     "workload": _workload,
     "job": _job,
+    "result": _result,
 }
 
 

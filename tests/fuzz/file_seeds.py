@@ -311,6 +311,11 @@ def _jobs() -> Iterator[Seed]:
             yield Seed(path.name, path.read_bytes())
 
 
+def _results() -> Iterator[Seed]:
+    """Stored results and tables, as commands write them."""
+    return _files("tests/fuzz/results/*")
+
+
 def _resumed() -> Iterator[Seed]:
     yield Seed("runs.csv", _RUNS.encode())
 
@@ -335,4 +340,5 @@ _SEEDS = {
     "pipeline": _pipelines,
     "workload": _workloads,
     "job": _jobs,
+    "result": _results,
 }

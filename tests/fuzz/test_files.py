@@ -19,7 +19,7 @@ from fuzz_findings import Finding, Request, place_of
 from topologies.errors import InputError
 
 SHARES = {
-    "measurements": 0.24,
+    "measurements": 0.19,
     "topology": 0.25,
     "model": 0.12,
     "config": 0.03,
@@ -33,6 +33,7 @@ SHARES = {
     "pipeline": 0.02,
     "workload": 0.05,
     "job": 0.05,
+    "result": 0.05,
 }
 """Of the count: the more a format can say, the more."""
 FEW = 100

@@ -19,7 +19,7 @@ from experiments.pages.reports.report_tables import (
     written,
 )
 from experiments.pages.reports.result import Result, Story
-from experiments.pages.reports.scenes import scenes
+from experiments.pages.reports.result_scenes import scenes
 from experiments.parallel.plan_report import MEANINGS
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds

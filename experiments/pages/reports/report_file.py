@@ -39,9 +39,17 @@ MOST_RAW = 4_000_000
 
 def write(path: Path, result: Result) -> None:
     """Write the report of a result. Raises InputError if the file cannot be written."""
-    pictures = path.suffix.lower() != ".md"
-    page = page_of(result, pictures=pictures)
-    output.write(path, to_html(page) if pictures else to_markdown(page))
+    write_page(path, page_of(result, pictures=has_pictures(path)))
+
+
+def has_pictures(path: Path) -> bool:
+    """Whether a report in this file has pictures: a ticket has words alone."""
+    return path.suffix.lower() != ".md"
+
+
+def write_page(path: Path, page: Page) -> None:
+    """Write a page, as Markdown if the file ends in .md. Raises InputError."""
+    output.write(path, to_html(page) if has_pictures(path) else to_markdown(page))
 
 
 def story_of(result: Result) -> Story:
@@ -52,28 +60,35 @@ def story_of(result: Result) -> Story:
     return story
 
 
-def page_of(result: Result, *, pictures: bool = True) -> Page:
-    """The page of a result, with its pictures unless a ticket asks for words alone."""
+def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
+    """The page of a result, with its pictures unless a ticket asks for words alone.
+
+    `name` tells it from other results of a page: ids and files of raw data begin with it.
+    """
     story = story_of(result)
     left_out = [*story.left_out, *result.left_out]
     blocks: list[Block] = [
-        *_figures(result, pictures),
+        *_figures(result, pictures, name),
         *story.blocks,
         *([Lines("What this answer leaves out", left_out)] if left_out else []),
         Facts("How to get this answer again", facts(result)),
     ]
     report = output.to_json(result.report)
-    raw = {"origin.json": result.origin}
+    raw = {f"{name}origin.json": result.origin}
     if len(report) <= MOST_RAW:
-        raw = {"result.json": json.loads(report), **raw}
+        raw = {f"{name}result.json": json.loads(report), **raw}
     else:
         blocks.insert(-1, Lines("Raw data", ["Too large for this page: --format json has them."]))
     return Page(story.title, [line for line in story.summary if line], blocks, raw)
 
 
-def _figures(result: Result, pictures: bool) -> list[Block]:
+def _figures(result: Result, pictures: bool, name: str) -> list[Block]:
     return [
-        Figure(picture.title, inline_svg(picture.svg(), f"figure{k}", picture.title), picture.note)
+        Figure(
+            picture.title,
+            inline_svg(picture.svg(), f"{name}figure{k}", picture.title),
+            picture.note,
+        )
         for k, picture in enumerate(result.pictures if pictures else ())
     ]
 
@@ -81,7 +96,8 @@ def _figures(result: Result, pictures: bool) -> list[Block]:
 def facts(result: Result) -> dict[str, str]:
     """The command, versions, parameters and files that an answer depends on."""
     origin = result.origin
-    shown = {"command": shlex.join(map(str, origin.get("command", ())))}
+    command = shlex.join(map(str, origin.get("command", ())))
+    shown = {"command": command or "not known"}
     shown |= {name: str(version) for name, version in origin.get("versions", {}).items()}
     shown |= {
         name.replace("_", " "): str(value)

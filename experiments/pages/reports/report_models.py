@@ -9,12 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 MOST = 200_000
 """Entries of a list or mapping, at most."""
 Text = Annotated[str, Field(max_length=10_000)]
-Scalar = Annotated[bool | int | float | Text | None, Field(union_mode="left_to_right")]
+LARGEST = 1e30
+"""Numbers are at most so far from 0."""
+Whole = Annotated[int, Field(ge=-(2**62), le=2**62)]
+Real = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Amount = Annotated[float, Field(ge=0, le=LARGEST)]
+Count = Annotated[int, Field(ge=1, le=2**31)]
+Scalar = Annotated[bool | Whole | Real | Text | None, Field(union_mode="left_to_right")]
 Record = Annotated[dict[Text, Scalar], Field(max_length=500)]
 Records = Annotated[list[Record], Field(max_length=MOST)]
 Answers = Annotated[list[Record], Field(min_length=1, max_length=MOST)]
-Seconds = Annotated[dict[Text, Annotated[float, Field(ge=0)]], Field(max_length=MOST)]
-Numbers = Annotated[list[float], Field(max_length=MOST)]
+Seconds = Annotated[dict[Text, Amount], Field(max_length=MOST)]
+Numbers = Annotated[list[Real], Field(max_length=MOST)]
 Texts = Annotated[list[Text], Field(max_length=MOST)]
 
 
@@ -24,13 +30,76 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
+class Row(BaseModel):
+    """A row of a table: some columns are needed, others may be missing."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+    __pydantic_extra__: dict[str, Scalar]
+
+
+class SweepPoint(Row):
+    """A point of a sweep."""
+
+    algorithm: Text
+    ranks: Count
+    size_B: Amount
+    time_s: Amount
+    bound_s: Amount | None
+    over_bound: Amount | None = None
+    algbw_Bps: Amount | None = None
+    busbw_Bps: Amount | None = None
+    verdict: Text
+
+
+class RunRow(Row):
+    """A training run among several."""
+
+    model: Text
+    strategy: Text
+    ranks: Count
+    step_s: Amount
+    samples_per_s: Amount
+    efficiency: Amount
+    exposed_s: Amount
+    hidden_s: Amount
+    twice_bandwidth_s: Amount
+    half_latency_s: Amount
+    twice_compute_s: Amount
+
+
+class LearntRow(Row):
+    """What a network learns along a run."""
+
+    network: Text
+    strategy: Text
+    target: Amount
+    target_s: Amount | None
+    accuracy: Amount
+    idle: Amount
+    seconds: Amount
+    curve: Records = Field([])
+
+
+class PlanRow(Row):
+    """A plan of a search."""
+
+    model: Text
+    gpus: Count
+    plan: Text
+    bound_s: Amount
+    step_s: Amount | None
+    tokens_per_s: Amount | None
+    memory_bytes: Amount
+    loses_to: Text | None
+
+
 class Waiting(Part):
     """Who waits on which link, behind whom."""
 
     where: Text
     waits: Text
     behind: Texts
-    seconds: float
+    seconds: Amount
 
 
 Waits = Annotated[list[Waiting], Field(max_length=MOST)]
@@ -46,25 +115,25 @@ class RunAnswer(Part):
     worth_s: Seconds
     chosen: Texts
     ranks_simulated: int
-    grid_s: float | None = None
-    grid_error_s: float | None = None
+    grid_s: Real | None = None
+    grid_error_s: Real | None = None
 
 
 class GroupsAnswer(Part):
     """What `simctl run --groups` answers."""
 
-    time_s: float
+    time_s: Amount
     wrong: Text
     calls: Answers
     contention: Waits
-    grid_s: float | None = None
-    grid_error_s: float | None = None
+    grid_s: Real | None = None
+    grid_error_s: Real | None = None
 
 
 class WorkloadAnswer(Part):
     """What `simctl run --chakra` answers."""
 
-    time_s: float
+    time_s: Amount
     ranks: Answers
     communication: Records
     critical_path_s: Seconds
@@ -75,17 +144,17 @@ class WorkloadAnswer(Part):
 class Change(Part):
     """Seconds of a step on a changed machine."""
 
-    first_order: float | None
-    simulated: float | None
+    first_order: Real | None
+    simulated: Real | None
 
 
 class Rank(Part):
     """What a rank does, in seconds of the run."""
 
     rank: int
-    computing_s: float
-    exposed_s: float
-    hidden_s: float
+    computing_s: Amount
+    exposed_s: Amount
+    hidden_s: Amount
     bubble_s: Seconds
 
 
@@ -112,8 +181,8 @@ class PlanMemory(Part):
     """What GPUs of a plan hold, in bytes."""
 
     advice: Text
-    capacity: float
-    missing: float
+    capacity: Amount
+    missing: Amount
     fullest_device: int
     devices: Records
     over_time: JsonValue
@@ -135,23 +204,22 @@ class PlansAnswer(Part):
     """What `simctl train --plan auto` answers."""
 
     left_out: Annotated[dict[Text, int], Field(max_length=1000)]
-    plans: Answers
+    plans: Annotated[list[PlanRow], Field(min_length=1, max_length=MOST)]
     parts_s: Annotated[
         dict[Text, Annotated[dict[Text, float], Field(max_length=100)]], Field(max_length=MOST)
     ]
 
 
-LearntRun = dict[Text, Scalar | Records]
 ANSWERS: dict[str, object] = {
     "run": RunAnswer,
     "groups": GroupsAnswer,
     "workload": WorkloadAnswer,
     "train": TrainAnswer,
-    "runs": Answers,
-    "learn": Annotated[list[LearntRun], Field(min_length=1, max_length=MOST)],
+    "runs": Annotated[list[RunRow], Field(min_length=1, max_length=MOST)],
+    "learn": Annotated[list[LearntRow], Field(min_length=1, max_length=MOST)],
     "plan": PlanAnswer,
     "plans": PlansAnswer,
-    "sweep": Answers,
+    "sweep": Annotated[list[SweepPoint], Field(min_length=1, max_length=MOST)],
 }
 """The shape of each kind that is stored."""
 

@@ -53,14 +53,14 @@ def read_result(path: Path) -> Result:
         document = json.loads(data)
     except (ValueError, RecursionError):
         raise InputError(f"{path} is no complete JSON: store the result again") from None
-    stored = _checked(path, StoredResult, document)
+    stored = checked(path, StoredResult, document)
     if stored.simctl != VERSION:
         raise InputError(f"{path} has version {stored.simctl} of the format: expected {VERSION}")
     if stored.kind not in ANSWERS:
         raise InputError(
             f"{path}: no such kind of result {stored.kind[:40]!r}: there are {', '.join(ANSWERS)}"
         )
-    _checked(path, ANSWERS[stored.kind], stored.report, ("report",))
+    checked(path, ANSWERS[stored.kind], stored.report, ("report",))
     origin: dict[str, Any] = stored.origin.model_dump()
     return Result(
         stored.kind,
@@ -77,8 +77,9 @@ def _part(read: Any, document: object, name: str) -> Any:
     return None if document is None else read(document, name)
 
 
-def _checked(path: Path, kind: Any, value: object, place: tuple[str, ...] = ()) -> Any:
+def checked(path: Path, kind: Any, value: object, place: tuple[str, ...] = ()) -> Any:
+    """The value as `kind`, a pydantic model or a type. Raises InputError of one line."""
     mistakes = Mistakes()
-    checked = mistakes.checked(kind, value, place)
+    known = mistakes.checked(kind, value, place)
     mistakes.report(lambda location: f"{path}: {spelling(location)}")
-    return checked
+    return known

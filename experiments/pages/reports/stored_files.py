@@ -1,0 +1,178 @@
+"""Files as results: stored results, tables of `--out`, and measured logs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import partial
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from experiments import output
+from experiments.diagnosis import compare, diagnose
+from experiments.diagnosis.diagnosis_records import diagnosis_report
+from experiments.diagnosis.peers import among
+from experiments.measurements import read_all
+from experiments.measurements.formats.text import load
+from experiments.pages.reports.log_results import diagnosed
+from experiments.pages.reports.report_models import ANSWERS, MOST, Origin
+from experiments.pages.reports.report_tables import Record, number
+from experiments.pages.reports.result import Picture, Result
+from experiments.pages.reports.result_file import checked, is_result, read_result
+from experiments.pictures.sweep_curves import sweep_figure
+from experiments.pictures.training_curves import training_figure
+from experiments.simulations.sweep_rows import SweepRow
+from experiments.simulations.verdict import Verdict
+from topologies.errors import InputError
+
+TABLES = {
+    "sweep": {"algorithm", "ranks", "size_B", "time_s", "bound_s", "verdict"},
+    "runs": {"model", "strategy", "step_s", "samples_per_s", "efficiency"},
+    "learn": {"network", "strategy", "target_s", "accuracy"},
+    "plans": {"plan", "bound_s", "step_s", "loses_to"},
+}
+"""The columns that tell what a table is of."""
+TABLE_ENDINGS = (".csv", output.PARQUET)
+NO_ORIGIN: dict[str, Any] = {"versions": {}, "parameters": {}, "files": {}, "command": []}
+
+
+def read_any(path: Path) -> Result:
+    """The result in a file or folder. Raises InputError of one line."""
+    if path.is_file():
+        if path.suffix.lower() == output.RESULT and is_result(path):
+            return read_result(path)
+        if path.suffix.lower() in TABLE_ENDINGS and (table := _table(path)):
+            return table
+    return _log(path)
+
+
+def _log(path: Path) -> Result:
+    """What a log says, without a machine to expect anything of."""
+    measurements = read_all([path], failed=True)
+    curves = [curve for curve in measurements.curves if curve.points]
+    if not curves and not measurements.failures:
+        raise InputError(f"{path}: no times in it")
+    results = among([diagnose(curve, None) for curve in curves])
+    report = diagnosis_report(results, compare(curves), measurements.failures)
+    return diagnosed(report, results, {"logs": str(path)})
+
+
+def _table(path: Path) -> Result | None:
+    """A table of simctl; None if the file has other columns."""
+    rows = _parquet(path) if path.suffix.lower() == output.PARQUET else _csv(path)
+    columns = set(rows[0]) if rows else set[str]()
+    kind = next((kind for kind, needed in TABLES.items() if needed <= columns), None)
+    if kind is None:
+        if path.suffix.lower() == output.PARQUET:
+            raise InputError(f"{path} is no table that simctl writes")
+        return None
+    report: Any = {"plans": rows, "left_out": {}, "parts_s": {}} if kind == "plans" else rows
+    checked(path, ANSWERS[kind], report)
+    origin, missing = _origin(path)
+    pictures = _pictures(kind, rows, origin["parameters"])
+    return Result(kind, report, origin, pictures, left_out=missing)
+
+
+def _pictures(kind: str, rows: Sequence[Record], parameters: Mapping[str, Any]) -> list[Picture]:
+    """The figure of a table of simulated points or runs."""
+    machine = str(parameters.get("topology") or "")
+    if kind == "sweep":
+        points = [_point(row) for row in rows]
+        return [Picture("All curves", partial(sweep_figure, points, None, "svg", machine))]
+    if kind == "runs":
+        swept = str(parameters.get("sweep") or "").partition("=")[0]
+        swept = swept if all(row.get(swept) is not None for row in rows) else ""
+        names = {str(row[swept]): str(row[swept]) for row in rows} if swept else {}
+        draw = partial(training_figure, rows, swept, names, machine, "svg")
+        return [Picture("All runs", draw)]
+    return []
+
+
+def _origin(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """How a table was made, and a sentence if nobody says so."""
+    meta = output.meta_of(path)
+    if not meta.is_file():
+        return NO_ORIGIN, [f"How the table was made is not known: {meta.name} is missing."]
+    try:
+        document = json.loads(load(meta))
+    except (ValueError, RecursionError):
+        raise InputError(f"{meta} is no complete JSON: remove it, or write it again") from None
+    origin: dict[str, Any] = checked(meta, Origin, document).model_dump()
+    return origin, []
+
+
+def _csv(path: Path) -> list[Record]:
+    """The rows of a CSV; none if its first line has no columns of a table of simctl."""
+    lines = load(path).splitlines()
+    if not any(needed <= set(lines[0].split(",")) for needed in TABLES.values()):
+        return []
+    if len(lines) > MOST:
+        raise InputError(f"{path} has {len(lines)} lines: at most {MOST}")
+    try:
+        reader = csv.DictReader(lines, strict=True)
+        texts = list(reader)
+    except csv.Error as error:
+        raise InputError(f"{path}: {error}") from None
+    for place, row in enumerate(texts, 2):
+        if None in row or None in row.values():
+            raise InputError(f"{path} line {place}: expected as many cells as in the first line")
+    if not texts:
+        raise InputError(f"{path} has no rows")
+    return [{name: _value(text) for name, text in row.items()} for row in texts]
+
+
+def _value(text: str) -> str | int | float | None:
+    if not text:
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _parquet(path: Path) -> list[Record]:
+    output.check_parquet(path, "read")
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+        if file.metadata.num_rows > MOST:
+            raise InputError(f"{path} has {file.metadata.num_rows} rows: at most {MOST}")
+        rows: list[Record] = file.read().to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise InputError(f"{path} is no complete Parquet file: {text}") from None
+    return rows
+
+
+FLOATS = [field.name for field in fields(SweepRow) if field.type == "float"]
+
+
+def _point(row: Record) -> SweepRow:
+    """A point of a sweep as it was before it was written."""
+    word, _, reason = str(row.get("verdict")).partition(": ")
+    failures = tuple(reason.split(", ")) if word == "FAIL" else ()
+    values: dict[str, Any] = {
+        name: nan if row.get(name) is None else number(row, name) for name in FLOATS
+    }
+    return SweepRow(
+        **values,
+        algorithm=str(row["algorithm"]),
+        ranks=int(number(row, "ranks")),
+        steps=0,
+        steps_formula=None,
+        bound=str(row.get("bound")),
+        verdict=Verdict(failures, "" if failures else reason),
+    )
+
+
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """Short names of files that differ: without their folders, if that is enough."""
+    names = [path.name for path in paths]
+    return names if len(set(names)) == len(names) else [str(path) for path in paths]
