@@ -1,23 +1,32 @@
-"""The wheel holds what the tree holds, and nothing else."""
+"""The wheel and the sdist hold what the tree holds, and what describes them agrees."""
 
+import os
+import re
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 FLOORS = ("topologies", "simulator", "experiments")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def built(kind: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.iterdir())
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return zipfile.ZipFile(next(folder.glob("*.whl")))
+    return zipfile.ZipFile(built("wheel", tmp_path_factory.mktemp("wheel")))
 
 
 def test_the_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
@@ -39,6 +48,60 @@ def test_the_wheel_has_a_licence_and_the_script(wheel: zipfile.ZipFile) -> None:
     assert any(name.endswith("LICENSE") for name in names)
     entry = next(name for name in names if name.endswith("entry_points.txt"))
     assert "simctl = experiments.cli:main" in wheel.read(entry).decode()
+
+
+def test_the_sdist_holds_what_builds_tests_and_documents_it(tmp_path: Path) -> None:
+    with tarfile.open(built("sdist", tmp_path)) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    pages = {str(path.relative_to(ROOT)) for path in ROOT.glob("[A-Z]*")}
+    sources = {
+        str(path.relative_to(ROOT))
+        for folder in (*FLOORS, "tests", "docs", "examples", "notebooks", ".ci")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and not {"__pycache__", ".ipynb_checkpoints"} & set(path.parts)
+    }
+    assert pages | sources | {"pyproject.toml", ".pre-commit-config.yaml"} <= packed
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_it_installs_and_runs(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "built").mkdir()
+    package = built(kind, tmp_path / "built")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", tmp_path / "packages", package], check=True)
+    script = tmp_path / "packages" / "bin" / "simctl"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "packages")}
+    for arguments, shown in ((["--version"], "simctl"), (["doctor"], str(tmp_path / "packages"))):
+        command = [sys.executable, str(script), *arguments]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment
+        )
+        assert shown in done.stdout
+
+
+def test_the_citation_and_the_changelog_have_the_version_of_the_package() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= set(citation)
+    assert str(citation["version"]) == PROJECT["version"]
+    assert citation["license"] == PROJECT["license"]
+    versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == PROJECT["version"]
+
+
+def test_a_commit_runs_the_checks_of_ci() -> None:
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    commands = {hook["entry"] for hook in repository["hooks"]}
+    ran = (ROOT / ".ci" / "run").read_text()
+    assert commands == {"ruff format", "ruff check", "mypy", "lint-imports"}
+    assert all(f".venv/bin/{command}" in ran for command in commands)
+
+
+def test_the_classifiers_name_the_python_on_which_all_tests_run() -> None:
+    names = [name for name in PROJECT["classifiers"] if "Python ::" in name]
+    assert names == ["Programming Language :: Python :: 3.11"]
+    assert PROJECT["requires-python"] == ">=3.11"
 
 
 def test_version() -> None:

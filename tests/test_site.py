@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.exhaustive
 @needs("sphinx", "docs")
-def test_the_site_is_built_without_warnings_and_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = [*site.rglob("*.html"), *site.rglob("*.css")]
     addresses = {(page, address) for page in pages for address in loaded(page)}
     assert len(pages) > 70
@@ -67,26 +68,19 @@ def test_the_site_is_built_without_warnings_and_loads_nothing_from_elsewhere(sit
     for page, address in addresses:
         name = re.split(r"[?#]", address)[0]
         assert address.startswith(("#", "data:")) or (page.parent / name).exists(), (page, address)
-
-
-@pytest.mark.exhaustive
-@needs("sphinx", "docs")
-def test_every_page_is_on_the_site(site: Path) -> None:
     assert "simctl predicts" in (site / "index.html").read_text()
-    sources = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
-    for source in sources:
+    for source in [*(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]:
         built = (site / source.relative_to(ROOT)).with_suffix(".html").read_text()
         assert "toctree-l1 current" in built, source
 
 
 @pytest.mark.exhaustive
 @needs("sphinx", "docs")
-@pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_is_wider_than_the_screen(site: Path, width: int) -> None:
+def test_no_page_is_wider_than_the_screen(site: Path) -> None:
     """Wide tables and code scroll; the browser asks for nothing and has no complaint."""
     names = ("index", "docs/zh/README", "docs/reference/algorithms", "docs/reference/speed")
     with chromium() as browser, opened(browser) as open_page:
-        for name in names:
+        for name, width in product(names, (390, 1280)):
             page = open_page(site / f"{name}.html", width=width)
             wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert page.evaluate(wide) <= 0, name

@@ -38,7 +38,7 @@ def animate(
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
 ) -> None:
-    """Show step by step which rank sends what to whom, as a page that plays.
+    """Show step by step which rank sends what to whom.
 
     A page has controls, a GIF is for slides. Of a wrong algorithm the animation stops where the
     first wrong value is made, and the exit code is 1.
