@@ -7,6 +7,7 @@
 | startup | the imports that cost most |
 | cold | the first commands on a machine, and the same with compiled code |
 | engine, machines, steps, commands, crossover | time parts of simctl |
+| pages | time a page of 100,000 spans in Chromium |
 | speed-page | write the page of the committed speed |
 | accuracy FOLDER | validate every curve of a folder of measurements |
 | training FOLDER | compare predictions of training with measurements |
@@ -142,6 +143,8 @@ def _compares(arguments: Sequence[str]) -> bool:
     elif name == "gloo" and len(rest) <= 1:
         module = import_module("experiments.benchmarks.gloo_lab")
         output.say(module.table(Path(rest[0]) if rest else module.COMMITTED))
+    elif name == "pages" and not rest:
+        output.say(import_module("experiments.benchmarks.page_speed").table())
     elif name == "zero-bubble" and not rest:
         output.say(import_module("experiments.benchmarks.bubble_rates").table())
     elif name == "plan-search" and len(rest) <= 1:
