@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from experiments.trace_choice import ALL, TraceChoice
 from topologies.errors import InputError
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -159,9 +160,17 @@ class RunFiles(NamedTuple):
     out: Path | None = None
     """The result, for `simctl report`."""
     report: Path | None = None
+    trace: TraceChoice = ALL
+    """What the timeline has if it is a trace."""
+
+    @property
+    def is_trace(self) -> bool:
+        """Whether the timeline is a trace."""
+        return self.timeline is not None and self.timeline.suffix.lower() == RESULT
 
     def check(self) -> None:
         """Raise InputError now, before any work, if a file cannot be written."""
+        self.trace.check(self.timeline)
         check_writable(self.timeline, (*PICTURES, RESULT))
         check_writable(self.out, (RESULT,))
         check_writable(self.report, REPORTS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.cli.machine_options import RuleOptions
+from experiments.cli.rank_list import parse_rank_list
 from experiments.cli.values import parse_rank_count
 from experiments.commands import run_groups
 from experiments.output import RunFiles
@@ -16,8 +16,6 @@ from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import parse_bytes, parse_whole
 
-_RANKS = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", re.ASCII)
-MOST = 2**20
 NOUNS = {"algorithm": "algorithm", "nbytes": "size", "stream": "stream", "waits": "wait"}
 """What the words of a call set, by the fields of a call."""
 
@@ -70,7 +68,7 @@ def parse_groups(text: str, algorithm: Algorithm, nbytes: float) -> list[Call]:
 def _call(words: list[str], algorithm: Algorithm, nbytes: float) -> Call:
     if not words:
         raise InputError("--groups: a group is empty: write ranks like 0-7;8-15")
-    call = Call(algorithm, _ranks(words[0]), nbytes)
+    call = Call(algorithm, parse_rank_list("--groups", words[0]), nbytes)
     values: dict[str, Any] = {}
     for word in words[1:]:
         key, value = _value(word)
@@ -91,22 +89,3 @@ def _value(word: str) -> tuple[str, Any]:
     except InputError as error:
         raise InputError(f"--groups: {word[:40]}: {error}") from None
     return ("nbytes", parse_bytes(word)) if word[0].isdigit() else ("algorithm", find(word))
-
-
-def _ranks(text: str) -> tuple[int, ...]:
-    ranks: list[int] = []
-    for part in text.split(","):
-        match = _RANKS.fullmatch(part)
-        if match is None:
-            raise InputError(
-                f"--groups: {part[:40]!r} is no rank or range: write 0-7, 0-14:2 or 0,8"
-            )
-        first, last, step = (None if number is None else int(number) for number in match.groups())
-        assert first is not None
-        last = first if last is None else last
-        if last < first:
-            raise InputError(f"--groups: {part!r} runs backwards: write {last}-{first}")
-        if step == 0 or last > MOST:
-            raise InputError(f"--groups: {part!r}: ranks are at most {MOST}, a step is 1 or more")
-        ranks += range(first, last + 1, step or 1)
-    return tuple(ranks)

@@ -31,6 +31,7 @@ from experiments.cli.options import (
     Timeline,
 )
 from experiments.cli.pattern_options import PatternOptions
+from experiments.cli.trace_options import TraceOptions
 from experiments.cli.training_options import ModelOptions, TrainingOptions, parse_shapes
 from topologies.errors import InputError
 
@@ -150,6 +151,7 @@ def run(
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
     timeline: Timeline = None,
+    trace: TraceOptions = TraceOptions(),
     out: ResultFile = None,
     report: Report = None,
     format: Output = Format.table,
@@ -161,7 +163,7 @@ def run(
     """
     from experiments.output import RunFiles
 
-    files = RunFiles(timeline, out, report)
+    files = RunFiles(timeline, out, report, trace.choice)
     if chakra is not None:
         from experiments.cli.chakra_options import ChakraOptions
 
@@ -211,6 +213,7 @@ def train(
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
     timeline: RunTimeline = None,
+    trace: TraceOptions = TraceOptions(),
     out: RunOut = None,
     plot: Plot = None,
     report: Report = None,
@@ -224,6 +227,9 @@ def train(
     report has its loss over simulated time. With --plan a transformer trains under data, tensor,
     pipeline, context and expert parallelism; --plan auto finds the fastest plans.
     """
+    choice = trace.choice
+    if timeline is None or job.learn is not None:
+        choice.check(None)
     if job.plan is None:
         for option, value in (
             ("profile", profile),
@@ -253,11 +259,11 @@ def train(
             searched = parse_search(job.plan, job, machine, rules, profile)
             raise typer.Exit(search_plans.run(searched, out, plot, format.value, report))
         training = parse_training(job.plan, job, machine, rules, profile)
-        written = train_plan.Files(timeline, out, report)
+        written = train_plan.Files(timeline, out, report, choice)
         raise typer.Exit(train_plan.run(training, written, format.value))
     from experiments.commands import train as command
 
-    files = command.Files(timeline, out, plot, report)
+    files = command.Files(timeline, out, plot, report, choice)
     request = job.request(machine, rules)
     raise typer.Exit(command.run(request, files, format.value, where.execution))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan
 from pathlib import Path
 from typing import cast
@@ -60,6 +60,9 @@ class Request:
 def run(request: Request, files: output.RunFiles, how: str) -> int:
     """Print one collective in full; 1 if a check failed."""
     files.check()
+    if files.is_trace:
+        # A trace has events of all ranks, of which none stands for others.
+        request = replace(request, rules=request.rules._replace(symmetry="off"))
     progress = output.Progress("built and proven, simulated, explained")
     algorithm, ranks, profile = request.algorithm, request.ranks, request.profile
     if not request.rules.force:
@@ -70,6 +73,8 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         case = Case(algorithm, ranks, topology, request.rules, profile).tuned(request.size)
     except WrongAlgorithm as error:
         raise InputError(f"{error}{_drawn(error, files.timeline)}") from None
+    if files.is_trace:
+        files.trace.of(case.schedule.ranks)
     progress(1, 3)
     outcome = case.run(request.size)
     progress(2, 3)
@@ -82,7 +87,8 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     title = _title(row, request)
     parameters = {**request.parameters, **({"profile": profile.name} if profile else {})}
     if files.timeline:
-        output.write(files.timeline, collective_file(result, files.timeline, title, parameters))
+        drawn = collective_file(result, files.timeline, title, parameters, files.trace)
+        output.write(files.timeline, drawn)
     behind = waits(result, path)
     report = {
         "summary": row.record(),

@@ -65,7 +65,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         f"{format_seconds(result.makespan)}"
     )
     if files.timeline:
-        picture = collective_file(result, files.timeline, title, request.parameters)
+        picture = collective_file(result, files.timeline, title, request.parameters, files.trace)
         output.write(files.timeline, picture)
     if how == "csv" and not (files.out or files.report):
         output.say(output.to_csv(records).rstrip("\n"))

@@ -62,7 +62,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         f"{request.machine.text}: {format_seconds(result.makespan)}"
     )
     if files.timeline:
-        picture = collective_file(result, files.timeline, title, request.parameters)
+        picture = collective_file(result, files.timeline, title, request.parameters, files.trace)
         output.write(files.timeline, picture)
     behind = waits(result, critical_path(result))
     report = {

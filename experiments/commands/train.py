@@ -20,6 +20,7 @@ from experiments.pictures.timelines.trace_folder import (
     write_traces,
 )
 from experiments.simulations import workload
+from experiments.trace_choice import ALL, TraceChoice
 from experiments.training.fastest import comparison_text
 from experiments.training.job import Job, TrainingRun
 from experiments.training.scaling import scaling_text
@@ -56,6 +57,8 @@ class Files(NamedTuple):
     out: Path | None = None
     plot: Path | None = None
     report: Path | None = None
+    trace: TraceChoice = ALL
+    """What the timeline has if it is a trace."""
 
     @property
     def keeps(self) -> bool:
@@ -65,7 +68,7 @@ class Files(NamedTuple):
 
 def run(request: Request, files: Files, how: str, execution: Execution = HERE) -> int:
     """Print one run in full, or a table of several; 1 if a check failed."""
-    _check_paths(*files)
+    _check_paths(*files[:4])
     number = len(request.ranks) * (len(request.variants) or 1)
     if number == 1 and len(request.variants) <= 1:
         if execution != HERE:
@@ -106,11 +109,13 @@ def _one(request: Request, files: Files, how: str) -> int:
         )
     job = request.variants[0][1] if request.variants else request.job
     if files.timeline:
-        check_timeline(files.timeline, request.ranks[0])
+        check_timeline(files.timeline, request.ranks[0], files.trace)
         job = _in_full(job, request.ranks[0], files.timeline)
     progress = output.Progress("stages done")
     progress(0, 3)
     plan = job.plan(request.ranks[0])
+    if files.timeline and not is_folder(files.timeline):
+        files.trace.of(plan.schedule.ranks)
     _announce(job, plan, what_if=how != "csv" or files.keeps)
     result = job.run(request.ranks[0], plan)
     progress(1, 3, ", measuring")
@@ -118,7 +123,7 @@ def _one(request: Request, files: Files, how: str) -> int:
     progress(2, 3, ", explaining")
     _warn(result)
     if files.timeline:
-        _draw(result, files.timeline, request)
+        _draw(result, files.timeline, request, files.trace)
     what_if = result.what_if() if how != "csv" or files.keeps else {}
     progress(3, 3)
     if files.out and not output.is_result(files.out):
@@ -208,9 +213,9 @@ def _verdict(failures: Iterable[str]) -> int:
     return 1 if wrong else 0
 
 
-def _draw(training: TrainingRun, path: Path, request: Request) -> None:
+def _draw(training: TrainingRun, path: Path, request: Request, choice: TraceChoice) -> None:
     if not is_folder(path):
-        output.write(path, _picture(training, path, request))
+        output.write(path, _picture(training, path, request, choice))
         return
     from experiments.pictures.timelines.kineto_export import kineto_files
     from experiments.traces.plan_tasks import tasks_of
@@ -219,16 +224,18 @@ def _draw(training: TrainingRun, path: Path, request: Request) -> None:
     write_traces(
         path,
         lambda: tasks_of(plan, timeline.schedule),
-        lambda: kineto_files(plan, timeline, dict(request.parameters)),
+        lambda: kineto_files(plan, timeline, dict(request.parameters), choice),
     )
 
 
-def _picture(training: TrainingRun, path: Path, request: Request) -> bytes | str:
+def _picture(
+    training: TrainingRun, path: Path, request: Request, choice: TraceChoice
+) -> bytes | str:
     if path.suffix.lower() == ".json":
         from experiments.pictures.timelines.training_trace import training_trace
 
         return training_trace(
-            training.plan, training.timeline, dict(request.parameters), training.memory
+            training.plan, training.timeline, dict(request.parameters), training.memory, choice
         )
     from experiments.pictures.timelines.training_picture import training_figure
 

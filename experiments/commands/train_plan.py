@@ -20,6 +20,7 @@ from experiments.parallel.plan_step import Training, machine_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
 from experiments.simulations.rules import DEFAULT, Rules
+from experiments.trace_choice import ALL, TraceChoice
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import EP
 from simulator.parallel.step import Step, write
@@ -61,14 +62,16 @@ class Files(NamedTuple):
     timeline: Path | None = None
     out: Path | None = None
     report: Path | None = None
+    trace: TraceChoice = ALL
+    """What the timeline has if it is a trace."""
 
 
 def run(request: Request, files: Files, how: str) -> int:
     """Print a step of a plan in full."""
     output.check_table(files.out)
     output.check_writable(files.report, output.REPORTS)
-    output.check_different(files._asdict())
-    check_timeline(files.timeline, request.plan.degrees.ranks)
+    output.check_different({"timeline": files.timeline, "out": files.out, "report": files.report})
+    check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     step = request.step()
     measures = measure(step)
     row = row_of(request.training, request.plan, measures)
@@ -82,7 +85,7 @@ def run(request: Request, files: Files, how: str) -> int:
     if request.transfers:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:
-        _draw(step, files.timeline, f"{row.model}, {row.plan}", request)
+        _draw(step, files, f"{row.model}, {row.plan}", request)
     record = asdict(row) | columns(fitting)
     figures = report(row, step, measures) | {"memory": figures_of(fitting, line, step)}
     figures |= {"router": routed(routing, step.work, exposed), "proven": proven}
@@ -116,16 +119,21 @@ def _with_transfers(step: Step) -> float:
     return written.timeline.makespan
 
 
-def _draw(step: Step, path: Path, title: str, request: Request) -> None:
+def _draw(step: Step, files: Files, title: str, request: Request) -> None:
     """Write a picture, a Chrome trace, or a folder with a trace of each rank."""
-    parameters = dict(request.parameters)
+    parameters, path, choice = dict(request.parameters), files.timeline, files.trace
+    assert path is not None
     if not is_folder(path):
         from experiments.pictures.timelines.plan_timeline import plan_file
 
-        output.write(path, plan_file(step, path, title, parameters))
+        output.write(path, plan_file(step, path, title, parameters, choice))
         return
     from experiments.pictures.timelines.kineto_step import step_files
     from experiments.traces.step_tasks import tasks_of_step
 
     device = str(request.parameters.get("device", ""))
-    write_traces(path, lambda: tasks_of_step(step), lambda: step_files(step, device, parameters))
+    write_traces(
+        path,
+        lambda: tasks_of_step(step),
+        lambda: step_files(step, device, parameters, choice),
+    )

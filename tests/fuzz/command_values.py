@@ -333,6 +333,8 @@ VALUES: dict[str, Value] = {
     "timeout": _of("60s"),
     "init": _of("tcp://localhost:29500"),
     "resume": _of("yes"),
+    "ranks": _of("0-3", "0,8", "3-1", "a", "0-9999999"),
+    "no_transfers": _of("yes"),
     "files": _of(*RUNS),
     "runs": _of(*RUNS),
     "logs": _of(*RUNS),

@@ -6,17 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.output import Value
+from experiments.trace_choice import ALL, TraceChoice
 from simulator.schedules.timeline import Timeline
 
 
 def collective_file(
-    timeline: Timeline, path: Path, title: str, parameters: Mapping[str, Value]
+    timeline: Timeline,
+    path: Path,
+    title: str,
+    parameters: Mapping[str, Value],
+    choice: TraceChoice = ALL,
 ) -> bytes | str:
     """A trace for a path that ends in .json, else a picture."""
     if path.suffix.lower() == ".json":
         from experiments.pictures.timelines.collective_trace import collective_trace
 
-        return collective_trace(timeline, dict(parameters))
+        return collective_trace(timeline, dict(parameters), choice)
     from experiments.pictures.timelines.collective_picture import collective_figure
 
     return collective_figure(timeline, title, path.suffix[1:].lower())

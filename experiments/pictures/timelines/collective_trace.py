@@ -12,13 +12,16 @@ from experiments.pictures.timelines.tracks import (
     merges,
     rank_phases,
 )
+from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis import memory
 from simulator.schedules.timeline import Timeline
 
 TRACKS = ("compute", "merges", "phases")
 
 
-def collective_trace(timeline: Timeline, parameters: dict[str, object]) -> str:
+def collective_trace(
+    timeline: Timeline, parameters: dict[str, object], choice: TraceChoice = ALL
+) -> str:
     """Chrome trace JSON of a collective: a process for each rank, server and switch.
 
     A rank has these tracks, if it does something on them:
@@ -37,7 +40,8 @@ def collective_trace(timeline: Timeline, parameters: dict[str, object]) -> str:
         _phases(timeline, phases),
     ]
     usage = memory.trace(timeline.schedule, timeline)
-    return to_file(Trace(timeline, slices, phases, TRACKS, usage), parameters, "take fewer ranks")
+    trace = Trace(timeline, slices, phases, TRACKS, usage, choice)
+    return to_file(trace, parameters, "take fewer ranks")
 
 
 def _slices(timeline: Timeline, track: int, boxes: Boxes) -> Slices:

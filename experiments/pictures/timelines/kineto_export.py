@@ -28,14 +28,17 @@ from experiments.pictures.timelines.tracks import (
     kind_of,
     lane_name,
 )
+from experiments.trace_choice import ALL, TraceChoice
 from simulator.schedules.timeline import Timeline
 from simulator.training.model import WIDTHS
 from simulator.training.plan import RESTART, Plan
 from topologies.errors import InputError
 
 
-def kineto_files(plan: Plan, timeline: Timeline, parameters: object) -> dict[str, bytes]:
-    """The trace of each worker by its name, gzipped JSON.
+def kineto_files(
+    plan: Plan, timeline: Timeline, parameters: object, choice: TraceChoice = ALL
+) -> dict[str, bytes]:
+    """The trace of each chosen worker by its name, gzipped JSON.
 
     A computation or communication is a kernel on a stream. It is launched when it begins, within
     the steps of its worker, and the launch has no duration. A restart is no kernel. Steps are
@@ -43,7 +46,9 @@ def kineto_files(plan: Plan, timeline: Timeline, parameters: object) -> dict[str
     NCCL's kernels. Times are microseconds, on a grid of nanoseconds. Raises InputError if the
     traces have more than a million kernels.
     """
+    chosen = choice.of(plan.workers, "workers")
     talks, tasks = communications(plan, timeline), _kernels(plan, timeline)
+    talks, tasks = (boxes.take(np.isin(boxes.rank, chosen)) for boxes in (talks, tasks))
     number = len(talks.rank) + len(tasks.rank)
     if number > EVENTS:
         raise InputError(
@@ -67,7 +72,7 @@ def kineto_files(plan: Plan, timeline: Timeline, parameters: object) -> dict[str
             ),
             about,
         )
-        for worker in everyone
+        for worker in chosen
     }
 
 

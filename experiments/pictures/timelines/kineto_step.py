@@ -20,6 +20,7 @@ from experiments.pictures.timelines.kineto_document import (
 from experiments.pictures.timelines.trace_file import EVENTS
 from experiments.pictures.timelines.trace_folder import kineto_name
 from experiments.pictures.timelines.tracks import Boxes, all_computations
+from experiments.trace_choice import ALL, TraceChoice
 from simulator.parallel.passes import COLLECTIVES, COMPUTE, COPIES, HOST, KINDS, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
 from topologies.errors import InputError
@@ -48,8 +49,10 @@ class _Place(NamedTuple):
     """The stream of each kernel, by name."""
 
 
-def step_files(step: Step, device: str, parameters: Mapping[str, object]) -> dict[str, bytes]:
-    """The trace of each rank by its name, gzipped JSON.
+def step_files(
+    step: Step, device: str, parameters: Mapping[str, object], choice: TraceChoice = ALL
+) -> dict[str, bytes]:
+    """The trace of each chosen rank by its name, gzipped JSON.
 
     Each rank does what its device of the pipeline does. Computations and collectives are kernels,
     each with a launch at its start. A transfer is a kernel of both ranks. Raises InputError if the
@@ -57,11 +60,13 @@ def step_files(step: Step, device: str, parameters: Mapping[str, object]) -> dic
     """
     degrees, ends = step.work.times.degrees, step.timeline.makespan
     ranks = degrees.groups("pp").T
-    boxes = _boxes(step)
-    if len(boxes.rank) * ranks.shape[1] > EVENTS:
+    chosen, boxes = choice.of(degrees.ranks), _boxes(step)
+    kernels_of = np.bincount(boxes.rank, minlength=len(ranks))
+    number = int(kernels_of @ np.isin(ranks, chosen).sum(axis=1))
+    if number > EVENTS:
         raise InputError(
-            f"the traces have {len(boxes.rank) * ranks.shape[1]} kernels, at most {EVENTS}: take "
-            f"fewer GPUs or micro-batches"
+            f"the traces have {number} kernels, at most {EVENTS}: take fewer GPUs or "
+            f"micro-batches, or --ranks"
         )
     about = json.loads(provenance()) | {"parameters": dict(parameters)}
     talking = np.flatnonzero((step.labels.collective > 0) & (step.schedule.lane != SEND))
@@ -70,7 +75,7 @@ def step_files(step: Step, device: str, parameters: Mapping[str, object]) -> dic
     files = {}
     for number, members in enumerate(ranks):
         place = _place(step, boxes.take(boxes.rank == number))
-        for rank in members.tolist():
+        for rank in np.intersect1d(members, chosen).tolist():
             listed = {name: _group_of(rows, rank) for name, rows in groups.items()}
             names = {name: f"{name} {row}" for name, (row, _) in listed.items()}
             kernels = [
@@ -87,7 +92,7 @@ def step_files(step: Step, device: str, parameters: Mapping[str, object]) -> dic
             files[kineto_name(rank)] = document(
                 job_record(rank, degrees.ranks, records), device, lines, about
             )
-    return {kineto_name(rank): files[kineto_name(rank)] for rank in range(degrees.ranks)}
+    return {kineto_name(rank): files[kineto_name(rank)] for rank in chosen}
 
 
 _GROUPED = ("tp", "cp", "ep", "data", "experts")

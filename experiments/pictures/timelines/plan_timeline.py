@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.output import Value
 from experiments.pictures.timelines.tracks import Boxes, all_computations, computing_times
+from experiments.trace_choice import ALL, TraceChoice
 from simulator.parallel.passes import COLLECTIVES, COMPUTE, HOST, KINDS, STREAMS
 from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
@@ -27,10 +28,16 @@ THIN = 0.36
 """Height of a lane as a share of the main lane's."""
 
 
-def plan_file(step: Step, path: Path, title: str, parameters: dict[str, Value]) -> bytes | str:
+def plan_file(
+    step: Step,
+    path: Path,
+    title: str,
+    parameters: dict[str, Value],
+    choice: TraceChoice = ALL,
+) -> bytes | str:
     """A trace for a path that ends in .json, else a picture."""
     if path.suffix.lower() == ".json":
-        return _trace(step, parameters)
+        return _trace(step, parameters, choice)
     return _figure(step, title, path.suffix[1:].lower())
 
 
@@ -81,7 +88,7 @@ def plan_drawing(step: Step, title: str) -> Figure:
     return figure
 
 
-def _trace(step: Step, parameters: dict[str, Value]) -> str:
+def _trace(step: Step, parameters: dict[str, Value], choice: TraceChoice) -> str:
     """A process for each device of the pipeline, a track for each stream."""
     from experiments.pictures.timelines.trace_file import Trace, described, slices_of, to_file
 
@@ -101,7 +108,8 @@ def _trace(step: Step, parameters: dict[str, Value]) -> str:
     slices = slices_of(boxes.rank, boxes.lane, boxes.start, boxes.end, about)
     none: Boxes = boxes.take(np.zeros(0, dtype=np.int64))
     nothing = slices_of(none.rank, 0, none.start, none.end, [])
-    trace = Trace(step.timeline, [slices, nothing], none, STREAMS)
+    what = "devices of the pipeline"
+    trace = Trace(step.timeline, [slices, nothing], none, STREAMS, choice=choice, what=what)
     return to_file(trace, dict(parameters), "take fewer micro-batches")
 
 

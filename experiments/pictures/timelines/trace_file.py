@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from experiments.names import rank_name
 from experiments.output import note, provenance, to_json
 from experiments.pictures.timelines.tracks import Boxes, Integers, Sends, bands, sends
+from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis.contention import waited
 from simulator.analysis.memory import Memory
 from simulator.schedules.timeline import Timeline
@@ -54,6 +55,34 @@ class Trace:
     """The name of each track of `slices`."""
     memory: Memory | None = None
     """What each rank holds over time."""
+    choice: TraceChoice = ALL
+    """Which ranks the trace shows, and whether it shows transfers."""
+    what: str = "ranks"
+    """What the ranks are."""
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The ranks that are shown. Raises InputError if the choice has others."""
+        return self.choice.of(self.timeline.schedule.ranks, self.what)
+
+    def shown(self) -> Trace:
+        """The trace with the chosen ranks only."""
+        if self.choice.ranks is None:
+            return self
+        slices = [
+            _some(each, np.flatnonzero(np.isin(each.rank, self.ranks))) for each in self.slices
+        ]
+        boxes = self.communications
+        return replace(
+            self, slices=slices, communications=boxes.take(np.isin(boxes.rank, self.ranks))
+        )
+
+    def sends(self) -> Sends:
+        """The transfers that are shown."""
+        every = sends(self.timeline)
+        sender = self.timeline.schedule.rank[every.operation]
+        chosen = np.isin(sender, self.ranks) & self.choice.transfers
+        return Sends._make(column[chosen] for column in every)
 
     @cached_property
     def joined(self) -> Slices:
@@ -75,19 +104,21 @@ def to_file(trace: Trace, parameters: dict[str, object], remedy: str) -> str:
     Times are microseconds, on a grid of nanoseconds: see :func:`microseconds`. Slices that overlap
     on a track go to a second track of that name. The sends of a rank have a track for each medium
     that it sends on. Up to 20,000 transfers, arrows lead from each transfer to the communication
-    that it ends in. The `parameters`, JSON values, are stored in `otherData`, with versions and
+    that it ends in. The choice of the trace leaves out ranks, and transfers of all ranks. The
+    `parameters`, JSON values, are stored in `otherData`, with versions and
     command.
 
     A trace has at most a million slices. If it had more, only the earliest transfers are kept, and
     a note and `otherData` say so. Raises InputError, which recommends the `remedy`, if it has more
     even without transfers.
     """
+    trace = trace.shown()
     room = EVENTS - len(trace.joined.about)
     if room < 0:
         raise InputError(
             f"the trace has {EVENTS - room} events without transfers, at most {EVENTS}: {remedy}"
         )
-    every = sends(trace.timeline)
+    every = trace.sends()
     sent, remark = _earliest(every, room)
     slices = _joined([trace.joined, _sending(trace, sent)])
     track, names = _tracks(trace, slices)
@@ -95,7 +126,7 @@ def to_file(trace: Trace, parameters: dict[str, object], remedy: str) -> str:
     about = json.loads(provenance()) | {"parameters": parameters}
     if remark:
         about["note"] = remark
-    counters = _counters(trace.memory, trace.timeline.schedule.ranks) if trace.memory else []
+    counters = _counters(trace.memory, trace.ranks) if trace.memory else []
     events = ",\n".join([*names, *_in_order(slices, track, arrows), *counters])
     return (
         f'{{"displayTimeUnit": "ms",\n"otherData": {to_json(about)},\n"traceEvents": [\n'
@@ -131,6 +162,13 @@ def nanoseconds(seconds: Floats) -> Nanoseconds:
     return np.rint(seconds * 1e9).astype(np.int64)
 
 
+def _some(slices: Slices, rows: Integers) -> Slices:
+    """Some of the slices."""
+    about = [slices.about[row] for row in rows.tolist()]
+    start, end = slices.start[rows], slices.end[rows]
+    return Slices(slices.rank[rows], slices.track[rows], start, end, about)
+
+
 def _joined(parts: list[Slices]) -> Slices:
     rank, track, start, end = (
         np.concatenate(column) for column in list(zip(*parts, strict=True))[:4]
@@ -138,9 +176,9 @@ def _joined(parts: list[Slices]) -> Slices:
     return Slices(rank, track, start, end, [about for part in parts for about in part.about])
 
 
-def _counters(memory: Memory, ranks: int) -> Iterator[str]:
+def _counters(memory: Memory, ranks: Sequence[int]) -> Iterator[str]:
     """What each rank holds over time; of many changes about two thousand."""
-    for rank in range(ranks):
+    for rank in ranks:
         times, nbytes = (column[:: max(1, len(column) // COUNTED)] for column in memory.of(rank))
         for time, level in zip(
             microseconds(nanoseconds(times)).tolist(), nbytes.tolist(), strict=True
@@ -198,7 +236,7 @@ def _tracks(trace: Trace, slices: Slices) -> tuple[Integers, list[str]]:
         np.stack((slices.rank, slices.track, band)), axis=1, return_inverse=True
     )
     names: list[str] = []
-    for rank in range(schedule.ranks):
+    for rank in trace.ranks:
         names += _named("process", rank, 0, rank_name(schedule, rank), rank)
     for row, (rank, track, repeat) in enumerate(keys.T.tolist()):
         name = _track_name(trace, track) + (f" ({repeat + 1})" if repeat else "")

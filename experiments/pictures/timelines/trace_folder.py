@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
+from experiments.trace_choice import ALL, TraceChoice
 
 if TYPE_CHECKING:
     from simulator.collectives.task_graph import TaskGraph
@@ -29,8 +30,9 @@ def kineto_name(rank: int) -> str:
     return f"rank{rank}.json.gz"
 
 
-def check_timeline(timeline: Path | None, ranks: int) -> None:
+def check_timeline(timeline: Path | None, ranks: int, choice: TraceChoice = ALL) -> None:
     """Raise InputError now, before any work, if a timeline of so many ranks cannot be written."""
+    choice.check(timeline)
     if timeline is None or not is_folder(timeline):
         output.check_writable(timeline, FILES)
     elif timeline.suffix == CHAKRA:
@@ -38,7 +40,7 @@ def check_timeline(timeline: Path | None, ranks: int) -> None:
 
         output.check_folder(timeline, file_names(ranks), TRACES)
     else:
-        output.check_folder(timeline, {kineto_name(rank) for rank in range(ranks)}, TRACES)
+        output.check_folder(timeline, {kineto_name(rank) for rank in choice.of(ranks)}, TRACES)
 
 
 def write_traces(

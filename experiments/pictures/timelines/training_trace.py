@@ -10,10 +10,11 @@ from experiments.pictures.timelines.tracks import (
     box_bytes,
     communications,
     computations,
-    gaps,
     kind_of,
     lane_name,
 )
+from experiments.trace_choice import ALL, TraceChoice
+from simulator.analysis.bubble_spans import BUBBLE_CAUSES, bubble_spans
 from simulator.analysis.memory import Memory
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
@@ -23,7 +24,11 @@ STEPS, MAIN, BUBBLES, LANES = 0, 1, 2, 2
 
 
 def training_trace(
-    plan: Plan, timeline: Timeline, parameters: dict[str, object], memory: Memory | None = None
+    plan: Plan,
+    timeline: Timeline,
+    parameters: dict[str, object],
+    memory: Memory | None = None,
+    choice: TraceChoice = ALL,
 ) -> str:
     """Chrome trace JSON of a training run: a process for each rank, a track for each lane.
 
@@ -31,7 +36,7 @@ def training_trace(
 
     - its steps (`ProfilerStep#n`, as Kineto names them),
     - its main lane,
-    - its bubbles, each with the phase that it waits for,
+    - its bubbles, each with its cause, the phase that it waits for, and the link of a queue,
     - its communications and its further lanes,
     - its sends, a track for each medium.
 
@@ -46,7 +51,8 @@ def training_trace(
     ]
     tracks = ["steps", lane_name(plan, COMPUTE), "bubbles"]
     tracks += [lane_name(plan, lane) for lane in range(1, _lanes(plan, timeline))]
-    return to_file(Trace(timeline, slices, talks, tracks, memory), parameters, "take fewer steps")
+    trace = Trace(timeline, slices, talks, tracks, memory, choice)
+    return to_file(trace, parameters, "take fewer steps")
 
 
 def _lanes(plan: Plan, timeline: Timeline) -> int:
@@ -74,11 +80,22 @@ def _computing(plan: Plan, timeline: Timeline) -> Slices:
 
 
 def _bubbles(plan: Plan, timeline: Timeline) -> Slices:
-    idle, phases = gaps(plan, timeline), timeline.schedule.phases
-    drain = described("bubble: drain", "bubble")
-    waits = [described("bubble", "bubble", **{"waits for": phase}) for phase in phases]
-    about = [waits[timeline.schedule.phase[i]] if i >= 0 else drain for i in idle.awaited.tolist()]
-    return slices_of(idle.rank, BUBBLES, idle.start, idle.end, about)
+    schedule, media = timeline.schedule, timeline.routed.topology.medium_names
+    spans = bubble_spans(timeline, COMPUTE)
+    spans = spans.take(spans.rank < plan.workers)
+    awaited = np.where(spans.awaited < 0, -1, schedule.phase[spans.awaited])
+    keys = list(zip(spans.cause.tolist(), awaited.tolist(), spans.medium.tolist(), strict=True))
+    about = {
+        (cause, phase, medium): described(
+            f"bubble: {BUBBLE_CAUSES[cause]}",
+            "bubble",
+            **({} if phase < 0 else {"waits for": schedule.phases[phase]}),
+            **({} if medium < 0 else {"queues for": media[medium]}),
+        )
+        for cause, phase, medium in set(keys)
+    }
+    rows = [about[key] for key in keys]
+    return slices_of(spans.rank, BUBBLES, spans.start, spans.end, rows)
 
 
 def _talking(timeline: Timeline, boxes: Boxes) -> Slices:

@@ -46,6 +46,27 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "file is a folder": (("sweep", "--p", "2", "--out", "/"), "cannot write"),
     "unknown picture": (("sweep", "--p", "2", "--plot", "x.gif"), ".png, .svg, .pdf"),
     "measured without a picture": (("sweep", "--measured", "a.log"), "give --plot too"),
+    "ranks of no trace": (("run", "--ranks", "0-3"), "--ranks 0-3: there is no trace, take --tim"),
+    "ranks of a picture": (
+        ("run", "--no-transfers", "--timeline", "x.png"),
+        "--no-transfers: pictures have all ranks, take --timeline FILE.json",
+    ),
+    "ranks beyond the run": (
+        ("run", "--p", "4", "--ranks", "0-3,4", "--timeline", "x.json"),
+        "--ranks 0-3,4: rank 4 is not in the trace, which has 4 ranks, 0 to 3",
+    ),
+    "ranks that are no list": (
+        ("train", "--ranks", "0;1", "--timeline", "x.json"),
+        "--ranks: '0;1' is no rank or range: write 0-7, 0-14:2 or 0,8",
+    ),
+    "transfers of Kineto traces": (
+        ("train", "--no-transfers", "--timeline", "x"),
+        "--no-transfers: Kineto traces never have transfers, leave it out",
+    ),
+    "ranks of Chakra traces": (
+        ("train", "--ranks", "0", "--timeline", "x.chakra"),
+        "--ranks 0: Chakra traces have all of a run, leave it out",
+    ),
     "picture nowhere": (("run", "--timeline", "/none/x.png"), "cannot write"),
     "several ranks for run": (("run", "--p", "2..4"), "one number of ranks"),
     "two algorithms for run": (("run", "--algo", "ring,tree"), "one algorithm here"),

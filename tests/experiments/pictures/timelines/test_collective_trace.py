@@ -15,6 +15,7 @@ from chrome_traces import assert_disjoint, covering, slices
 from experiments.names import rank_name
 from experiments.pictures.timelines import trace_file
 from experiments.pictures.timelines.collective_trace import collective_trace
+from experiments.trace_choice import TraceChoice
 from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -46,6 +47,24 @@ def traced(timeline: Timeline, **parameters: object) -> dict[str, Any]:
         collective_trace(timeline, parameters), parse_constant=pytest.fail
     )
     return trace
+
+
+@given(st.sampled_from(NAMES), st.sets(st.integers(0, 5), min_size=1), st.booleans())
+def test_a_choice_leaves_out_ranks_and_transfers_and_changes_nothing_else(
+    name: str, ranks: set[int], transfers: bool
+) -> None:
+    timeline = ran(name, 6 if find(name).defined(6) else 8)
+    choice = TraceChoice(tuple(sorted(ranks)), transfers)
+    part = json.loads(collective_trace(timeline, {}, choice))["traceEvents"]
+    whole = traced(timeline)["traceEvents"]
+
+    def without_track(events: list[dict[str, Any]]) -> list[str]:
+        kept = [event for event in events if event["ph"] in "XC" and event["pid"] in ranks]
+        kept = [event for event in kept if transfers or event.get("cat") != "transfer"]
+        return [json.dumps({**event, "tid": 0}) for event in kept]
+
+    assert without_track(part) == without_track(whole)
+    assert {event["pid"] for event in part} == ranks
 
 
 @given(st.sampled_from(NAMES), st.integers(2, 9), st.sampled_from(["star", "ring", "bus"]), SHARED)

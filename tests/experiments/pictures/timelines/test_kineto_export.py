@@ -22,6 +22,7 @@ from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
 from experiments.pictures.timelines.kineto_document import STREAM
 from experiments.pictures.timelines.kineto_step import step_files
+from experiments.trace_choice import ALL, TraceChoice
 from experiments.training.job import Job
 from extras import needs
 from refusals import refusal
@@ -122,6 +123,14 @@ def test_too_many_kernels_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert "at most 10: take fewer steps or workers" in text
 
 
+def test_chosen_ranks_have_the_files_that_they_have_among_all(run: Run) -> None:
+    made, step, some = run(ranks=4), parallel_step(), TraceChoice((1, 3))
+    every, chosen = (kineto_export.kineto_files(*made, {}, choice) for choice in (ALL, some))
+    assert chosen == {name: every[name] for name in ("rank1.json.gz", "rank3.json.gz")}
+    every, chosen = (step_files(step, "h100", {}, choice) for choice in (ALL, some))
+    assert chosen == {name: every[name] for name in ("rank1.json.gz", "rank3.json.gz")}
+
+
 @needs("hta", "hta")
 def test_hta_finds_the_same_idle_and_overlapping_time(run: Run, tmp_path: Path) -> None:
     """Idle between the first and the last kernel of a worker, and the share of communication that
@@ -132,9 +141,9 @@ def test_hta_finds_the_same_idle_and_overlapping_time(run: Run, tmp_path: Path) 
         "failure": run(ranks=2, steps=2, conditions=Conditions(failure=Failure(0, 1, 1e-3))),
     }
     for name, (plan, timeline) in runs.items():
-        folder = tmp_path / name
+        folder, choice = tmp_path / name, TraceChoice((1, 2)) if name == "ddp" else ALL
         folder.mkdir()
-        for file, content in kineto_export.kineto_files(plan, timeline, {}).items():
+        for file, content in kineto_export.kineto_files(plan, timeline, {}, choice).items():
             (folder / file).write_bytes(content)
     step = parallel_step()
     (tmp_path / "plan").mkdir()

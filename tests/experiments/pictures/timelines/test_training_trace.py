@@ -169,7 +169,7 @@ def test_communications_know_their_bytes_and_bubbles_what_they_wait_for(run: Run
     bubbles = [
         (event["name"], event["args"]) for event in slices(trace, "bubbles") if event["pid"] == 0
     ]
-    assert bubbles == [("bubble", {"waits for": "all-reduce bucket 1"})]
+    assert bubbles == [("bubble: transfer", {"waits for": "all-reduce bucket 1"})]
     sent = slices(trace, "sends")[0]
     assert (sent["name"], sent["cat"], sent["args"]) == (
         "all-reduce bucket 0 to rank 1",
