@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from simulator.parallel.pipeline_times import StageTimes
 from simulator.parallel.pipelines import Pipeline, PipelineOrder, find
 from simulator.parallel.pipelines.pipeline_csv import read_pipeline
 from topologies.errors import InputError
@@ -11,6 +12,8 @@ from topologies.readers.contents import contents, decoded
 
 LIMIT = 32 * 2**20
 """Bytes of a file, at most."""
+USUAL = 8, 16
+"""Devices and micro-batches, if the user does not say."""
 
 
 def find_order(text: str) -> PipelineOrder:
@@ -44,3 +47,33 @@ def pipeline_of_file(path: Path) -> Pipeline:
     if len(content) > LIMIT:
         raise InputError(f"{path.name} has more than {LIMIT} bytes: no pipeline is larger")
     return read_pipeline(decoded(content, path.name), path.name)
+
+
+def named_pipeline(
+    name: str, sizes: tuple[int | None, int | None], times: StageTimes, kept: int
+) -> Pipeline:
+    """The pipeline of an order's name or of a file, for numbers of devices and micro-batches; a
+    search takes the times and the percentage of activations that the user gives."""
+    if name.lower().endswith(".csv"):
+        pipeline = pipeline_of_file(Path(name))
+        of_file = pipeline.devices, pipeline.micro_batches
+        if any(size not in (None, known) for size, known in zip(sizes, of_file, strict=True)):
+            raise InputError(
+                f"{name} has {of_file[0]} devices and {of_file[1]} micro-batches: leave out "
+                f"--devices and --micro-batches"
+            )
+        return pipeline
+    devices, micro_batches = (size or usual for size, usual in zip(sizes, USUAL, strict=True))
+    order = find(name)
+    if "forward" not in order.options:
+        return order.build(devices, micro_batches)
+    # A search takes the times of the command, unless its options say otherwise.
+    values = {
+        "forward": times.forward,
+        "inputs": times.inputs,
+        "weights": times.weights,
+        "transfer": times.transfer,
+        "kept": kept,
+    }
+    free = {key: value for key, value in values.items() if f"{key}=" not in name}
+    return order.build(devices, micro_batches, **free)

@@ -28,6 +28,8 @@ class Clock:
     """The operations in the order of their ends."""
     marks: Floats
     """When each step ends; the first mark is 0."""
+    part: float = 1.0
+    """The share of a step in which messages move."""
 
 
 def depths(schedule: Schedule) -> Ints:
@@ -53,7 +55,7 @@ def equal_steps(schedule: Schedule, depth: Ints) -> Clock:
     start = np.where(schedule.remote, depth - 1.0, arrival)
     finish = np.where(schedule.remote, arrival, depth)
     marks = np.arange(int(depth.max(initial=0)) + 1, dtype=np.float64)
-    return Clock(start, finish, _by_end(finish), marks)
+    return Clock(start, finish, _by_end(finish), marks, 1 - LOCAL)
 
 
 def _by_end(finish: Floats) -> Ints:

@@ -134,6 +134,7 @@ def _act(film: Film, name: str, act: Act) -> dict[str, object]:
     return {
         "name": name,
         "end": act.end,
+        "part": act.clock.part,
         "marks": act.clock.marks.tolist(),
         "titles": act.titles,
         "steps": act.sentences,

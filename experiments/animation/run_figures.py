@@ -25,8 +25,8 @@ class Measures(NamedTuple):
         """The figures in a line."""
         rate = f"{self.busbw / 1e9:.4g} GB/s" if self.busbw else "none"
         return (
-            f"time {format_seconds(self.seconds)}    moved {format_bytes(self.nbytes)}    "
-            f"busbw {rate}    redundant {format_bytes(self.redundant)}"
+            f"time {format_seconds(self.seconds)}    moved {format_bytes(self.nbytes, True)}    "
+            f"busbw {rate}    redundant {format_bytes(self.redundant, True)}"
         )
 
 
@@ -34,7 +34,10 @@ def measures(film: Film, act: Act, moment: float) -> Measures:
     """The figures of a run at a moment of an act."""
     clock, schedule = act.clock, film.schedule
     simulated = film.acts["simulated time"].clock.marks
-    seconds = float(np.interp(moment, clock.marks, simulated))
+    begin = clock.marks[:-1]
+    reached = np.stack((begin, begin + clock.part * np.diff(clock.marks)), axis=1).ravel()
+    known = np.stack((simulated[:-1], simulated[1:]), axis=1).ravel()
+    seconds = float(np.interp(moment, reached, known))
     length = clock.finish - clock.start
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(

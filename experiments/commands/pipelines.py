@@ -8,21 +8,20 @@ from pathlib import Path
 import numpy as np
 
 from experiments import output
-from experiments.pipeline_files import pipeline_of_file
+from experiments.pipeline_files import named_pipeline
 from simulator.collectives.algorithm_options import names_in
 from simulator.parallel.pipeline_times import (
     PipelineTimes,
     StageTimes,
+    of_stages,
     peak_activations,
     pipeline_times,
 )
-from simulator.parallel.pipelines import Pipeline, find, orders
+from simulator.parallel.pipelines import Pipeline, orders
 from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
 from topologies.errors import InputError
 from topologies.units import format_seconds
 
-USUAL = 8, 16
-"""Devices and micro-batches."""
 NOTE = """
 
 idle: of the most idle device, within the step. within: between its first and last action.
@@ -50,7 +49,10 @@ def run(request: Request, how: str) -> None:
     plot, actions = request.plot, request.actions
     output.check_writable(plot, output.PICTURES)
     output.check_writable(actions, (".csv",))
-    runs = [_timed(pipeline, request.times) for pipeline in _pipelines(request)]
+    runs = [
+        pipeline_times(pipeline, of_stages(pipeline, request.times))
+        for pipeline in _pipelines(request)
+    ]
     if actions:
         if len(runs) > 1:
             raise InputError(f"--actions {actions}: name one order, there are {len(runs)}")
@@ -76,40 +78,9 @@ def _pipelines(request: Request) -> list[Pipeline]:
 
 
 def _pipeline(name: str, request: Request) -> Pipeline:
-    sizes = request.devices, request.micro_batches
-    if name.lower().endswith(".csv"):
-        pipeline = pipeline_of_file(Path(name))
-        of_file = pipeline.devices, pipeline.micro_batches
-        if any(size not in (None, known) for size, known in zip(sizes, of_file, strict=True)):
-            raise InputError(
-                f"{name} has {of_file[0]} devices and {of_file[1]} micro-batches: leave out "
-                f"--devices and --micro-batches"
-            )
-        return pipeline
-    devices, micro_batches = (size or usual for size, usual in zip(sizes, USUAL, strict=True))
-    order = find(name)
-    if "forward" not in order.options:
-        return order.build(devices, micro_batches)
-    # A search takes the times of the command, unless its options say otherwise.
-    times = request.times
-    values = {
-        "forward": times.forward,
-        "inputs": times.inputs,
-        "weights": times.weights,
-        "transfer": times.transfer,
-        "kept": request.kept,
-    }
-    free = {key: value for key, value in values.items() if f"{key}=" not in name}
-    return order.build(devices, micro_batches, **free)
-
-
-def _timed(pipeline: Pipeline, times: StageTimes) -> PipelineTimes:
-    share = pipeline.devices / pipeline.stages
-    forward, inputs, weights = (
-        float(np.multiply(part, share)) for part in (times.forward, times.inputs, times.weights)
+    return named_pipeline(
+        name, (request.devices, request.micro_batches), request.times, request.kept
     )
-    of_stage = StageTimes(forward, inputs, weights, times.transfer, times.blocking)
-    return pipeline_times(pipeline, of_stage)
 
 
 def _record(times: PipelineTimes, kept: int) -> output.Record:

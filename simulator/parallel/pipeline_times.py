@@ -82,6 +82,15 @@ class PipelineTimes:
         return np.asarray(np.bincount(self.pipeline.device, gaps, devices), dtype=np.float64)
 
 
+def of_stages(pipeline: Pipeline, times: StageTimes) -> StageTimes:
+    """The times of each stage, from those of a device's whole share of the model."""
+    share = pipeline.devices / pipeline.stages
+    forward, inputs, weights = (
+        float(np.multiply(part, share)) for part in (times.forward, times.inputs, times.weights)
+    )
+    return StageTimes(forward, inputs, weights, times.transfer, times.blocking)
+
+
 def pipeline_times(pipeline: Pipeline, times: StageTimes, engine: Engine = "auto") -> PipelineTimes:
     """Simulate a pipeline. Raises InputError if a time is not 0 or more."""
     schedule, operations = pipeline_schedule(pipeline, times)

@@ -221,6 +221,7 @@ VALUES: dict[str, Value] = {
     "matrix": _of("sizes.csv", "chunks.csv"),
     "calibrate_compute": _of("steps.csv"),
     "orders": _several("gpipe", "1f1b", "zb_v", "interleaved:chunks=3", "zb_auto", "pipeline.csv"),
+    "pipeline": _of("1f1b", "zb_v", "interleaved:chunks=3", "pipeline.csv"),
     "devices": _of("2", "4"),
     "micro_batches": _of("8", "12"),
     "forward": _of("1ms", "0s"),
@@ -365,7 +366,7 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("animate",), "algo"): _of(*_ALGORITHMS),
     (("animate",), "p"): _of("2", "3", "4", "8", "33"),
     (("animate",), "size"): _of("64KiB", "1MiB", "8B"),
-    (("animate",), "out"): _of(*["a.html"] * 5, "a.gif", "a_new_folder", "a.svg"),
+    (("animate",), "out"): _of(*["a.html"] * 5, "a.svg"),
     (("train",), "p"): _of("1", "2", "4", "8", "2,4", "1..4:x2"),
     (("validate",), "algo"): _of(
         "ring", "tree", "rings", "double_tree", "halving_doubling", "naive"

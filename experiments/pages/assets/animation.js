@@ -26,7 +26,8 @@ SCENES.animation = async (root, data) => {
 
   function show(act, moment) {
     const place = along(act.marks, moment);
-    const simulated = momentAt(data.seconds, place);
+    const whole = Math.min(Math.floor(place), data.seconds.length - 2);
+    const simulated = momentAt(data.seconds, whole + Math.min(1, (place - whole) / act.part));
     const sent = bytesSent(operations, act, moment);
     const step = moment > 0 ? stepAt(act, moment) : 0;
     time.textContent = `${seconds(simulated)} of ${seconds(data.makespan)}`;

@@ -3,11 +3,15 @@
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image, ImageSequence
 
 from browser import Open
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 WRONG = """
@@ -22,14 +26,23 @@ def half(ranks, nbytes):
 """
 
 
+def opened(open_page: Open, file: Path, width: int = 1280, dark: bool = False) -> "Page":
+    """The page of a file, once its animation is there."""
+    page = open_page(file, width=width, dark=dark)
+    page.wait_for_selector(".drawing[data-playing]")
+    return page
+
+
 def test_a_page_plays(simctl: Simctl, open_page: Open, tmp_path: Path) -> None:
     file = tmp_path / "ring.html"
     done = simctl("animate", "--algo", "ring", "--p", 4, "--out", file)
     assert done.returncode == 0, done.stderr
     assert "6 steps" in done.stdout
-    page = open_page(file)
+    page = opened(open_page, file)
     title, drawing = page.locator("h3.step"), page.locator(".drawing")
     assert title.text_content() == "before the first step"
+    page.get_by_label("speed").select_option("4×")
+    page.locator("h1").click()
     page.keyboard.press("ArrowRight")
     page.wait_for_selector(".drawing[data-playing=false]")
     assert title.text_content() == "reduce-scatter, step 1 of 3"
@@ -42,14 +55,14 @@ def test_a_page_plays(simctl: Simctl, open_page: Open, tmp_path: Path) -> None:
     assert title.text_content() == "all-gather, step 2 of 3"
     page.get_by_label("clock").select_option("equal steps")
     assert title.text_content() == "all-gather, step 2 of 3"
+    page.locator("h1").click()
     page.keyboard.press("Home")
-    page.get_by_label("speed").select_option("4×")
     page.keyboard.press(" ")
     assert drawing.get_attribute("data-playing") == "true"
     page.keyboard.press(" ")
     assert drawing.get_attribute("data-playing") == "false"
-    page.get_by_label("moment").fill("500")
-    assert title.text_content() == "reduce-scatter, step 3 of 3"
+    page.get_by_label("moment").fill("800")
+    assert title.text_content() == "all-gather, step 2 of 3"
     page.get_by_role("button", name="Play").click()
     page.wait_for_selector(".drawing[data-playing=false]")
     assert title.text_content() == "all-gather, step 3 of 3"
@@ -63,7 +76,7 @@ def test_a_phone_shows_where_a_wrong_algorithm_stops(
     done = simctl("animate", "--algo-file", source, "--p", 3, "--out", file)
     assert done.returncode == 1
     assert "half is wrong. The first wrong value is in rank 0, slot 0" in done.stderr
-    page = open_page(file, width=390, dark=True)
+    page = opened(open_page, file, width=390, dark=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("p.wrong").is_hidden()
     page.keyboard.press("End")
@@ -103,3 +116,54 @@ def test_mistakes_are_one_line(simctl: Simctl, arguments: tuple[str, ...], messa
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_buckets_travel_while_the_backward_goes_on(
+    simctl: Simctl, open_page: Open, tmp_path: Path
+) -> None:
+    file = tmp_path / "ddp.html"
+    network = "--bandwidth", "10GB/s"
+    done = simctl("animate", "--model", "resnet50", "--p", 2, *network, "--out", file)
+    assert done.returncode == 0, done.stderr
+    page = opened(open_page, file, width=390, dark=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    seen = []
+    for _ in range(30):
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        seen.append(page.locator("h3.step").text_content())
+    assert seen[0] == "forward"
+    assert "backward and all-reduce" in seen
+    assert seen[-1] == "optimizer"
+    assert "gradients being computed" in (page.locator(".legend").text_content() or "")
+
+
+def test_a_pipeline_is_animated(simctl: Simctl, open_page: Open, tmp_path: Path) -> None:
+    sizes = "--devices", 2, "--micro-batches", 2
+    done = simctl("animate", "--pipeline", "1f1b", *sizes, "--out", tmp_path / "pipe.html")
+    assert done.stdout == "1f1b, 2 devices, 2 micro-batches: 9ms a step\n"
+    page = opened(open_page, tmp_path / "pipe.html")
+    page.keyboard.press("End")
+    assert "micro-batches done2" in (page.locator(".readouts").text_content() or "")
+    done = simctl("animate", "--pipeline", "1f1b", *sizes, "--out", tmp_path / "steps")
+    assert done.stdout.endswith("pictures\n")
+    assert len(list((tmp_path / "steps").glob("step-*.svg"))) > 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "vgg16", "--algo", "ring"), "--algo ring does not go with --model"),
+        (("--pipeline", "1f1b", "--p", "4"), "--p 4 does not go with --pipeline"),
+        (("--micro-batches", "4"), "--micro-batches 4 does not go with a collective"),
+        (("--strategy", "ssgd"), "--strategy ssgd: an animation shows ddp"),
+        (("--model", "resnet50", "--p", "64"), "--p 64: an animation shows 2 to 32 ranks"),
+        (("--pipeline", "1f1b", "--devices", "40"), "40 devices: an animation shows 2 to 32"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    simctl: Simctl, arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    done = simctl("animate", *arguments, "--out", tmp_path / "a.html")
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -29,6 +29,7 @@ CALLS = {
     "cli/animated.py: parse_algorithm": "--algo of animate",
     "cli/animated.py: parse_bytes": "--size of animate",
     "cli/animated.py: parse_rank_count": "--p of animate",
+    "cli/animated.py: parse_seconds": "--forward, --inputs, --weights and --transfer of animate",
     "cli/epoch_options.py: parse_number": "--input-rate",
     "cli/epoch_options.py: parse_seconds": "--epoch-time",
     "cli/group_parser.py: parse_bytes": "--size with --groups; a size of --groups",
