@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from simulator.kernels import first_come
 from simulator.kernels.events import RUNS, Runs
-from simulator.kernels.records import Times, Turns
+from simulator.kernels.records import Times, Turns, Work
 from simulator.kernels.repeats import Parts, Steps
 from simulator.schedules.folding import spread
 from simulator.schedules.routed import Routed
@@ -63,16 +63,18 @@ def run(
     parts: Parts | None = None,
     *,
     fills: bool = True,
+    room: Times | None = None,
 ) -> Part:
     """Simulate `routed` under fifo. No operation is ready before `ready`, and no medium or lane is
     free before `free`: lanes first, then media.
 
     With `parts`, steps in them are skipped where they repeat, if all durations are whole ticks. The
-    times of what is skipped are there if it `fills` them in.
+    times of what is skipped are there if it `fills` them in. Times go into `room`, if there is as
+    much as they need: memory that has been used is quicker than memory that has not.
     """
     schedule, work = routed.schedule, routed.work
     count, serials = len(routed.topology.medium_bandwidth), work.ranks.serials
-    times, media, lanes = Times.blank(work), Turns.of(count), Turns.of(serials)
+    times, media, lanes = _blank(work, room), Turns.of(count), Turns.of(serials)
     times.ready[:], lanes.free[:] = ready, free[:serials]
     media.free[:] = free[serials : serials + count]
     for turns in (media, lanes):
@@ -93,6 +95,15 @@ def run(
     row = np.flatnonzero(first < np.inf)
     windows = Windows(row, first[row], last[row], left[row])
     return Part(times, holder, windows, np.unique(place[free[place] > 0]))
+
+
+def _blank(work: Work, room: Times | None) -> Times:
+    """Nothing has happened yet, but for what will be overwritten."""
+    sizes = len(work.operations.kind), int(work.routes.nodes[-1])
+    if room is None or (len(room.ready), len(room.start)) != sizes:
+        return Times.blank(work)
+    room.finish[:], room.cause[:] = 0.0, -1
+    return room
 
 
 def _entered(parts: Parts, ready: Floats) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from simulator.engines import continued
 from simulator.engines.continued import Part, Places, Windows
+from simulator.kernels.records import Times
 from simulator.schedules.routed import Routed, alike, in_ticks, whole_ticks
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
@@ -114,6 +115,8 @@ class Replay:
         name = tick, *(column.tobytes() for column in columns)
         self._outcomes: dict[tuple[object, ...], Outcome] = plan.outcomes.setdefault(name, {})
         self._parts: dict[tuple[object, ...], Part] = {}
+        self._room: Times | None = None
+        self._runs = True
 
     @property
     def places(self) -> int:
@@ -130,6 +133,7 @@ class Replay:
         pieces = self._pieces()
         while pieces:
             self._add(pieces)
+        self._room, self._runs = None, False
         self.counts.alone = sum(len(done.segment.blocks) == 1 for done in self.done)
 
     def _pieces(self) -> list[Segment]:
@@ -219,6 +223,7 @@ class Replay:
                 part = self._part(name, segment, entry, left)
             else:
                 part = self._simulated(segment, entry, left, fills=False)
+                self._room = part.times
             times = (part.times.ready, part.times.start, part.times.finish)
             nodes = written.routed.node_indptr[written.place]
             self._outcomes[name] = Outcome(
@@ -288,13 +293,19 @@ class Replay:
     ) -> Part:
         if name in self._parts:
             return self._parts[name]
+        needed = int(self.written(segment).routed.node_indptr[-1])
+        while self._parts and needed + self._nodes > MOST_NODES:
+            part = self._parts.pop(next(iter(self._parts)))
+            # Later explanations read the times of parts: then their room is not free.
+            self._room = part.times if self._runs else None
         part = self._simulated(segment, entry, left)
-        self._parts[name] = part
-        while sum(len(each.times.start) for each in self._parts.values()) > MOST_NODES:
-            if len(self._parts) == 1:
-                break
-            self._parts.pop(next(iter(self._parts)))
+        self._parts[name], self._room = part, None
         return part
+
+    @property
+    def _nodes(self) -> int:
+        """The nodes of parts that are remembered."""
+        return sum(len(part.times.start) for part in self._parts.values())
 
     def _simulated(
         self, segment: Segment, entry: Floats, left: Floats, *, fills: bool = True
@@ -303,7 +314,8 @@ class Replay:
         ready = np.zeros(len(written.routed.schedule))
         ready[written.place] = np.maximum(entry, 0.0)
         free = self._spread(written, left)
-        return continued.run(self.routed(segment), ready, free, written.parts, fills=fills)
+        routed, room = self.routed(segment), self._room
+        return continued.run(routed, ready, free, written.parts, fills=fills, room=room)
 
     def _computed(self, segment: Segment, entry: Floats, base: float) -> Outcome:
         """Computations that do not wait for each other."""

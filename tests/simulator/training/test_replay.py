@@ -13,6 +13,7 @@ from ddp_steps import MODEL, quiet, star
 from simulator.analysis.critical_path import parts, trace_back
 from simulator.analysis.waits import waits
 from simulator.collectives import find as find_algorithm
+from simulator.kernels.repeats import Parts
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
@@ -23,10 +24,11 @@ from simulator.training.explanation import explanation_of
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.measures import measure
 from simulator.training.plan import Plan, Setting
-from simulator.training.plan_simulation import train
+from simulator.training.plan_simulation import TrainingRules, train
 from simulator.training.replay import Counts, Replayed
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
+from topologies._compile import compiled
 from topologies.catalogue import find
 from topologies.topology import Topology
 
@@ -159,6 +161,40 @@ def test_every_run_is_replayed_exactly(
 def test_steps_that_are_alike_are_simulated_once() -> None:
     counts = compared(quiet(bucket=0.0, algo="ring"), 8, star(8, bandwidth=10240.0), steps=8)
     assert (counts.misses, counts.hits, counts.rounds) == (1, 31, 0)
+
+
+def test_the_room_of_parts_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulator.training.replay.MOST_NODES", 1)
+    compared(quiet(bucket=0.0, overlap=False, algo="rings"), 16, nodes())
+
+
+def test_a_run_that_is_not_explained_at_once_can_be_explained_later() -> None:
+    strategy = quiet(bucket=0.0, overlap=False, algo="rings")
+    full, outline = outlined(strategy, 16, nodes())
+    timeline = train(outline, TrainingRules(explained=False))
+    assert isinstance(timeline, Replayed)
+    assert np.array_equal(timeline.finish, train(outline).finish)
+    explained(full, train(full), outline, timeline)
+
+
+def test_steps_that_repeat_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulator.schedules.alike_steps.FEW", 4)
+    monkeypatch.setattr("simulator.kernels.repeats.APART", 0)
+    monkeypatch.setattr("simulator.engines.continued.kernel", lambda loop, _: compiled(loop))
+    machine = find("hgx_h100:nodes=8").build(64)
+    setting = Setting(machine, 64, 1, Conditions(), outline_beyond=0, symmetric=True)
+    strategy = DDP(algo="rings", bucket=0.0, overlap=False, broadcast_buffers=False)
+    skipping = train(strategy.plan(MODEL, setting))
+    monkeypatch.setattr("simulator.training.segments.alike_steps", lambda *_: Parts.none())
+    plan = strategy.plan(MODEL, setting)
+    assert plan.shifts is not None
+    plain = train(plan)
+    assert isinstance(skipping, Replayed)
+    assert isinstance(plain, Replayed)
+    assert np.array_equal(skipping.finish, plain.finish)
+    last = measure(plan, plain).window.last
+    one, other = (explanation_of(timeline).path(last) for timeline in (skipping, plain))
+    assert parts(one) == parts(other)
 
 
 def test_windows_that_overlap_are_simulated_together() -> None:
