@@ -175,7 +175,9 @@ def _report(
 
 
 def _subject(request: Request) -> str:
-    return f"{', '.join(_collectives(request))} on {request.machine.text}"
+    """Collective and machine, for the title of a picture."""
+    profile = f" (profile {request.profile.name})" if request.profile else ""
+    return f"{', '.join(_collectives(request))} on {request.machine.text}{profile}"
 
 
 def _collectives(request: Request) -> dict[str, Collective]:

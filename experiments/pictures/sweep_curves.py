@@ -5,7 +5,7 @@ Formula and simulation are never the same line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 HEADINGS = {"time": "time", "busbw": "bus bandwidth", "efficiency": "efficiency (bound / time)"}
 HOLLOW: Any = {"linestyle": "none", "markerfacecolor": "none", "markersize": 6.5}
 """The look of measured points."""
+MOST_MEASURED = 8
+"""The measured curves of a picture, at most."""
 PALEST = 0.55
 """The share of white of the first of several curves of an algorithm."""
 
@@ -64,6 +66,8 @@ def sweep_drawing(
 ) -> Figure:
     """Simulated points with a line, the formula's dots, the bound's dashes, and measured points.
 
+    A formula is drawn where its assumptions hold.
+
     The axis shows sizes if there are more sizes than numbers of ranks, else numbers of ranks.
     `metric` is one of `HEADINGS`; without it, busbw by size and time by number of ranks. `subject`
     is the collective and the machine, for the title.
@@ -76,7 +80,10 @@ def sweep_drawing(
     for curve in curves:
         _draw(axes, curve, metric, by_size)
     _draw_bounds(axes, curves, metric, by_size)
-    points = _draw_measured(axes, measured, rows, metric, by_size)
+    colours = {curve.name: curve.colour for curve in curves}
+    points = _draw_measured(axes, measured[:MOST_MEASURED], rows, (metric, by_size), colours)
+    if len(measured) > MOST_MEASURED:
+        left_out.append(f"not drawn: {len(measured) - MOST_MEASURED} more measured curves")
     (style.size_axis if by_size else style.rank_axis)(axes, _places(rows, by_size))
     _value_axis(axes, metric)
     style.entitle(axes, _title(rows, metric, subject, by_size))
@@ -161,11 +168,16 @@ def _draw(axes: Axes, curve: _Curve, metric: str, by_size: bool) -> None:
     rows, colour = curve.rows, curve.colour
     x = _places(rows, by_size)
     simulated = [_value(row, row.time_s, metric) for row in rows]
-    formula = [_value(row, row.formula_s, metric) for row in rows]
+    formula = [_value(row, row.formula_s, metric) if _claimed(row) else nan for row in rows]
     every = style.sparse(len(rows))
     look: Any = {"marker": curve.marker, "markevery": every, "label": curve.label}
     axes.plot(x, simulated, "-", color=colour, **look)
     axes.plot(x, formula, ":", color=style.darker(colour), **_single(rows))
+
+
+def _claimed(row: SweepRow) -> bool:
+    """Whether the formula says something about this machine."""
+    return row.formula_s == row.formula_s and row.verdict.claimed
 
 
 def _draw_bounds(axes: Axes, curves: Sequence[_Curve], metric: str, by_size: bool) -> None:
@@ -201,11 +213,15 @@ def _draw_measured(
     axes: Axes,
     measured: Sequence[MeasuredCurve],
     rows: Sequence[SweepRow],
-    metric: str,
-    by_size: bool,
+    shown: tuple[str, bool],
+    colours: Mapping[str, str],
 ) -> list[Line2D]:
-    """Hollow points, crossed where the result was wrong; by number of ranks only those whose size
-    is swept. Returns a handle for each curve."""
+    """Hollow points in the colour of their algorithm, crossed where the result was wrong.
+
+    `shown` is the metric, and whether the axis shows sizes. If not, only points of a swept size are
+    drawn. Returns a handle for each curve.
+    """
+    metric, by_size = shown
     sizes = {row.size_B for row in rows}
     handles = []
     bounds = {(row.ranks, row.size_B): row.bound_s for row in rows}
@@ -216,12 +232,14 @@ def _draw_measured(
             if by_size or point.size in sizes
             for value in [_measured_value(curve, point.size, point.time_s, metric, bounds)]
         ]
-        label = f"measured: {curve.name}, p = {curve.ranks}"
+        name = f"measured {curve.algorithm}" if curve.algorithm else "measured"
+        label = f"{name}: {curve.name}, p = {curve.ranks}"
+        colour = colours.get(curve.algorithm, "k")
         for wrong, marker, note in ((False, style.marker(number), ""), (True, "x", " (wrong)")):
-            shown = [(x, y) for x, y, bad in points if bad is wrong]
-            if shown:
-                x, y = zip(*shown, strict=True)
-                look = Line2D(x, y, color="k", marker=marker, label=label + note, **HOLLOW)
+            places = [(x, y) for x, y, bad in points if bad is wrong]
+            if places:
+                x, y = zip(*places, strict=True)
+                look = Line2D(x, y, color=colour, marker=marker, label=label + note, **HOLLOW)
                 handles.append(axes.add_line(look))
     return handles
 
@@ -245,8 +263,11 @@ def _handles(curves: Sequence[_Curve]) -> list[Line2D]:
         Line2D([], [], color=curve.colour, marker=curve.marker, label=curve.label)
         for curve in curves
     ]
-    formula = Line2D([], [], color="0.2", linestyle=":", label="formula")
-    return [*lines, formula, Line2D([], [], color=style.GREY, linestyle="--", label="best bound")]
+    claimed = {_claimed(row) for curve in curves for row in curve.rows}
+    if True in claimed:
+        where = ", where its assumptions hold" if False in claimed else ""
+        lines.append(Line2D([], [], color="0.2", linestyle=":", label=f"formula{where}"))
+    return [*lines, Line2D([], [], color=style.GREY, linestyle="--", label="best bound")]
 
 
 def _value_axis(axes: Axes, metric: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from math import log2
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ class MeasuredCurve(NamedTuple):
     """The factor from algbw to busbw."""
     points: tuple[Point, ...]
     """By ascending size."""
+    algorithm: str = ""
+    """The algorithm that was forced, if the file says so."""
 
 
 def measured_curves(
@@ -48,14 +51,20 @@ def measured_curves(
     of_ranks = [curve for curve in curves if curve.ranks in ranks]
     _check(log, curves, of_ranks, f"{_few(map(str, sorted(ranks)))} ranks: choose with --p")
     fitting = [curve for curve in of_ranks if _within(curve, low, high)]
-    span = f"{format_bytes(low)} to {format_bytes(high)}"
-    _check(log, of_ranks, fitting, f"{span}: choose with --size")
+    if not fitting:
+        sizes = {point.size for curve in of_ranks for point in curve.points or curve.in_place}
+        near = min(sizes, key=lambda size: abs(log2(size / low))) if sizes else low
+        raise InputError(
+            f"--measured {log}: no point of {_span(low, high)}, the nearest is "
+            f"{format_bytes(near)}: choose with --size"
+        )
     chosen = [
         MeasuredCurve(
             Path(curve.source).name,
             curve.ranks or 0,
             known[curve.collective].busbw(curve.ranks or 0),
             _within(curve, low, high),
+            curve.algorithm,
         )
         for curve in fitting
     ]
@@ -73,8 +82,12 @@ def _within(curve: Curve, low: float, high: float) -> tuple[Point, ...]:
 
 def _words(curve: Curve) -> str:
     points = curve.points or curve.in_place
-    sizes = [format_bytes(points[0].size), format_bytes(points[-1].size)] if points else []
-    return f"{curve.collective} of {curve.ranks} ranks, {' to '.join(dict.fromkeys(sizes))}"
+    sizes = f", {_span(points[0].size, points[-1].size)}" if points else ""
+    return f"{curve.collective} of {curve.ranks} ranks{sizes}"
+
+
+def _span(low: float, high: float) -> str:
+    return " to ".join(dict.fromkeys(map(format_bytes, (low, high))))
 
 
 def _few(names: Iterable[str]) -> str:

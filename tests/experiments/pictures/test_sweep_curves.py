@@ -108,6 +108,25 @@ def test_measured_points_are_drawn_and_wrong_results_crossed(metric: str, value:
     assert legend(picture)[-2:] == ["measured: a.log, p = 4", "measured: a.log, p = 4 (wrong)"]
 
 
+def test_points_of_a_known_algorithm_have_its_colour_and_many_curves_are_left_out() -> None:
+    curves = [MEASURED[0]._replace(name=f"{k}.log", algorithm="tree") for k in range(10)]
+    rows = list(sweep(Grid([algorithm("tree")], [4], [2.0**10], machine("star").build, Rules())))
+    picture = sweep_drawing(rows, "time", "", curves)
+    simulated, *_ = picture.axes[0].lines
+    points = [line for line in picture.axes[0].lines if line.get_linestyle() == "None"]
+    assert {line.get_color() for line in points} == {simulated.get_color()}
+    assert len(points) == 8
+    assert "measured tree: 0.log, p = 4" in legend(picture)
+    assert legend(picture)[-1] == "not drawn: 2 more measured curves"
+
+
+def test_a_formula_is_drawn_where_it_is_claimed() -> None:
+    sizes = [2.0**10, 2.0**20]
+    rows = list(sweep(Grid([algorithm("tree")], [5], sizes, machine("ring").build, Rules())))
+    assert not any(row.verdict.claimed for row in rows)
+    assert legend(sweep_drawing(rows)) == ["tree", "best bound"]
+
+
 def test_a_single_size_has_measured_points_by_number_of_ranks() -> None:
     lines = drawn([2, 4], [2.0**10]).lines
     (points,) = (line for line in lines if line.get_linestyle() == "None")

@@ -26,7 +26,7 @@ def test_the_points_within_the_sweep_count() -> None:
     [
         (GATHER, 16, 2.0**20, "all_reduce of 16 ranks, 8B to 4GiB; not all_gather: choose"),
         (RING, 8, 2.0**20, "all_reduce of 16 ranks, 8B to 4GiB; not 8 ranks: choose with --p"),
-        (RING, 16, 3.0, "all_reduce of 16 ranks, 8B to 4GiB; not 3B to 3B: choose with --size"),
+        (RING, 16, 3.0, "no point of 3B, the nearest is 8B: choose with --size"),
     ],
 )
 def test_a_log_of_something_else(collective: object, ranks: int, size: float, message: str) -> None:
