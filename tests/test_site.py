@@ -109,6 +109,7 @@ def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path: Path) -> None:
     outputs = [
         {"output_type": "stream", "name": "stdout", "text": ["1\n", "```\n"]},
         {"output_type": "display_data", "data": {"image/png": "iVBORw==", "text/plain": ["<f>"]}},
+        {"output_type": "execute_result", "data": {"image/png": "R0lGODlh"}},
         {"output_type": "execute_result", "data": {"text/html": ["<table>\n", "\n", "</table>"]}},
         {"output_type": "execute_result", "data": {"text/plain": ["2"]}},
     ]
@@ -124,6 +125,7 @@ def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path: Path) -> None:
         "```python\nprint(1)\n```",
         "````text\n1\n```\n````",
         "![](a-1-1.png)",
+        "![](a-1-2.gif)",
         "<table>\n</table>",
         "```text\n2\n```",
     ]

@@ -30,15 +30,17 @@ def fenced(language: str, text: str) -> str:
 
 
 def shown(output: dict[str, Any], stem: Path) -> str:
-    """One output of a cell: the richest form that it has."""
+    """One output of a cell: the richest form that it has. A GIF may be stored as PNG, since not
+    every viewer of notebooks knows GIFs."""
     if output["output_type"] == "stream":
         return fenced("text", "".join(output["text"]))
     data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
     for kind, suffix in PICTURES.items():
         if kind in data:
-            path = stem.with_suffix(f".{suffix}")
             content = data[kind].encode()
-            path.write_bytes(content if suffix == "svg" else base64.b64decode(content))
+            content = content if suffix == "svg" else base64.b64decode(content)
+            path = stem.with_suffix(".gif" if content.startswith(b"GIF8") else f".{suffix}")
+            path.write_bytes(content)
             return f"![]({path.name})"
     if "text/html" in data:
         return "\n".join(line for line in data["text/html"].splitlines() if line.strip())
