@@ -10,12 +10,32 @@ from typing import Any
 
 from experiments.output import counted
 from experiments.pages.page import Block, Cell, Heading, Lines, Page, Table
+from experiments.pages.reports.collective_story import CAUSES
 from experiments.pages.reports.joined_spans import joined_spans
 from experiments.pages.reports.report_file import page_of
 from experiments.pages.reports.report_tables import MOST_ROWS, Record, signed, written
 from experiments.pages.reports.result import Result
 from experiments.pages.reports.result_scenes import timeline
 
+CHECKS = ("formula", "difference", "launch_s")
+"""Words in names of figures that check an answer: they are not compared."""
+NOUNS = {
+    "bound": "best lower bound",
+    "over_bound": "multiple of the bound",
+    "volume": "bytes that all ranks send",
+    "peak": "peak memory of the fullest rank",
+    "redundant": "redundant: duplicate data over all ranks",
+    "samples_per_s": "samples/s",
+    "tokens_per_s": "tokens/s",
+    "exposed": "exposed communication",
+    "hidden": "hidden communication",
+    "transfer": "waiting for own messages",
+    "contention": "waiting behind messages of others",
+    "slower_peer": "waiting for a slower peer",
+    "drain": "nothing left to do",
+    "mfu": "share of the peak (MFU)",
+}
+"""Figures in words."""
 SUMMARIES = {"run": "time_s", "train": "step_s", "plan": "step_s"}
 """Kinds whose answer is a summary, and the figure that counts most."""
 POINTS = {
@@ -87,7 +107,11 @@ def _rows(before: Result, after: Result) -> list[tuple[str, str, float, float]]:
     if before.kind in SUMMARIES:
         one, other = (_summary(result.report) for result in (before, after))
         names = [name for name in one if name in other]
-        return [(_noun(name), name, one[name], other[name]) for name in names]
+        return [
+            (_noun(name), name, one[name], other[name])
+            for name in names
+            if one[name] or other[name]
+        ]
     field = POINTS[before.kind][2]
     unit = "_s" if field == "seconds" else field
     one, other = _points(before), _points(after)
@@ -99,9 +123,16 @@ def _rows(before: Result, after: Result) -> list[tuple[str, str, float, float]]:
 
 
 def _summary(report: Mapping[str, Any]) -> dict[Any, float]:
-    path = {f"critical path, {part}_s": value for part, value in report["critical_path_s"].items()}
+    path = {
+        f"critical path: {CAUSES.get(part, part)}_s": value
+        for part, value in report["critical_path_s"].items()
+    }
     values = {**report["summary"], **path}
-    return {name: float(value) for name, value in values.items() if _is_number(value)}
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if _is_number(value) and not any(check in name for check in CHECKS)
+    }
 
 
 def _points(result: Result) -> dict[Any, float]:
@@ -157,13 +188,13 @@ def _difference(field: str, value: float) -> str:
 def _noun(field: str) -> str:
     """The name of a field in words.
 
-    >>> _noun("peak_B"), _noun("critical path, latency_s"), _noun("samples_per_s")
-    ('peak', 'critical path, latency', 'samples per s')
+    >>> _noun("peak_B"), _noun("critical path: gap_s"), _noun("samples_per_s")
+    ('peak memory of the fullest rank', 'critical path: gap', 'samples/s')
     """
     if not field.endswith("_per_s"):
         for unit in ("_Bps", "_bytes", "_B", "_s"):
             field = field.removesuffix(unit)
-    return field.replace("_", " ")
+    return NOUNS.get(field, field.replace("_", " "))
 
 
 def _place(place: Place, kind: str) -> str:

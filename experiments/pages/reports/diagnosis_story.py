@@ -43,7 +43,7 @@ def curves(result: Result) -> Story:
         _answer(found, bad, failures, differences),
         _advice(found),
     ]
-    rows = [_row(curve) for curve in found]
+    rows = [_row(curve) for curve in found] if len(found) > 1 else []
     columns = {"log": "source", "collective": "collective", "ranks": "ranks", "nodes": "nodes"}
     columns |= {"verdict": "verdict", "findings": "findings"}
     blocks: list[Block] = [table("All curves", rows, columns)] if rows else []
@@ -55,7 +55,7 @@ def curves(result: Result) -> Story:
         heads = {"log": "source", "what": "kind", "text": "text"}
         blocks.append(table("Tests that failed", failures, heads))
     for curve in (found if len(found) <= FEW else bad)[:FEW]:
-        blocks += _curve(curve)
+        blocks += _curve(curve, len(found) == 1)
     left = "No machine was named, so nothing says how fast the curves should be: --topology does."
     expects = any(row.get("expected_s") is not None for c in found for row in c["points"])
     return Story(f"Diagnosis of {logs}", summary, blocks, [] if expects else [left])
@@ -72,7 +72,8 @@ def _answer(
         text = f"Nothing abnormal was found.{few}"
     else:
         alarms = [finding for curve in bad for finding in curve["findings"] if finding["alarm"]]
-        text = f"{len(bad)} of {counted(len(found), 'curve')} abnormal: {alarms[0]['text']}."
+        verb = "is" if len(bad) == 1 else "are"
+        text = f"{len(bad)} of {counted(len(found), 'curve')} {verb} abnormal: {alarms[0]['text']}."
     rest = [counted(len(failures), "failed test")] * bool(failures)
     rest += [counted(len(differences), "difference") + " between set-ups"] * bool(differences)
     return f"{text} There is also: {listed(rest)}." if rest else text
@@ -88,21 +89,28 @@ def _advice(found: Sequence[Mapping[str, Any]]) -> str:
 
 def _row(curve: Mapping[str, Any]) -> Record:
     kinds = listed(str(finding["kind"]) for finding in curve["findings"])
-    return {**curve, "findings": kinds or None}
+    source = PurePath(str(curve["source"])).name
+    return {**curve, "source": source, "findings": kinds or None}
 
 
-def _curve(curve: Mapping[str, Any]) -> list[Block]:
-    """The findings of a curve, and its points."""
-    name = f"{curve['collective']}, {curve['ranks'] or 'unknown'} ranks, {curve['source']}"
-    lines = [
-        f"{'abnormal' if finding['alarm'] else 'worth knowing'}: {finding['kind']}, "
-        f"{finding['text']}"
-        for finding in curve["findings"]
-    ]
-    lines += [*curve["facts"], *(f"try: {line}" for line in curve["advice"])]
-    blocks: list[Block] = [Lines(f"Findings: {name}", lines)] if lines else []
-    note = "fitted: the time of the protocol that is fitted to this part of the curve."
-    return [*blocks, table(f"Points: {name}", curve["points"], POINT, ["busbw"], note)]
+def _curve(curve: Mapping[str, Any], alone: bool) -> list[Block]:
+    """The findings of a curve, what to try, and its points."""
+    ranks = f", {curve['ranks']} ranks" if curve["ranks"] else ""
+    source = PurePath(str(curve["source"])).name
+    name = "" if alone else f": {curve['collective']}{ranks}, {source}"
+    bad = [f"{each['kind']}: {each['text']}" for each in curve["findings"] if each["alarm"]]
+    known = [f"{each['kind']}: {each['text']}" for each in curve["findings"] if not each["alarm"]]
+    lists = {
+        "What is abnormal": bad,
+        "What to try": curve["advice"],
+        "Worth knowing": [*known, *curve["facts"]],
+    }
+    blocks: list[Block] = [Lines(f"{title}{name}", each) for title, each in lists.items() if each]
+    note = (
+        "regime: what the time depends on at this size.\n"
+        "fitted: the time of the protocol that is fitted to this part of the curve."
+    )
+    return [*blocks, table(f"All sizes{name}", curve["points"], POINT, ["busbw"], note)]
 
 
 def job(result: Result) -> Story:

@@ -35,7 +35,8 @@ def joined_spans(before: Spans, after: Spans) -> Spans:
     pieces = [_pieces(part, merged, offset) for part, offset in _offsets(before, after)]
     names = [part.lanes[part.main] for part in parts if part.main >= 0]
     main = merged["lanes"].index(names[0]) if len(set(names)) == 1 else -1
-    remarks = tuple(dict.fromkeys((*before.remarks, *after.remarks)))
+    counted_on = f"The nodes of the second timeline begin with node {first}."
+    remarks = tuple(dict.fromkeys((*before.remarks, *after.remarks, *[counted_on] * (first > 0))))
     makespan = max(before.makespan, after.makespan)
     joined = replace(
         before,
