@@ -83,9 +83,9 @@ class Painter:
     def _text(self, figure: Figure, moment: float, still: Still) -> None:
         act, height = self.act, figure.get_figheight()
         failed = act.wrong is not None and moment >= act.end
-        figure.text(
-            0.02, 1 - 0.1 / height, act.titles[still.step], size=12, va="top", weight="bold"
-        )
+        title = textwrap.shorten(act.titles[still.step], 70)
+        head = figure.text(0.02, 1 - 0.1 / height, title, size=12, va="top", parse_math=False)
+        head.set_fontweight("bold")
         sentence = act.wrong.text if failed and act.wrong else act.sentences[still.step]
         wide = int(figure.get_figwidth() * 14)
         lines = textwrap.wrap(sentence, wide)[:3]
@@ -234,7 +234,7 @@ class Painter:
     ) -> None:
         points = size * self.inch * 72
         if points >= 4:
-            letters = axes.text(x, y, text.replace("$", r"\$"), size=points, color=colour)
+            letters = axes.text(x, y, text, size=points, color=colour, parse_math=False)
             letters.set(ha=align, va="center", zorder=self.layer + 0.5)
 
     def _card(

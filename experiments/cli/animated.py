@@ -12,8 +12,10 @@ import typer
 from experiments.cli.completion import (
     completer,
     model_names,
+    model_options,
     pipeline_names,
     strategy_names,
+    strategy_options,
 )
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
@@ -36,14 +38,14 @@ class StepOptions:
         str | None,
         typer.Option(
             help="A step of this model, with DDP: see `simctl train`.",
-            autocompletion=completer(model_names),
+            autocompletion=completer(model_names, model_options),
         ),
     ] = None
     strategy: Annotated[
         str | None,
         typer.Option(
             help="ddp, with options.  [default with --model: ddp]",
-            autocompletion=completer(strategy_names),
+            autocompletion=completer(strategy_names, strategy_options),
         ),
     ] = None
     bucket: Bucket = None
@@ -179,8 +181,8 @@ def _animate_ddp(
     request = job.request(machine, rules)
     if len(request.ranks) > 1:
         raise InputError(f"--p {p}: one number of ranks here")
-    keys = "model", "strategy", "bucket", "p", *asdict(machine)
-    parameters = {key: request.parameters[key] for key in keys}
+    keys = "model", "strategy", "p", *asdict(machine)
+    parameters = {**{key: request.parameters[key] for key in keys}, "bucket": step.bucket}
     command.run_ddp(request.job, request.ranks[0], out, parameters)
 
 

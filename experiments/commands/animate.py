@@ -84,7 +84,9 @@ def run_ddp(job: Job, ranks: int, out: Path, parameters: Parameters) -> None:
     written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
     training = written.run(ranks)
     film = ddp_film(training.plan, training.timeline, strategy)
-    facts = [f"A step takes {format_seconds(film.end)}. {training.plan.words[0].capitalize()}."]
+    facts = [f"A step takes {format_seconds(film.end)}. It has {training.plan.words[0]}."]
+    if not len(film.flights.start):
+        facts.append("The messages of its buckets are too many to draw.")
     _write_step(film, training.title, facts, parameters, out)
 
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
-WRONG = """
+WRONG = r"""
 from simulator.collectives.declaration import algorithm
 from simulator.schedules.schedule_builder import ScheduleBuilder
 
 @algorithm("all_reduce")
 def half(ranks, nbytes):
-    pair = ScheduleBuilder(ranks, nbytes, phase="<b>reduce</b>")
+    pair = ScheduleBuilder(ranks, nbytes, phase=r"<b>$\frac{</b>$")
     pair.reduce(1, 0, slot=0)
     return pair.build()
 """
@@ -81,7 +81,15 @@ def test_a_phone_shows_where_a_wrong_algorithm_stops(
     assert page.locator("p.wrong").is_hidden()
     page.keyboard.press("End")
     assert "rank 2, slot 0 is missing" in (page.locator("p.wrong").text_content() or "")
-    assert page.locator("h3.step").text_content() == "<b>reduce</b>"
+    assert page.locator("h3.step").text_content() == r"<b>$\frac{</b>$"
+
+
+def test_a_name_is_no_formula(simctl: Simctl, tmp_path: Path) -> None:
+    source, folder = tmp_path / "half.py", tmp_path / "half"
+    source.write_text(WRONG)
+    done = simctl("animate", "--algo-file", source, "--p", 2, "--size", "8B", "--out", folder)
+    assert done.returncode == 1, done.stderr
+    assert len(list(folder.iterdir())) == 3
 
 
 def test_a_gif_has_as_many_frames_as_it_says(simctl: Simctl, tmp_path: Path) -> None:
