@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, machine_layout
 from topologies.topology import Floats, Ints, Topology
 
+WIDEST = 3.0
+"""The width of a box, at most."""
 MOST_BOXES = 128
 """Boxes of a row of a large machine, at most: of more devices, several are one box."""
 
@@ -59,7 +62,8 @@ def places_of(topology: Topology) -> tuple[Places, Ints, tuple[str, ...]]:
 
 
 def _large(topology: Topology) -> tuple[Places, Ints, tuple[str, ...]]:
-    """A row of nodes, or of ranks, and rows of switches above. Of many, neighbours are one box."""
+    """A row of nodes, or of ranks, and rows of switches above; a single row becomes a circle. Of
+    many, neighbours are one box."""
     level = _levels(topology)
     group = np.full(len(level), -1, dtype=np.int32)
     boxes: list[_Box] = []
@@ -78,19 +82,31 @@ def _large(topology: Topology) -> tuple[Places, Ints, tuple[str, ...]]:
         group[devices] = place + len(boxes)
         widest = max(widest, shown)
         for number in range(shown):
-            boxes.append(_box(topology, devices[place == number], (number + 0.5) / shown, row))
+            boxes.append(_box(topology, devices[place == number], (number, shown), row))
     kinds = tuple(dict.fromkeys(box.kind for box in boxes))
-    height = max(2.0, widest / 5)
+    share, level_of = (np.array([box[k] for box in boxes]) for k in (3, 4))
+    x: Floats = share * widest
+    y: Floats = np.searchsorted(rows, level_of) * np.float64(max(2.0, widest / 5))
+    if len(rows) == 1:
+        x, y = (turn(2 * np.pi * share) * widest / 6 for turn in (np.sin, np.cos))
     places = Places(
         tuple(box.name for box in boxes),
         kinds,
         np.array([kinds.index(box.kind) for box in boxes], dtype=np.int32),
         np.array([box.node for box in boxes], dtype=np.int32),
-        np.array([box.x * widest for box in boxes]),
-        np.array([rows.index(box.level) * height for box in boxes]),
-        np.full(len(boxes), 0.8),
+        x,
+        y,
+        np.array([min(0.8 * widest / box.of, WIDEST) for box in boxes]),
     )
-    return places, group, ("A box stands for a node or for several neighbours of a large machine.",)
+    return places, group, tuple(_remarks(boxes, np.bincount(group[group >= 0]), topology))
+
+
+def _remarks(boxes: list[_Box], members: Numbers, topology: Topology) -> Iterator[str]:
+    if any(box.kind == "node" for box in boxes):
+        yield "A box in the lowest row is a node: its colour is the mean use of its inner links."
+    several = [count > 1 for box, count in zip(boxes, members, strict=True) if box.kind != "node"]
+    if any(several) or sum(box.kind == "node" for box in boxes) < len(np.unique(topology.node)) - 1:
+        yield "Some boxes stand for several neighbours: the machine is too large to draw them all."
 
 
 class _Box(NamedTuple):
@@ -99,18 +115,21 @@ class _Box(NamedTuple):
     node: int
     x: float
     level: int
+    of: int
+    """The boxes of its row."""
 
 
-def _box(topology: Topology, devices: Numbers, x: float, level: int) -> _Box:
-    """The box of devices of one level."""
+def _box(topology: Topology, devices: Numbers, place: tuple[int, int], level: int) -> _Box:
+    """The box of devices of one level: its place among so many."""
+    x = (place[0] + 0.5) / place[1]
     nodes = np.unique(topology.node[devices])
     first, last = (topology.device_names[devices[k]] for k in (0, -1))
     if nodes[0] >= 0:
         one = len(nodes) == 1
         name = f"node {nodes[0]}" if one else f"nodes {nodes[0]} to {nodes[-1]}"
-        return _Box(name, "node", int(nodes[0]) if one else -1, x, level)
+        return _Box(name, "node", int(nodes[0]) if one else -1, x, level, place[1])
     name = first if len(devices) == 1 else f"{first} to {last}"
-    return _Box(name, topology.device_kinds[int(devices[0])], -1, x, level)
+    return _Box(name, topology.device_kinds[int(devices[0])], -1, x, level, place[1])
 
 
 def _levels(topology: Topology) -> Numbers:

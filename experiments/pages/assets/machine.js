@@ -33,9 +33,10 @@ class Machine {
     this.part = -1;
     this.chosen = -1;
     this.links = this.source.length;
+    const arcs = this.source.some((from, link) => this.y[from] === this.y[this.target[link]] && Math.abs(this.x[from] - this.x[this.target[link]]) > 1.3);
     const half = (k) => Math.max(0.5, this.width[k] / 2) + 0.3;
-    this.low = [Math.min(...Array.from(this.x, (x, k) => x - half(k))), Math.min(...this.y) - 0.8];
-    this.high = [Math.max(...Array.from(this.x, (x, k) => x + half(k))), Math.max(...this.y) + 0.8];
+    this.low = [Math.min(...Array.from(this.x, (x, k) => x - half(k))), Math.min(...this.y) - (arcs ? 1.1 : 0.7)];
+    this.high = [Math.max(...Array.from(this.x, (x, k) => x + half(k))), Math.max(...this.y) + (arcs ? 1.1 : 0.7)];
     this.totals = new Float64Array(this.links);
     this.means = new Float64Array(this.links);
     for (let link = 0; link < this.links; link++)
@@ -60,7 +61,7 @@ class Machine {
   fit() {
     const { area } = this, [wide, high] = [this.high[0] - this.low[0], this.high[1] - this.low[1]];
     this.across = area.width / wide;
-    this.up = Math.min(Math.max(this.across, 26), Math.max(26, 520 / high), 64);
+    this.up = Math.min(Math.max(this.across, 26), Math.max(11, 540 / high), 64);
     this.across = Math.min(this.across, 110);
     this.left = (area.width - wide * this.across) / 2;
     const height = Math.round(high * this.up);
@@ -84,6 +85,7 @@ class Machine {
     this.lines = Array.from({ length: this.links }, (_, link) => this.line(link));
     const order = Array.from(this.lines.keys()).sort((a, b) => this.use(a) - this.use(b));
     for (const link of order) if (this.lines[link]) this.drawLink(pen, link);
+    if (this.lines[this.chosen]) this.drawLink(pen, this.chosen);
     for (let device = 0; device < this.x.length; device++) this.drawDevice(pen, device);
   }
 
@@ -182,6 +184,7 @@ class Machine {
     const { data } = this, [from, to] = [data.devices[this.source[link]], data.devices[this.target[link]]];
     const speed = this.bandwidth[link] > 0 ? `${Number((this.bandwidth[link] / 1e9).toPrecision(4))} GB/s` : "unlimited";
     const several = this.members[link] > 1 ? `${this.members[link]} links together: ` : "";
+    if (!this.totals[link]) return [`${from} → ${to}`, `${data.kinds[this.kind[link]]}, ${several}${speed}, latency ${seconds(this.latency[link])}`, "no message crosses it"];
     const now = this.part < 0 ? "" : `busy ${this.percent(this.use(link))} of this part of the run`;
     return [
       from === to ? `links within ${from}` : `${from} → ${to}`,
@@ -266,7 +269,7 @@ function machinePointer(drawn, words) {
 /** The colours with their numbers. */
 function scale(drawn) {
   const list = document.createElement("ul");
-  list.className = "legend";
+  list.className = "key";
   for (const share of [0, 0.25, 0.5, 0.75, 1]) {
     const item = element(list, "li"), sample = element(item, "canvas", "sample"), pen = sample.getContext("2d");
     const paint = () => {

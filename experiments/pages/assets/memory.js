@@ -137,7 +137,7 @@ function memoryPointer(curves, area, words) {
 }
 
 function memoryLegend(root) {
-  const list = element(root, "ul", "legend");
+  const list = element(root, "ul", "key");
   for (const [name, kind] of [["the chosen rank", "chosen"], ["mean of all ranks", "mean"], ["least to most of all ranks", "band"], ["redundant: duplicate data", "redundant"]]) {
     const item = element(list, "li");
     element(item, "span", `swatch ${kind}`);

@@ -210,7 +210,7 @@ function step(view, words, by) {
 
 /** The colours and stripes, with their words. */
 function legend(root, model) {
-  const { data } = model, list = element(root, "ul", "legend");
+  const { data } = model, list = element(root, "ul", "key");
   const entry = (text, colour, stripes = -1, ground = "") => {
     const item = element(list, "li");
     const sample = element(item, "canvas", "sample");
