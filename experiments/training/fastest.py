@@ -37,7 +37,7 @@ def comparison_text(records: Sequence[Record], swept: str, names: Mapping[str, s
     unlike = [name for name in strategies if name in UNLIKE]
     if unlike and swept == "strategy":
         lines.append(
-            f"samples/s do not say what {', '.join(unlike)} learn: --learn mlp compares that"
+            f"samples/s do not show the learning of {', '.join(unlike)}: --learn mlp compares it"
         )
     return "\n".join(lines)
 

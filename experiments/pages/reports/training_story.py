@@ -22,7 +22,8 @@ from experiments.pages.reports.report_tables import (
 )
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
-from experiments.training.scaling import scaling
+from experiments.training.fastest import comparison_text
+from experiments.training.scaling import scaling, series
 from topologies.units import format_seconds
 
 BUBBLES = {
@@ -171,18 +172,33 @@ def several(result: Result) -> Story:
     workers = span((number(row, "ranks") for row in rows), lambda value: f"{value:.0f}", "worker")
     values = f", for several values of {swept}" if swept else ""
     strategies = listed(word(row, "strategy") for row in rows)
-    value = f"{swept}={best.get(swept)}, " if swept else ""
+    words = _strategies(rows)
+    alone = len({row["strategy"] for row in rows}) == 1
+    value = f"{swept}={best.get(swept)}, " if swept else "" if alone else f"{best['strategy']}, "
     summary = [
         f"How does {word(first, 'model')} do with {strategies} on {workers}{values}?",
         f"The most samples a second are {number(best, 'samples_per_s'):,.0f}, with {value}"
         f"{word(best, 'ranks')} workers, at an efficiency of {share(number(best, 'efficiency'))}.",
-        _values(rows, swept) if swept else f"Adding workers {scaling(rows)}.",
+        _values(rows, swept) if swept else words[0],
     ]
     columns = {swept: swept, **RUNS} if swept else RUNS
     note = "efficiency: samples/s as a share of as many single workers."
     blocks: list[Block] = [table("All runs", rows, columns, note=f"{WAITS}\n{note}", zeros=False)]
+    if len(words) > 1 and not swept:
+        blocks.insert(0, Lines("Strategies compared", words))
     title = f"{word(first, 'model')}: {counted(len(rows), 'run')}"
     return Story(f"{title}, {workers}", summary, blocks)
+
+
+def _strategies(rows: Sequence[Record]) -> list[str]:
+    """Where more workers stop paying, of the only strategy or of each; else which is fastest."""
+    curves = series(rows, "strategy")
+    if len(curves) == 1:
+        return [f"Adding workers {scaling(rows)}."]
+    fastest = comparison_text(rows, "strategy", {name: name for name in curves})
+    scales = len({row["ranks"] for row in rows}) > 1
+    scalings = [f"{name} {scaling(curve)}" for name, curve in curves.items() if scales]
+    return [f"{line}." for line in [*fastest.split("\n"), *scalings]]
 
 
 def _values(rows: Sequence[Record], swept: str) -> str:

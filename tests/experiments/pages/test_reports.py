@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "train": ("train", "--model", MODEL, "--p", "2"),
     "runs": ("train", "--model", MODEL, "--p", "1,2"),
     "swept": ("train", "--model", MODEL, "--p", "2", "--sweep", "bucket=0,1MiB"),
+    "strategies": ("train", "--model", MODEL, "--strategy", "ddp,asgd", "--p", "1,2"),
     "learn": ("train", "--learn", "softmax:epochs=1", "--p", "2"),
     "plan": ("train", *LLAMA, "--plan", "dp=4,pp=2,micro=1,batch=8"),
     "plans": ("train", *LLAMA, "--plan", "auto,pp=1", "--gpus", "4", "--batch", "4"),
@@ -30,6 +31,7 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "calibrate": ("calibrate", ROOT / "examples" / "mn5_acc_all_reduce.csv"),
     "diagnose": ("diagnose", LOG),
     "recommend": ("recommend", "--topology", "star", "--p", "4", "--size", "1KiB,1MiB"),
+    "winners": ("recommend", "--topology", "star", "--p", "2,3", "--size", "1KiB,1MiB"),
     "explain": ("recommend", "--topology", "star", "--p", "4", "--explain", "1KiB"),
 }
 QUICK = ("sweep", "run", "train", "runs", "plan", "validate", "diagnose")

@@ -72,7 +72,7 @@ def test_each_strategy_has_a_line() -> None:
     assert lines[1].startswith("strategy asgd stops paying beyond 1 worker: up to 2, each")
     assert comparison_text(records, "strategy", names).split("\n") == [
         "1 to 2 workers: ddp is fastest, 100 to 190 samples/s, up to 1.9 times asgd",
-        "samples/s do not say what asgd learn: --learn mlp compares that",
+        "samples/s do not show the learning of asgd: --learn mlp compares it",
     ]
 
 
