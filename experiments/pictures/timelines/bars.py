@@ -13,7 +13,7 @@ from experiments.pictures.timelines.tracks import Boxes, Integers, bands
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Floats
 
-PIXELS = 1550
+PIXELS = 1400
 """Approximate width of the time axis."""
 SEAM = 6
 """Boxes of at least this many pixels have edges. Narrower neighbours of one kind become one box."""

@@ -52,7 +52,7 @@ WIDTH = 13.5
 HIGHEST, LOWEST, MARGIN = 11.5, 3.0, 1.3
 """Inches: all rows together at most, the picture at least, and the space above and below the
 rows."""
-POINTS = 750
+POINTS = 670
 """Approximate width of the time axis, in points."""
 NAMES = 32
 """At most this many ranks are named."""
@@ -177,6 +177,8 @@ def _label_boxes(axes: Axes, chart: Chart) -> None:
         number = re.findall(r"\d+$", detail) if boxes.lane[k] != COMPUTE else []
         kind = bars.kinds[boxes.phase[k]]
         words = [kind] if bars.several[k] else [phase, detail, *number, kind_of(phase)]
+        if kind == QUEUE:
+            words = [phase, phase.removeprefix("waits for "), "queue"]
         middle = (boxes.start[k] + boxes.end[k]) / 2, places.middle[k]
         text = fitting(words, chart.points(boxes.end[k] - boxes.start[k]), size)
         colour = chart.colours[kind]

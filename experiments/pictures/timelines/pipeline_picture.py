@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from experiments.pictures.figure_file import GREY, to_bytes
-from experiments.pictures.timelines.palette import is_dark
+from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.timelines.palette import FILLS, is_dark
 from experiments.pictures.timelines.rows import FULL
 from experiments.pictures.timelines.texts import LETTER, TEXT, fitting, write
 from simulator.parallel.pipeline_times import PipelineTimes
@@ -24,12 +25,20 @@ if TYPE_CHECKING:
 
 WIDTH, ROW, HEAD = 13.5, 0.22, 0.62
 """Inches: the width of the picture, the height of a row, and that of a title and an axis."""
-POINTS = 880
+LEGEND = 1.5
+"""Height of the legend in inches, at most."""
+POINTS = 760
 """Approximate width of the time axis, in points."""
 MOST = 100_000
 """Actions of all pipelines, at most."""
 HIGHEST = 100.0
 """Height of the picture in inches, at most."""
+IDLE = {
+    "fill": "idle: no work has come yet",
+    "slower peer": "idle: other devices compute",
+    "drain": "idle: nothing left to do",
+}
+"""Why a device is idle, in the order of time, by the cause whose fill it has."""
 KINDS = ("forward", "backward", "backward for inputs", "backward for weights")
 COLOURS = (
     ("#9bd0f2", "#56b4e9"),
@@ -47,7 +56,8 @@ def pipeline_figure(runs: Sequence[PipelineTimes], kind: str) -> bytes:
 
 def pipeline_drawing(runs: Sequence[PipelineTimes]) -> Figure:
     """Draw pipelines one above the other, on one scale of time. A box has the colour of its kind,
-    darker in later stages of a device, and the number of its micro-batch if that fits.
+    darker in later stages of a device, and the number of its micro-batch if that fits. Idle time
+    is filled by its cause.
 
     Raises InputError if they have too many devices or actions.
     """
@@ -58,15 +68,22 @@ def pipeline_drawing(runs: Sequence[PipelineTimes]) -> Figure:
             f"{count} actions of {sum(run.pipeline.devices for run in runs)} devices are too many "
             f"for a picture: take fewer devices, micro-batches or pipelines"
         )
-    figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
+    with mpl.rc_context({"hatch.linewidth": 0.5}):
+        return _drawn(runs, heights)
+
+
+def _drawn(runs: Sequence[PipelineTimes], heights: Sequence[float]) -> Figure:
+    figure = Figure(figsize=(WIDTH, max(sum(heights), LEGEND) + 0.4), layout="constrained")
     longest = max(run.step for run in runs) or 1.0
     panels = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights)
     for axes, run in zip(panels[:, 0], runs, strict=True):
         _draw(axes, run, longest)
     kinds = sorted({int(kind) for run in runs for kind in np.unique(run.pipeline.kind)})
     handles = [Patch(facecolor=COLOURS[kind][0], label=KINDS[kind]) for kind in kinds]
-    handles.append(Patch(facecolor="white", edgecolor=GREY, label="idle"))
-    figure.legend(handles=handles, loc="outside upper right", ncols=5, frameon=False, fontsize=8)
+    for cause, meaning in IDLE.items():
+        colour, hatch, ink = FILLS[cause]
+        handles.append(Patch(facecolor=colour, edgecolor=ink, hatch=hatch, label=meaning))
+    figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=8)
     return figure
 
 
@@ -81,6 +98,7 @@ def _draw(axes: Axes, run: PipelineTimes, longest: float) -> None:
     title = f"{pipeline.name}: {format_seconds(run.step)}, {idle}, {within}"
     axes.set_title(title, loc="left", fontsize=8, color=TEXT, pad=3)
     start, finish, later = run.start, run.finish, _is_later(run)
+    _draw_idle(axes, run)
     top, bottom = pipeline.device - FULL / 2, pipeline.device + FULL / 2
     corners = np.stack(
         [
@@ -103,6 +121,20 @@ def _draw(axes: Axes, run: PipelineTimes, longest: float) -> None:
         colour = COLOURS[pipeline.kind[row]][int(later[row])]
         middle = (start[row] + finish[row]) / 2, float(pipeline.device[row])
         write(axes, *middle, text, size, "white" if is_dark(colour) else "black")
+
+
+def _draw_idle(axes: Axes, run: PipelineTimes) -> None:
+    """What is not covered by actions: before the first of a device, between, and after the last."""
+    devices = run.pipeline.devices
+    first, last = np.full(devices, run.step), np.zeros(devices)
+    np.minimum.at(first, run.pipeline.device, run.start)
+    np.maximum.at(last, run.pipeline.device, run.finish)
+    ends = np.zeros(devices), first, last, np.full(devices, run.step)
+    for cause, begin, end in zip(IDLE, ends[:-1], ends[1:], strict=True):
+        colour, hatch, ink = FILLS[cause]
+        strips = axes.barh(np.arange(devices), end - begin, FULL, begin, color=colour, zorder=0)
+        for strip in strips:
+            strip.set(edgecolor=ink, linewidth=0, hatch=hatch or None)
 
 
 def _is_later(run: PipelineTimes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
