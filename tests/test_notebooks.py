@@ -15,6 +15,7 @@ from notebook_outputs import (
     run_in_kernel,
     same_text,
     stored,
+    text_of,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +44,7 @@ def test_a_notebook_is_kept_with_its_outputs(path: Path) -> None:
         for output in cell.outputs:
             assert output.output_type in ("stream", "display_data", "execute_result"), output
             assert output.get("name") != "stderr", output.text
+            assert " at 0x" not in text_of(output), "an address changes with each run"
     assert sum(cell.pictures for cell in stored(notebook)) >= 1
 
 
