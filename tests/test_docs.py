@@ -261,6 +261,10 @@ def test_the_chinese_readme_has_the_blocks_and_links_of_the_english_one() -> Non
         for page in (english, chinese)
     ]
     assert links[0] == links[1]
+    listed = [
+        re.findall(r"^\| (`simctl .*?`)", page.read_text(), re.M) for page in (english, chinese)
+    ]
+    assert listed[0] == listed[1]
 
 
 def test_no_page_calls_runs_by_a_number() -> None:

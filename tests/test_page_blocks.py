@@ -104,6 +104,8 @@ def eight_gpus(folder: Path) -> None:
 
 
 FILES: dict[str, list[Callable[[Path], object]]] = {
+    "docs/how-to/animate-an-algorithm.md": [copied("examples/middle.py", "middle.py")],
+    "docs/how-to/write-a-report.md": [copied(LOG, "today.log"), copied(LOG, "last_week.log")],
     "docs/how-to/calibrate.md": [
         runs("ring-16.log", "all_reduce,ring"),
         runs("tree-16.log", "all_reduce,tree"),
