@@ -17,12 +17,15 @@ from experiments.pictures.timelines.tracks import all_computations, merges, send
 from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, SLOWER_PEER, TRANSFER
 from simulator.analysis.contention import waited
 from simulator.analysis.critical_path import Path, trace_back
+from simulator.analysis.queue_spans import QueueSpans, queue_spans
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Floats, Ints
 
-LANES = ("computes", "sends", "receives", "merges")
-COMPUTES, SENDS, RECEIVES, MERGES = range(len(LANES))
+LANES = ("computes", "sends", "queues", "receives", "merges")
+COMPUTES, SENDS, QUEUES, RECEIVES, MERGES = range(len(LANES))
+MOST_QUEUED = 500_000
+"""Of more operations, messages say how long they wait on their way, but not for which link."""
 ROUNDING = 1e-9
 """A share of the makespan: shorter waits are rounding errors of differences."""
 _ON_LANE = np.array([COMPUTES, SENDS, SENDS, SENDS, MERGES, MERGES], dtype=np.int32)
@@ -54,7 +57,14 @@ def spans_of_run(timeline: Timeline, path: Path | None = None) -> Spans:
         lambda medium: media[medium],
         CAUSES,
     )
-    parts = run.computes(), run.sends(), run.receives(), run.merges(), run.stalls()
+    parts = [
+        run.computes(),
+        run.sends(),
+        run.queues(),
+        run.receives(),
+        run.merges(),
+        run.stalls(),
+    ]
     pieces = pieces_of(found, ranks, lambda path: _ON_LANE[path.part])
     return assembled(chart, parts, pieces, names)
 
@@ -130,6 +140,26 @@ class _Run(NamedTuple):
             link=sent.medium[taking],
             waited=waited(timeline)[0][operation],
             **self.about(operation),
+        )
+
+    def queues(self) -> Columns:
+        """Messages on their way that wait for a link which serves messages of other ranks."""
+        schedule, none = self.timeline.schedule, np.zeros(0, dtype=np.int32)
+        waits = QueueSpans(none, none, np.zeros(0), np.zeros(0))
+        if len(schedule) <= MOST_QUEUED:
+            waits = queue_spans(self.timeline)
+        operation, medium, start, end = waits
+        return Columns.of(
+            self.row(schedule.rank[operation]),
+            start,
+            end,
+            lane=QUEUES,
+            kind=len(schedule.phases),
+            name=len(schedule.phases),
+            cause=CONTENTION,
+            awaited=schedule.phase[operation],
+            peer=schedule.peer[operation],
+            link=medium,
         )
 
     def receives(self) -> Columns:

@@ -42,7 +42,7 @@ class SpanModel {
   /** The rows of each node, or of each block of many rows. */
   groupsOf() {
     const { rows, nodes } = this.data;
-    const byNode = new Set(nodes).size > 1;
+    const count = new Set(nodes).size, byNode = count > 1 && count < rows.length;
     const large = rows.length > 2 * BLOCK;
     const groups = [];
     rows.forEach((_, row) => {
@@ -167,7 +167,7 @@ class SpanModel {
 
   /** What an idle lane waits for. */
   why(i) {
-    const { rows, causes, names, peers, links, main } = this.data;
+    const { data } = this, { rows, causes, names, peers, links, main } = data;
     const cause = causes[this.cause[i]];
     const what = this.awaited[i] >= 0 ? names[this.awaited[i]] : "";
     const peer = this.peer[i] >= 0 ? peers[this.peer[i]] : "";
@@ -178,6 +178,7 @@ class SpanModel {
     if (cause === "launch") return "waits until the CPU has launched the work";
     if (cause === "fill") return `waits for its first work${of}`;
     if (cause === "slower peer") return `waits for a computation${of}`;
+    if (data.lanes[this.lane[i]] === "queues") return `its message to ${peer} waits for ${link || "merging"}, which serves other ranks: ${what}`;
     if (cause === "contention" && this.lane[i] === main) return `waits for ${link || "merging"}, which serves others: ${what} of ${peer} is in its queue`;
     if (cause === "contention") return `waits for ${link}, behind messages of ${peer}`;
     if (cause === "transfer" && itself && this.lane[i] === main) return `waits until its message has arrived${of}`;

@@ -139,7 +139,9 @@ class TimelineView {
         k++;
         continue;
       }
-      const next = starts[k + 1] < starts[k] + pixel ? firstAbove(starts, starts[k] + pixel, k + 1) : k + 1;
+      let next = starts[k + 1] < starts[k] + pixel ? firstAbove(starts, starts[k] + pixel, k + 1) : k + 1;
+      // Spans do not overlap: only the last one in a pixel can be longer than the pixel.
+      if (next > k + 1 && model.duration[items[next - 1]] >= pixel) next--;
       let longest = i;
       for (let n = k + 1; n < Math.min(next, k + 8); n++)
         if (model.duration[items[n]] > model.duration[longest]) longest = items[n];

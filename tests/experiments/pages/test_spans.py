@@ -71,12 +71,14 @@ def test_a_run_has_messages_and_why_ranks_wait() -> None:
     assert {spans.links[link] for link in waits.link[waits.row == 1].tolist()} == {"switch->gpu1"}
 
 
-def test_a_message_says_how_long_it_queued() -> None:
-    spans = spans_of_run(run_of("naive"))
+def test_queues_name_the_link() -> None:
+    spans = spans_of_run(run_of("parameter_server"))
     columns = spans.columns
-    waited = columns.take(columns.waited > 0)
-    assert len(waited.row)
-    assert spans.makespan == run_of("naive").makespan
+    queued = columns.take(columns.lane == spans.lanes.index("queues"))
+    links = {spans.links[link] for link in queued.link.tolist()}
+    assert any(link.startswith("switch->") for link in links)
+    waits = columns.take(columns.waited > 0)
+    assert waits.waited.sum() >= (queued.end - queued.start).sum() - 1e-12
 
 
 def test_of_a_folded_run_some_ranks_stand_for_all() -> None:

@@ -13,7 +13,7 @@ from browser import Open
 from experiments.pages.drawings import timeline_scene
 from experiments.pages.page import Page, to_html
 from experiments.pages.run_spans import spans_of_run
-from experiments.pages.spans import Spans
+from experiments.pages.spans import Columns, Spans
 from experiments.pages.training_spans import spans_of_training
 from simulator.analysis.critical_path import trace_back
 from simulator.collectives import find
@@ -158,13 +158,16 @@ def test_a_phone_opens_nodes_and_draws_the_critical_path(open_page: Open, tmp_pa
     assert 0 <= box["x"] <= 390 - box["width"]
 
 
-def test_hostile_names_stay_text_and_no_time_is_no_mistake(open_page: Open, tmp_path: Path) -> None:
+def test_strange_names_and_times_are_drawn(open_page: Open, tmp_path: Path) -> None:
     strange = "<script>alert(1)</script>\"'\0"
     spans = training()
     named = replace(spans, rows=(strange,) * 4, names=(strange,) * len(spans.names))
     empty = spans.columns.take(np.zeros(0, dtype=np.int64))
     nothing = replace(spans, columns=empty, makespan=0.0)
-    page = Page(strange, [], [timeline_scene(named), timeline_scene(nothing)])
+    starts = np.array([1e-3, 1.001e-3, 1.002e-3])
+    ends = np.append(starts[1:], 9e-3)
+    crowd = replace(spans, columns=Columns.of(np.zeros(3, np.int32), starts, ends))
+    page = Page(strange, [], [timeline_scene(each) for each in (named, crowd, nothing)])
     file = tmp_path / "page.html"
     file.write_text(to_html(page), encoding="utf-8")
     tab = open_page(file)
@@ -173,3 +176,8 @@ def test_hostile_names_stay_text_and_no_time_is_no_mistake(open_page: Open, tmp_
     assert words(tab).startswith("<script>")
     canvas(tab).last.focus()
     tab.keyboard.press("n")
+    drawn = """(() => {
+        const { area, left, width } = timelines[1], x = left + width * 5 / 16.024;
+        return [...area.context.getImageData(x, 30, 1, 1).data.slice(0, 3)];
+    })()"""
+    assert tab.evaluate(drawn) == [0x56, 0xB4, 0xE9], "a long span behind short ones is missing"
