@@ -20,9 +20,14 @@ NEVER = 2**62
 PART, NEXT, ROWS = 0, 1, 2
 """Places in `Steps.at`: the part of the run, after how many operations to look at the state next,
 and the number of states that are kept."""
-HEAD = 2
-"""A state begins with the number of operations that are done, and the time of the next event. The
-holder of each medium and lane follows. The rest is compared."""
+HEAD = 4
+"""A state begins with the number of operations that are done, the time of the next event, the first
+operation with an event, and the last that has begun. The holders of media and lanes follow, until
+when they are held, and the last arrivals there. The rest is compared."""
+ENTRY = 5
+"""Numbers of each operation with an event, and of each that is partly ready."""
+MOST = ENTRY * ROOM // 4
+"""More numbers than these have no state that is restored: that would take long."""
 
 
 APART = 4
@@ -100,18 +105,17 @@ class Moment(NamedTuple):
     runs: Runs
 
 
-class Period(NamedTuple):
-    """Operations to skip: `count` periods, each of `shift` operations and `nodes` nodes, which
-    takes `seconds`."""
+class Jump(NamedTuple):
+    """What to skip: from the last state to where `row`, another one, comes again after so many
+    periods, each of `shift` operations and `nodes` nodes, which takes `seconds`."""
 
-    low: Index
-    """No operation before has an event."""
-    high: Index
-    """No operation behind has an event or is done."""
+    earlier: Index
+    """The state that is equal to the last one."""
+    row: Index
+    periods: Index
     shift: Index
     seconds: float
     nodes: Index
-    count: Index  # type: ignore[assignment]
 
 
 def skip(moment: Moment, steps: Steps, done: Index, high: Index, others: Index) -> int:
@@ -136,14 +140,13 @@ def skip(moment: Moment, steps: Steps, done: Index, high: Index, others: Index) 
         mark(moment, steps)
         until = min(high + steps.reach[part] + 1, steps.end[part])
         earlier = -1
-        if describe(moment, steps, low, until, done, now):
+        if describe(moment, steps, (low, high, until), done, now):
             earlier = equal_state(steps, len(moment.media.free) + len(steps.lanes))
             goes_on = earlier < 0
         if earlier >= 0:
-            period = period_of(moment, steps, earlier, low, high)
-            if period.count > 0:
-                advance(moment, steps, period, earlier)
-                skipped = period.count * period.shift
+            jump = jump_of(moment, steps, earlier)
+            if jump.periods > 0:
+                skipped = advance(moment, steps, jump)
         for i in range(low, until):
             steps.hop[i] = 0
     if not goes_on:
@@ -173,35 +176,39 @@ def mark(moment: Moment, steps: Steps) -> None:
 
 
 def describe(
-    moment: Moment, steps: Steps, low: Index, until: Index, done: Index, now: float
+    moment: Moment, steps: Steps, rows: tuple[Index, Index, Index], done: Index, now: float
 ) -> bool:
-    """Append the state to those that are kept; returns whether there is room."""
-    states, times, row, width = steps.states, moment.times, steps.at[ROWS], steps.width
-    media, lanes, places = moment.media, moment.lanes, len(moment.media.free) + len(steps.lanes)
+    """Append the state to those that are kept; returns whether there is room. `rows` are the first
+    operation with an event, the last that has begun, and the end of those that wait for them."""
+    states, times, row = steps.states, moment.times, steps.at[ROWS]
+    media, places = moment.media, len(moment.media.free) + len(steps.lanes)
+    low, high, until = rows
     at = steps.rows[row]
-    if row + 2 > len(steps.rows) or at + HEAD + 3 * places > len(states):
+    if row + 2 > len(steps.rows) or at + HEAD + 5 * places + until - low > len(states):
         return False
-    states[at], states[at + 1] = done, now
-    rounds = done // width[steps.at[PART]]
-    node = rounds * nodes_of(moment, steps)
+    states[at], states[at + 1], states[at + 2], states[at + 3] = done, now, low, high
+    rounds = done // steps.width[steps.at[PART]]
+    node, first = rounds * nodes_of(moment, steps), rounds * steps.width[steps.at[PART]]
     at += HEAD
     for k in range(len(media.free)):
         describe_turn(media, k, states, at + k, places, now, node)
-    at += len(media.free)
     for k in range(len(steps.lanes)):
-        describe_turn(lanes, steps.lanes[k], states, at + k, places, now, node)
-    at += len(steps.lanes) + 2 * places
+        place = at + len(media.free) + k
+        describe_turn(moment.lanes, steps.lanes[k], states, place, places, now, node)
+    at += 5 * places
+    for i in range(low, until):
+        states[at + i - low] = moment.waiting[i] if steps.hop[i] == 0 else -1.0
+    at += until - low
     for i in range(low, until):
         hop, ready = steps.hop[i], times.ready[i]
         if hop == 0 and (moment.waiting[i] == 0 or ready <= now):
             continue
-        if at + 5 > len(states):
+        if at + ENTRY > len(states):
             return False
-        states[at], states[at + 1] = i - rounds * width[steps.at[PART]], hop
-        states[at + 2] = ready - now
+        states[at], states[at + 1], states[at + 2] = i - first, hop, ready - now
         states[at + 3] = steps.time[i] - now if hop > 0 else 0.0
         states[at + 4] = times.finish[i] - now if hop > 1 else 0.0
-        at += 5
+        at += ENTRY
     steps.rows[row + 1] = at
     steps.at[ROWS] = row + 1
     return True
@@ -216,17 +223,18 @@ def nodes_of(moment: Moment, steps: Steps) -> Index:
 def describe_turn(
     turns: Turns, k: Index, states: Floats, at: Index, places: Index, now: float, node: Index
 ) -> None:
-    """Write the holder of a medium or lane, how long it is held, and then by whom, as seen from
-    `node`."""
+    """Write the holder of a medium or lane, until when it is held, and the last arrival; then how
+    long it is held, and by whom as seen from `node`."""
     left = max(turns.free[k] - now, 0.0)
-    states[at], states[at + places] = turns.holder[k], left
-    states[at + 2 * places] = turns.holder[k] - node if left > 0.0 else 0.0
+    states[at], states[at + places] = turns.holder[k], turns.free[k]
+    states[at + 2 * places], states[at + 3 * places] = turns.last[k], left
+    states[at + 4 * places] = turns.holder[k] - node if left > 0.0 else 0.0
 
 
 def equal_state(steps: Steps, places: Index) -> int:
     """The latest state that is equal to the last one, or -1."""
     states, last = steps.states, steps.at[ROWS] - 1
-    begin, end = steps.rows[last] + HEAD + places, steps.rows[last + 1]
+    begin, end = steps.rows[last] + HEAD + 3 * places, steps.rows[last + 1]
     for row in range(last - 1, -1, -1):
         behind = steps.rows[last] - steps.rows[row]
         if end - behind != steps.rows[row + 1]:
@@ -240,104 +248,147 @@ def equal_state(steps: Steps, places: Index) -> int:
     return -1
 
 
-def period_of(moment: Moment, steps: Steps, earlier: Index, low: Index, high: Index) -> Period:
-    """The period from an earlier state to the last, as often as it fits into the part."""
-    part, first = steps.at[PART], steps.rows[earlier]
-    last, width = steps.rows[steps.at[ROWS] - 1], steps.width[part]
-    shift = np.int64(steps.states[last] - steps.states[first])
-    seconds = steps.states[last + 1] - steps.states[first + 1]
-    nodes = shift // width * nodes_of(moment, steps)
+def jump_of(moment: Moment, steps: Steps, earlier: Index) -> Jump:
+    """The furthest way to go on within the part, given that the last state is an earlier one."""
+    part, last, states = steps.at[PART], steps.at[ROWS] - 1, steps.states
+    first, now, width = steps.rows[earlier], steps.rows[last], steps.width[steps.at[PART]]
+    shift, seconds = np.int64(states[now] - states[first]), states[now + 1] - states[first + 1]
     # The last operations are not skipped: what comes after the part waits for them.
-    behind = high + steps.reach[part] + width
-    count = (steps.end[part] - 1 - behind) // shift
-    if count < 0 or count * shift <= behind - low:
-        count = 0
-    return Period(low, high, shift, seconds, nodes, count)
+    most = steps.end[part] - 1 - steps.reach[part] - width
+    row = last
+    periods = (most - np.int64(states[now + 3])) // shift
+    for k in range(earlier + 1, last):
+        if states[steps.rows[k] + 3] + (periods + 1) * shift <= most:
+            row = k
+    if periods < 0 or steps.rows[last + 1] - now > MOST:
+        row, periods = last, 0
+    if row < last:
+        periods += 1
+    return Jump(earlier, row, periods, shift, seconds, shift // width * nodes_of(moment, steps))
 
 
-def advance(moment: Moment, steps: Steps, period: Period, earlier: Index) -> None:
-    """Bring a run to where it is after the period has come again as often as it shall."""
-    moved, waiting = period.count * period.shift, moment.waiting
-    seconds, nodes = period.count * period.seconds, period.count * period.nodes
-    for i in range(period.low, period.high + 1):
-        if steps.hop[i] == 0 and waiting[i] == 0:
+def advance(moment: Moment, steps: Steps, jump: Jump) -> int:
+    """Bring a run to where it is after the jump; returns how many operations are done thereby."""
+    states, last = steps.states, steps.rows[steps.at[ROWS] - 1]
+    low, high = np.int64(states[last + 2]), np.int64(states[last + 3])
+    for i in range(low, high + 1):
+        if steps.hop[i] == 0 and moment.waiting[i] == 0:
             steps.hop[i] = -1
-    end = steps.end[steps.at[PART]]
-    for i in range(max(0, period.low - period.shift), period.high + 1):
-        if is_done(steps, period, i) and not is_done(steps, period, i + period.shift):
-            release(moment, period, i, end)
-    until = min(period.high + steps.reach[steps.at[PART]] + 1, end)
-    for i in range(period.low, until):
-        j = i + moved
-        waiting[j] = waiting[i]
-        moment.times.ready[j] = moment.times.ready[i] + seconds
-        if steps.hop[i] > 1:
-            moment.times.finish[j] = moment.times.finish[i] + seconds
-    if steps.fills:
-        fill(moment, steps, period)
-    at = steps.rows[earlier] + HEAD
-    for k in range(len(moment.media.free)):
-        advance_turn(moment.media, k, steps.states[at + k], nodes, seconds)
-    at += len(moment.media.free)
+    moved, end = jump.periods * jump.shift, steps.end[steps.at[PART]]
+    row, until = steps.rows[jump.row], np.int64(states[steps.rows[jump.row] + 3]) + moved + 1
+    for i in range(low, until):
+        if (i > high or steps.hop[i] >= 0) and is_done(moment, steps, jump, i - moved):
+            moment.times.finish[i] = moment.times.finish[i - jump.shift] + jump.seconds
+            release(moment, i, end)
+            if steps.fills:
+                if steps.hop[i] < 2:
+                    ready = moment.times.ready[i - jump.shift] + jump.seconds
+                    moment.times.ready[i] = ready
+                fill(moment, jump, i, max(0, steps.hop[i] - 1), count_nodes(moment, i))
+    advance_turns(moment, steps, jump)
+    restore(moment, steps, jump)
+    return int(states[row] - states[last] + moved)
+
+
+def count_nodes(moment: Moment, i: Index) -> Index:
+    """The nodes of an operation."""
+    return moment.work.routes.nodes[i + 1] - moment.work.routes.nodes[i]
+
+
+def waiting_of(moment: Moment, steps: Steps, row: Index) -> Index:
+    """Where a state has for how many operations others wait."""
+    return steps.rows[row] + HEAD + 5 * (len(moment.media.free) + len(steps.lanes))
+
+
+def is_done(moment: Moment, steps: Steps, jump: Jump, i: Index) -> bool:
+    """Whether an operation is done in the state to which the jump leads."""
+    low = np.int64(steps.states[steps.rows[jump.row] + 2])
+    if i < low:
+        return True
+    return bool(steps.states[waiting_of(moment, steps, jump.row) + i - low] == 0.0)
+
+
+def release(moment: Moment, i: Index, end: Index) -> None:
+    """Let operations behind a part wait no more for an operation of it."""
+    for k in range(moment.successors.indptr[i], moment.successors.indptr[i + 1]):
+        j = moment.successors.indices[k]
+        if j >= end:
+            moment.waiting[j] -= 1
+            moment.times.ready[j] = max(moment.times.ready[j], moment.times.finish[i])
+
+
+def fill(moment: Moment, jump: Jump, i: Index, hop: Index, until: Index) -> None:
+    """Fill in when nodes of an operation start, from one hop to another."""
+    times, first = moment.times, moment.work.routes.nodes[i]
+    for node in range(first + hop, first + until):
+        cause = times.cause[node - jump.nodes]
+        times.start[node] = times.start[node - jump.nodes] + jump.seconds
+        times.cause[node] = cause + jump.nodes if cause >= 0 else cause
+
+
+def advance_turns(moment: Moment, steps: Steps, jump: Jump) -> None:
+    """Bring media and lanes to where they are after the jump."""
+    media, count = moment.media, len(moment.media.free)
+    places = count + len(steps.lanes)
+    for k in range(count):
+        advance_turn(media, k, steps, jump, k, places)
     for k in range(len(steps.lanes)):
-        advance_turn(moment.lanes, steps.lanes[k], steps.states[at + k], nodes, seconds)
-    runs = moment.runs
+        advance_turn(moment.lanes, steps.lanes[k], steps, jump, count + k, places)
+
+
+def advance_turn(
+    turns: Turns, k: Index, steps: Steps, jump: Jump, place: Index, places: Index
+) -> None:
+    """Bring a medium or lane, which states have at a place, to where it is after the jump."""
+    last = steps.at[ROWS] - 1
+    earlier = steps.states[steps.rows[jump.earlier] + HEAD + place]
+    row, periods = jump.row, jump.periods
+    if row < last and steps.states[steps.rows[row] + HEAD + place] == earlier:
+        # It is as at the end of the period before.
+        row, periods = last, periods - 1
+    at = steps.rows[row] + HEAD + place
+    if steps.states[at] != earlier:
+        turns.holder[k] = np.int64(steps.states[at]) + periods * jump.nodes
+        turns.free[k] = steps.states[at + places] + periods * jump.seconds
+        turns.last[k] = steps.states[at + 2 * places] + periods * jump.seconds
+
+
+def restore(moment: Moment, steps: Steps, jump: Jump) -> None:
+    """Let operations wait, and events come, as in the state to which the jump leads."""
+    states, times, runs = steps.states, moment.times, moment.runs
+    row, part, at = steps.rows[jump.row], steps.at[PART], waiting_of(moment, steps, jump.row)
+    low, moved = np.int64(states[row + 2]), jump.periods * jump.shift
+    until = min(np.int64(states[row + 3]) + steps.reach[part] + 1, steps.end[part])
+    for i in range(low, until):
+        moment.waiting[i + moved] = max(0.0, states[at + i - low])
     for run in range(runs.used[0]):
-        for place in range(runs.ends[run, 0], runs.ends[run, 1]):
-            k = place & (ROOM - 1)
-            runs.time[run, k] += seconds
-            runs.node[run, k] += nodes
-            runs.operation[run, k] += moved
-        runs.heads[run] += seconds
-        runs.tails[run] += seconds
+        runs.ends[run, 0], runs.ends[run, 1] = 0, 0
+        runs.heads[run], runs.tails[run] = np.inf, -np.inf
+    now = states[row + 1] + jump.periods * jump.seconds
+    first = np.int64(states[row]) // steps.width[part] * steps.width[part] + moved
+    for place in range(at + until - low, steps.rows[jump.row + 1], ENTRY):
+        i, hop = np.int64(states[place]) + first, np.int64(states[place + 1])
+        times.ready[i] = now + states[place + 2]
+        if hop > 1:
+            times.finish[i] = now + states[place + 4]
+            if steps.fills:
+                fill(moment, jump, i, max(0, steps.hop[i] - 1), hop - 1)
+        if hop > 0:
+            node = moment.work.routes.nodes[i] + hop - 1
+            insert(runs, now + states[place + 3], node, i)
 
 
-def is_done(steps: Steps, period: Period, i: Index) -> bool:
-    """Whether an operation is done before anything is skipped."""
-    return bool(i < period.low or (i <= period.high and steps.hop[i] < 0))
-
-
-def release(moment: Moment, period: Period, i: Index, end: Index) -> None:
-    """Let operations behind a part wait no more for those in the place of `i` in each period."""
-    indptr, indices = moment.successors
-    for times in range(1, period.count + 1):
-        row, finish = i + times * period.shift, moment.times.finish[i] + times * period.seconds
-        for k in range(indptr[row], indptr[row + 1]):
-            j = indices[k]
-            if j >= end:
-                moment.waiting[j] -= 1
-                moment.times.ready[j] = max(moment.times.ready[j], finish)
-
-
-def advance_turn(turns: Turns, k: Index, holder: float, nodes: Index, seconds: float) -> None:
-    """Move a medium or lane that has another `holder` since the last period began."""
-    if turns.holder[k] != holder:
-        turns.free[k] += seconds
-        turns.last[k] += seconds
-        turns.holder[k] += nodes
-
-
-def fill(moment: Moment, steps: Steps, period: Period) -> None:
-    """Fill in the times of what is skipped."""
-    times, nodes, shift = moment.times, moment.work.routes.nodes, period.shift
-    moved = period.count * shift
-    for i in range(period.low, period.high + moved + 1):
-        hop = 0
-        if i <= period.high:
-            if steps.hop[i] < 0:
-                continue
-            hop = max(0, steps.hop[i] - 1)
-        until = nodes[i + 1] - nodes[i]
-        if not is_done(steps, period, i - moved):
-            # Its events before the next one are skipped.
-            until = max(0, steps.hop[i - moved] - 1)
-        else:
-            times.finish[i] = times.finish[i - shift] + period.seconds
-            if hop == 0 or steps.hop[i] == 0:
-                times.ready[i] = times.ready[i - shift] + period.seconds
-        for k in range(hop, until):
-            node = nodes[i] + k
-            before = node - period.nodes
-            cause = times.cause[before]
-            times.start[node] = times.start[before] + period.seconds
-            times.cause[node] = cause + period.nodes if cause >= 0 else cause
+def insert(runs: Runs, time: float, node: Index, operation: Index) -> None:
+    """Insert an event into the first run."""
+    place = runs.ends[0, 1]
+    while place > 0 and (
+        runs.time[0, place - 1] > time
+        or (runs.time[0, place - 1] == time and runs.node[0, place - 1] > node)
+    ):
+        runs.time[0, place], runs.node[0, place] = runs.time[0, place - 1], runs.node[0, place - 1]
+        runs.operation[0, place] = runs.operation[0, place - 1]
+        place -= 1
+    runs.time[0, place], runs.node[0, place] = time, node
+    runs.operation[0, place] = operation
+    runs.ends[0, 1] += 1
+    runs.heads[0], runs.tails[0] = runs.time[0, 0], runs.time[0, runs.ends[0, 1] - 1]

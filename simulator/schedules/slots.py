@@ -95,6 +95,8 @@ class Slots:
     ) -> None:
         """Refuse races within a call, whose columns are rank, peer, slot, target and count; `local`
         operations may replace what they read."""
+        if columns[3].max(initial=-1) < 0:
+            return
         rank, peer, slot, target, count = (
             column.ravel() for column in np.broadcast_arrays(*columns)
         )
