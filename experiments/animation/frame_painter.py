@@ -66,8 +66,8 @@ class Painter:
         axes.set(xlim=(0, stage.width), ylim=(stage.height, 0))
         axes.set_axis_off()
         self._text(figure, moment, still)
-        self._scenery(axes)
         self.layer = 1
+        self._scenery(axes)
         for slot, value in enumerate(still.values):
             self._slot(axes, slot, value)
         self._lay(axes)

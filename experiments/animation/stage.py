@@ -14,7 +14,7 @@ from simulator.schedules.routed import Routed
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
-WIDTH, SLOT, HEAD, GAP, APART = 2.4, 0.36, 0.5, 0.55, 0.9
+WIDTH, SLOT, HEAD, GAP, APART = 2.4, 0.36, 0.5, 0.55, 1.1
 """Of a card: its width, the height of a slot at most, that of the head, and the gap to the next,
 in rows and on a machine."""
 TALL = 3.0
@@ -23,7 +23,7 @@ DEVICE = 1.9, 0.5
 """The size of a device that is no rank."""
 SMALL, WIDE, NARROW = 16, 30.0, 11.5
 """Ranks on a picture of their machine at most; its width at most, and that for a phone."""
-MARGIN, RATIO = 0.35, 1.25
+MARGIN, RATIO = 0.35, 1.1
 """Round everything; and the width of a good drawing as a multiple of its height."""
 Path = tuple[tuple[float, float], ...]
 
@@ -191,6 +191,8 @@ def _scale(places: Floats, sizes: Floats) -> Floats:
     best, least = np.ones(2), np.inf
     for stretch in np.unique(across[np.isfinite(across)]).tolist() or [1.0]:
         rest = float(down[across > stretch].max(initial=0.5))
+        if np.isinf(rest):
+            continue
         width, height = np.array([stretch, rest]) * extent + sizes.max(axis=0)
         if max(width / RATIO, height) < least:
             best, least = np.array([stretch, rest]), max(width / RATIO, height)

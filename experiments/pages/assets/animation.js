@@ -108,7 +108,7 @@ function collectivePicture(data, operations, slots, view) {
   function prepare() {
     const width = view.canvas.parentElement.clientWidth;
     stage = data.stages[width < 700 ? 1 : 0];
-    scale = Math.min(width / stage.width, 76);
+    scale = Math.min(width / stage.width, 76, stage.links.length ? 760 / stage.height : 76);
     colours = pageColours();
     context = view.fit(stage.height * scale);
     context.translate((width - stage.width * scale) / 2, 0);

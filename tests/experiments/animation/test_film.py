@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from experiments.animation.film import Film, film_of
+from experiments.animation.stage import stages
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.engines import simulate
+from simulator.schedules.routed import route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.catalogue import find as find_machine
@@ -49,6 +51,21 @@ def test_every_algorithm_ends_with_what_is_promised(ranks: int) -> None:
                 assert sets[values[cell]] == contributions, (name, cell)
             assert len(act.titles) == len(act.sentences) == result.steps + 1
             assert np.all(np.diff(act.written_at) >= 0), name
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 9])
+def test_cards_do_not_overlap(ranks: int) -> None:
+    for name in ("ring", "star", "line", "bus", "full_mesh", "grid", "tree", "nodes", "hgx_h100"):
+        if name == "hgx_h100" and ranks > 8:
+            continue
+        machine = find_machine(name).build(ranks, 0)
+        ring = simulate(find("ring").build(ranks, 1.0), machine)
+        for stage in stages(route(ring.schedule, machine), ranks):
+            size = np.array([stage.card.width, stage.card.height])
+            assert (stage.ranks >= size / 2).all(), name
+            assert (stage.ranks + size / 2 <= [stage.width, stage.height]).all(), name
+            away = np.abs(stage.ranks[:, None] - stage.ranks) >= size
+            assert (away.any(axis=2) | np.eye(ranks, dtype=np.bool_)).all(), name
 
 
 def test_a_ring_is_told_step_by_step() -> None:
