@@ -9,28 +9,27 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator
 
 from experiments.output import Record
 from experiments.pictures import plot_style as style
 from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.timelines.palette import FILLS, Fill
 from experiments.training.scaling import scaling, series
 from experiments.training.training_table import COLUMNS, rate
+from simulator.analysis.bubbles import CAUSES
 from topologies.units import format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PARTS = {
-    "computing_s": ("computing", "#56b4e9", ""),
-    "restarting_s": ("restarting", "#882255", "xxx"),
-    "transfer_s": ("waiting: transfer", "#e69f00", "///"),
-    "contention_s": ("waiting: contention", "#d55e00", "\\\\\\"),
-    "slower_peer_s": ("waiting: slower peer", "#cc79a7", "..."),
-    "drain_s": ("waiting: drain", "0.75", ""),
-    "input_s": ("waiting: input", "#f0e442", "---"),
+    "computing_s": ("computing", Fill("#56b4e9", "", "0.2")),
+    "restarting_s": ("restarting", Fill("#a51c30", "|||", "#ffffff")),
+    **{f"{cause.replace(' ', '_')}_s": (f"waiting: {cause}", FILLS[cause]) for cause in CAUSES},
+    "input_s": ("waiting: input", Fill("#f0e442", "...", "#8c7a00")),
 }
-"""The parts of a step: label, colour and hatch."""
+"""The parts of a step: their labels and fills, those of the causes as in timelines."""
 TIMES = ("step_s", "exposed_s")
 END: Any = {
     "color": "k",
@@ -127,6 +126,8 @@ def _speed_up_axis(axes: Axes, one: float) -> None:
     )
     axis.set_ylabel("speed-up over one worker")
     axis.yaxis.set_major_formatter(EngFormatter(sep=""))
+    if axes.get_yscale() == "log":
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
 
 
 def _scaling_curve(
@@ -204,10 +205,10 @@ def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
     axes = figure.add_subplot()
     starts = [0.0] * len(shown)
     longest = max(_number(record, "step_s") for record in shown)
-    for key, (label, colour, hatch) in PARTS.items():
+    for key, (label, fill) in PARTS.items():
         widths = [_number(record, key) for record in shown]
         if max(widths) > THIN * longest:
-            look: Any = {"color": colour, "hatch": hatch, "edgecolor": "k", "linewidth": 0.6}
+            look: Any = {"color": fill.colour, "hatch": fill.hatch, "edgecolor": fill.ink}
             axes.barh(range(len(shown)), widths, left=starts, label=label, height=0.65, **look)
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
     for place, (end, record) in enumerate(zip(starts, shown, strict=True)):
