@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -11,7 +13,14 @@ from experiments.pictures.timelines.bars import BOXES, arranged, longest, thinne
 from experiments.pictures.timelines.painter import Chart, paint
 from experiments.pictures.timelines.palette import QUEUE
 from experiments.pictures.timelines.rows import Group, Lane, places_of
-from experiments.pictures.timelines.tracks import Boxes, all_computations, merges, receives, sends
+from experiments.pictures.timelines.tracks import (
+    Boxes,
+    all_computations,
+    joined_times,
+    merges,
+    receives,
+    sends,
+)
 from simulator.analysis.queue_spans import queue_spans
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Ints
@@ -19,6 +28,8 @@ from topologies.topology import Ints
 ROW, LANE = 0.16, 0.13
 """Inches: the height of a row, and of each of its lanes."""
 COMPUTE, SEND, RECEIVE, ADD = range(4)
+LINKS = 3
+"""Links that are named as those for which messages wait longest."""
 LANES = ("compute", "send", "receive", "add")
 """The lanes of a rank, from the top."""
 
@@ -52,7 +63,16 @@ def collective_drawing(timeline: Timeline, title: str) -> Figure:
     chart = Chart(timeline, bars, places, ranks, height, (*schedule.phases, *waits))
     *first, last = [f"{LANES[lane]}s" for lane in used]
     shown = f"what each rank {' and '.join([', '.join(first), last] if first else [last])}"
-    return paint(chart, title, [shown, *remarks, *more])[0]
+    return paint(chart, title, [shown, *_longest_waits(queues, kinds, waits), *remarks, *more])[0]
+
+
+def _longest_waits(queues: Boxes, kinds: Sequence[str], waits: Sequence[str]) -> list[str]:
+    """A remark that names the links for which messages wait longest."""
+    place = queues.phase - (len(kinds) - len(waits))
+    seconds = np.bincount(place, queues.end - queues.start, len(waits))
+    order = np.argsort(-seconds, kind="stable").tolist()
+    names = list(dict.fromkeys(waits[k].removeprefix("waits for ") for k in order))[:LINKS]
+    return [f"messages wait longest for {', '.join(names)}"] if names else []
 
 
 def everyone(timeline: Timeline, boxes: Boxes) -> tuple[Boxes, list[str]]:
@@ -104,8 +124,9 @@ def _boxes(timeline: Timeline) -> Boxes:
 def _queues(timeline: Timeline) -> tuple[Boxes, Ints]:
     """Messages that wait behind other ranks, at their senders, and the media for which they wait.
 
-    A message that crosses its first link while it waits further on is drawn there first. The phase
-    of a box is the place of its medium behind all phases.
+    A message that crosses its first link while it waits further on is drawn there first. Messages
+    of one rank that wait for one medium at the same time are one box. The phase of a box is the
+    place of its medium behind all phases.
     """
     schedule, waits = timeline.schedule, queue_spans(timeline)
     crossing, until = sends(timeline), np.zeros(len(schedule))
@@ -116,13 +137,11 @@ def _queues(timeline: Timeline) -> tuple[Boxes, Ints]:
     shown = np.flatnonzero(waits.end - start >= thinnest(timeline))
     media, place = np.unique(waits.medium[shown], return_inverse=True)
     operation = waits.operation[shown]
-    boxes = Boxes(
-        rank=schedule.rank[operation],
-        lane=np.full_like(operation, SEND),
-        start=start[shown],
-        end=waits.end[shown],
-        phase=(len(schedule.phases) + place).astype(np.int32),
-        first=operation,
-        last=operation,
-    )
-    return boxes, media
+    wait = (schedule.rank[operation] * len(media) + place).astype(np.int32)
+    times = joined_times(wait, start[shown], waits.end[shown], 0.0)
+    known, number = [*times], [each.shape[1] for each in times.values()]
+    rank, place = np.divmod(np.repeat(np.array(known, dtype=np.int32), number), max(len(media), 1))
+    begin, end = np.concatenate([np.zeros((2, 0)), *times.values()], axis=1)
+    none = np.full_like(rank, -1)
+    phase = (len(schedule.phases) + place).astype(np.int32)
+    return Boxes(rank, np.full_like(rank, SEND), begin, end, phase, none, none), media

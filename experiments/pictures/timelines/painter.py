@@ -190,7 +190,11 @@ def _label_boxes(axes: Axes, chart: Chart) -> None:
 
 def _name_rows(axes: Axes, chart: Chart) -> list[str]:
     """Name ranks, and their lanes where they are tall enough. Returns a remark if they are not."""
-    rows, schedule = np.arange(0, len(chart.ranks), chart.every), chart.timeline.schedule
+    schedule = chart.timeline.schedule
+    rows = np.arange(0, len(chart.ranks), chart.every)
+    serving = np.flatnonzero(chart.ranks >= schedule.workers)
+    if len(serving) == 1:
+        rows = np.append(rows[rows <= serving[0] - chart.every], serving)
     names = [rank_name(schedule, rank) for rank in chart.ranks[rows].tolist()]
     axes.set_yticks(rows, [name.removeprefix("rank ") for name in names])
     axes.set_ylabel(chart.what)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.output import Value
-from experiments.pictures.timelines.tracks import Boxes, all_computations, computing_times
+from experiments.pictures.timelines.tracks import Boxes, all_computations, joined_times
 from experiments.trace_choice import ALL, TraceChoice
 from simulator.parallel.passes import COLLECTIVES, COMPUTE, HOST, KINDS, STREAMS
 from simulator.parallel.step import Step
@@ -68,7 +68,7 @@ def plan_drawing(step: Step, title: str) -> Figure:
     boxes = boxes.take(boxes.lane != HOST)
     bars = arranged(boxes, timeline, timeline.schedule.phases)
     main, least = boxes.take(boxes.lane == COMPUTE), thinnest(timeline)
-    busy = computing_times(main.rank, main.start, main.end, 1e-9 * timeline.makespan)
+    busy = joined_times(main.rank, main.start, main.end, 1e-9 * timeline.makespan)
     bars = with_hidden(bars, bars.boxes.lane != COMPUTE, busy, least)
     bars, remarks = longest(widened(bars, timeline))
     stretches = drawn(timeline, step_bubbles(step), least)._replace(what="device")

@@ -272,8 +272,9 @@ def bands(
     return result
 
 
-def computing_times(rank: Ints, start: Floats, end: Floats, slack: float) -> dict[int, Floats]:
-    """When each rank computes, shape (2, n): intervals in order that do not touch."""
+def joined_times(rank: Ints, start: Floats, end: Floats, slack: float) -> dict[int, Floats]:
+    """When some span of each rank lasts, shape (2, n): intervals in order that are further apart
+    than `slack`."""
     times = {}
     for each in np.unique(rank).tolist():
         mine = np.flatnonzero(rank == each)

@@ -20,7 +20,7 @@ from experiments.pictures.timelines.tracks import (
     Boxes,
     communications,
     computations,
-    computing_times,
+    joined_times,
     kind_of,
     lane_name,
 )
@@ -62,7 +62,7 @@ def training_drawing(plan: Plan, timeline: Timeline, title: str) -> Figure:
     talks = np.isin(bars.boxes.phase, timeline.schedule.phase[plan.spans.first])
     talks &= (bars.boxes.lane != COMPUTE) & (bars.boxes.rank < plan.workers)
     main, least = boxes.take(boxes.lane == COMPUTE), thinnest(timeline)
-    busy = computing_times(main.rank, main.start, main.end, 1e-9 * timeline.makespan)
+    busy = joined_times(main.rank, main.start, main.end, 1e-9 * timeline.makespan)
     bars, remarks = longest(widened(with_hidden(bars, talks, busy, least), timeline))
     spans = bubble_spans(timeline, COMPUTE)
     spans = spans.take(spans.rank < plan.workers)

@@ -81,6 +81,7 @@ def test_a_message_that_queues_names_its_link() -> None:
     (queue,) = boxes(axes)["queue behind other ranks"]
     assert queue[:2] == pytest.approx((1000e-6, 2001e-6), rel=1e-2)
     assert "waits for switch->gpu0" in [text.get_text() for text in axes.texts]
+    assert "messages wait longest for switch->gpu0" in axes.get_title(loc="left")
 
 
 def test_additions_are_boxes_of_the_receiver() -> None:
