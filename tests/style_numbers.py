@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("topologies", "simulator", "experiments")
-FOLDERS = (*PACKAGES, "tests", "examples")
+FOLDERS = (*PACKAGES, "tests", "examples", "docs")
 MOST_PARAMETERS, MOST_LINES, MOST_NESTED = 8, 80, 5
 MOST_COLUMNS, MOST_LINES_OF_FILE = 100, 400
 COMMANDS = "experiments/cli/"
