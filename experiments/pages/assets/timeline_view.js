@@ -120,6 +120,7 @@ class TimelineView {
     pen.globalAlpha = matches ? DIM : 1;
     for (const track of model.layers(line)) this.drawTrack(pen, line, track);
     pen.globalAlpha = 1;
+    if (matches) this.labels.length = 0;
     if (matches) for (const track of model.layers(line, matches.tracks)) this.drawTrack(pen, line, track);
     const talks = line.lane >= 0 && line.lane !== model.data.main && model.data.lanes[line.lane] !== "messages";
     if (talks && model.data.main >= 0) this.drawHidden(pen, line);
