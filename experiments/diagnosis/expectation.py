@@ -133,7 +133,7 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
         runs = [run for _, run in fastest]
         collective = cases[runnable[0]].algorithm.collective
         bounds = [
-            best_bound(collective, run.timeline.routed.topology, curve.ranks, float(nbytes))
+            best_bound(collective, run.timeline.routed.machine, curve.ranks, float(nbytes))
             for nbytes, run in zip(sizes, runs, strict=True)
         ]
         bounds_s = np.array(
@@ -141,7 +141,7 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
         )
         choices = tuple(f"{name}, {run.protocol}" for name, run in fastest)
         seconds = np.array([run.seconds for run in runs])
-        topology = runs[-1].timeline.routed.topology
+        topology = runs[-1].timeline.routed.machine
         name = f"{profile.profile}, of {profile.machine}"
         free = kind.algorithms(curve.collective) if curve.algorithm else ()
         others = list(_profiled(free, curve, machines(curve), simulation))

@@ -33,6 +33,15 @@ def test_no_expectation_beats_its_bound(name: str) -> None:
     assert isinstance(answer.topology, Topology)
 
 
+def test_the_bound_is_that_of_the_whole_machine_where_few_ranks_stand_for_all() -> None:
+    """A ring of 64 ranks is simulated by one of them."""
+    answer = expected("mn5_acc", "all_reduce", "ring", 64, 16)
+    assert answer is not None
+    assert (answer.seconds >= answer.bound * (1 - 1e-9)).all()
+    assert isinstance(answer.topology, Topology)
+    assert answer.topology.links > 64
+
+
 def test_few_elements_run_what_the_library_takes_instead() -> None:
     answer = expected("leonardo_cpu", "all_reduce", "ring", 64, 64)
     assert answer is not None
