@@ -30,9 +30,10 @@ SHARES = {
     ("train",): 0.2,
     ("topo", "show"): 0.1,
     ("validate",): 0.09,
-    ("diagnose",): 0.08,
+    ("diagnose",): 0.05,
     ("topo", "import"): 0.05,
     ("calibrate",): 0.02,
+    ("report",): 0.03,
     ("measure",): 0.03,
     ("profile-model",): 0.01,
 }

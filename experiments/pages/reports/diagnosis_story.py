@@ -35,7 +35,8 @@ def curves(result: Result) -> Story:
     found: Sequence[Mapping[str, Any]] = report["curves"]
     failures, differences = report["failures"], report["differences"]
     sources = [curve["source"] for curve in found] + [failure["source"] for failure in failures]
-    logs = listed((PurePath(str(source)).name for source in sources), most=3)
+    named = str(result.origin.get("parameters", {}).get("logs") or ",".join(map(str, sources)))
+    logs = listed((PurePath(name).name for name in named.split(",")), most=3)
     bad = [curve for curve in found if curve["abnormal"]]
     amount = counted(len(found), "measured curve")
     summary = [

@@ -67,9 +67,12 @@ def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
     """
     story = story_of(result)
     left_out = [*story.left_out, *result.left_out]
+    figures = _figures(result, pictures, name)
+    many = len(figures) > 2
     blocks: list[Block] = [
-        *_figures(result, pictures, name),
+        *([] if many else figures),
         *story.blocks,
+        *(figures if many else []),
         *([Lines("What this answer leaves out", left_out)] if left_out else []),
         Facts("How to get this answer again", facts(result)),
     ]

@@ -62,9 +62,9 @@ class RunRow(Row):
     efficiency: Amount
     exposed_s: Amount
     hidden_s: Amount
-    twice_bandwidth_s: Amount
-    half_latency_s: Amount
-    twice_compute_s: Amount
+    twice_bandwidth_s: Amount | None = None
+    half_latency_s: Amount | None = None
+    twice_compute_s: Amount | None = None
 
 
 class LearntRow(Row):

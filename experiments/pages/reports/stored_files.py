@@ -84,7 +84,11 @@ def _pictures(kind: str, rows: Sequence[Record], parameters: Mapping[str, Any]) 
         return [Picture("All curves", partial(sweep_figure, points, None, "svg", machine))]
     if kind == "runs":
         swept = str(parameters.get("sweep") or "").partition("=")[0]
+        swept = swept or "strategy" * (len({row["strategy"] for row in rows}) > 1)
         swept = swept if all(row.get(swept) is not None for row in rows) else ""
+        changes = ("twice_bandwidth_s", "half_latency_s", "twice_compute_s")
+        if not swept and any(row.get(change) is None for row in rows for change in changes):
+            return []
         names = {str(row[swept]): str(row[swept]) for row in rows} if swept else {}
         draw = partial(training_figure, rows, swept, names, machine, "svg")
         return [Picture("All runs", draw)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
 from experiments.training.fastest import comparison_text
 from experiments.training.scaling import scaling, series
-from topologies.units import format_seconds
+from topologies.units import format_bytes, format_seconds
 
 BUBBLES = {
     "transfer": "their own messages, which are on the way",
@@ -167,45 +168,70 @@ def several(result: Result) -> Story:
     """Several runs: numbers of workers, or values of an option."""
     rows: Sequence[Record] = result.report
     first = rows[0]
-    swept = str(result.origin.get("parameters", {}).get("sweep") or "").partition("=")[0]
+    swept = _swept(result)
     best = max(rows, key=lambda row: number(row, "samples_per_s"))
     workers = span((number(row, "ranks") for row in rows), lambda value: f"{value:.0f}", "worker")
-    values = f", for several values of {swept}" if swept else ""
+    value = f"{swept} {_option(best, swept)} and " if swept else ""
+    values = f", for several values of {swept}" if swept not in ("", "strategy") else ""
     strategies = listed(word(row, "strategy") for row in rows)
-    words = _strategies(rows)
-    alone = len({row["strategy"] for row in rows}) == 1
-    value = f"{swept}={best.get(swept)}, " if swept else "" if alone else f"{best['strategy']}, "
+    alike = [row for row in rows if row.get(swept) == best.get(swept)] if swept else rows
+    several_counts = len({row.get("ranks") for row in rows}) > 1
     summary = [
         f"How does {word(first, 'model')} do with {strategies} on {workers}{values}?",
         f"The most samples a second are {number(best, 'samples_per_s'):,.0f}, with {value}"
         f"{word(best, 'ranks')} workers, at an efficiency of {share(number(best, 'efficiency'))}.",
-        _values(rows, swept) if swept else words[0],
+        _values(rows, swept) if swept else "",
+        f"Adding workers {scaling(alike)}." if several_counts else "",
     ]
-    columns = {swept: swept, **RUNS} if swept else RUNS
+    columns = {swept: swept, **RUNS} if swept not in ("", "strategy") else RUNS
     note = "efficiency: samples/s as a share of as many single workers."
     blocks: list[Block] = [table("All runs", rows, columns, note=f"{WAITS}\n{note}", zeros=False)]
-    if len(words) > 1 and not swept:
+    if words := _strategies(rows) if swept == "strategy" else []:
         blocks.insert(0, Lines("Strategies compared", words))
     title = f"{word(first, 'model')}: {counted(len(rows), 'run')}"
     return Story(f"{title}, {workers}", summary, blocks)
 
 
 def _strategies(rows: Sequence[Record]) -> list[str]:
-    """Where more workers stop paying, of the only strategy or of each; else which is fastest."""
+    """Which of several strategies is the fastest, and where more workers stop paying."""
     curves = series(rows, "strategy")
-    if len(curves) == 1:
-        return [f"Adding workers {scaling(rows)}."]
+    numbers = {number(row, "ranks") for row in rows}
+    if len(curves) < 2 or any(len(curve) != len(numbers) for curve in curves.values()):
+        return []
     fastest = comparison_text(rows, "strategy", {name: name for name in curves})
-    scales = len({row["ranks"] for row in rows}) > 1
+    scales = len(numbers) > 1
     scalings = [f"{name} {scaling(curve)}" for name, curve in curves.items() if scales]
     return [f"{line}." for line in [*fastest.split("\n"), *scalings]]
 
 
+def _swept(result: Result) -> str:
+    """The option whose values differ; "strategy" if there are several."""
+    swept = str(result.origin.get("parameters", {}).get("sweep") or "").partition("=")[0]
+    if not swept and len({row.get("strategy") for row in result.report}) > 1:
+        return "strategy"
+    return swept if all(row.get(swept) is not None for row in result.report) else ""
+
+
+def _option(row: Record, swept: str) -> str:
+    """The value of the swept option; bytes in their unit."""
+    text = str(row.get(swept))
+    is_bytes = re.fullmatch(r"\d{1,18}(\.0)?B", text, re.ASCII)
+    return format_bytes(float(text.removesuffix("B"))) if is_bytes else text
+
+
 def _values(rows: Sequence[Record], swept: str) -> str:
-    fast = min(rows, key=lambda row: number(row, "step_s"))
-    slow = max(rows, key=lambda row: number(row, "step_s"))
-    factor = times(number(slow, "step_s") / (number(fast, "step_s") or 1.0))
-    return f"The slowest value, {swept}={slow.get(swept)}, takes {factor} times as long a step."
+    """How far the values of an option are from each other, on the most workers."""
+    most = max(number(row, "ranks") for row in rows)
+    rows = [row for row in rows if number(row, "ranks") == most]
+    fast = max(rows, key=lambda row: number(row, "samples_per_s"))
+    slow = min(rows, key=lambda row: number(row, "samples_per_s"))
+    factor = number(fast, "samples_per_s") / (number(slow, "samples_per_s") or 1.0)
+    if factor < 1.001:
+        return f"On {most:.0f} workers all values of {swept} are as fast."
+    return (
+        f"On {most:.0f} workers {swept} {_option(fast, swept)} is the fastest, {times(factor)} "
+        f"times as fast as the slowest, {_option(slow, swept)}."
+    )
 
 
 def learning(result: Result) -> Story:

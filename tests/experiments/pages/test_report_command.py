@@ -44,6 +44,17 @@ def test_a_stored_result_makes_the_page_of_its_command(simctl: Simctl, tmp_path:
     assert text_of(again) == text_of(page)
 
 
+def test_hostile_names_of_a_result_are_text(simctl: Simctl, stored: Path, tmp_path: Path) -> None:
+    hostile, page = "<script>alert(1)</script>\"'&\0", tmp_path / "page.html"
+    document = json.loads(stored.read_text())
+    document["report"]["summary"]["algorithm"] = hostile
+    document["spans"]["rows"][0] = document["origin"]["parameters"]["topology"] = hostile
+    stored.write_text(json.dumps(document))
+    assert simctl("report", stored, "--out", page).returncode == 0
+    assert "<script>alert" not in page.read_text()
+    assert "&lt;script&gt;alert" in page.read_text()
+
+
 def test_two_runs_are_before_and_after(simctl: Simctl, stored: Path, tmp_path: Path) -> None:
     other, page = tmp_path / "tree.json", tmp_path / "page.html"
     simctl("run", "--p", "3", "--size", "1KiB", "--algo", "tree", "--out", other)

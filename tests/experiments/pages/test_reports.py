@@ -93,5 +93,8 @@ def test_names_of_a_log_are_text_in_its_report(
     shown = open_page(page)
     assert HOSTILE in str(shown.locator("h1").text_content())
     assert shown.locator("main script:not([type='application/json'])").count() == 0
+    again = tmp_path / "again.html"
+    simctl("report", hostile_log(tmp_path), "--out", again)
+    assert HOSTILE in str(open_page(again).locator("h1").text_content())
     assert r"\<script\>alert" in ticket.read_text()
     assert "<script>" not in ticket.read_text()
