@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.pictures.timelines.trace_file import Slices, Trace, described, slices_of, to_file
+from experiments.pictures.timelines.trace_file import Trace, to_file
+from experiments.pictures.timelines.trace_slices import Slices, described, slices_of
 from experiments.pictures.timelines.tracks import (
     Boxes,
     all_computations,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from experiments.pictures.timelines.trace_file import microseconds, nanoseconds
+from experiments.pictures.timelines.trace_slices import microseconds, nanoseconds
 from experiments.pictures.timelines.tracks import Boxes
 
 STREAM = 7

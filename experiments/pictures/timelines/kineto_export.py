@@ -18,8 +18,9 @@ from experiments.pictures.timelines.kineto_document import (
     job_record,
     step_event,
 )
-from experiments.pictures.timelines.trace_file import EVENTS, microseconds, nanoseconds
+from experiments.pictures.timelines.trace_file import EVENTS
 from experiments.pictures.timelines.trace_folder import kineto_name
+from experiments.pictures.timelines.trace_slices import microseconds, nanoseconds
 from experiments.pictures.timelines.tracks import (
     Boxes,
     box_bytes,

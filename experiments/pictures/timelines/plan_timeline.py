@@ -90,7 +90,8 @@ def plan_drawing(step: Step, title: str) -> Figure:
 
 def _trace(step: Step, parameters: dict[str, Value], choice: TraceChoice) -> str:
     """A process for each device of the pipeline, a track for each stream."""
-    from experiments.pictures.timelines.trace_file import Trace, described, slices_of, to_file
+    from experiments.pictures.timelines.trace_file import Trace, to_file
+    from experiments.pictures.timelines.trace_slices import described, slices_of
 
     boxes = all_computations(step.timeline)
     labels = step.labels

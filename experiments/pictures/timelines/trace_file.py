@@ -10,17 +10,23 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.names import rank_name
 from experiments.output import note, provenance, to_json
+from experiments.pictures.timelines.trace_slices import (
+    Slices,
+    joined,
+    microseconds,
+    nanoseconds,
+    slices_of,
+    some,
+)
 from experiments.pictures.timelines.tracks import Boxes, Integers, Sends, bands, sends
 from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis.contention import waited
 from simulator.analysis.memory import Memory
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
-from topologies.topology import Floats
 
 EVENTS = 1_000_000
 """A trace has at most this many complete events."""
@@ -28,19 +34,6 @@ COUNTED = 2000
 """The memory of a rank has about this many points at most."""
 ARROWS = 20_000
 """Up to this many transfers, an arrow leads from each to the communication that receives it."""
-Nanoseconds = npt.NDArray[np.int64]
-
-
-class Slices(NamedTuple):
-    """Complete events, one in each row."""
-
-    rank: Integers
-    track: Integers
-    """The track of the rank, an index into the names of the tracks."""
-    start: Nanoseconds
-    end: Nanoseconds
-    about: list[str]
-    """Name, category and args, as JSON without its braces."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +63,7 @@ class Trace:
         if self.choice.ranks is None:
             return self
         slices = [
-            _some(each, np.flatnonzero(np.isin(each.rank, self.ranks))) for each in self.slices
+            some(each, np.flatnonzero(np.isin(each.rank, self.ranks))) for each in self.slices
         ]
         boxes = self.communications
         return replace(
@@ -87,7 +80,7 @@ class Trace:
     @cached_property
     def joined(self) -> Slices:
         """All slices in one."""
-        return _joined(self.slices)
+        return joined(self.slices)
 
 
 class _ArrowEnd(NamedTuple):
@@ -120,7 +113,7 @@ def to_file(trace: Trace, parameters: dict[str, object], remedy: str) -> str:
         )
     every = trace.sends()
     sent, remark = _earliest(every, room)
-    slices = _joined([trace.joined, _sending(trace, sent)])
+    slices = joined([trace.joined, _sending(trace, sent)])
     track, names = _tracks(trace, slices)
     arrows = _arrows(trace, sent, slices, track) if len(every.operation) <= ARROWS else []
     about = json.loads(provenance()) | {"parameters": parameters}
@@ -132,48 +125,6 @@ def to_file(trace: Trace, parameters: dict[str, object], remedy: str) -> str:
         f'{{"displayTimeUnit": "ms",\n"otherData": {to_json(about)},\n"traceEvents": [\n'
         f"{events}\n]}}\n"
     )
-
-
-def slices_of(
-    rank: Integers, track: Integers | int, start: Floats, end: Floats, about: list[str]
-) -> Slices:
-    """Slices from times in seconds."""
-    tracks = np.broadcast_to(track, len(rank))
-    return Slices(rank, tracks, nanoseconds(start), nanoseconds(end), about)
-
-
-def described(name: str, category: str, **args: object) -> str:
-    """Name, category and args of a slice."""
-    return f'"name": {json.dumps(name)}, "cat": {json.dumps(category)}, "args": {json.dumps(args)}'
-
-
-def microseconds(nanoseconds: Nanoseconds) -> Floats:
-    """The smallest doubles that Perfetto reads as these nanoseconds.
-
-    Perfetto multiplies by a thousand and truncates. With a smaller double a slice would begin
-    before the end of the previous slice, and Perfetto would drop it.
-    """
-    nearest = nanoseconds / 1000
-    return np.where(np.floor(nearest * 1000) < nanoseconds, np.nextafter(nearest, np.inf), nearest)
-
-
-def nanoseconds(seconds: Floats) -> Nanoseconds:
-    """Seconds as whole nanoseconds."""
-    return np.rint(seconds * 1e9).astype(np.int64)
-
-
-def _some(slices: Slices, rows: Integers) -> Slices:
-    """Some of the slices."""
-    about = [slices.about[row] for row in rows.tolist()]
-    start, end = slices.start[rows], slices.end[rows]
-    return Slices(slices.rank[rows], slices.track[rows], start, end, about)
-
-
-def _joined(parts: list[Slices]) -> Slices:
-    rank, track, start, end = (
-        np.concatenate(column) for column in list(zip(*parts, strict=True))[:4]
-    )
-    return Slices(rank, track, start, end, [about for part in parts for about in part.about])
 
 
 def _counters(memory: Memory, ranks: Sequence[int]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chrome_traces import assert_disjoint, covering, nanoseconds, slices
 from experiments.pictures.timelines import trace_file
-from experiments.pictures.timelines.trace_file import microseconds
+from experiments.pictures.timelines.trace_slices import microseconds
 from experiments.pictures.timelines.training_trace import training_trace
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training import find
