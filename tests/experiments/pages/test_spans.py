@@ -19,7 +19,7 @@ from experiments.pages.training_spans import spans_of_training
 from refusals import refusal
 from simulator.analysis.bubbles import bubbles
 from simulator.analysis.critical_path import parts, trace_back
-from simulator.collectives import find
+from simulator.collectives import algorithms, find
 from simulator.collectives.symmetry import fold
 from simulator.engines import simulate
 from simulator.parallel.blocks import Block, Part
@@ -30,10 +30,14 @@ from simulator.parallel.pipelines import find as find_pipeline
 from simulator.parallel.step import write
 from simulator.parallel.step_work import Work
 from simulator.schedules.timeline import Timeline
+from simulator.training import FILES
+from simulator.training import find as find_strategy
 from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
 from simulator.training.plan_simulation import TrainingRules, train
+from topologies.catalogue import find as find_machine
+from topologies.errors import InputError
 from topologies.shapes import ring, star
 
 
@@ -218,3 +222,32 @@ def test_many_ranks_are_drawn_as_few_spans() -> None:
     small = thinned(spans, 500)
     assert len(small.columns.row) <= 500
     assert np.unique(small.columns.row).size == 64
+
+
+@pytest.mark.exhaustive
+def test_every_algorithm_and_strategy_has_spans() -> None:
+    for name in algorithms():
+        algorithm = find(name)
+        topology = find_machine("hgx_h100").build(8, algorithm.servers)
+        try:
+            fitted = algorithm.on(topology, 8, 1e6)
+        except InputError:
+            continue
+        check(spans_of_run(simulate(fitted.schedule, fitted.topology)))
+    layers = tuple(Layer(f"fc{k}", 1e-3, 2e-3, tensors=(Tensor("w", 1e6),)) for k in range(2))
+    for name in FILES:
+        strategy = find_strategy(name)()
+        topology = find_machine("star").build(4, strategy.servers(4))
+        plan = strategy.plan(Model("model", 8, layers), Setting(topology, 4, 2))
+        timeline = train(plan, TrainingRules())
+        check(spans_of_training(plan, timeline, trace_back(timeline)))
+
+
+def check(spans: Spans) -> None:
+    """Spans lie within the run, the path fills it, and both come back from a file."""
+    columns, path = spans.columns, spans.path
+    assert (columns.start <= columns.end).all()
+    assert columns.end.max() <= spans.makespan * (1 + 1e-9)
+    assert (path.end - path.start).sum() == pytest.approx(spans.makespan)
+    made = json.loads(json.dumps(to_document(spans)))
+    assert to_document(from_document(made, "r.json")) == made

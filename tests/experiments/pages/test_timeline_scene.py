@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from browser import Open
 from experiments.pages.drawings import timeline_scene
@@ -140,6 +141,7 @@ def test_wheel_drag_and_search_move_the_window(open_page: Open, tmp_path: Path) 
     assert lines[0].startswith("rank,lane,start_s,seconds,kind,name,bytes")
 
 
+@pytest.mark.exhaustive
 def test_a_phone_opens_nodes_and_draws_the_critical_path(open_page: Open, tmp_path: Path) -> None:
     tab = opened(open_page, tmp_path, collective(32), width=390, dark=True)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
