@@ -45,7 +45,9 @@ def communication() -> list[Handle]:
 
 
 def causes(names: Sequence[str]) -> list[Handle]:
-    """The causes of bubbles."""
+    """The causes of bubbles, if there are any."""
+    if not names:
+        return []
     return [heading("bubbles, by cause"), *(_filled(name, MEANINGS[name]) for name in names)]
 
 
