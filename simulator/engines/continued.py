@@ -87,7 +87,8 @@ def run(
     done = loop(work, schedule.successors, times, media, lanes, runs, steps, False)
     if done != len(schedule):
         raise RuntimeError(f"{len(schedule) - done} operations never became ready")
-    place = uses_of(routed, np.flatnonzero(times.cause == HELD)).place
+    waiting = np.flatnonzero(times.cause == HELD) if free.any() else np.zeros(0, dtype=np.int64)
+    place = uses_of(routed, waiting).place
     holder, first, last, left = (
         np.concatenate((getattr(lanes, name), getattr(media, name)))
         for name in ("holder", "first", "last", "free")
@@ -125,7 +126,8 @@ def used(routed: Routed) -> Places:
 
 def uses_of(routed: Routed, node: npt.NDArray[np.int64]) -> Uses:
     """The media and lanes that `node`, some nodes in ascending order, use."""
-    operation = np.searchsorted(routed.node_indptr, node, side="right") - 1
+    # Of the same type, since the numbers of all nodes would be converted else.
+    operation = np.searchsorted(routed.node_indptr, node.astype(np.int32), side="right") - 1
     hop, route = node - routed.node_indptr[operation], routed.route[operation]
     crosses = hop < np.diff(routed.route_indptr)[route]
     link = routed.route_links[routed.route_indptr[route[crosses]] + hop[crosses]]

@@ -221,6 +221,7 @@ class ScheduleBuilder:
                 f"{len(place)} ranks for a schedule of {child.ranks}: name one for each"
             )
         self._check_ranks(place, place)
+        place = place.astype(np.int32)
         slot = whole_number("slot", slot)
         behind = slot + child.buffer if scratch is None else whole_number("scratch", scratch)
         for begin, count in ((slot, child.buffer), (behind, child.slots - child.buffer)):
@@ -231,7 +232,7 @@ class ScheduleBuilder:
                 )
         place_of = np.concatenate(
             (slot + np.arange(child.buffer), behind + np.arange(child.slots - child.buffer), [-1])
-        )
+        ).astype(np.int32)
         if phase is not None:
             self.phase(phase)
         names = np.array(

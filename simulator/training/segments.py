@@ -41,6 +41,8 @@ class Written(NamedTuple):
     """The operations of each collective but for entering and leaving."""
     parts: Parts
     """Where its steps are alike."""
+    nbytes: dict[tuple[float, ...], Floats]
+    """The bytes of all operations, by the sizes of the collectives."""
 
 
 def groups(schedule: Schedule, first: int, last: int) -> list[tuple[int, int]]:
@@ -105,7 +107,7 @@ def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
     _ = routed.peer, routed.sender  # Once for all segments that are alike.
     places = used(routed)
     parts = alike_steps(routed, places[places < routed.work.ranks.serials])
-    return Written(routed, places, place, tuple(between), parts)
+    return Written(routed, places, place, tuple(between), parts, {})
 
 
 def amounts(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
@@ -116,15 +118,32 @@ def amounts(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
 
 def sized(written: Written, schedule: Schedule, segment: Segment) -> Routed:
     """What is written for a segment, with the bytes and seconds of another that is alike."""
-    routed = written.routed
-    nbytes, seconds = routed.schedule.nbytes.copy(), routed.schedule.seconds.copy()
-    seconds[written.place] = schedule.seconds[segment.first : segment.last]
+    routed, seconds = written.routed, written.routed.schedule.seconds
+    lasting = schedule.seconds[segment.first : segment.last]
+    if not np.array_equal(seconds[written.place], lasting):
+        seconds = seconds.copy()
+        seconds[written.place] = lasting
+    changed = replace(routed.schedule, nbytes=_nbytes(written, segment), seconds=seconds)
+    vars(changed)["successors"] = routed.schedule.successors
+    return alike(routed, replace(routed, schedule=changed))
+
+
+MOST_REMEMBERED = 2**22
+"""Operations of a written segment whose bytes are remembered, for all sizes together."""
+
+
+def _nbytes(written: Written, segment: Segment) -> Floats:
+    """The bytes of all operations, where collectives have the sizes of those of a segment."""
+    sizes = tuple(block.region.schedule.nbytes_total for block in segment.blocks)
+    if sizes in written.nbytes:
+        return written.nbytes[sizes]
+    nbytes = written.routed.schedule.nbytes.copy()
     for block, operations in zip(segment.blocks, written.between, strict=True):
         if len(operations):
             nbytes[operations[0] : operations[-1] + 1] = block.region.schedule.nbytes
-    changed = replace(routed.schedule, nbytes=nbytes, seconds=seconds)
-    vars(changed)["successors"] = routed.schedule.successors
-    return alike(routed, replace(routed, schedule=changed))
+    if (len(written.nbytes) + 1) * len(nbytes) <= MOST_REMEMBERED:
+        written.nbytes[sizes] = nbytes
+    return nbytes
 
 
 def _place(region: Region) -> tuple[int, int]:
