@@ -219,6 +219,8 @@ def _answer(before: Result, rows: Sequence[tuple[str, str, float, float]]) -> st
     if not pairs:
         return "The two have no row in common."
     factors = [other / one for one, other in pairs]
+    if all(abs(factor - 1) <= 1e-9 for factor in factors):
+        return f"The times of {counted(len(pairs), 'row')} that both have are the same."
     mean = exp(sum(map(log, factors)) / len(factors))
     return (
         f"Over {counted(len(pairs), 'row')} that both have, times changed by {signed(mean - 1)} "

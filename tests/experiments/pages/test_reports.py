@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import chakra_files
+import job_traces
 from browser import Open
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -61,6 +63,21 @@ def test_a_command_writes_its_report(kind: str, simctl: Simctl, tmp_path: Path) 
     files = {name: json.loads(text) for name, text in raw}
     assert set(files) == {"result.json", "origin.json"}
     assert files["origin.json"]["command"][0] == "simctl"
+
+
+@pytest.mark.exhaustive
+def test_traces_have_reports(simctl: Simctl, tmp_path: Path) -> None:
+    calls = [job_traces.all_reduce(1000.0 * k, 900.0, k) for k in range(8)]
+    job_traces.kineto(tmp_path / "traces", [calls, calls])
+    simctl("diagnose", "--job", tmp_path / "traces", "--report", tmp_path / "job.md")
+    assert "Who was late in this job" in (tmp_path / "job.md").read_text()
+    nodes = [chakra_files.compute(0, 100), chakra_files.collective(1, 0, 2**20, 0)]
+    chakra_files.folder(tmp_path / "workload", [nodes] * 2)
+    stored = tmp_path / "stored.json"
+    done = simctl("run", "--chakra", tmp_path / "workload", "--out", stored)
+    assert done.returncode == 0, done.stderr
+    again = simctl("report", stored, stored, "--out", tmp_path / "page.html")
+    assert "The times of 2 rows that both have are the same." in again.stdout
 
 
 @pytest.mark.parametrize("name", ["page.pdf", "no folder/page.html", "."])
