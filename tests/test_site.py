@@ -126,7 +126,7 @@ def test_a_notebook_becomes_a_page_with_its_outputs(tmp_path: Path) -> None:
         "````text\n1\n```\n````",
         "![](a-1-1.png)",
         "![](a-1-2.gif)",
-        "<table>\n</table>",
+        f"{notebook_pages.TABLE}\n</table></div>",
         "```text\n2\n```",
     ]
     assert (tmp_path / "a-1-1.png").read_bytes() == b"\x89PNG\r\n"[:4]

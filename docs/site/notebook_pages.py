@@ -7,6 +7,9 @@ from typing import Any
 
 PICTURES = {"image/png": "png", "image/gif": "gif", "image/jpeg": "jpg", "image/svg+xml": "svg"}
 
+TABLE = '<div class="table-wrapper docutils container"><table class="docutils">'
+"""A table that looks like those of the pages, and scrolls where it is too wide."""
+
 
 def page(notebook: Path, folder: Path) -> str:
     """The Markdown of a notebook. Its pictures go to `folder`."""
@@ -43,5 +46,6 @@ def shown(output: dict[str, Any], stem: Path) -> str:
             path.write_bytes(content)
             return f"![]({path.name})"
     if "text/html" in data:
-        return "\n".join(line for line in data["text/html"].splitlines() if line.strip())
+        html = "\n".join(line for line in data["text/html"].splitlines() if line.strip())
+        return html.replace("<table>", TABLE).replace("</table>", "</table></div>")
     return fenced("text", data.get("text/plain", ""))
