@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -102,13 +102,7 @@ class Path:
     @classmethod
     def joined(cls, paths: Iterable[Path]) -> Path:
         """Paths, one after the other."""
-        every = [cls.of([]), *paths]
-        return cls(
-            *(
-                np.concatenate([getattr(path, field.name) for path in every])
-                for field in fields(cls)
-            )
-        )
+        return JoinedPath([cls.of([]), *paths])
 
     @classmethod
     def of(cls, segments: Iterable[Segment]) -> Path:
@@ -124,6 +118,28 @@ class Path:
         return np.asarray(
             np.bincount(self.where[chosen], self.amount[chosen], length), dtype=np.float64
         )
+
+
+class JoinedPath(Path):
+    """Paths, one after the other. Each column is joined when it is first read."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        vars(self)["_paths"] = paths
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in {field.name for field in fields(self)}:
+            raise AttributeError(name)
+        column = np.concatenate([getattr(path, name) for path in self._paths])
+        vars(self)[name] = column
+        return column
+
+    def take(self, chosen: npt.NDArray[np.bool_ | np.integer]) -> Path:
+        """Some of the segments."""
+        if chosen.dtype != np.bool_:
+            return super().take(chosen)
+        ends = np.cumsum([len(path) for path in self._paths])
+        rows = np.split(chosen, ends[:-1])
+        return JoinedPath([path.take(row) for path, row in zip(self._paths, rows, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)

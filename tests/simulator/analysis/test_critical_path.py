@@ -1,13 +1,16 @@
 """The critical path: why a run takes as long as it takes, to the last bit of it."""
 
+import numpy as np
 import pytest
 
 from simulator.analysis.critical_path import (
     PARTS,
+    Path,
     Segment,
     critical_path,
     parts,
     sensitivities,
+    trace_back,
     worth,
 )
 from simulator.collectives import find
@@ -220,3 +223,16 @@ def test_sensitivities_of_a_path_at_hand_are_the_same() -> None:
     assert without_path.latency.shape == (10,)
     assert without_path.gap.shape == without_path.inverse_bandwidth.shape == (10,)
     assert without_path.reduction.shape == without_path.copy.shape == (5,)
+
+
+def test_paths_are_joined_one_after_the_other() -> None:
+    timeline = simulate(find("ring").build(4, 4.0), shapes.star(4, bandwidth=1.0, latency=0.5))
+    one, other = trace_back(timeline), trace_back(timeline, 0)
+    joined = Path.joined([one, other])
+    assert list(joined) == [*one, *other]
+    chosen = joined.seconds > 0.5
+    expected = [*one.take(one.seconds > 0.5), *other.take(other.seconds > 0.5)]
+    assert list(joined.take(chosen)) == list(joined.take(np.flatnonzero(chosen))) == expected
+    assert 0 < len(expected) < len(joined)
+    with pytest.raises(AttributeError, match="width"):
+        _ = joined.width  # type: ignore[attr-defined]
