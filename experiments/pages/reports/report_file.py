@@ -6,6 +6,7 @@ import json
 import shlex
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from experiments import output
 from experiments.pages.inline_svg import inline_svg
@@ -33,7 +34,7 @@ STORIES = {
     "explain": "recommendation_story:explained",
 }
 """Module and function that tell a kind of result."""
-MOST_RAW = 4_000_000
+MOST_RAW = 1_500_000
 """Characters of data that a page holds for its reader to download; more is left out."""
 
 
@@ -76,13 +77,30 @@ def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
         *([Lines("What this answer leaves out", left_out)] if left_out else []),
         Facts("How to get this answer again", facts(result)),
     ]
-    report = output.to_json(result.report)
+    report, missing = _small(json.loads(output.to_json(result.report)))
     raw = {f"{name}origin.json": result.origin}
-    if len(report) <= MOST_RAW:
-        raw = {f"{name}result.json": json.loads(report), **raw}
-    else:
-        blocks.insert(-1, Lines("Raw data", ["Too large for this page: --format json has them."]))
+    if report:
+        raw = {f"{name}result.json": report, **raw}
+    if missing:
+        what = f"Too large for this page: {missing}. --format json has it."
+        blocks.insert(-1, Lines("Raw data", [what]))
     return Page(story.title, [line for line in story.summary if line], blocks, raw)
+
+
+def _small(report: Any) -> tuple[Any, str]:
+    """As much of the raw data as a page has room for, and the names of what is left out.
+
+    >>> _small({"time_s": 1.5, "memory": [0] * MOST_RAW})
+    ({'time_s': 1.5}, 'memory')
+    """
+    missing = []
+    while len(output.to_json(report)) > MOST_RAW:
+        if not isinstance(report, dict):
+            return None, "the result"
+        largest = max(report, key=lambda key: len(output.to_json(report[key])))
+        missing.append(largest)
+        report = {key: value for key, value in report.items() if key != largest}
+    return report, ", ".join(missing)
 
 
 def _figures(result: Result, pictures: bool, name: str) -> list[Block]:
