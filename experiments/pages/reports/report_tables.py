@@ -47,7 +47,7 @@ def times(value: float) -> str:
 
 
 UNITS: Mapping[str, Callable[[float], str]] = {
-    "_per_s": lambda rate: f"{rate:,.0f}" if rate >= 1000 else f"{rate:.4g}",
+    "_per_s": lambda rate: f"{rate:,.0f}" if abs(rate) >= 1000 else f"{rate:.4g}",
     "_s": format_seconds,
     "_B": format_bytes,
     "_bytes": partial(format_bytes, binary=False),
