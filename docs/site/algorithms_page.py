@@ -14,13 +14,13 @@ HEAD = """\
 <!-- Generated from the catalogue of algorithms and algorithms/*.csv. \
 `SIMCTL_UPDATE_DOCS=1 pytest tests/test_algorithms_page.py -n 0` writes it anew. -->
 
-This page lists all {count} algorithms by collective. For each it says which library or framework \
-uses it, and where that stands.
+This page lists all {count} algorithms by collective. For each algorithm it says which library or \
+framework uses it, and names the source of this claim.
 
 - [Patterns](patterns.md) says what each collective achieves.
-- `simctl algos` prints formula, assumptions and source of each algorithm.
-- A library that uses an algorithm may have other names, pieces and protocols for it.
-- "Unverified" marks a source that we recall and have not read again.
+- `simctl algos` prints the formula, assumptions and source of each algorithm.
+- A library that uses an algorithm may give it another name, and cut messages in another way.
+- "Unverified" marks a source that we know from memory and have not read again.
 """
 
 
