@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.cli.kept_files import check_kept
 from experiments.cli.plain_values import PlainGroup
 
 NOTE = "note: simctl validate PROFILE RUNS is now simctl judge PROFILE RUNS"
@@ -23,6 +24,8 @@ class Commands(PlainGroup):
             if not ctx.resilient_parsing:
                 print(NOTE, file=sys.stderr)  # noqa: T201
             args = ["judge", *args[1:]]
+        if not ctx.resilient_parsing:
+            check_kept(args)
         return super().resolve_command(ctx, args)
 
 
