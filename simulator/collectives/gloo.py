@@ -118,7 +118,7 @@ def gloo_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> 
     pairs = exchange(ranks, nbytes, shifts)
     rank, turn = pairs.each(), np.arange(1, ranks)[:, None]
     peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
-    ready = np.array([pairs.signal(rank, sender) for sender in origin])
+    ready = np.array([pairs.signal(rank, sender) for sender in origin]).reshape(origin.shape)
     after = np.take_along_axis(ready, pairs.place(peer), axis=1)
     pairs.copy(rank, peer, slot=peer, target=ranks + rank, after=after.reshape(-1, 1), steps=1)
     pairs.phase("unpack")

@@ -61,7 +61,12 @@ class Calls:
             groups, waits = Groups.none(ranks, slots, rows), Waits.none(operations, room)
             needed = derive(rows, calls, local, reduces, groups, more, waits)
         first, second, cell, both = waits.conflict.tolist()
-        return Csr(waits.indptr, waits.indices[:needed]), [first, second, cell % slots, both]
+        return Csr(waits.indptr, waits.indices[:needed]), [
+            first,
+            second,
+            cell % max(slots, 1),
+            both,
+        ]
 
     def waits(self, operations: int) -> Csr:
         """What each of so many operations waits for; without rows if there is nothing."""
