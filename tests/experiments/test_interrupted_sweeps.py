@@ -219,8 +219,8 @@ def test_training_runs_go_on_too(jobs: tuple[str, ...], simctl: Simctl, folder: 
         ),
         (
             ("train", "--jobs", "2"),
-            "--jobs, --dask and --resume are of several runs: give --p, --strategy or --sweep several values, "
-            "or leave them out",
+            "--jobs, --dask and --resume are of several runs: give --p, --strategy or --sweep "
+            "several values, or leave them out",
         ),
     ],
 )
