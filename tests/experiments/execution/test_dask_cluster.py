@@ -205,6 +205,7 @@ def test_a_worker_or_scheduler_without_this_simctl_is_named(
     assert line.endswith(f" has {what}: install simctl {version(PACKAGE)} there")
 
 
+@pytest.mark.exhaustive
 def test_a_package_that_is_missing_is_named() -> None:
     missing = PackageNotFoundError(PACKAGE)
     assert refusal(dask_cluster._check_version, "worker tcp://h:1", missing, "1.0") == (
