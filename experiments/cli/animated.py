@@ -133,8 +133,8 @@ def animate(
     """Show step by step which rank sends what to whom.
 
     It shows a collective; with --model a training step of DDP and its buckets; with --pipeline the
-    micro-batches of a pipeline. A page has controls, a GIF is for slides. Of a wrong algorithm the
-    animation stops where the first wrong value is made, and the exit code is 1.
+    micro-batches of a pipeline. A page has controls, a GIF is for slides. If the algorithm is
+    wrong, the animation stops at the first wrong value, and the exit code is 1.
     """
     links = {name: getattr(machine, name) for name in ("topology", *LINK_OPTIONS)}
     others = {"algo": algo, "algo_file": algo_file, "size": size, **asdict(pattern)}

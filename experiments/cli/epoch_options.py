@@ -23,8 +23,8 @@ Dataset = Annotated[
 EpochTime = Annotated[
     str | None,
     typer.Option(
-        help="Time of an epoch beside its steps, such as validation and the start of data "
-        "loaders: 10s.  [default: 0s]"
+        help="Extra time of each epoch, such as validation and the start of data loaders: 10s.  "
+        "[default: 0s]"
     ),
 ]
 InputRate = Annotated[

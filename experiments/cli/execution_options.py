@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 MOST_JOBS = 1024
 
-Jobs = Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Run in so many processes.")]
+Jobs = Annotated[
+    int, typer.Option(min=1, max=MOST_JOBS, help="The number of processes that simulate points.")
+]
 Dask = Annotated[
     str | None,
     typer.Option(help="Run on a Dask cluster: tcp://host:8786 or a scheduler file."),

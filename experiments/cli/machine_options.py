@@ -37,36 +37,45 @@ Latency = Annotated[
     str | None, typer.Option(help="α of a shape's links, like 2us.  [default: 1us]")
 ]
 Gap = Annotated[
-    str | None, typer.Option(help="g of a shape's links: time a message needs besides its bytes.")
+    str | None, typer.Option(help="g of a shape's links: extra time of each message, like 1us.")
 ]
 Reduction = Annotated[
     str | None,
     typer.Option(
-        help="1/γ: how fast a rank merges what arrives, like 1TB/s. [default: infinitely]"
+        help="1/γ: how fast a rank adds up the data that it receives, like 1TB/s. "
+        "[default: infinitely fast]"
     ),
 ]
 Placement = Annotated[
     str,
     typer.Option(
-        help="Ranks by node, round-robin, or the places listed: 0,8,1,9.",
+        help="The GPU of each rank: node (node after node), round-robin over nodes, or a list: "
+        "0,8,1,9.",
         autocompletion=completer(placement_orders),
     ),
 ]
 Sharing = Annotated[
-    SharingName, typer.Option(help="How transfers share a link: in turn, or max-min fairly.")
+    SharingName,
+    typer.Option(
+        help="How transfers share a link: fifo, one after the other; fair, max-min fair rates."
+    ),
 ]
 FairTolerance = Annotated[
     str | None,
     typer.Option(
-        help="With --sharing fair: messages end at multiples of this share of the busiest link's "
-        "time, like 1e-3. Faster, and not exact.  [default: at any time]"
+        help="With --sharing fair: round the end of each message to a multiple of this share of "
+        "the busiest link's time, like 1e-3. Faster, but not exact.  [default: no rounding]"
     ),
 ]
 StoreAndForward = Annotated[
-    bool, typer.Option("--store-and-forward", help="Switches forward whole messages.")
+    bool,
+    typer.Option(
+        "--store-and-forward", help="Switches receive a whole message before they forward it."
+    ),
 ]
 Symmetry = Annotated[
-    SymmetryName, typer.Option(help="Whether one rank may stand for all that do the same.")
+    SymmetryName,
+    typer.Option(help="auto: simulate one rank for all ranks that do the same. Same results."),
 ]
 
 

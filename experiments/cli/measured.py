@@ -43,17 +43,19 @@ Runs = Annotated[
     list[Path],
     typer.Argument(metavar="RUNS", help="nccl-tests, OSU or CSV files, or folders of them."),
 ]
-Family = Annotated[str | None, typer.Option(help="Of a folder with an index: this series only.")]
+Family = Annotated[
+    str | None, typer.Option(help="Read only this series of a folder with an index.")
+]
 Only = Annotated[
     str | None,
-    typer.Option(
-        help="Only files with these words in their names: one set-up.", show_default=False
-    ),
+    typer.Option(help="Read only files with these words in their names.", show_default=False),
 ]
-Forced = Annotated[bool, typer.Option("--forced", help="Only curves whose algorithm was forced.")]
+Forced = Annotated[
+    bool, typer.Option("--forced", help="Use only curves whose algorithm was forced.")
+]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")]
 Ranks = Annotated[
-    str | None, typer.Option("--p", help="The number of ranks, where the files do not say.")
+    str | None, typer.Option("--p", help="The number of ranks, if the files do not contain it.")
 ]
 Job = Annotated[
     bool,
@@ -63,7 +65,8 @@ Job = Annotated[
     ),
 ]
 CurvePlot = Annotated[
-    Path | None, typer.Option(help="Draw FILE.png, .svg or .pdf; one file a curve.")
+    Path | None,
+    typer.Option(help="Draw FILE.png, .svg or .pdf; with several curves one file for each."),
 ]
 
 

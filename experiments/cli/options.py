@@ -108,22 +108,25 @@ AlgorithmFiles = Annotated[
     ),
 ]
 Engines = Annotated[
-    EngineName, typer.Option(help="auto: SimPy for little work, compiled for much. Same results.")
+    EngineName,
+    typer.Option(help="auto: reference for small runs, compiled for large runs. Same results."),
 ]
-Output = Annotated[Format, typer.Option("--format", help="What is printed on stdout.")]
+Output = Annotated[Format, typer.Option("--format", help="Format of the output on stdout.")]
 ProfileName = Annotated[
     str | None,
     typer.Option(
         "--profile",
-        help="A calibrated machine, by name or FILE.yaml: its protocols are simulated, the "
-        "fastest is kept.",
+        help="A calibrated machine: NAME or FILE.yaml. simctl simulates each of its protocols, and "
+        "prints the fastest.",
         autocompletion=completer(profile_names),
         show_default=False,
     ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Write the table as FILE.csv or .parquet, with how it was made beside it."),
+    typer.Option(
+        help="Write the table as FILE.csv or .parquet, and a second file that says how it was made."
+    ),
 ]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]
 ResultFile = Annotated[
@@ -134,8 +137,8 @@ RunOut = Annotated[
     Path | None,
     typer.Option(
         "--out",
-        help="Write the table as FILE.csv or .parquet, with how it was made beside it; or store "
-        "the result for simctl report: FILE.json.",
+        help="Write the table as FILE.csv or .parquet, and a second file that says how it was "
+        "made. FILE.json stores the result for simctl report.",
     ),
 ]
 Report = Annotated[
@@ -144,18 +147,23 @@ Report = Annotated[
 ]
 Timeline = Annotated[
     Path | None,
-    typer.Option(help="Draw who does what when: FILE.png, .svg, .pdf, or .json for Perfetto."),
+    typer.Option(
+        help="Draw what each rank does over time: FILE.png, .svg, .pdf, or .json for Perfetto."
+    ),
 ]
 RunTimeline = Annotated[
     Path | None,
     typer.Option(
         "--timeline",
-        help="Draw who does what when: FILE.png, .svg, .pdf, or .json for Perfetto; or a file a "
-        "worker: FOLDER/ for Kineto traces, FOLDER.chakra/ for Chakra traces.",
+        help="Draw what each rank does over time: FILE.png, .svg, .pdf, or .json for Perfetto. Or "
+        "write a trace for each worker: FOLDER/ for Kineto, FOLDER.chakra/ for Chakra.",
     ),
 ]
 """A timeline of a training run."""
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Go on where it likely takes hours, or more memory than is free."),
+    typer.Option(
+        "--force",
+        help="Start the command even if it will take hours, or more memory than is free.",
+    ),
 ]

@@ -20,12 +20,12 @@ T = TypeVar("T")
 USUAL_SIZE = "64MiB"
 Root = Annotated[
     int | None,
-    typer.Option(min=0, help="The root of a broadcast, reduce, gather, ...  [default: 0]"),
+    typer.Option(min=0, help="The root rank of a broadcast, reduce, gather, ...  [default: 0]"),
 ]
 Skew = Annotated[
     str | None,
     typer.Option(
-        help="Sizes of an uneven collective by a seeded router: zipf:1.2,seed=3 for shares that "
+        help="Draw the sizes of an uneven collective: zipf:1.2,seed=3 for shares that "
         "fall, zipf:1.2,top=8,nodes=4 for tokens to 8 experts in at most 4 nodes."
     ),
 ]

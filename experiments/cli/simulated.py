@@ -159,7 +159,7 @@ def run(
     """Simulate one collective and explain where its time goes.
 
     The report has the critical path, the busiest links, and what each parameter is worth. With
-    --groups several collectives run at once, each beside its time alone.
+    --groups several collectives run at once, and each is compared with its time alone.
     """
     from experiments.output import RunFiles
 

@@ -59,20 +59,23 @@ Workers = Annotated[
     typer.Option(
         "--p",
         "--gpus",
-        help="Workers: 8, 1..256:x2.  [default: one a trace; all GPUs of the machine; 8 of a "
-        "shape]",
+        help="Numbers of workers: 8, 1..256:x2.  [default: one for each trace; all GPUs of a "
+        "machine; 8 of a shape]",
     ),
 ]
 Bucket = Annotated[
     str | None,
-    typer.Option(help="DDP's cap of a bucket; 0: one a parameter.  [default: 25MiB]"),
+    typer.Option(
+        help="The largest size of a DDP bucket; 0: one bucket for each parameter.  [default: 25MiB]"
+    ),
 ]
 Steps = Annotated[
     int | None,
     typer.Option(
         min=1,
         max=100_000,
-        help="Steps, or updates a worker.  [default: 1; 20 of asgd and ssp; every of local_sgd]",
+        help="Steps, or updates of each worker.  [default: 1; for asgd and ssp 20; for local_sgd "
+        "its option every]",
     ),
 ]
 Sweep = Annotated[
@@ -81,32 +84,37 @@ Sweep = Annotated[
         help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64."
     ),
 ]
-Straggler = Annotated[str | None, typer.Option(help="Ranks that compute slower: 3:1.5,5:2.")]
+Straggler = Annotated[str | None, typer.Option(help="Slow ranks and their factors: 3:1.5,5:2.")]
 Noise = Annotated[
     str | None,
-    typer.Option(help="Noise of each step: lognormal:0.1, or a file with a time a line."),
+    typer.Option(
+        help="Random times of each step: lognormal:0.1, or a file with one time on each line."
+    ),
 ]
 SlowLink = Annotated[
     str | None,
-    typer.Option(help="A rank's links, or a link, at a share of the bandwidth: 3:0.5."),
+    typer.Option(
+        help="A rank (all its links) or a link, and the share of its bandwidth that is left: 3:0.5."
+    ),
 ]
 Fail = Annotated[
     str | None,
     typer.Option(help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."),
 ]
-Batches = Annotated[str | None, typer.Option(help="Ranks with input for fewer steps: 3:8.")]
+Batches = Annotated[
+    str | None,
+    typer.Option(help="Ranks that have input for fewer steps: 3:8 is 8 steps for rank 3."),
+]
 Detail = Annotated[
     DetailName,
-    typer.Option(
-        help="auto: in large runs, simulate collectives that are alike once. Same results."
-    ),
+    typer.Option(help="auto: in large runs, simulate equal collectives only once. Same results."),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of --noise and --learn.")]
 Learn = Annotated[
     str | None,
     typer.Option(
-        help="Learn digits along the run: softmax or mlp, with options: "
-        "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95. --plan takes several then: "
+        help="Train a small network on digits during the run: softmax or mlp, with options: "
+        "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95. --plan then takes several plans: "
         '"dp=8; pp=2".'
     ),
 ]

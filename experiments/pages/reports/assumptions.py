@@ -11,13 +11,13 @@ def assumptions(machine: Blueprint, *, profile: bool) -> list[str]:
     lines = []
     if machine.has_default_links:
         lines.append(
-            f"The links of {machine.text} are not yours: they have the default bandwidth "
-            f"{format_bandwidth(BANDWIDTH)} and latency {format_seconds(LATENCY)}. Give "
-            "--bandwidth and --latency, or a machine as --topology."
+            f"The links of {machine.text} have the default bandwidth {format_bandwidth(BANDWIDTH)} "
+            f"and latency {format_seconds(LATENCY)}, not those of your machine. Give --bandwidth "
+            "and --latency, or a machine as --topology."
         )
     if not profile:
         lines.append(
-            "The library's software costs no time here, neither to start a collective nor to send "
-            "a message. Real small messages are slower: --profile includes that."
+            "These times do not include the library's software, which starts collectives and sends "
+            "messages. Real small messages are slower: --profile includes the software."
         )
     return lines

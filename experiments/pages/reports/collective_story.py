@@ -44,8 +44,8 @@ HELP = {
 }
 """What halves each part of the critical path."""
 PATH = (
-    "The critical path is the chain of operations that the last result waits for: only what is on "
-    "it makes the whole slower."
+    "The critical path is the chain of operations that the last result waits for. Only a shorter "
+    "operation on it makes the run shorter."
 )
 BUSY = {"link or port": "medium", "busy": "busy", "bytes": "bytes_B"}
 WAITING = {"link": "where", "who waits": "waits", "behind": "who", "time": "seconds_s"}

@@ -40,7 +40,7 @@ def curves(result: Result) -> Story:
     bad = [curve for curve in found if curve["abnormal"]]
     amount = counted(len(found), "measured curve")
     summary = [
-        f"Is what was measured normal? This page judges {amount} of {logs}.",
+        f"Are these measurements normal? This page judges {amount} of {logs}.",
         _answer(found, bad, failures, differences),
         _advice(found),
     ]
@@ -57,7 +57,7 @@ def curves(result: Result) -> Story:
         blocks.append(table("Tests that failed", failures, heads))
     for curve in (found if len(found) <= FEW else bad)[:FEW]:
         blocks += _curve(curve, len(found) == 1)
-    left = "No machine was named, so nothing says how fast the curves should be: --topology does."
+    left = "simctl does not know how fast your links are: name your machine with --topology."
     expects = any(row.get("expected_s") is not None for c in found for row in c["points"])
     return Story(f"Diagnosis of {logs}", summary, blocks, [] if expects else [left])
 
@@ -108,8 +108,8 @@ def _curve(curve: Mapping[str, Any], alone: bool) -> list[Block]:
     }
     blocks: list[Block] = [Lines(f"{title}{name}", each) for title, each in lists.items() if each]
     note = (
-        "regime: what the time depends on at this size.\n"
-        "fitted: the time of the protocol that is fitted to this part of the curve."
+        "regime: what limits the time at this size, for example latency or bandwidth.\n"
+        "fitted: the time by the line α + V / β that simctl fitted to this part of the curve."
     )
     return [*blocks, table(f"All sizes{name}", curve["points"], POINT, ["busbw"], note)]
 

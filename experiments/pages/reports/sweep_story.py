@@ -109,7 +109,7 @@ def _fastest(rows: Sequence[Record]) -> str:
     all_of_them = f"all {len(winners)}" if wins == len(winners) else f"{wins} of {len(winners)}"
     return (
         f"With {where}, {name} is the fastest: it takes {seconds}{bound}. "
-        f"The next, {last['next']}, takes {last['factor']}. The same algorithm wins at "
+        f"The second fastest, {last['next']}, takes {last['factor']}. {name} is the fastest at "
         f"{all_of_them} combinations of ranks and size."
     )
 

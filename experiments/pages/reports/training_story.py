@@ -28,7 +28,7 @@ from experiments.training.scaling import scaling, series
 from topologies.units import format_bytes, format_seconds
 
 BUBBLES = {
-    "transfer": "their own messages, which are on the way",
+    "transfer": "their own messages, which are on links",
     "contention": "messages of others in front of their own",
     "slower_peer": "a slower peer",
     "drain": "the end of the run: they have nothing left to do",
@@ -38,8 +38,8 @@ BUBBLES = {
 WAITS = (
     "A bubble is time in which a device computes nothing. Exposed communication makes the step "
     "longer, hidden communication runs beside computing.\n"
-    "Devices wait for their own messages (transfer), for messages of others in front of them "
-    "(contention), for a slower peer, or at the end of the run (drain)."
+    "A device waits for its own messages on links (transfer), for messages of other ranks in front "
+    "of them (contention), for a slower peer, or for the end of the run (drain)."
 )
 RUNS = {
     "ranks": "ranks",
@@ -129,7 +129,7 @@ def _stall(report: Mapping[str, Any], row: Record, step: float) -> str:
         return "Devices never wait: all communication is hidden behind computing."
     cause = max(lost, key=lambda words: lost[words])
     return (
-        f"Devices wait for {share(total / (step or 1.0))} of the step, most of it for {cause} "
+        f"Devices wait for {share(total / (step or 1.0))} of the step, mostly for {cause} "
         f"({share(lost[cause] / (step or 1.0))})."
     )
 
@@ -143,7 +143,7 @@ def _advice(changes: Mapping[str, Mapping[str, float | None]], step: float) -> s
     saved = {name: _saved(change, step) or 0.0 for name, change in changes.items()}
     ordered = sorted(saved, key=lambda name: -saved[name])
     if not ordered or saved[ordered[0]] <= 0:
-        return "No change of the machine was simulated that would help."
+        return "No change of the machine that simctl simulated makes the step shorter."
     words = listed(f"{name} ({share(max(0.0, saved[name]))} less)" for name in ordered)
     return f"What would shorten a step: {words}."
 
