@@ -133,8 +133,8 @@ def paint(chart: Chart, title: str, remarks: Sequence[str]) -> tuple[Figure, Axe
                 f"one {chart.what} in {chart.every} is named, boxes have no labels",
             ]
         remarks = [*remarks, *_name_rows(axes, chart)]
-        figure.suptitle(title)
-        axes.set_title("\n".join(remarks), loc="left", fontsize=8, color=TEXT)
+        figure.suptitle(title, parse_math=False)
+        axes.set_title("\n".join(remarks), loc="left", fontsize=8, color=TEXT, parse_math=False)
         legend.add(figure, handles)
     return figure, axes
 

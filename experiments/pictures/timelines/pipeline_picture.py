@@ -96,7 +96,7 @@ def _draw(axes: Axes, run: PipelineTimes, longest: float) -> None:
     idle = f"{format_seconds(float(run.idle.max()))} idle"
     within = f"{format_seconds(float(run.idle_within.max()))} within"
     title = f"{pipeline.name}: {format_seconds(run.step)}, {idle}, {within}"
-    axes.set_title(title, loc="left", fontsize=8, color=TEXT, pad=3)
+    axes.set_title(title, loc="left", fontsize=8, color=TEXT, pad=3, parse_math=False)
     start, finish, later = run.start, run.finish, _is_later(run)
     _draw_idle(axes, run)
     top, bottom = pipeline.device - FULL / 2, pipeline.device + FULL / 2
