@@ -176,6 +176,8 @@ class TrainingOptions:
         strategies = names_in(self.strategy)
         if len(strategies) > 1:
             return self._comparison(strategies, machine, rules)
+        if strategies and strategies != [self.strategy]:
+            return replace(self, strategy=strategies[0]).request(machine, rules)
         model = self._on_devices_of(machine.blueprint.name)
         job = self._job(model, machine, rules)
         ranks, variants = self._ranks(job), self._variants(job, model)

@@ -99,7 +99,8 @@ def run_pipeline(pipeline: Pipeline, times: StageTimes, out: Path, parameters: P
     check_out(out)
     timed = pipeline_times(pipeline, of_stages(pipeline, times))
     film = pipeline_film(timed, times.transfer)
-    sizes = f"{pipeline.devices} devices, {pipeline.micro_batches} micro-batches"
+    several = "es" * (pipeline.micro_batches > 1)
+    sizes = f"{pipeline.devices} devices, {pipeline.micro_batches} micro-batch{several}"
     idle = format_seconds(float(timed.idle.max()))
     facts = [f"A step takes {format_seconds(film.end)}. The most idle device waits for {idle}."]
     _write_step(film, f"{pipeline.name}, {sizes}", facts, parameters, out)

@@ -227,6 +227,10 @@ def _check_paths(show: Show) -> None:
     output.check_writable(plot, output.PICTURES)
     output.check_writable(show.report, output.REPORTS)
     output.check_different({"out": out, "plot": plot, "report": show.report})
+    if show.metric and not (plot or show.report):
+        raise InputError(
+            f"--metric {show.metric}: only a picture shows it: give --plot or --report too"
+        )
 
 
 def _announce(request: Request, execution: Execution) -> None:

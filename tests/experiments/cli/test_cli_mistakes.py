@@ -44,6 +44,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "unknown command": (("frob",), "frob"),
     "unwritable file": (("sweep", "--p", "2", "--out", "/proc/none/x.csv"), "cannot write"),
     "file is a folder": (("sweep", "--p", "2", "--out", "/"), "cannot write"),
+    "metric of no picture": (
+        ("sweep", "--p", "2", "--metric", "busbw"),
+        "--metric busbw: only a picture shows it",
+    ),
     "unknown picture": (("sweep", "--p", "2", "--plot", "x.gif"), ".png, .svg, .pdf"),
     "measured without a picture": (("sweep", "--measured", "a.log"), "give --plot too"),
     "ranks of no trace": (("run", "--ranks", "0-3"), "--ranks 0-3: there is no trace, take --tim"),

@@ -391,3 +391,10 @@ def test_every_strategy_takes_the_times_of_each_rank(
     by_option = report(replace(request_, strategy=strategy, p="2", straggler="1:2"), capsys)
     for key in ("step_s", "samples_per_s", "computing_s"):
         assert by_file["summary"][key] == pytest.approx(by_option["summary"][key])
+
+
+def test_a_strategy_that_is_named_twice_runs_once(
+    request_: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = replace(request_, strategy="ddp,ddp,")
+    assert shown(again, capsys, "json") == shown(request_, capsys, "json")
