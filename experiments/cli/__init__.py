@@ -21,12 +21,12 @@ FIRST_WORDS = """\
 simctl says how long a collective or a training step takes on a cluster, and why.
 
 Try first:
-  simctl sweep --algo ring --p 2..64                  how an algorithm scales
-  simctl recommend --topology hgx_h100:nodes=4        which algorithm is fastest at each size
-  simctl run --algo rings --topology hgx_h100:nodes=4 where the time of a collective goes
-  simctl train --model resnet50 --p 8                 where a training step stalls
-  simctl diagnose YOUR_LOG                            whether an nccl-tests log is normal
-  simctl topo list                                    which machines there are
+  simctl sweep --algo ring --p 2..64                   how an algorithm scales
+  simctl recommend --topology hgx_h100:nodes=4         which algorithm is fastest at each size
+  simctl run --algo rings --topology hgx_h100:nodes=4  where the time of a collective goes
+  simctl train --model resnet50 --p 8                  where a training step stalls
+  simctl diagnose YOUR_LOG                             whether an nccl-tests log is normal
+  simctl topo list                                     which machines there are
 
 All commands: simctl --help. Options of a command: simctl COMMAND --help."""
 app = typer.Typer(

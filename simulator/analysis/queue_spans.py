@@ -71,7 +71,8 @@ def sections(timeline: Timeline, node: Ints, since: Floats, until: Floats) -> Se
         others = waits & (sender[front] != sender[node])
         parts.append(Sections(row[some], begin[some], released[some], others[some]))
         more = begin > since
-        row, node, since, released = row[more], node[more], since[more], begin[more]
+        released = np.minimum(released, begin)[more]
+        row, node, since = row[more], node[more], since[more]
         front = cause[front[more]]
     columns = zip(*parts, strict=True) if parts else ((np.zeros(0, int),),) * 4
     return Sections._make(np.concatenate(column) for column in columns)
