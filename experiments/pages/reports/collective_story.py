@@ -177,6 +177,17 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+def _slowed(slowest: Record) -> str:
+    """How much the others slow down the call that they slow down most."""
+    ratio = number(slowest, "over_alone")
+    if ratio < 1.0005:
+        return "No call slows another one down."
+    return (
+        f"Call {word(slowest, 'call')} ({word(slowest, 'algorithm')} on ranks "
+        f"{word(slowest, 'ranks')}) suffers most: it takes {times(ratio)} times as long as alone."
+    )
+
+
 def several(result: Result) -> Story:
     """Several collectives at once, each beside its time alone."""
     report = result.report
@@ -188,9 +199,7 @@ def several(result: Result) -> Story:
         f"How long do {counted(len(calls), 'collective')} take that run at once?",
         f"All are done after {format_seconds(time)}. "
         + (f"A call gives a wrong result: {wrong}." if wrong else "Every result is right."),
-        f"Call {word(slowest, 'call')} ({word(slowest, 'algorithm')} on ranks "
-        f"{word(slowest, 'ranks')}) suffers most: it takes "
-        f"{times(number(slowest, 'over_alone'))} times as long as alone.",
+        _slowed(slowest),
     ]
     columns = {"call": "call", "ranks": "ranks", "algorithm": "algorithm", "size": "size_B"}
     columns |= {"stream": "stream", "enters": "enters_s", "time": "time_s", "alone": "alone_s"}

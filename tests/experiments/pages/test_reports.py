@@ -65,6 +65,20 @@ def test_a_command_writes_its_report(kind: str, simctl: Simctl, tmp_path: Path) 
     assert files["origin.json"]["command"][0] == "simctl"
 
 
+@pytest.mark.parametrize(
+    ("groups", "sentence"),
+    [
+        ("0-1;2-3", "No call slows another one down."),
+        ("0-1;0-1 stream=1", "Call 1 (ring on ranks 0-1) suffers most"),
+    ],
+)
+def test_a_report_says_which_call_others_slow_down(
+    groups: str, sentence: str, simctl: Simctl, tmp_path: Path
+) -> None:
+    simctl("run", "--groups", groups, "--p", "4", "--report", tmp_path / "x.md")
+    assert sentence in (tmp_path / "x.md").read_text()
+
+
 @pytest.mark.exhaustive
 def test_traces_have_reports(simctl: Simctl, tmp_path: Path) -> None:
     calls = [job_traces.all_reduce(1000.0 * k, 900.0, k) for k in range(8)]
