@@ -116,6 +116,7 @@ def test_a_sweep_takes_the_fastest_protocol(
     assert small["launch_s"] > 0
 
 
+@pytest.mark.exhaustive
 def test_two_set_ups_are_said_and_taken_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ def test_no_gap_is_found_where_nothing_tells_it(simctl: Simctl, tmp_path: Path) 
     assert not [name for name in read(out).estimates if name.endswith(" g")]
 
 
+@pytest.mark.exhaustive
 def test_measurements_in_two_units_end_in_one_line(simctl: Simctl, tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     rows = (

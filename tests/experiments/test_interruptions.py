@@ -89,6 +89,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 def test_what_was_measured_before_a_kill_is_kept_and_not_measured_again(
     folder: Path, simctl: Simctl
 ) -> None:

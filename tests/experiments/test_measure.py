@@ -31,6 +31,7 @@ def measured(out: Path) -> list[tuple[str, int, int]]:
     return [(row.algorithm or row.collective, row.ranks, row.size_bytes) for row in read_rows(out)]
 
 
+@pytest.mark.exhaustive
 def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
     out = tmp_path / "runs.csv"
     request = MeasuringOptions(nproc="2", collectives="ring", sizes="4KiB")

@@ -30,6 +30,7 @@ def test_records() -> None:
     assert {left["name"] for left in report["not_tried"]} >= {"sharp", "nvls"}
 
 
+@pytest.mark.exhaustive
 def test_one_size_is_explained() -> None:
     line = (*STAR[:5], "--explain", "64KiB")
     done = simctl(*line)

@@ -245,6 +245,7 @@ def test_programs_over_isend_and_irecv_are_predicted_with_the_constant_of_gloos_
         )
 
 
+@pytest.mark.exhaustive
 def test_signals_and_headers_pay_and_segments_pay_where_there_are_more_than_two() -> None:
     rows = [row for row in quiet(read(COMMITTED)) if row.ranks < 4]
     software = 145e-6

@@ -78,6 +78,7 @@ def test_points_left_out_are_predicted_by_the_others(made: Made) -> None:
     assert (~np.isnan(plateau.model) == model.points.largest).all()
 
 
+@pytest.mark.exhaustive
 def test_what_is_left_out_is_not_seen(made: Made) -> None:
     """Nonsense in the points left out hardly changes what is predicted of them: only the paths that
     were looked for are shared with the fit of all points."""

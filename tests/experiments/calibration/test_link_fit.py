@@ -43,6 +43,7 @@ def test_exact_times_give_the_links_back(algorithm: str, latency: float, bandwid
     assert fit.notes == []
 
 
+@pytest.mark.exhaustive
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     schedule, covered = find("ring").build(4, 1.0), 0
     for seed in range(60):

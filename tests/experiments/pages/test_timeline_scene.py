@@ -160,6 +160,7 @@ def test_a_phone_opens_nodes_and_draws_the_critical_path(open_page: Open, tmp_pa
     assert 0 <= box["x"] <= 390 - box["width"]
 
 
+@pytest.mark.exhaustive
 def test_strange_names_and_times_are_drawn(open_page: Open, tmp_path: Path) -> None:
     strange = "<script>alert(1)</script>\"'\0"
     spans = training()

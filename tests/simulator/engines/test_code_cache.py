@@ -71,6 +71,7 @@ def test_the_cache_is_where_the_environment_says_under_a_name_with_the_versions(
     assert [file.parent for file in cache.files] == [folder]
 
 
+@pytest.mark.exhaustive
 def test_without_a_word_the_cache_is_the_users(tree: Path, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "home" / "cache")}
     answer, _ = run(COMPILE_ONE, tree, **home)
@@ -173,6 +174,7 @@ def first(column: Floats) -> float:
 """
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_is_compiled_again_when_fields_of_a_record_change_places(
     tree: Path, tmp_path: Path
 ) -> None:

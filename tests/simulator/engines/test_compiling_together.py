@@ -103,6 +103,7 @@ def test_an_unknown_switch_is_refused_in_one_line(tmp_path: Path) -> None:
     assert answer == "SIMCTL_COMPILE is 'off': it is all or needed"
 
 
+@pytest.mark.exhaustive
 def test_after_a_killed_compilation_what_is_needed_is_compiled(tmp_path: Path, tree: Path) -> None:
     code = f"{BESIDE}{STOP}{COMPILE_ONE}"
     answer, _ = run(code, tree, SIMCTL_CACHE_DIR=str(tmp_path), SIMCTL_COMPILE="all")
