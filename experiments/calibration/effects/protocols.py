@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from experiments.calibration.effects.effect import LIKELY, LOOSE, Data, Effect, Parameter
 from simulator.profile import Profile, Protocol
 from topologies.link import Link
@@ -51,7 +53,12 @@ class Prior:
 
 
 class Protocols(Effect):
-    """α and 1/β of each kind of link by each protocol, and g if the data identify it."""
+    """α and 1/β of each kind of link by each protocol, and g if the data identify it.
+
+    Protocols keep their roles. A protocol has at least the α of the protocols for shorter messages,
+    unless they are a form of another protocol. No protocol is faster than its share of the β of
+    the last protocol.
+    """
 
     def __init__(self, data: Data, *, weight: float = LOOSE) -> None:
         """`weight`: that of the start of each α."""
@@ -82,20 +89,23 @@ class Protocols(Effect):
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
         """The protocols, with the factors of their priors."""
         protocols = (
-            Protocol(prior.name, self._links(prior, values), self._factors(prior))
-            for prior in self.priors
+            Protocol(prior.name, self._links(number, values), self._factors(prior))
+            for number, prior in enumerate(self.priors)
         )
         return replace(profile, protocols=tuple(protocols))
 
-    def _links(self, prior: Prior, values: Mapping[str, float]) -> dict[str, Link]:
-        return {
-            kind: Link(
-                1 / values[prior.rate(kind)],
-                values[f"{prior.name} {kind} α"],
-                values[f"{prior.name} {kind} g"] if (prior.name, kind) in self.data.gaps else 0.0,
+    def _links(self, number: int, values: Mapping[str, float]) -> dict[str, Link]:
+        """The links of a protocol, by its number."""
+        prior, last, links = self.priors[number], self.priors[-1], dict[str, Link]()
+        shorter = [one.name for one in self.priors[:number] if not one.kind_of]
+        for kind in self.kinds:
+            slowness = np.maximum(values[prior.rate(kind)], values[last.rate(kind)] / prior.share)
+            latency = np.max(
+                [values[f"{name} {kind} α"] for name in (*shorter, prior.name)], axis=0
             )
-            for kind in self.kinds
-        }
+            gap = values[f"{prior.name} {kind} g"] if (prior.name, kind) in self.data.gaps else 0.0
+            links[kind] = Link(1 / slowness, latency, gap)
+        return links
 
     def _factors(self, prior: Prior) -> dict[str, dict[str, float]]:
         return {

@@ -1,8 +1,12 @@
 """What links cost by each protocol."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from experiments.calibration.libraries import MPI, NCCL
+from experiments.calibration.effects.protocols import Protocols
+from experiments.calibration.libraries import MPI, NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
 from made_up_curves import curve
@@ -25,3 +29,28 @@ def test_a_protocol_of_the_gpus_own_stores_has_one_rate_for_all_links() -> None:
     assert "LL 1/β" in model.index
     links = model.profile(model.start).protocols[1].links
     assert links["node"].bandwidth == links["network"].bandwidth == pytest.approx(15e9)
+
+
+@pytest.mark.parametrize("library", [NCCL, MPI])
+@given(shifts=st.lists(st.floats(-6, 6), min_size=24, max_size=24))
+def test_protocols_keep_their_roles(library: Library, shifts: list[float]) -> None:
+    model = Model(Points([curve("all_reduce", ("ring",))]), library)
+    profile = model.profile(model.start + np.array(shifts)[: len(model.start)])
+    ordered = [
+        protocol.links
+        for protocol, prior in zip(profile.protocols, library.protocols, strict=True)
+        if not prior.kind_of
+    ]
+    for kind in model.kinds:
+        latencies = [links[kind].latency for links in ordered]
+        assert latencies == sorted(latencies)
+        for protocol, prior in zip(profile.protocols, library.protocols, strict=True):
+            most = prior.share * profile.protocols[-1].links[kind].bandwidth
+            assert protocol.links[kind].bandwidth <= most * (1 + 1e-9)
+
+
+def test_a_protocol_with_flags_reaches_no_more_than_its_share_of_a_link() -> None:
+    model = Model(Points([curve("all_reduce", ("ring",))]), NCCL)
+    values = model.values(model.start) | {"LL128 1/β": 1e-12, "Simple network 1/β": 2e-11}
+    links = Protocols(model.data).write(model.profile(model.start), values).protocols[2].links
+    assert links["network"].bandwidth == pytest.approx(0.92 * 50e9)
