@@ -34,6 +34,8 @@ SYNONYMS = {
     "recursivedoubling": "recursive_doubling",
     "ring_segmented": "segmented_ring",
     "binary": "binary_tree",
+    "split_binary_tree": "split_binary",
+    "split_bintree": "split_binary",
     "binomial": "tree",
     "binomial_tree": "tree",
     "neighbor": "neighbor_exchange",

@@ -174,6 +174,32 @@ def binary_tree_broadcast(segments: int) -> CostModel:
     )
 
 
+def split_binary_broadcast(segments: int) -> CostModel:
+    """Halves of V go in `segments` each down the halves of a binary tree, then pairs of ranks
+    exchange their halves. Rank 0 of two ranks has one port for both halves."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        if p == 1:
+            return 0.0
+        piece, levels = fabric.send(nbytes / 2 / segments), log2_ceil(p)
+        pieces = (segments + max(0, levels - 2)) * piece
+        return pieces + levels * fabric.latency + fabric.send(nbytes / 2)
+
+    return CostModel(
+        latex=r"(m + \max(0, \lceil\log_2 p\rceil - 2))\,x + \lceil\log_2 p\rceil\alpha + g + "
+        r"\frac{V}{2\beta},\ x = g + \frac{V}{2m\beta}",
+        assumes=f"{ASSUMES}; a port for each peer; m = {segments} pieces of a half",
+        source="coll_base_bcast.c of open-mpi/ompi; Pjesivac-Grbovic et al., Performance analysis "
+        "of MPI collective operations, Cluster Comp. 10(2), 2007",
+        time=time,
+        volume=lambda p, nbytes: (p - 1) * nbytes,
+        steps=log2_ceil,
+        peak=lambda p, nbytes: nbytes,
+        redundant=lambda p, nbytes: (p - 1) * nbytes,
+        unclaimed="ports of several messages",
+    )
+
+
 def _turns(p: int, second: int) -> list[tuple[int, int]]:
     """For each rank but 0, the sends until it has a piece, and its depth. A second child has it
     after `second` sends of its parent."""

@@ -94,6 +94,7 @@ VARIANTS = (
     "bruck_all_gather:radix=3",
     "bruck_all_to_all:radix=4",
     "k_nomial_broadcast:radix=3,segments=3",
+    "split_binary_broadcast:segments=3",
     "k_nomial_reduce:radix=3,segments=3",
     "pairwise_sync:window=2",
     "pat_all_gather:chunks=2",

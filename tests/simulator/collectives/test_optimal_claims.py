@@ -49,6 +49,7 @@ LEAST_VOLUME = [
     "chain_broadcast",
     "chain_reduce",
     "binary_tree_broadcast",
+    "split_binary_broadcast",
     "k_nomial_broadcast",
     "bine_broadcast",
     "scatter_allgather_broadcast",

@@ -29,6 +29,7 @@ PHASES = {
     "binary_tree": ("reduce", "broadcast"),
     "binary_tree_reduce": ("reduce",),
     "binary_tree_broadcast": ("broadcast",),
+    "split_binary_broadcast": ("broadcast", "exchange"),
     "double_tree": ("reduce", "broadcast"),
     "chain_broadcast": ("broadcast",),
     "chain_reduce": ("reduce",),

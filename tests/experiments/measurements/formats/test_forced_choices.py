@@ -32,6 +32,7 @@ from simulator.collectives import algorithms
         ("recursive_halving_ompi", "reduce_scatter", "recursive_halving_reduce_scatter"),
         ("neighbor_ompi", "all_gather", "neighbor_exchange"),
         ("binary", "broadcast", "binary_tree_broadcast"),
+        ("split_binary_tree_ompi", "broadcast", "split_binary_broadcast"),
         ("binary_tree", "all_reduce", "binary_tree"),
         ("binomial_ompi", "broadcast", "tree_broadcast"),
         ("knomial_ompi", "broadcast", "k_nomial_broadcast"),
