@@ -12,7 +12,7 @@ from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
 from experiments.calibration.known_paths import Machine, as_nodes
 from experiments.calibration.libraries import LIBRARIES, NCCL, Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series, forced, series
+from experiments.calibration.observations import OWN, Points, Series, forced, series
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated, Error, Estimated, of
 from simulator.collectives import find
@@ -104,7 +104,11 @@ def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
     if profile is None or not curve.ranks:
         return ()
     entry = profile.ignored(
-        forced(curve), curve.collective, curve.ranks, curve.nodes or curve.ranks, curve.library
+        forced(curve) or OWN,
+        curve.collective,
+        curve.ranks,
+        curve.nodes or curve.ranks,
+        curve.library,
     )
     return entry.ran if entry else ()
 

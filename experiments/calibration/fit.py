@@ -148,7 +148,9 @@ def _together(model: Model) -> Flags:
     whose same label is known to have had no effect."""
     curves = model.points.curves
     labels = [
-        (curve.collective, curve.forced, curve.library, curve.instead) if curve.ignored else c
+        (curve.collective, curve.forced, curve.library, curve.instead)
+        if curve.ignored or curve.rule
+        else c
         for c, curve in enumerate(curves)
     ]
     return np.array([[curve == peer for peer in labels] for curve in labels])

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from itertools import product
 from math import inf
 
 import numpy as np
@@ -23,8 +22,6 @@ Ints = npt.NDArray[np.int64]
 ALL = slice(None)
 ENDLESS = 1e30
 """Bytes in units of V."""
-ELEMENT = 4
-"""Bytes."""
 Machine = Callable[[int, int], Topology]
 """From the number of ranks and of ranks a node to the machine."""
 
@@ -79,23 +76,35 @@ class KnownPaths:
         self.points, self.library = points, library
         self.figures: dict[str, tuple[float, float]] = {}
         self.of: dict[tuple[str, int, int], Paths] = {}
-        for curve in points.curves:
-            for name in self.library.all_of(curve.algorithms + curve.others):
+        self.candidates = [self._candidates(point) for point in range(len(points))]
+        """The algorithms that may have made each point."""
+        for c, names in zip(points.curve, self.candidates, strict=True):
+            curve = points.curves[c]
+            for name in names:
                 key = (name, curve.ranks, curve.per_node)
                 if key not in self.of:
                     topology = machine(curve.ranks, curve.per_node)
                     self._note(topology)
                     self.of[key] = Paths(find(name), topology, curve.ranks, tuple(self.figures))
-        names, ranks, per_node = zip(*self.of, strict=True)
+        algorithms, ranks, per_node = zip(*self.of, strict=True)
         nodes = [-(-count // width) for _, count, width in self.of]
-        reduce = [reduces(find(name).collective.name) for name in names]
-        self.jobs: Jobs = jobs(names, ranks, nodes, per_node, reduce)
+        found = [find(name) for name in algorithms]
+        reduce = [reduces(algorithm.collective.name) for algorithm in found]
+        listed = [algorithm.listed_name for algorithm in found]
+        self.jobs: Jobs = jobs(listed, ranks, nodes, per_node, reduce)
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         self.kinds = tuple(kind for kind in self.figures if kind in kinds)
         self.version = 0
         self.beyond = inf
         """The bytes of a message from which on it is a long exchange."""
         self._table: tuple[int, PathTable] | None = None
+
+    def _candidates(self, point: int) -> tuple[str, ...]:
+        curve, size = self.points.curves[self.points.curve[point]], float(self.points.size[point])
+        running = (
+            name for names in ((), *curve.instead) for name in curve.ran(self.library, size, names)
+        )
+        return tuple(dict.fromkeys(running))
 
     def _note(self, topology: Topology) -> None:
         """α and 1/β of the kinds of link that have a β."""
@@ -107,18 +116,15 @@ class KnownPaths:
 
     def places(self) -> Iterator[Place]:
         """Every algorithm where it was measured."""
-        for job, ((name, ranks, per_node), paths) in enumerate(self.of.items()):
-            curves = [
-                curve
-                for curve in self.points.curves
-                if curve.ranks == ranks and curve.per_node == per_node
-            ]
-            sizes = [
-                curve.sizes
-                for curve in curves
-                if name in self.library.all_of(curve.algorithms + curve.others)
-            ]
-            yield Place(job, name, -(-ranks // per_node), paths, np.unique(np.concatenate(sizes)))
+        sizes: dict[tuple[str, int, int], set[float]] = {key: set() for key in self.of}
+        for point, names in enumerate(self.candidates):
+            curve = self.points.curves[self.points.curve[point]]
+            for name in names:
+                sizes[name, curve.ranks, curve.per_node].add(float(self.points.size[point]))
+        for job, (key, paths) in enumerate(self.of.items()):
+            name, ranks, per_node = key
+            nodes = -(-ranks // per_node)
+            yield Place(job, name, nodes, paths, np.array(sorted(sizes[key])))
 
     def table(self) -> PathTable:
         """All known paths; made anew when there are more."""
@@ -129,9 +135,7 @@ class KnownPaths:
 
     def _build(self) -> PathTable:
         points, kinds = self.points, len(self.kinds)
-        most = max(
-            len(self.library.all_of(curve.algorithms + curve.others)) for curve in points.curves
-        )
+        most = max(len(names) for names in self.candidates)
         deep = max(1, *(len(rows) for paths in self.of.values() for rows in paths.found.values()))
         shape = (len(points), most, len(self.library.protocols), deep)
         latencies, crossed, gaps, merged = (
@@ -140,47 +144,40 @@ class KnownPaths:
         )
         absent, excess = np.full((len(points), most), np.inf), np.zeros((len(points), most))
         job = np.zeros((len(points), most), dtype=np.int64)
-        for c, curve in enumerate(points.curves):
-            on_curve = points.curve == c
-            for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
-                paths = self.of[name, curve.ranks, curve.per_node]
+        numbers = {key: number for number, key in enumerate(self.of)}
+        for point, names in enumerate(self.candidates):
+            curve, size = points.curves[points.curve[point]], float(points.size[point])
+            barred = [
+                q
+                for q, prior in enumerate(self.library.protocols)
+                if curve.protocols and prior.name not in curve.protocols
+            ]
+            for a, name in enumerate(names):
+                key = (name, curve.ranks, curve.per_node)
+                paths = self.of[key]
                 columns = [self.kinds.index(kind) for kind in paths.kinds]
-                for q, point in product(range(shape[2]), np.flatnonzero(on_curve)):
-                    if path_rows := paths.rows(q, float(points.size[point])):
+                for q in range(shape[2]):
+                    if path_rows := paths.rows(q, size):
                         rows = np.array(path_rows)
                         place = point, a, q, slice(len(rows))
                         counts = np.split(rows[:, :-1], 3, axis=1)
                         for column, count in zip((latencies, crossed, gaps), counts, strict=True):
                             column[(*place, columns)] = count.T
                         merged[place] = rows[:, -1]
-                barred = [
-                    q
-                    for q, prior in enumerate(self.library.protocols)
-                    if prior.name not in curve.protocols
-                ]
-                crossed[np.ix_(on_curve, [a], barred if curve.protocols else [])] = ENDLESS
-                job[on_curve, a] = list(self.of).index((name, curve.ranks, curve.per_node))
-                excess[on_curve, a] = [
-                    paths.exchanged(float(size), self.beyond) for size in points.size[on_curve]
-                ]
-            absent[on_curve] = self.absent(c, curve.algorithms, most)
+                crossed[point, a, barred] = ENDLESS
+                job[point, a] = numbers[key]
+                excess[point, a] = paths.exchanged(size, self.beyond)
+        for c in range(len(points.curves)):
+            absent[points.curve == c] = self.absent(c, (), most)
         return PathTable(latencies, crossed, gaps, merged, absent, excess, job)
 
     def absent(self, c: int, algorithms: tuple[str, ...], most: int) -> Floats:
         """Infinite where an algorithm cannot have made a point of a curve that took one of
-        `algorithms`, else 0, shape (points of the curve, most)."""
-        on_curve, curve = self.points.curve == c, self.points.curves[c]
-        seconds = np.full((np.count_nonzero(on_curve), most), np.inf)
-        for a, name in enumerate(self.library.all_of(curve.algorithms + curve.others)):
-            seconds[:, a] = self._absent(name, algorithms, self.points, on_curve)
+        `algorithms`, else 0, shape (points of the curve, most). Without algorithms, the curve's
+        label, or the library's rule, says what ran."""
+        curve, on_curve = self.points.curves[c], np.flatnonzero(self.points.curve == c)
+        seconds = np.full((len(on_curve), most), np.inf)
+        for row, point in zip(seconds, on_curve, strict=True):
+            ran = curve.ran(self.library, float(self.points.size[point]), algorithms)
+            row[[a for a, name in enumerate(self.candidates[point]) if name in ran]] = 0.0
         return seconds
-
-    def _absent(
-        self, name: str, algorithms: tuple[str, ...], points: Points, on_curve: np.ndarray
-    ) -> Floats:
-        """Infinite where the algorithm is not what runs: instead of those that need an element a
-        rank, the other."""
-        short = points.size[on_curve] / ELEMENT < points.ranks[on_curve]
-        if name in algorithms:
-            return np.where(short & (name in self.library.few), np.inf, 0.0)
-        return np.where(short & (name in self.library.all_of(algorithms)), 0.0, np.inf)

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.calibration.fit import Fit
 from experiments.calibration.known_paths import Machine
 from experiments.calibration.libraries import Library
-from experiments.calibration.observations import Series, forced, series
+from experiments.calibration.observations import OWN, Series, forced, series
 from experiments.calibration.prediction import Predicted, predict
 from experiments.measurements import Curve
 from simulator.profile import Ineffective, Profile
@@ -25,12 +25,13 @@ this."""
 
 
 def of_fit(fit: Fit) -> list[Ineffective]:
-    """The labels of fitted curves that had no effect, and the algorithms that ran instead."""
+    """The labels of fitted curves that had no effect, and the algorithms that ran instead. A run
+    whose library did not follow its published rule has the label `OWN`."""
     curves = fit.model.points.curves
     labels = {
         c: _entry(curve, fit.model.ran.get(c, curve.algorithms))
         for c, curve in enumerate(curves)
-        if curve.forced
+        if curve.forced or curve.rule
     }
     ignored = [
         labels[c]
@@ -105,7 +106,7 @@ def _fallen_back(
 
 def _entry(curve: Series, algorithms: tuple[str, ...]) -> Ineffective:
     return Ineffective(
-        curve.forced, curve.collective, algorithms, curve.ranks, curve.nodes, curve.library
+        curve.forced or OWN, curve.collective, algorithms, curve.ranks, curve.nodes, curve.library
     )
 
 

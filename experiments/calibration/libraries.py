@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from experiments.calibration.decisions import Rule, rules
 from experiments.calibration.effects.crowding import Growth
 from experiments.calibration.effects.effect import LIKELY, Data, Effect
 from experiments.calibration.effects.host_memory import HostMemory
@@ -36,7 +37,7 @@ class Library:
     """The effects that make up the time of a collective, each a function of the data. An effect may
     change what earlier effects wrote."""
     chooses: Mapping[str, tuple[str, ...]]
-    """The algorithms of each collective if none is forced."""
+    """The algorithms of each collective if none is forced, and no published rule says which."""
     spelled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The algorithms that may run under a name that is not one of ours."""
     few: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +53,13 @@ class Library:
         return tuple(
             dict.fromkeys((*names, *(self.few[name] for name in names if name in self.few)))
         )
+
+    def rule(self, collective: str, ranks: int | None, version: str) -> Rule | None:
+        """The published rule by which this version of the library chooses, if there is one."""
+        if not ranks or not self.deviates:
+            return None
+        rule = (rules(version) or {}).get(collective)
+        return partial(rule, ranks) if rule else None
 
     def running(self, names: tuple[str, ...], elements: float, ranks: int) -> tuple[str, ...]:
         """The algorithms that run on so many elements if `names` were chosen."""
@@ -177,6 +185,7 @@ MPI = Library(
         "broadcast": ("tree_broadcast", "chain_broadcast"),
         "reduce": ("tree_reduce",),
         "reduce_scatter": ("recursive_halving_reduce_scatter", "ring_reduce_scatter"),
+        "all_to_all": ("pairwise_sync", "linear_all_to_all", "bruck_all_to_all"),
     },
     MPI_RUNS,
     {"ring": "recursive_doubling"},

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from experiments.calibration.decisions import Rule
 from experiments.calibration.libraries import Library
 from experiments.measurements import Curve
 from topologies.errors import InputError
 from topologies.topology import Floats
 
 Flags = npt.NDArray[np.bool_]
+OWN = "default"
+"""The label of a run whose library chose the algorithm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +53,8 @@ class Series:
     fastest of one set."""
     library: str = ""
     """The name and version of the library in words."""
+    rule: Rule | None = None
+    """The library's rule, from V in bytes to the algorithm, if the library chose."""
 
     @property
     def per_node(self) -> int:
@@ -59,7 +64,14 @@ class Series:
     @property
     def label(self) -> str:
         """The properties that curves share if they differ only in ranks."""
-        return f"{self.collective} {'|'.join(self.algorithms)}"
+        names = "by rule" if self.rule else "|".join(self.algorithms)
+        return f"{self.collective} {names}"
+
+    def ran(self, library: Library, nbytes: float, names: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """The algorithms that may have run at a size if `names` were chosen. Without names, those
+        of the label or of the library's rule."""
+        names = names or ((self.rule(nbytes),) if self.rule else self.algorithms)
+        return library.running(names, nbytes / self.elements, self.ranks)
 
     def at(self, keep: Flags) -> Series:
         """The same curve with only the sizes that `keep` chooses."""
@@ -82,6 +94,8 @@ def series(
     that a fit needs.
     """
     algorithms = ran or library.algorithms(curve.collective, curve.algorithm)
+    word = forced(curve)
+    rule = None if ran or word else library.rule(curve.collective, curve.ranks, curve.library)
     if not algorithms:
         choice = curve.algorithm or f"whatever {library.name} chooses"
         raise InputError(
@@ -99,12 +113,14 @@ def series(
     substitutes = tuple(
         name for name in chosen if library.deviates and name not in algorithms and not ran
     )
-    word = forced(curve)
     ignored = bool(word) and (not curve.algorithm or bool(ran))
     instead: tuple[tuple[str, ...], ...] = tuple(
         (name,) for name in algorithms if ignored and not ran and len(algorithms) > 1
     )
     instead += (algorithms + substitutes,) if substitutes else ()
+    if rule:
+        instead = (algorithms,)
+        algorithms = tuple(dict.fromkeys(map(rule, sizes.tolist())))
     nodes = _nodes(curve, curve.ranks)
     protocols = library.forced_protocols(curve.protocol)
     return Series(
@@ -122,6 +138,7 @@ def series(
         ignored,
         instead,
         curve.library,
+        rule,
     )
 
 

@@ -98,7 +98,7 @@ def _rows(
 
 def _running(library: Library, curve: Series, size: float) -> list[Job]:
     """The algorithms that may have run at a size."""
-    names = library.running(curve.algorithms, size / curve.elements, curve.ranks)
+    names = curve.ran(library, size)
     return [Job(name, curve.ranks, curve.nodes, curve.protocols) for name in names]
 
 

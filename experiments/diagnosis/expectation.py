@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from experiments.calibration.libraries import library
+from experiments.calibration.observations import OWN
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.simulations.case import Case
@@ -15,7 +16,7 @@ from experiments.simulations.grid import MachineBuilder
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.spellings import ANY_RUNS, named
 from simulator.analysis.bounds import best_bound
-from simulator.collectives import Algorithm, algorithms
+from simulator.collectives import Algorithm, algorithms, find
 from simulator.profile import Profile, Run
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
@@ -114,22 +115,27 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
         if curve.ranks is None or curve.ranks < 2:
             return None
         ignored = simulation.ignored(
-            curve.algorithm, curve.collective, curve.ranks, curve.nodes, curve.library
+            curve.algorithm or OWN, curve.collective, curve.ranks, curve.nodes, curve.library
         )
         names = ignored.ran if ignored else kind.algorithms(curve.collective, curve.algorithm)
+        by_rule = kind.rule(curve.collective, curve.ranks, curve.library)
+        rule = None if ignored or curve.algorithm else by_rule
+        if rule:
+            names = tuple(dict.fromkeys(map(rule, sizes.tolist())))
         cases = {
-            case.algorithm.name: case
-            for case in _profiled(kind.all_of(names), curve, machines(curve), simulation)
+            name: case
+            for name in kind.all_of(names)
+            for case in _profiled((name,), curve, machines(curve), simulation)
         }
         runnable = tuple(name for name in names if name in cases)
         if not runnable:
             return None
         fastest = []
         for nbytes in sizes:
-            running = kind.running(runnable, float(nbytes) / ELEMENT, curve.ranks)
-            fastest.append(
-                _fastest([cases[name] for name in running if name in cases], float(nbytes))
-            )
+            chosen = (rule(float(nbytes)),) if rule else runnable
+            running = kind.running(chosen, float(nbytes) / ELEMENT, curve.ranks)
+            known = [name for name in running if name in cases] or runnable
+            fastest.append(_fastest([cases[name] for name in known], float(nbytes)))
         runs = [run for _, run in fastest]
         collective = cases[runnable[0]].algorithm.collective
         bounds = [
@@ -157,9 +163,7 @@ def _profiled(
     """The cases of the algorithms that the machine can run."""
     for name in names:
         try:
-            yield Case(
-                algorithms()[name], curve.ranks or 0, machine(curve.ranks or 0, 0), DEFAULT, profile
-            )
+            yield Case(find(name), curve.ranks or 0, machine(curve.ranks or 0, 0), DEFAULT, profile)
         except InputError:
             continue
 

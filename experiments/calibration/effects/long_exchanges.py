@@ -27,7 +27,7 @@ class LongExchanges(Effect):
         largest, paths = float(curve.sizes.max(initial=1.0)), data.paths.of
         return all(
             paths[name, curve.ranks, curve.per_node].exchanged(largest, self.beyond)
-            for name in curve.algorithms
+            for name in curve.ran(data.library, largest)
         )
 
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:

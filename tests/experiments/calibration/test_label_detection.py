@@ -12,7 +12,7 @@ from experiments.calibration.fit import explore
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI, NCCL, Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import OWN, Points, Series
 from experiments.calibration.prediction import predict
 from experiments.measurements import Curve, Point
 from experiments.profiles import parse
@@ -163,3 +163,36 @@ def test_a_profile_names_algorithms_that_there_are() -> None:
     with pytest.raises(InputError, match=r"ineffective.*no such algorithm: did you mean ring"):
         parse(text, "x.yaml")
     assert parse(text.replace("rign", "ring"), "x.yaml").ineffective[0].ran == ("ring",)
+
+
+def test_a_library_that_does_not_follow_its_published_rule_takes_the_fastest() -> None:
+    """Open MPI 4.0 takes a ring from 10,000 bytes on. Its runs are judged together."""
+    fastest = MPI.algorithms("all_reduce")
+    curves = [
+        *(curve(MPI, name, name, 64) for name in fastest[:2]),
+        *(curve(MPI, "", fastest, 64, words="OpenMPI 4.0.5") for _ in range(2)),
+    ]
+    measured, _ = points(curves, MPI)
+    assert measured.curves[-1].algorithms == ("recursive_doubling", "ring")
+    result = explore(Model(measured, MPI))
+    (label,) = label_detection.of_fit(result)
+    assert label == Ineffective(OWN, "all_reduce", fastest, 64, 16, "OpenMPI 4.0.5")
+    profile = document(
+        Calibration(result, [], []), "x", "nodes:per_node=4", [], {}, [label]
+    ).simulated()
+    judged, _ = points(curves, MPI, profile=profile)
+    assert judged.curves[-1].algorithms == fastest
+    assert judged.curves[-1].rule is None
+
+
+def test_a_library_that_follows_its_published_rule_has_no_such_label() -> None:
+    sizes = np.array(SIZES, float)
+    rule = MPI.rule("all_reduce", 64, "OpenMPI 4.0.5")
+    blank = Series("", "all_reduce", ("ring",), 64, 16, sizes, np.ones(10), rule=rule)
+    rows = predict(machine(MPI), MPI, blank, as_nodes(64, 4))
+    assert {row.algorithm for row in rows} == {"recursive_doubling", "ring"}
+    run = replace(
+        curve(MPI, "", "ring", 64, words="OpenMPI 4.0.5"),
+        points=tuple(Point(int(row.size), row.seconds) for row in rows),
+    )
+    assert label_detection.of_fit(explore(Model(points([run], MPI)[0], MPI))) == []
