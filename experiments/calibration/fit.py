@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.node_corrections import NodeCorrections
+from experiments.calibration.known_paths import Ints
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags
 from experiments.calibration.slopes import slopes
@@ -117,10 +118,45 @@ def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
 def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:
     """The model and its fit after mislabelled curves are taken as what ran instead."""
     algorithms = _mislabelled(model, keep, inner)
-    if not algorithms:
-        return model, inner
-    model = model.taking(algorithms)
-    return model, _solve(model, keep, inner)
+    if algorithms:
+        model = model.taking(algorithms)
+        inner = _solve(model, keep, inner)
+    labels = {group.tobytes(): group for group in _together(model)}
+    return _substituted(model, keep, inner, [np.flatnonzero(group) for group in labels.values()])
+
+
+def _substituted(
+    model: Model, keep: Flags, inner: Floats, groups: list[Ints]
+) -> tuple[Model, Floats]:
+    """The model and its fit with substitutes for labels that are known to have had no effect, as
+    long as each makes the fit of all points better.
+
+    A fit to wrong algorithms does not show which were right. So each substitute gets a fit of its
+    own. `groups` are the curves of each label.
+    """
+    curves = model.points.curves
+    substitutes = [
+        dict.fromkeys(group.tolist(), names)
+        for group in groups
+        if curves[group[0]].ignored
+        for names in (*curves[group[0]].instead, curves[group[0]].algorithms)
+    ]
+    while True:
+        trials = [
+            model.taking({**model.ran, **changed})
+            for changed in substitutes
+            if any(model.ran.get(c, curves[c].algorithms) != changed[c] for c in changed)
+        ]
+        fits = [(trial, _solve(trial, keep, inner)) for trial in trials]
+        costs = [_cost(*fit, keep) for fit in fits]
+        if not fits or min(costs) > _cost(model, inner, keep) - MISLABELLED:
+            return model, inner
+        model, inner = fits[int(np.argmin(costs))]
+
+
+def _cost(model: Model, inner: Floats, keep: Flags) -> float:
+    """The cost of the misfits of all curves at points of `keep`."""
+    return float(_costs(model, keep, inner, np.eye(len(model.points.curves), dtype=np.bool_)).sum())
 
 
 def _mislabelled(model: Model, keep: Flags, inner: Floats) -> dict[int, tuple[str, ...]]:

@@ -102,6 +102,19 @@ def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(
     assert np.mean([abs(row.error) for row in rows]) < 0.05
 
 
+def test_labels_without_effect_are_told_apart_if_no_curve_has_an_effective_label() -> None:
+    """A fit with the same choice for both labels ends between the two."""
+    chosen = NCCL.algorithms("all_reduce")
+    curves = [
+        curve(NCCL, "", ran, ranks, label)
+        for label, ran in (("nvls", chosen), ("nvlstree", "ring"))
+        for ranks in (16, 32)
+    ]
+    result = explore(Model(points(curves, NCCL)[0], NCCL))
+    assert result.model.ran == {2: ("ring",), 3: ("ring",)}
+    assert np.abs(result.residuals).mean() < 0.05
+
+
 def test_an_algorithm_that_nothing_here_explains_is_not_said_to_be_another() -> None:
     strange = curve(NCCL, "NVLSTree", "ring", 8)
     halved = replace(
