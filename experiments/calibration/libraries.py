@@ -133,7 +133,7 @@ NCCL = Library(
     (
         partial(Launch, start=6.6 * US),
         partial(Protocols, weight=LIKELY),
-        partial(Sends, algorithms=("pairwise", "shift")),
+        partial(Sends, algorithms={"shift": "sends", "pairwise": "all-to-all"}),
         Growth,
         Ports,
     ),

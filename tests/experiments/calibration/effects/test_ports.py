@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from experiments.calibration.fit import explore, fit
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import predict
 from made_up_curves import SIZES, curve
 
@@ -20,12 +21,13 @@ def test_ranks_with_ports_of_their_own_are_told_from_those_that_share_one() -> N
         for what, name in (("all_reduce", "ring"), ("send_recv", "shift"))
     ]
     model = Model(Points(mixed), NCCL)
-    with_ports = model.start.copy()
-    with_ports[model.index["network 1/β by ranks a node"]] = -1.0
-    for inner in (model.start, with_ports):
+    power = model.index["network 1/β by ranks a node"]
+    shared, with_ports = model.start.copy(), model.start.copy()
+    shared[power], with_ports[power] = 0.0, -1.0
+    for inner in (shared, with_ports):
         model.explore(inner)
     largest = model.points.size == SIZES[-1]
-    before, after = (model.predict(inner)[largest] for inner in (model.start, with_ports))
+    before, after = (model.predict(inner)[largest] for inner in (shared, with_ports))
     wide = np.sqrt(2 * 4)
     assert after / before == pytest.approx([wide / 2, wide, wide / 4, wide], rel=0.02)
     predicted, profile = (
@@ -37,3 +39,16 @@ def test_ranks_with_ports_of_their_own_are_told_from_those_that_share_one() -> N
         assert [row.seconds for row in rows] == pytest.approx(
             predicted[model.points.curve == k], rel=1e-9
         )
+
+
+def test_without_data_each_rank_has_a_port_of_its_own() -> None:
+    """A job of one rank a node does not show whether two would share a port."""
+    rates = {1: 1.0, 2: 2.0}
+    curves = [
+        Series(**(vars(alike) | {"seconds": 1e-5 + SIZES / rates[alike.per_node] / 1e9}))
+        for alike in (curve("all_gather", ("ring_all_gather",), 4 * width, 4) for width in rates)
+    ]
+    whole = explore(Model(Points(curves), NCCL))
+    narrow = fit(whole.model, whole.model.points.ranks == 4)
+    wide = (whole.model.points.ranks == 8) & whole.model.points.largest
+    assert narrow.predicted[wide] == pytest.approx(whole.model.points.seconds[wide], rel=0.25)

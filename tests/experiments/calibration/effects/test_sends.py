@@ -31,6 +31,7 @@ def test_sends_and_shared_ports_are_simulated_as_they_are_predicted() -> None:
         "α of sends",
         "node 1/β of sends",
         "network 1/β of sends",
+        "network 1/β of all-to-all",
         "network 1/β by ranks a node",
     }
     assert names <= model.index.keys()
@@ -54,3 +55,15 @@ def test_what_sends_have_of_their_own_is_fitted_beside_something_else() -> None:
             Points([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), library
         )
         assert ("α of sends" in model_of_both.index) == (library is NCCL)
+
+
+def test_an_all_to_all_that_no_curve_shows_has_the_bandwidth_of_other_collectives() -> None:
+    """A message to one peer has few channels: its 1/β says nothing of an all-to-all's."""
+    model = Model(Points([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), NCCL)
+    assert "network 1/β of all-to-all" not in model.index
+    inner = model.start.copy()
+    inner[model.index["network 1/β of sends"]] = 1.0
+    inner[model.index["launch of sends"]] = 0.5
+    profile = model.profile(inner)
+    assert profile.slower.keys() == {"shift"}
+    assert profile.launches["pairwise"] == profile.launches["shift"] > profile.launch
