@@ -10,16 +10,20 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from annotated_types import Len
 
+from simulator.analysis.path_counts import PathCounts, path_counts
 from simulator.collectives.collective import Algorithm
 from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
-from simulator.effects.jobs import Jobs, job, nodes_of, reduces
+from simulator.effects.jobs import Jobs, job, nodes_of, reduces, used_nodes
 from simulator.effects.memory_costs import Memory
 from simulator.effects.parameter_units import Count, Word
 from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
+from simulator.uncertainty.interval import LEVEL, Interval, interval
+from simulator.uncertainty.places import place
+from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
 from topologies.html_tables import facts, table
 from topologies.link import Link
@@ -122,6 +126,17 @@ class Run(NamedTuple):
         return self.launch + self.timeline.makespan
 
 
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """How sure a profile is of its predictions."""
+
+    residuals: Residuals
+    """The part of the measured times that the profile does not explain."""
+    variants: tuple[Profile, ...] = ()
+    """The profile with its parameters moved by one standard deviation, along each of several
+    independent directions."""
+
+
 @dataclass(frozen=True)
 class Profile:
     """What calibration learnt about a machine and a library."""
@@ -153,6 +168,8 @@ class Profile:
     """What long exchanges cost."""
     ineffective: tuple[Ineffective, ...] = ()
     """Labels without effect on the runs of the profile."""
+    uncertainty: Uncertainty | None = field(default=None, compare=False)
+    """None if the profile has none: an old file, or a profile that was written by hand."""
 
     def _repr_html_(self) -> str:
         values = [("fitted on", self.machine), ("launch", format_seconds(self.launch))]
@@ -256,19 +273,61 @@ class Profile:
         """Simulate every protocol over the routes that the machine has without one, and keep the
         fastest. A schedule that is folded is checked for lanes: see
         :func:`simulator.schedules.routed.route`."""
-        schedule, nbytes = routed.schedule, routed.schedule.nbytes_total
-        overheads = self.overheads(schedule, routed.machine, algorithm)
-        jobs = job(algorithm.listed_name, routed.machine)
-        machines = self._applied(routed.machine, self.protocols, jobs, nbytes)
-        folded: Sequence[Topology | None] = [None] * len(machines)
-        if routed.whole is not None:
-            folded = self._applied(routed.topology, self.protocols, jobs, nbytes)
-        laid = [over(routed, *pair) for pair in zip(machines, folded, strict=True)]
+        overheads = self.overheads(routed.schedule, routed.machine, algorithm)
+        laid = self._laid(routed, self.protocols, algorithm)
         runs = (
             Run(protocol.name, run(routes), overheads)
             for protocol, routes in zip(self.protocols, laid, strict=True)
         )
         return min(runs, key=lambda candidate: candidate.seconds)
+
+    def _laid(
+        self, routed: Routed, protocols: Sequence[Protocol], algorithm: Algorithm
+    ) -> list[Routed]:
+        """The routes on the machine as each of `protocols` finds it."""
+        nbytes = routed.schedule.nbytes_total
+        jobs = job(algorithm.listed_name, routed.machine)
+        machines = self._applied(routed.machine, protocols, jobs, nbytes)
+        folded: Sequence[Topology | None] = [None] * len(machines)
+        if routed.whole is not None:
+            folded = self._applied(routed.topology, protocols, jobs, nbytes)
+        return [over(routed, *pair) for pair in zip(machines, folded, strict=True)]
+
+    def interval(
+        self, run: Run, routed: Routed, algorithm: Algorithm, level: float = LEVEL
+    ) -> Interval | None:
+        """The time of a run that was simulated under this profile over `routed`, with what the
+        measured runs say of its error; None without uncertainty."""
+        if self.uncertainty is None:
+            return None
+        residuals, variants = self.uncertainty.residuals, self.uncertainty.variants
+        nbytes = routed.schedule.nbytes_total
+        counts = path_counts(run.timeline, nbytes)
+        times = [
+            profile._path_seconds(counts, run.protocol, routed, algorithm)
+            for profile in (self, *variants)
+        ]
+        shifts = np.log(np.array(times[1:]) / times[0])
+        where = place(
+            algorithm.collective.name,
+            algorithm.listed_name,
+            routed.schedule.ranks,
+            used_nodes(routed.machine),
+            nbytes,
+        )
+        mean, variance = (float(column[0]) for column in residuals.at(where))
+        variance += residuals.rules.parameters**2 * float((shifts**2).sum())
+        return interval(run.seconds, mean, variance, level)
+
+    def _path_seconds(
+        self, counts: PathCounts, protocol: str, routed: Routed, algorithm: Algorithm
+    ) -> float:
+        """Seconds of a run whose critical path is known."""
+        nbytes = routed.schedule.nbytes_total
+        chosen = next(each for each in self.protocols if each.name == protocol)
+        laid = self._laid(routed, [chosen], algorithm)[0]
+        overheads = self.overheads(routed.schedule, routed.machine, algorithm)
+        return counts.seconds(laid, nbytes) + sum(overheads.values())
 
     def overheads(
         self, schedule: Schedule, topology: Topology, algorithm: Algorithm

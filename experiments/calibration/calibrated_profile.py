@@ -13,11 +13,14 @@ from experiments.calibration.known_paths import Machine, as_nodes
 from experiments.calibration.libraries import LIBRARIES, NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import OWN, Points, Series, forced, series
+from experiments.calibration.uncertainty import shipped_rules, uncertainty
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated, Error, Estimated, of
 from simulator.collectives import find
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Ineffective, Profile
+from simulator.uncertainty.interval import LEVEL, quantile
+from simulator.uncertainty.rules import Rules
 from topologies.errors import InputError
 
 LEAST, MOST, LINKED = 4, 20_000, 2
@@ -32,6 +35,7 @@ class Calibration:
     protocol."""
 
     fit: Fit
+    rules: Rules
     estimates: Sequence[Estimate]
     held_out: Sequence[HeldOut]
 
@@ -141,11 +145,14 @@ def calibrate(
     progress: Callable[[int, int], None] = lambda done, total: None,
     *,
     gap: bool = False,
+    rules: Rules | None = None,
 ) -> Calibration:
-    """Fit every point, then leave points out by every protocol that the data allow.
+    """Fit every point, then leave points out by every protocol that the data allow. `rules` are
+    those of intervals; the default is what ships.
 
     With `gap`, the fit also has every g that the data identify.
     """
+    rules = rules or shipped_rules()
     progress(0, 1 + len(PROTOCOLS))
     whole = explore(
         Model(measured, library, machine, gaps=separated(measured, library, machine) if gap else ())
@@ -153,10 +160,13 @@ def calibrate(
     results = []
     for done, protocol in enumerate(PROTOCOLS, 1):
         progress(done, 1 + len(PROTOCOLS))
-        results.append(held_out(whole, protocol))
+        results.append(held_out(whole, protocol, rules))
     progress(1 + len(PROTOCOLS), 1 + len(PROTOCOLS))
     return Calibration(
-        whole, whole.estimates(), [fold for fold in results if not np.isnan(fold.model).all()]
+        whole,
+        rules,
+        whole.estimates(),
+        [fold for fold in results if not np.isnan(fold.model).all()],
     )
 
 
@@ -200,7 +210,9 @@ def document(
     }
     errors = {estimate.protocol: error(estimate) for estimate in calibration.held_out}
     profile = replace(
-        model.profile(calibration.fit.inner, name, machine), ineffective=tuple(ineffective)
+        model.profile(calibration.fit.inner, name, machine),
+        ineffective=tuple(ineffective),
+        uncertainty=uncertainty(calibration.fit, calibration.rules),
     )
     about = {"estimates": estimates, "errors": errors, "sources": list(sources), "made": made}
     return of(profile, model.library.name, **about)
@@ -211,9 +223,13 @@ def error(held_out: HeldOut) -> Error:
     middle = np.nanmedian if held_out.protocol == "plateau" else np.nanmean
     values = {
         name: None if np.isnan(column).all() else float(middle(column))
-        for name, column in zip(("model", "discrepancy", "baseline"), held_out[1:], strict=True)
+        for name, column in zip(("model", "discrepancy", "baseline"), held_out[1:4], strict=True)
     }
-    return Error(points=int(np.count_nonzero(~np.isnan(held_out.model))), **values)
+    judged = ~np.isnan(held_out.model)
+    inside = held_out.discrepancy <= quantile(LEVEL) * held_out.deviation
+    return Error(
+        points=int(np.count_nonzero(judged)), **values, inside=float(inside[judged].mean())
+    )
 
 
 def _says(estimate: Estimate) -> bool:

@@ -31,6 +31,11 @@ CLOSE = 1e-3
 STARTS = 3
 CONVERGED = 1e-5
 """A step is the last if it improves or changes the fit by less than this share."""
+UNSEEN = 1e-6
+"""No point depends on a parameter if its derivatives are smaller in all."""
+SCATTER = 0.02
+"""The least scatter of points about a fit, so that few points do not seem to say more than they
+do."""
 WIDE, ALIKE = 1.0, 0.99
 """A parameter is not identified if its 95% interval is wider than its value, or if another
 parameter can replace it."""
@@ -88,6 +93,11 @@ class Fit:
     def estimates(self) -> list[Estimate]:
         """An estimate of every parameter."""
         return _estimates(self)
+
+    def covariance(self) -> Floats:
+        """The covariance of the parameters as the fit counts them, shape (parameters, parameters).
+        The start of a parameter counts as data."""
+        return _curvature(self).covariance
 
 
 def explore(model: Model) -> Fit:
@@ -237,21 +247,34 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
     return np.asarray(min(ends, key=lambda end: float(end.cost)).x)
 
 
-def _estimates(end: Fit) -> list[Estimate]:
-    from scipy.stats import t
+class _Curvature(NamedTuple):
+    """What the data say at the end of a fit."""
 
+    covariance: Floats
+    """Of the parameters as the fit counts them, shape (parameters, parameters)."""
+    unseen: Flags
+    """The parameters that no point depends on."""
+    free: int
+    """The degrees of freedom."""
+
+
+def _curvature(end: Fit) -> _Curvature:
     model, chosen = end.model, np.flatnonzero(end.kept)
     design = slopes(model, end.inner, chosen)
     error = np.log(model.predict(end.inner, chosen)) - np.log(model.points.seconds[chosen])
     weight = 1 / np.sqrt(1 + (error / SCALE) ** 2)
     free = max(1, len(chosen) - len(model.parameters))
-    variance = float((weight * error**2).sum()) / free
+    variance = max(float((weight * error**2).sum()) / free, SCATTER**2)
     normal = design.T @ (weight[:, None] * design)
-    norms = np.sqrt(np.diag(normal))
-    unseen, mixing = norms < 1e-6, model.mixing
-    covariance = variance * np.linalg.pinv(
-        normal + np.diag(np.where(unseen, 1.0, model.weight**2)), hermitian=True
-    )
+    covariance = variance * np.linalg.pinv(normal + np.diag(model.weight**2), hermitian=True)
+    return _Curvature(np.asarray(covariance), np.sqrt(np.diag(normal)) < UNSEEN, free)
+
+
+def _estimates(end: Fit) -> list[Estimate]:
+    from scipy.stats import t
+
+    model, mixing = end.model, end.model.mixing
+    covariance, unseen, free = _curvature(end)
     covariance = mixing @ covariance @ mixing.T
     half = np.where(
         unseen, np.inf, t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0))

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.discrepancy import discrepancy
 from experiments.calibration.fit import Fit, fit
 from experiments.calibration.observations import Flags, Points, Series
+from experiments.calibration.uncertainty import predicted
+from simulator.uncertainty.rules import Rules
 from topologies.topology import Floats
 
 PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")
@@ -18,7 +19,7 @@ FOLDS = 32
 
 
 class HeldOut(NamedTuple):
-    """Errors |predicted / measured - 1| of unseen points, shape (points,) each.
+    """Errors |log(predicted / measured)| of unseen points, shape (points,) each.
 
     The error of a point that was never left out is nan.
     """
@@ -31,9 +32,11 @@ class HeldOut(NamedTuple):
     """Of the model with its discrepancy."""
     baseline: Floats
     """Of one α and one β a curve."""
+    deviation: Floats
+    """The standard deviation of `discrepancy` by the rules of intervals."""
 
 
-def held_out(whole: Fit, protocol: str) -> HeldOut:
+def held_out(whole: Fit, protocol: str, rules: Rules) -> HeldOut:
     """Leave points out by `protocol`, fit the others from scratch, and predict those left out.
 
     - "sizes": every size in turn, in all curves at once. Of more than FOLDS sizes, neighbours are
@@ -43,15 +46,15 @@ def held_out(whole: Fit, protocol: str) -> HeldOut:
     - "plateau": the largest size of each curve.
     """
     model, points = whole.model, whole.model.points
-    errors = np.full((3, len(points)), np.nan)
+    errors = np.full((4, len(points)), np.nan)
     for fold in _folds(points, protocol):
         if fold.all():
             continue
         partial_fit = fit(model, ~fold)
-        predicted = partial_fit.predicted
-        corrected = predicted * np.exp(discrepancy(points, partial_fit.residuals, ~fold))
-        for row, seconds in enumerate((predicted, corrected, _baseline(points, fold))):
-            errors[row, fold] = np.abs(seconds[fold] / points.seconds[fold] - 1)
+        mean, variance = predicted(partial_fit, rules)
+        off = np.log(points.seconds / np.stack((partial_fit.predicted, _baseline(points, fold))))
+        rows = (np.abs(off[0]), np.abs(off[0] - mean), np.abs(off[1]), np.sqrt(variance))
+        errors[:, fold] = np.stack(rows)[:, fold]
     return HeldOut(protocol, *errors)
 
 

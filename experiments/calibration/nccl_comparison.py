@@ -113,7 +113,7 @@ def matched(curve: Series, generation: str) -> float:
 
 
 def held_out(points: Points, generation: Mapping[str, str], protocol: str) -> Floats:
-    """Errors |predicted / measured - 1| of points left out, shape (points,).
+    """Errors |log(predicted / measured)| of points left out, shape (points,).
 
     An error is nan if a point is not left out, or NCCL has no model. Bandwidths come from the
     largest sizes that are kept:
@@ -126,7 +126,7 @@ def held_out(points: Points, generation: Mapping[str, str], protocol: str) -> Fl
         on_curve = points.curve == c
         if gpu := generation.get(curve.name):
             seconds = _of_others(points, c, gpu) if protocol == "ranks" else _of_its_own(curve, gpu)
-            errors[on_curve] = np.abs(seconds / curve.seconds - 1)
+            errors[on_curve] = np.abs(np.log(seconds / curve.seconds))
     return np.where(_left(points, protocol), errors, np.nan)
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from simulator.analysis.critical_path import sensitivities
+from simulator.analysis.path_counts import PathCounts, path_counts
 from simulator.collectives import Algorithm
 from simulator.engines import run
 from simulator.profile import Profile, Protocol, over
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
-from topologies.topology import Floats, Topology
+from topologies.topology import Topology
 
 LARGE = 100_000
 """Operations from which a simulation takes long."""
@@ -25,31 +24,6 @@ NEAR = 1.5
 """A protocol is simulated if it seems to take at most so many times as long as the fastest."""
 SAME = 1e-6
 """A path is the critical path of a simulation if their times differ by at most this share."""
-
-
-class Counts(NamedTuple):
-    """A critical path. Bytes are in units of V."""
-
-    latency: Floats
-    """How often the path has α of each link."""
-    gap: Floats
-    """How often the path has g of each medium."""
-    crossed: Floats
-    """The bytes over each medium."""
-    merged: Floats
-    """The bytes that each rank merges."""
-    copied: Floats
-    """The bytes that each rank copies."""
-
-    def seconds(self, routed: Routed, nbytes: float) -> float:
-        """How long it takes with V = `nbytes` on a machine."""
-        machine = routed.topology
-        apiece = self.crossed @ (1 / machine.medium_bandwidth) + self.merged @ routed.reduction
-        return float(
-            self.latency @ machine.latency
-            + self.gap @ machine.medium_gap
-            + nbytes * (apiece + self.copied @ routed.copy)
-        )
 
 
 def times(
@@ -75,7 +49,7 @@ class _Large:
     ) -> None:
         self.profile, self.algorithm, self.topology = profile, algorithm, topology
         self.routed = route(schedule, topology)
-        self.paths: list[Counts] = []
+        self.paths: list[PathCounts] = []
         self.known: dict[tuple[str, float], float] = {}
 
     def times(self, sizes: Sequence[float]) -> dict[float, tuple[float, str]]:
@@ -142,11 +116,7 @@ class _Large:
     def _simulated(self, protocol: Protocol, size: float) -> float:
         machine = self.machine(protocol, size)
         timeline = run(replace(machine, schedule=self.routed.schedule.scaled(size)))
-        counted = sensitivities(timeline)
-        crossed, merged, copied = (
-            column / size for column in (counted.inverse_bandwidth, counted.reduction, counted.copy)
-        )
-        self.paths.append(Counts(counted.latency, counted.gap, crossed, merged, copied))
+        self.paths.append(path_counts(timeline, size))
         return timeline.makespan
 
     def machine(self, protocol: Protocol, size: float) -> Routed:

@@ -75,6 +75,12 @@ def active(model: Model, inner: Floats, keep: Index) -> Active:
 def slopes(model: Model, inner: Floats, keep: Index) -> Floats:
     """Derivatives of log time by every parameter along the active paths, shape (points,
     parameters)."""
-    sets = np.vstack((inner, inner + STEP * np.eye(len(inner))))
+    return np.expm1(along(model, inner, STEP * np.eye(len(inner)), keep)) / STEP
+
+
+def along(model: Model, inner: Floats, moves: Floats, keep: Index) -> Floats:
+    """How log time changes along the active paths if the parameters move, shape (points, moves);
+    `moves` has the shape (moves, parameters)."""
+    sets = np.vstack((inner, inner + moves))
     seconds = active(model, inner, keep).seconds(model, model.profiles(sets))
-    return np.asarray((seconds[:, 1:] / seconds[:, :1] - 1) / STEP)
+    return np.asarray(np.log(seconds[:, 1:] / seconds[:, :1]))

@@ -6,17 +6,19 @@ All numbers are SI: seconds, bytes a second, seconds a byte.
 from __future__ import annotations
 
 from math import inf, isinf
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import Field
 
+from experiments.profiles.document_parts import Changed, Keys, Part, Whole
+from experiments.profiles.uncertainty_document import ABOUT, UncertaintyPart, part_of
 from experiments.profiles.unknown_names import unknown_names
 from experiments.spellings import library_name
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.memory_costs import Memory
 from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
-from simulator.profile import Ineffective, Profile, Protocol
+from simulator.profile import Ineffective, Profile, Protocol, Uncertainty
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.readers.mistakes import WORDS, Mistakes, Place
@@ -24,12 +26,6 @@ from topologies.readers.mistakes import WORDS, Mistakes, Place
 Times = Annotated[float, Field(ge=1e-6, le=1e6)]
 Ratio = Annotated[float, Field(ge=0, le=1e6)]
 MOST = 64
-
-
-class Part(BaseModel):
-    """A mapping whose keys are all known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
 
 
 class LinkPart(Part):
@@ -40,28 +36,6 @@ class LinkPart(Part):
     bandwidth: Bytes
 
 
-def _changed(part: NamedTuple) -> dict[str, Any]:
-    """The fields without those that have their defaults."""
-    values = part._asdict().items()
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in values
-        if value != part._field_defaults.get(name)
-    }
-
-
-def _mapping(value: object) -> object:
-    """The value. A list would fill the fields of a named tuple in their order."""
-    if isinstance(value, list):
-        raise ValueError("a list is not a mapping of keys to values")
-    return value
-
-
-Keys = BeforeValidator(_mapping)
-Changed = PlainSerializer(_changed)
-"""Fields with their defaults are not written."""
-Whole = PlainSerializer(lambda part: part._asdict())
-"""All fields are written, so that a later version may have other defaults."""
 Corrections = Annotated[list[Annotated[NodeCorrection, Keys, Changed]], Field(max_length=1024)]
 Labels = Annotated[list[Annotated[Ineffective, Keys, Changed]], Field(max_length=1024)]
 
@@ -93,7 +67,7 @@ class Estimated(Part, allow_inf_nan=True):
 
 
 class Error(Part, allow_inf_nan=True):
-    """Mean |predicted / measured - 1| of points that the fit has not seen; the median for
+    """Mean |log(predicted / measured)| of points that the fit has not seen; the median for
     plateaus."""
 
     points: Annotated[int, Field(ge=0)]
@@ -104,6 +78,8 @@ class Error(Part, allow_inf_nan=True):
     """The error of the model with its discrepancy."""
     baseline: float | None
     """The error of one α and one β for each curve."""
+    inside: float | None = None
+    """The share of the points inside their 80% intervals."""
 
 
 class Calibrated(Part):
@@ -130,6 +106,8 @@ class Calibrated(Part):
     """The fitted parameters by name."""
     errors: dict[Word, Error] = Field({})
     """The errors on unseen sizes, ranks and plateaus."""
+    uncertainty: UncertaintyPart | None = None
+    """How sure the profile is; None in an old file."""
     sources: list[Annotated[str, Field(max_length=2000)]] = Field([])
     """What was measured."""
     made: dict[Word, Annotated[str, Field(max_length=2000)]] = Field({})
@@ -163,7 +141,22 @@ class Calibrated(Part):
             self.launches,
             self.exchanges,
             tuple(self.ineffective),
+            self._uncertainty(),
         )
+
+    def _uncertainty(self) -> Uncertainty | None:
+        if self.uncertainty is None:
+            return None
+        content = self.model_dump(exclude={*ABOUT})
+        variants = (
+            calibrated(variant, self._moved) for variant in self.uncertainty.variants(content)
+        )
+        return Uncertainty(
+            self.uncertainty.residuals(), tuple(variant.simulated() for variant in variants)
+        )
+
+    def _moved(self, location: tuple[int | str, ...]) -> str:
+        return f"profile {self.profile}, uncertainty.moved.{'/'.join(map(str, location))}"
 
 
 def _crowding(part: CrowdingPart) -> Crowding:
@@ -188,6 +181,8 @@ def calibrated(content: object, place: Place) -> Calibrated:
     except InputError as error:
         raise InputError(f"{place(('library',))}: {error}") from None
     mistakes.add(unknown_names(profile))
+    if profile.uncertainty is not None:
+        mistakes.add(profile.uncertainty.mistakes(profile.model_dump(exclude={*ABOUT})))
     mistakes.report(place)
     return profile
 
@@ -206,6 +201,25 @@ _LIMITS = {
 
 def of(profile: Profile, library: str, **about: Any) -> Calibrated:
     """A fitted profile as a document; `about` is what else its fields say."""
+    content = _content(profile, library)
+    if (sure := profile.uncertainty) is not None:
+        named = {"profile": profile.name, "machine": profile.machine}
+        whole, *moved = (
+            _checked(_content(each, library) | named).model_dump(exclude={*ABOUT})
+            for each in (profile, *sure.variants)
+        )
+        content["uncertainty"] = part_of(sure, whole, moved)
+    return _checked(content | about)
+
+
+def _checked(content: dict[str, Any]) -> Calibrated:
+    return calibrated(
+        content | {"profile": str(content["profile"])},
+        lambda place: "profile " + ".".join(map(str, place)),
+    )
+
+
+def _content(profile: Profile, library: str) -> dict[str, Any]:
     protocols = {
         protocol.name: {kind: vars(link) for kind, link in protocol.links.items()}
         for protocol in profile.protocols
@@ -214,27 +228,23 @@ def of(profile: Profile, library: str, **about: Any) -> Calibrated:
         protocol.name: {key: dict(row) for key, row in protocol.factors.items()}
         for protocol in profile.protocols
     }
-    content: dict[str, Any] = dict(
-        profile=profile.name,
-        machine=profile.machine,
-        library=library,
-        launch=profile.launch,
-        protocols=protocols,
-        factors={name: rows for name, rows in factors.items() if rows},
-        crowding={kind: _crowding_part(crowd) for kind, crowd in profile.crowding.items()},
-        memory=profile.memory,
-        scratch=dict(profile.scratch),
-        joined=dict(profile.joined),
-        slower={name: dict(row) for name, row in profile.slower.items()},
-        launches=dict(profile.launches),
-        exchanges=profile.exchanges,
-        paced=profile.paced,
-        ineffective=list(profile.ineffective),
-        **about,
-    )
-    return calibrated(
-        content | {"profile": profile.name}, lambda place: "profile " + ".".join(map(str, place))
-    )
+    return {
+        "profile": profile.name,
+        "machine": profile.machine,
+        "library": library,
+        "launch": profile.launch,
+        "protocols": protocols,
+        "factors": {name: rows for name, rows in factors.items() if rows},
+        "crowding": {kind: _crowding_part(crowd) for kind, crowd in profile.crowding.items()},
+        "memory": profile.memory,
+        "scratch": dict(profile.scratch),
+        "joined": dict(profile.joined),
+        "slower": {name: dict(row) for name, row in profile.slower.items()},
+        "launches": dict(profile.launches),
+        "exchanges": profile.exchanges,
+        "paced": profile.paced,
+        "ineffective": list(profile.ineffective),
+    }
 
 
 def dumps(profile: Calibrated) -> str:

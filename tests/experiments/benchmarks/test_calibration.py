@@ -51,7 +51,7 @@ def test_a_family_is_chosen_by_its_first_word(folder: Path) -> None:
 
 def fitted(measured: Points, *_: object) -> SimpleNamespace:
     """A calibration that is off by 1%, 2% and 3% everywhere."""
-    columns = [np.full(len(measured), share) for share in (0.01, 0.02, 0.03)]
+    columns = [np.full(len(measured), share) for share in (0.01, 0.02, 0.03, 0.05)]
     held_out = [HeldOut(name, *columns) for name in calibration.COLUMNS]
     return SimpleNamespace(
         held_out=held_out, fit=SimpleNamespace(model=SimpleNamespace(points=measured))

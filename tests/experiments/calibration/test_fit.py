@@ -12,7 +12,9 @@ from experiments.calibration.held_out import FOLDS, _folds, affine, held_out
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
+from experiments.calibration.uncertainty import shipped_rules
 
+RULES = shipped_rules()
 SIZES = np.geomspace(4.0**4, 4.0**14, 11)
 Made = Callable[..., tuple[Model, np.ndarray]]
 
@@ -69,12 +71,12 @@ def test_points_left_out_are_predicted_by_the_others(made: Made) -> None:
     protocols."""
     model, _ = made((8, 16, 32))
     whole = explore(model)
-    sizes, ranks = held_out(whole, "sizes"), held_out(whole, "ranks")
+    sizes, ranks = held_out(whole, "sizes", RULES), held_out(whole, "ranks", RULES)
     assert np.isfinite(sizes.model).all()
     assert np.nanmean(sizes.model) < 0.5 * np.nanmean(sizes.baseline)
     assert (~np.isnan(ranks.model) == (model.points.ranks == 32)).all()
     assert np.nanmean(ranks.model) < 0.1
-    plateau = held_out(whole, "plateau")
+    plateau = held_out(whole, "plateau", RULES)
     assert (~np.isnan(plateau.model) == model.points.largest).all()
 
 
@@ -96,7 +98,7 @@ def test_what_is_left_out_is_not_seen(made: Made) -> None:
     )
     assert np.abs(nonsensical / truthful - 1).mean() < 0.03
     assert np.abs(nonsensical / truthful - 1).max() < 0.1
-    assert np.nanmean(held_out(whole, "ranks").model) < 0.15
+    assert np.nanmean(held_out(whole, "ranks", RULES).model) < 0.15
 
 
 def test_a_fit_without_the_largest_job_does_not_extrapolate_its_crowding() -> None:

@@ -14,6 +14,7 @@ from experiments.calibration.libraries import MPI, NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import OWN, Points, Series
 from experiments.calibration.prediction import predict
+from experiments.calibration.uncertainty import shipped_rules
 from experiments.measurements import Curve, Point
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
@@ -92,7 +93,9 @@ def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(
         None,
         None,
     )
-    profile = document(Calibration(result, [], []), "x", "nodes:per_node=4", [], {}, known)
+    profile = document(
+        Calibration(result, shipped_rules(), [], []), "x", "nodes:per_node=4", [], {}, known
+    )
     again = parse(dumps(profile), "x.yaml")
     assert again.simulated().ineffective == (label,)
     more = curve(NCCL, algorithm, "ring", 32, noted)
@@ -141,7 +144,7 @@ def test_a_label_that_mpi_ignored_on_some_ranks_is_of_those_ranks_and_that_libra
     assert label[:2] == ("recursive_doubling", "all_reduce")
     assert (label.ranks, label.nodes, label.library) == (8, 2, "MPI 2")
     profile = document(
-        Calibration(result, [], []), "x", "nodes:per_node=4", [], {}, [label]
+        Calibration(result, shipped_rules(), [], []), "x", "nodes:per_node=4", [], {}, [label]
     ).simulated()
     measured, _ = points(curves, MPI, profile=profile)
     assert [series.ignored for series in measured.curves] == [False, False, False, False, True]

@@ -1,0 +1,91 @@
+"""How sure a fit is of its predictions: residuals that neighbouring points share, and parameters
+that the data leave open. The rules of both are learnt from families of curves that were left
+out."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from experiments.calibration.fit import Fit
+from experiments.calibration.known_paths import ALL
+from experiments.calibration.observations import Points
+from experiments.calibration.slopes import active, along
+from simulator.profile import Profile, Uncertainty
+from simulator.uncertainty.places import Flags, Places
+from simulator.uncertainty.residuals import Residuals
+from simulator.uncertainty.rules import Rules
+from topologies.topology import Floats
+
+MOST = 400
+"""A profile keeps at most so many points."""
+LEAST = 1e-3
+"""A direction of the parameters counts from this standard deviation on."""
+
+
+@cache
+def shipped_rules() -> Rules:
+    """The rules that were learnt from all families of measured curves."""
+    import yaml
+
+    text = (files("experiments.calibration") / "rules.yaml").read_text(encoding="utf-8")
+    return Rules(**yaml.safe_load(text)["rules"])
+
+
+def places(fit: Fit) -> Places:
+    """Where the points of a fit are. The algorithm is the one that the fit says ran."""
+    points = fit.model.points
+    jobs = active(fit.model, fit.inner, ALL).jobs
+    return Places(
+        np.array([curve.collective for curve in points.curves])[points.curve],
+        np.array(jobs.names)[jobs.algorithm],
+        points.ranks.astype(np.float64),
+        points.nodes.astype(np.float64),
+        points.size,
+    )
+
+
+def residuals(fit: Fit, rules: Rules) -> Residuals:
+    """The residuals of the fitted points, at most MOST of them."""
+    kept = np.flatnonzero(fit.kept & _spread(fit.model.points, fit.kept))
+    return Residuals(rules, places(fit).take(kept), fit.residuals[kept])
+
+
+def _spread(points: Points, kept: Flags) -> Flags:
+    """Which points a profile keeps: of curves with many, the smallest, the largest, and points
+    between them at equal steps."""
+    chosen = np.zeros(len(points), dtype=np.bool_)
+    curves = [np.flatnonzero(kept & (points.curve == c)) for c in range(len(points.curves))]
+    most = max(2, MOST // max(1, sum(len(rows) > 0 for rows in curves)))
+    for rows in curves:
+        count = min(len(rows), most)
+        if count:
+            chosen[rows[np.linspace(0, len(rows) - 1, count).round().astype(int)]] = True
+    return chosen
+
+
+def moves(fit: Fit) -> Floats:
+    """Changes of the parameters by one standard deviation along independent directions, shape
+    (directions, parameters)."""
+    variances, vectors = np.linalg.eigh(fit.covariance())
+    deviations = np.sqrt(np.maximum(variances, 0))
+    seen = deviations > LEAST
+    return np.asarray((vectors[:, seen] * deviations[seen]).T[::-1])
+
+
+def predicted(fit: Fit, rules: Rules) -> tuple[Floats, Floats]:
+    """The mean and variance of log(measured / predicted) at every point, fitted or not, shape
+    (points,) each."""
+    mean, variance = residuals(fit, rules).at(places(fit))
+    shifts = along(fit.model, fit.inner, moves(fit), ALL)
+    return mean, variance + rules.parameters**2 * (shifts**2).sum(axis=1)
+
+
+def uncertainty(fit: Fit, rules: Rules) -> Uncertainty:
+    """What a profile of the fit keeps."""
+    variants: tuple[Profile, ...] = tuple(
+        fit.model.profile(fit.inner + move) for move in moves(fit)
+    )
+    return Uncertainty(residuals(fit, rules), variants)

@@ -1,0 +1,127 @@
+"""What a profile's document says of its own errors: the rules of intervals, residuals of measured
+points, and the profile's numbers if its parameters move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from annotated_types import Ge, Le
+from pydantic import Field, PlainSerializer
+
+from experiments.profiles.document_parts import Keys, Part, Whole
+from simulator.effects.parameter_units import Bytes, Count, Word
+from simulator.profile import Uncertainty
+from simulator.uncertainty.places import Places
+from simulator.uncertainty.residuals import Residuals
+from simulator.uncertainty.rules import Rules
+from topologies.readers.mistakes import Mistake
+
+MOST_POINTS, MOST_VARIANTS = 2000, 256
+DIGITS = 6
+
+
+class SeenPoint(NamedTuple):
+    """A measured point."""
+
+    collective: Word
+    algorithm: Word
+    """The algorithm that ran."""
+    ranks: Count
+    nodes: Annotated[float, Ge(1), Le(1e9)]
+    size: Bytes
+    """V in bytes."""
+    residual: Annotated[float, Ge(-100), Le(100)]
+    """log(measured / model)."""
+
+
+Row = Annotated[SeenPoint, PlainSerializer(list)]
+
+
+class UncertaintyPart(Part):
+    """How sure the profile is."""
+
+    rules: Annotated[Rules, Keys, Whole]
+    seen: list[Row] = Field([], max_length=MOST_POINTS)
+    """The measured points, a list each."""
+    moved: dict[Word, Annotated[list[float], Field(max_length=MOST_VARIANTS)]] = Field(
+        {}, max_length=MOST_POINTS
+    )
+    """The numbers that change if the parameters move by one standard deviation, in each of several
+    directions, by their place: "protocols/LL/node/latency"."""
+
+    def mistakes(self, content: Mapping[str, Any]) -> Iterator[Mistake]:
+        """Places that are none in a profile's content, and lists of another length than the
+        first."""
+        known, length = dict(numbers(content)), None
+        for where, values in self.moved.items():
+            length = len(values) if length is None else length
+            if where not in known:
+                yield ("uncertainty", "moved", where), "the profile has no number there"
+            elif len(values) != length:
+                message = f"{len(values)} values, and the first has {length}: as many are needed"
+                yield ("uncertainty", "moved", where), message
+
+    def variants(self, content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The contents of the profile with its parameters moved."""
+        for values in zip(*self.moved.values(), strict=True):
+            moved = deepcopy(dict(content))
+            for where, value in zip(self.moved, values, strict=True):
+                *path, last = where.split("/")
+                part: Any = moved
+                for key in path:
+                    part = part[int(key) if isinstance(part, list) else key]
+                part[last] = value
+            yield moved
+
+    def residuals(self) -> Residuals:
+        """The residuals of the measured points."""
+        seen = self.seen
+        ranks, nodes, size, residual = (
+            np.array([float(getattr(point, name)) for point in seen])
+            for name in ("ranks", "nodes", "size", "residual")
+        )
+        collective = np.array([point.collective for point in seen], dtype=np.str_)
+        algorithm = np.array([point.algorithm for point in seen], dtype=np.str_)
+        return Residuals(self.rules, Places(collective, algorithm, ranks, nodes, size), residual)
+
+
+def numbers(content: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, float]]:
+    """The numbers that a simulation takes from a profile's content, with their places."""
+    if isinstance(content, Mapping):
+        entries = [(key, value) for key, value in content.items() if place or key not in ABOUT]
+    elif isinstance(content, list):
+        entries = [(str(key), value) for key, value in enumerate(content)]
+    else:
+        entries = []
+        if isinstance(content, float):
+            yield "/".join(place), content
+    for key, value in entries:
+        yield from numbers(value, (*place, str(key)))
+
+
+ABOUT = ("estimates", "errors", "uncertainty", "sources", "made", "ineffective")
+"""The parts of a profile's content that no simulation takes."""
+
+
+def part_of(
+    uncertainty: Uncertainty, content: Mapping[str, Any], variants: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The part of a document, from the content of the profile and of its variants."""
+    moved = [dict(numbers(variant)) for variant in variants]
+    residuals = uncertainty.residuals
+    seen, values = residuals.seen, residuals.values.round(DIGITS)
+    columns = (seen.collective, seen.algorithm, seen.ranks, seen.nodes, seen.nbytes, values)
+    return {
+        "rules": residuals.rules._asdict(),
+        "seen": [
+            SeenPoint(*row) for row in zip(*(column.tolist() for column in columns), strict=True)
+        ],
+        "moved": {
+            where: [float(f"{each[where]:.{DIGITS}g}") for each in moved]
+            for where, value in numbers(content)
+            if any(each[where] != value for each in moved)
+        },
+    }

@@ -1,0 +1,1 @@
+"""How sure a prediction of a profile is: its expected time, and an interval around that."""

@@ -1,0 +1,122 @@
+"""Where points are: collective, algorithm, ranks, nodes and size; and how far apart they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.topology import Floats
+
+Flags = npt.NDArray[np.bool_]
+Rows = Flags | npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Points as columns, each of shape (points,)."""
+
+    collective: npt.NDArray[np.str_]
+    algorithm: npt.NDArray[np.str_]
+    """The algorithm that ran."""
+    ranks: Floats
+    nodes: Floats
+    nbytes: Floats
+    """V."""
+
+    def __len__(self) -> int:
+        return len(self.nbytes)
+
+    def take(self, chosen: Rows) -> Places:
+        """Some of the points."""
+        return Places(
+            self.collective[chosen],
+            self.algorithm[chosen],
+            self.ranks[chosen],
+            self.nodes[chosen],
+            self.nbytes[chosen],
+        )
+
+
+class Apart(NamedTuple):
+    """How far apart the points of two sets are, shape (left, right) each."""
+
+    size: Floats
+    """|log| of the ratio of sizes."""
+    ranks: Floats
+    """|log| of the ratio of ranks."""
+    collective: Flags
+    """Whether the collective is the same."""
+    algorithm: Flags
+    """Whether the algorithm is the same too."""
+    allocation: Flags
+    """Whether ranks and nodes are the same."""
+
+    def take(self, left: Rows, right: Rows) -> Apart:
+        """Some of the points."""
+        return Apart(
+            self.size[left][:, right],
+            self.ranks[left][:, right],
+            self.collective[left][:, right],
+            self.algorithm[left][:, right],
+            self.allocation[left][:, right],
+        )
+
+
+class Beyond(NamedTuple):
+    """How far points are outside what was seen, shape (points,) each."""
+
+    more_ranks: Floats
+    """Doublings of the ranks."""
+    more_bytes: Floats
+    """Doublings of the size."""
+    network: Floats
+    """1 over several nodes if only single nodes were seen."""
+    other_algorithm: Floats
+    """1 if the algorithm was not seen."""
+    other_collective: Floats
+    """1 if the collective was not seen."""
+
+
+def place(collective: str, algorithm: str, ranks: int, nodes: float, nbytes: float) -> Places:
+    """One point."""
+    return Places(
+        np.array([collective]),
+        np.array([algorithm]),
+        np.array([float(ranks)]),
+        np.array([float(nodes)]),
+        np.array([float(nbytes)]),
+    )
+
+
+def apart(left: Places, right: Places) -> Apart:
+    """How far apart the points are."""
+    collective = left.collective[:, None] == right.collective
+    return Apart(
+        np.abs(np.log(left.nbytes)[:, None] - np.log(right.nbytes)),
+        np.abs(np.log(left.ranks)[:, None] - np.log(right.ranks)),
+        collective,
+        collective & (left.algorithm[:, None] == right.algorithm),
+        (left.ranks[:, None] == right.ranks) & (left.nodes[:, None] == right.nodes),
+    )
+
+
+def beyond(places: Places, seen: Places) -> Beyond:
+    """How far `places` are outside `seen`, which has a point at least."""
+    collective = places.collective[:, None] == seen.collective
+    algorithm = collective & (places.algorithm[:, None] == seen.algorithm)
+    single = bool(seen.nodes.max() == 1)
+    flags = (places.nodes > 1) & single, ~algorithm.any(axis=1), ~collective.any(axis=1)
+    return Beyond(
+        _doublings(places.ranks, seen.ranks),
+        _doublings(places.nbytes, seen.nbytes),
+        *(column.astype(np.float64) for column in flags),
+    )
+
+
+def _doublings(values: Floats, seen: Floats) -> Floats:
+    """By how many doublings each of `values` is outside the range of `seen`."""
+    above, below = values / seen.max(), seen.min() / values
+    return np.asarray(np.log2(np.maximum(1, above)) + np.log2(np.maximum(1, below)))

@@ -1,0 +1,102 @@
+"""What neighbouring points share beyond a fitted model, and how far a new point may be off.
+
+After Kennedy and O'Hagan, Bayesian calibration of computer models, JRSS B 63(3), 2001: measured =
+model * discrepancy. log(measured / model) is a Gaussian process in size and ranks. It corrects a
+prediction near measured points. Far from them its mean is 0 and its spread is that of the rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+
+import numpy as np
+
+from simulator.uncertainty.places import Apart, Beyond, Places, apart, beyond
+from simulator.uncertainty.rules import FREEDOM, Rules
+from topologies.topology import Floats
+
+ROUNDS = 3
+LEAST = 0.02
+"""The least weight of an outlier."""
+LEAST_NOISE, LEAST_LENGTH = 1e-3, 1.01
+"""The least noise and length that are used."""
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """log(measured / model) at measured points."""
+
+    rules: Rules
+    seen: Places
+    """The measured points."""
+    values: Floats
+    """Their residuals, shape (points,)."""
+
+    def at(self, places: Places) -> tuple[Floats, Floats]:
+        """The expected residuals of new runs at `places`, and their variances, both of shape
+        (points,).
+
+        The variance has the noise of a run, and grows with the distance from the measured points.
+        """
+        if not len(self.seen):
+            alone = shared(self.rules) + self.rules.noise**2
+            return np.zeros(len(places)), np.full(len(places), alone)
+        like = likeness(self.rules, apart(places, self.seen))
+        farther = distance(self.rules, beyond(places, self.seen))
+        mean, variance = conditional(self.rules, self._covariance, like, self.values)
+        return mean, variance + farther
+
+    @cached_property
+    def _covariance(self) -> Floats:
+        return covariance(
+            self.rules, likeness(self.rules, apart(self.seen, self.seen)), self.values
+        )
+
+
+def shared(rules: Rules) -> float:
+    """The variance of what a point shares with others."""
+    of = (rules.machine, rules.collective, rules.algorithm, rules.allocation, rules.curve)
+    return float(sum(deviation**2 for deviation in of))
+
+
+def likeness(rules: Rules, between: Apart) -> Floats:
+    """The covariance of the residuals at two sets of points without noise, shape (left, right)."""
+    near = np.exp(-between.size / log(max(rules.size, LEAST_LENGTH)))
+    close = np.exp(-between.ranks / log(max(rules.ranks, LEAST_LENGTH)))
+    kin = (
+        rules.machine**2
+        + rules.collective**2 * between.collective
+        + rules.algorithm**2 * between.algorithm
+    )
+    same = rules.allocation**2 + rules.curve**2 * between.algorithm
+    return np.asarray(near * (close * kin + between.allocation * same))
+
+
+def distance(rules: Rules, outside: Beyond) -> Floats:
+    """The variance that the distance from the measured points adds, shape (points,)."""
+    deviations = (getattr(rules, name) for name in outside._fields)
+    return np.asarray(
+        sum(each**2 * column for each, column in zip(deviations, outside, strict=True))
+    )
+
+
+def covariance(rules: Rules, among: Floats, values: Floats) -> Floats:
+    """That of measured residuals, shape (points, points), from their likeness. Outliers have more
+    noise (Student's t)."""
+    noise = max(rules.noise, LEAST_NOISE)
+    weight = np.ones(len(values))
+    for _ in range(ROUNDS):
+        whole = among + np.diag(noise**2 / weight)
+        surprise = values - among @ np.linalg.solve(whole, values)
+        weight = np.maximum(LEAST, 1 / (1 + (surprise / noise) ** 2 / FREEDOM))
+    return np.asarray(among + np.diag(noise**2 / weight))
+
+
+def conditional(rules: Rules, known: Floats, like: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """The mean and variance of residuals of new runs, shape (points,) each, from the covariance of
+    the `values` that are known, and the new points' likeness to them."""
+    solved = np.linalg.solve(known, np.column_stack((values, like.T)))
+    gained = np.einsum("ps,sp->p", like, solved[:, 1:])
+    return like @ solved[:, 0], np.maximum(shared(rules) - gained, 0.0) + rules.noise**2

@@ -1,0 +1,48 @@
+"""The rules of intervals: how alike the residuals of two points are, and how they grow with the
+distance from what was measured."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+from annotated_types import Ge, Le
+
+Deviation = Annotated[float, Ge(0), Le(10)]
+"""A standard deviation of log(measured / predicted)."""
+Length = Annotated[float, Ge(1), Le(1e12)]
+"""A factor in size or ranks over which a likeness falls to 1/e."""
+FREEDOM = 4.0
+"""Degrees of freedom of Student's t: outliers are more frequent than in a normal distribution."""
+
+
+class Rules(NamedTuple):
+    """What calibration learnt from families of curves that it had left out."""
+
+    machine: Deviation
+    """What all points of a machine share."""
+    collective: Deviation
+    """What the points of a collective share besides."""
+    algorithm: Deviation
+    """What the points of an algorithm share besides."""
+    allocation: Deviation
+    """What points on the same ranks and nodes share besides."""
+    curve: Deviation
+    """What points of an algorithm on the same ranks and nodes share besides."""
+    noise: Deviation
+    """What no two points share."""
+    size: Length
+    """Over which factor in size a likeness falls to 1/e."""
+    ranks: Length
+    """Over which factor in ranks it does."""
+    parameters: Deviation
+    """The factor on what uncertain parameters contribute."""
+    more_ranks: Deviation
+    """Added for twice as many ranks as were measured; grows with the root of the doublings."""
+    more_bytes: Deviation
+    """The same for sizes."""
+    network: Deviation
+    """Added over several nodes if only one node was measured."""
+    other_algorithm: Deviation
+    """Added for an algorithm that was not measured."""
+    other_collective: Deviation
+    """Added for a collective that was not measured."""

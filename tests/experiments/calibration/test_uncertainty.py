@@ -1,0 +1,75 @@
+"""A fit says how sure it is, and its profile says the same of the same point."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from experiments.calibration.calibrated_profile import Calibration, document
+from experiments.calibration.fit import Fit, explore
+from experiments.calibration.library_model import Model
+from experiments.calibration.uncertainty import (
+    MOST,
+    moves,
+    places,
+    predicted,
+    residuals,
+    shipped_rules,
+)
+from experiments.profiles import parse
+from experiments.profiles.profile_document import dumps
+from simulator.collectives import find
+from simulator.schedules.routed import route
+from simulator.uncertainty.interval import quantile
+from topologies.shapes import nodes
+
+RULES = shipped_rules()
+Made = Callable[..., tuple[Model, np.ndarray]]
+
+
+@pytest.fixture(scope="module")
+def noisy(made: Made) -> Fit:
+    return explore(made(noise=0.1)[0])
+
+
+def test_moves_have_the_covariance_of_the_parameters(exact_fit: Fit) -> None:
+    changes = moves(exact_fit)
+    assert changes.T @ changes == pytest.approx(exact_fit.covariance(), abs=1e-5)
+
+
+def test_a_profile_keeps_a_part_of_very_many_points(made: Made) -> None:
+    sizes = np.geomspace(256, 2.0**28, 1 + MOST)
+    model, _ = made((8,), ("ring",))
+    curve = model.points.curves[0]
+    many = type(curve)(**(vars(curve) | {"sizes": sizes, "seconds": 1e-5 + sizes / 1e10}))
+    fit = explore(Model(type(model.points)([many]), model.library))
+    seen = residuals(fit, RULES).seen
+    assert len(seen) == MOST
+    assert (seen.nbytes.min(), seen.nbytes.max()) == (sizes[0], sizes[-1])
+
+
+def test_noise_is_inside_the_intervals(noisy: Fit) -> None:
+    mean, variance = predicted(noisy, RULES)
+    inside = np.abs(noisy.residuals - mean) <= quantile(0.8) * np.sqrt(variance)
+    assert inside.mean() > 0.8
+
+
+def test_a_profile_from_its_file_gives_the_same_intervals(noisy: Fit) -> None:
+    """By the fit's formulas, and by a simulation under the profile that was read back."""
+    calibration = Calibration(noisy, RULES, noisy.estimates(), [])
+    profile = parse(
+        dumps(document(calibration, "made", "nodes:per_node=4", [], {})), "made.yaml"
+    ).simulated()
+    mean, variance = predicted(noisy, RULES)
+    points, where = noisy.model.points, places(noisy)
+    for point in range(0, len(points), 7):
+        algorithm = find(str(where.algorithm[point]))
+        machine = nodes(int(points.ranks[point]), per_node=4, bandwidth=1e9, latency=1e-6)
+        schedule, machine, _, _ = algorithm.on(machine, int(points.ranks[point]), 1.0)
+        routed = route(schedule, machine).scaled(float(points.size[point]))
+        run = profile.simulate(routed, algorithm)
+        interval = profile.interval(run, routed, algorithm)
+        assert interval is not None
+        assert np.log(interval.expected / run.seconds) == pytest.approx(mean[point], abs=1e-3)
+        half = np.log(interval.high / interval.expected) / quantile(0.8)
+        assert half == pytest.approx(np.sqrt(variance[point]), rel=0.02)

@@ -1,0 +1,65 @@
+"""The uncertainty of a profile in its file: what is refused, in one line with its place."""
+
+import pytest
+
+from experiments.profiles import parse
+from experiments.profiles.profile_document import dumps
+from topologies.errors import InputError
+
+GOOD = """\
+profile: mine
+machine: nodes:per_node=1
+library: MPI
+launch: 5.0e-06
+protocols:
+  short:
+    network: {latency: 1.0e-06, bandwidth: 1.0e+09}
+uncertainty:
+  rules: {machine: 0.1, collective: 0.1, algorithm: 0.1, allocation: 0.1, curve: 0.1, noise: 0.1,
+    size: 8, ranks: 8, parameters: 1, more_ranks: 0.1, more_bytes: 0.1, network: 0.3,
+    other_algorithm: 0.3, other_collective: 0.3}
+  seen:
+  - [all_reduce, ring, 8, 8, 1024, 0.1]
+  - [all_reduce, ring, 8, 8, 8192, -0.1]
+  moved:
+    launch: [6.0e-06, 5.0e-06]
+    protocols/short/network/latency: [1.0e-06, 2.0e-06]
+"""
+MISTAKES = [
+    ("noise: 0.1,", "", "line 9, uncertainty.rules.noise: is missing"),
+    ("noise: 0.1", "noise: -1", "uncertainty.rules.noise: -1: 0 or more"),
+    ("noise: 0.1", "noise: .nan", "uncertainty.rules.noise: "),
+    ("size: 8,", "size: 0,", "uncertainty.rules.size: 0: 1 or more"),
+    ("noise: 0.1", "nois: 0.1", "uncertainty.rules."),
+    ("8, 8, 1024, 0.1]", "8, 8, 1024]", "uncertainty.seen[0]"),
+    ("8, 8, 1024, 0.1]", "8, 8, -1, 0.1]", "uncertainty.seen[0]"),
+    ("8, 8, 1024, 0.1]", "8, 8, 1024, .inf]", "uncertainty.seen[0]"),
+    ("8, 8, 1024, 0.1]", "0, 8, 1024, 0.1]", "uncertainty.seen[0]"),
+    ("    launch: [", "    lunch: [", "uncertainty.moved.lunch: the profile has no number there"),
+    ("[6.0e-06, 5.0e-06]", "[6.0e-06]", "2 values, and the first has 1: as many are needed"),
+    ("[6.0e-06, 5.0e-06]", "[-1, 5.0e-06]", "uncertainty.moved.launch: -1.0: 0 or more"),
+    ("[6.0e-06, 5.0e-06]", "3", "uncertainty.moved.launch: 3 is not a list"),
+]
+
+
+def test_it_is_written_as_it_was_read() -> None:
+    profile = parse(GOOD, "mine.yaml")
+    assert parse(dumps(profile), "again.yaml") == profile
+    sure = profile.simulated().uncertainty
+    assert sure is not None
+    assert [variant.launch for variant in sure.variants] == [6e-6, 5e-6]
+    assert sure.residuals.values.tolist() == [0.1, -0.1]
+
+
+def test_an_old_file_has_none() -> None:
+    old = parse(GOOD[: GOOD.index("uncertainty:")], "old.yaml")
+    assert old.simulated().uncertainty is None
+
+
+@pytest.mark.parametrize(("right", "wrong", "message"), MISTAKES)
+def test_what_is_wrong_is_named_in_one_line(right: str, wrong: str, message: str) -> None:
+    assert right in GOOD
+    with pytest.raises(InputError) as refused:
+        parse(GOOD.replace(right, wrong), "mine.yaml").simulated()
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)

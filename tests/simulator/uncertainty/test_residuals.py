@@ -1,0 +1,127 @@
+"""What neighbours share is carried over, what they do not is not, and far from them the spread is
+that of the rules."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.uncertainty.places import Places, apart, beyond, place
+from simulator.uncertainty.residuals import Residuals, distance, likeness, shared
+from simulator.uncertainty.rules import Rules
+
+RULES = Rules(
+    machine=0.05,
+    collective=0.1,
+    algorithm=0.06,
+    allocation=0.02,
+    curve=0.05,
+    noise=0.02,
+    size=16,
+    ranks=16,
+    parameters=0.8,
+    more_ranks=0.14,
+    more_bytes=0.02,
+    network=0.3,
+    other_algorithm=0.3,
+    other_collective=0.3,
+)
+SIZES = np.geomspace(2.0**8, 2.0**26, 10)
+
+
+def places(*ranks: int, algorithm: str = "ring", collective: str = "all_reduce") -> Places:
+    count = len(ranks) * len(SIZES)
+    column = np.repeat(ranks, len(SIZES)).astype(np.float64)
+    return Places(
+        np.full(count, collective),
+        np.full(count, algorithm),
+        column,
+        np.ceil(column / 4),
+        np.tile(SIZES, len(ranks)),
+    )
+
+
+def test_without_residuals_nothing_is_corrected() -> None:
+    seen = places(4, 8)
+    mean, variance = Residuals(RULES, seen, np.zeros(len(seen))).at(places(4, 8, 64))
+    assert (mean == 0).all()
+    assert (variance >= RULES.noise**2).all()
+
+
+def test_without_measurements_the_spread_is_that_of_the_rules() -> None:
+    nothing = places(4).take(np.array([], dtype=np.int64))
+    mean, variance = Residuals(RULES, nothing, np.array([])).at(places(8))
+    assert (mean == 0).all()
+    assert variance == pytest.approx(np.full(len(SIZES), shared(RULES) + RULES.noise**2))
+
+
+def test_a_smooth_residual_is_interpolated() -> None:
+    seen = places(4, 8)
+    residuals = 0.3 * np.sin(np.log(seen.nbytes) / 6)
+    kept = np.arange(len(seen)) % 3 != 1
+    mean, _ = Residuals(RULES, seen.take(kept), residuals[kept]).at(seen.take(~kept))
+    assert np.abs(mean - residuals[~kept]).mean() < 0.4 * np.abs(residuals[~kept]).mean()
+
+
+def test_other_rank_counts_of_an_algorithm_share() -> None:
+    seen = places(4, 8)
+    mean, _ = Residuals(RULES, seen, np.full(len(seen), 0.3)).at(places(16))
+    assert (mean > 0.1).all()
+    assert (mean <= 0.3).all()
+
+
+def test_an_outlier_is_not_carried_over() -> None:
+    seen = places(4, 8)
+    residuals = 0.02 * np.cos(np.log(seen.nbytes))
+    residuals[4] = 2.0
+    kept = np.arange(len(seen)) != 5
+    mean, _ = Residuals(RULES, seen.take(kept), residuals[kept]).at(seen)
+    assert abs(mean[5]) < 0.3
+
+
+@given(st.integers(2, 12), st.integers(1, 12))
+def test_the_spread_grows_with_the_distance(near: int, farther: int) -> None:
+    """In ranks, beyond those that were seen."""
+    seen = places(4)
+    residuals = Residuals(RULES, seen, np.full(len(seen), 0.1))
+    ranks = 4 * 2**near, 4 * 2 ** (near + farther)
+    (_, close), (_, far) = (residuals.at(places(count)) for count in ranks)
+    assert (far >= close).all()
+
+
+@given(st.floats(1, 1e9), st.integers(2, 4096), st.sampled_from(["ring", "tree"]))
+def test_a_point_that_was_seen_is_surer_than_one_that_was_not(
+    nbytes: float, ranks: int, algorithm: str
+) -> None:
+    seen = places(4, 8)
+    residuals = Residuals(RULES, seen, np.zeros(len(seen)))
+    _, here = residuals.at(seen.take(np.array([3])))
+    _, there = residuals.at(place("all_reduce", algorithm, ranks, ranks, nbytes))
+    assert here[0] <= there[0] + 1e-12
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["ring", "tree"]), st.integers(1, 64), st.floats(1, 1e9)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_a_likeness_is_a_covariance(rows: list[tuple[str, int, float]]) -> None:
+    """No combination of residuals has a negative variance."""
+    names, ranks, sizes = (np.array(column) for column in zip(*rows, strict=True))
+    here = Places(np.full(len(rows), "all_reduce"), names, ranks.astype(float), ranks, sizes)
+    like = likeness(RULES, apart(here, here))
+    assert like == pytest.approx(like.T)
+    assert np.linalg.eigvalsh(like).min() > -1e-9
+    assert np.diag(like) == pytest.approx(np.full(len(rows), shared(RULES)))
+
+
+def test_what_was_not_seen_is_named() -> None:
+    seen = places(4).take(np.arange(5))
+    here = place("all_gather", "ring_all_gather", 16, 4, SIZES[5] * 2)
+    outside = beyond(here, seen)
+    assert outside.more_ranks == pytest.approx([2])
+    assert outside.more_bytes == pytest.approx([np.log2(SIZES[5] / SIZES[4]) + 1])
+    assert [column[0] for column in outside[2:]] == [1, 1, 1]
+    assert distance(RULES, beyond(seen, seen)) == pytest.approx(np.zeros(5))
