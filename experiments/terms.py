@@ -14,6 +14,8 @@ TERMS = {
     "of bound": "the time as a multiple of the best lower bound; no algorithm is below 1",
     "off by": "an estimate of what --fair-tolerance changes of the time",
     "busbw": "V / time (algbw) times nccl-tests' factor: compare it with the bandwidth of a link",
+    "expected": "half of the runs take longer, by the profile and its errors on measured runs",
+    "of runs": "the interval in which this share of runs is expected",
     "redundant": "the peak amount of duplicate data over all ranks",
     "not claimed": "an assumption of the formula does not hold, so a difference is no failure",
     "FAIL": "a check failed",

@@ -135,6 +135,8 @@ class Uncertainty:
     variants: tuple[Profile, ...] = ()
     """The profile with its parameters moved by one standard deviation, along each of several
     independent directions."""
+    level: float = LEVEL
+    """The share of runs that an interval holds."""
 
 
 @dataclass(frozen=True)
@@ -293,14 +295,13 @@ class Profile:
             folded = self._applied(routed.topology, protocols, jobs, nbytes)
         return [over(routed, *pair) for pair in zip(machines, folded, strict=True)]
 
-    def interval(
-        self, run: Run, routed: Routed, algorithm: Algorithm, level: float = LEVEL
-    ) -> Interval | None:
-        """The time of a run that was simulated under this profile over `routed`, with what the
-        measured runs say of its error; None without uncertainty."""
+    def interval(self, run: Run, algorithm: Algorithm) -> Interval | None:
+        """The time of a run that was simulated under this profile, with what the measured runs say
+        of its error; None without uncertainty."""
         if self.uncertainty is None:
             return None
         residuals, variants = self.uncertainty.residuals, self.uncertainty.variants
+        routed = run.timeline.routed
         nbytes = routed.schedule.nbytes_total
         counts = path_counts(run.timeline, nbytes)
         times = [
@@ -317,7 +318,7 @@ class Profile:
         )
         mean, variance = (float(column[0]) for column in residuals.at(where))
         variance += residuals.rules.parameters**2 * float((shifts**2).sum())
-        return interval(run.seconds, mean, variance, level)
+        return interval(run.seconds, mean, variance, self.uncertainty.level)
 
     def _path_seconds(
         self, counts: PathCounts, protocol: str, routed: Routed, algorithm: Algorithm

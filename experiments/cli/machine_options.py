@@ -135,13 +135,17 @@ class MachineOptions:
             for name, value in asdict(self).items()
         }
 
-    def under(self, name: str | None, usual: str) -> tuple[MachineOptions, Profile | None]:
-        """The machine and the profile of that name. With --topology `usual`, it is the profile's
-        machine.
+    def under(
+        self, name: str | None, usual: str, level: float | None = None
+    ) -> tuple[MachineOptions, Profile | None]:
+        """The machine and the profile of that name, with intervals of `level`. With --topology
+        `usual`, it is the profile's machine.
 
         Raises InputError for links that the profile has itself.
         """
         if name is None:
+            if level is not None:
+                raise InputError(f"--level {level:g} goes with --profile: write both")
             return self, None
         from experiments.profiles import find as find_profile
 
@@ -151,7 +155,7 @@ class MachineOptions:
                     f"--{option} {value}: --profile {name} has links of its own, leave one of the "
                     "two out"
                 )
-        profile = find_profile(name).simulated()
+        profile = with_level(find_profile(name).simulated(), level)
         return replace(self, topology=profile.machine) if self.topology == usual else self, profile
 
 
@@ -204,6 +208,22 @@ class RuleOptions:
             "symmetry": self.symmetry.value,
             **({"fair_tolerance": self.fair_tolerance} if self.fair_tolerance else {}),
         }
+
+
+def with_level(profile: Profile, level: float | None) -> Profile:
+    """The profile with intervals of `level`. Raises InputError if it has none, or if `level` is no
+    share."""
+    if level is None:
+        return profile
+    if profile.uncertainty is None:
+        raise InputError(
+            f"--level {level:g}: the profile {profile.name} does not say how sure it is: calibrate "
+            f"it again"
+        )
+    from simulator.uncertainty.interval import quantile
+
+    quantile(level)
+    return replace(profile, uncertainty=replace(profile.uncertainty, level=level))
 
 
 def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:

@@ -122,6 +122,14 @@ ProfileName = Annotated[
         show_default=False,
     ),
 ]
+Level = Annotated[
+    float | None,
+    typer.Option(
+        "--level",
+        help="The share of runs that an interval holds. It goes with --profile.  [default: 0.8]",
+        show_default=False,
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

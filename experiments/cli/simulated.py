@@ -18,6 +18,7 @@ from experiments.cli.options import (
     Algorithms,
     CollectiveName,
     Format,
+    Level,
     Metric,
     Out,
     Output,
@@ -83,6 +84,7 @@ def sweep(
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
+    level: Level = None,
     out: Out = None,
     plot: Plot = None,
     metric: Annotated[
@@ -106,7 +108,7 @@ def sweep(
     from experiments.commands import sweep as command
     from topologies.units import parse_sizes
 
-    machine, calibrated = machine.under(profile, usual="ring")
+    machine, calibrated = machine.under(profile, usual="ring", level=level)
     algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file)]
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, algorithms, "2..64"))
     size = pattern.size(size)
@@ -150,6 +152,7 @@ def run(
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
+    level: Level = None,
     timeline: Timeline = None,
     trace: TraceOptions = TraceOptions(),
     out: ResultFile = None,
@@ -174,7 +177,7 @@ def run(
     from experiments.commands import run as command
     from topologies.units import parse_bytes
 
-    machine, calibrated = machine.under(profile, usual="ring")
+    machine, calibrated = machine.under(profile, usual="ring", level=level)
     algorithm = pattern.of(parse_algorithm(algo, algo_file))
     if groups is not None:
         from experiments.cli.group_parser import GroupOptions

@@ -111,7 +111,8 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     elif how == "csv":
         output.say(output.to_csv([row.record()]).rstrip("\n"))
     else:
-        output.say(_text(row, title, report, path, wait_cells(behind, result.schedule)))
+        level = profile.uncertainty.level if profile and profile.uncertainty else 0.0
+        output.say(_text(row, title, report, path, wait_cells(behind, result.schedule), level))
     return 1 if row.verdict.failed else 0
 
 
@@ -158,6 +159,7 @@ def _text(
     report: Mapping[str, object],
     path: list[Segment],
     waiting: list[list[str]],
+    level: float,
 ) -> str:
     busiest = cast(list[dict[str, output.Value]], report["busiest"])
     simulated = cast(int, report["ranks_simulated"])
@@ -171,7 +173,7 @@ def _text(
         standing.append(inexact(step, error, row.time_s))
     blocks = [
         "\n".join([title, *standing]),
-        output.align(_summary(row)),
+        output.align(_summary(row, level)),
         "where the time goes (the critical path)\n"
         + output.align(_shares(cast(dict[str, float], report["critical_path_s"]), row.time_s)),
         *(
@@ -191,14 +193,16 @@ def _text(
         blocks.insert(2, "chosen for this machine\n" + "\n".join(f"  {line}" for line in chosen))
     verdict = [row.verdict.word] if row.verdict.reason else []
     terms, left_out = ["V", "busbw", "redundant", *verdict], row.bounds_left_out
+    terms += ["expected"] * (row.expected_s is not None)
     terms += ["left out"] * bool(left_out) + ["not included"] * (not row.protocol)
     blocks.append(footnote(terms, {"left out": [left_out]}))
     return "\n\n".join(blocks)
 
 
-def _summary(row: SweepRow) -> list[list[str]]:
+def _summary(row: SweepRow, level: float) -> list[list[str]]:
     return [
         ["  time", format_seconds(row.time_s), _difference(row)],
+        *([_expected(row, level)] if row.expected_s is not None else []),
         [
             "  best bound",
             format_seconds(row.bound_s),
@@ -227,6 +231,15 @@ def _summary(row: SweepRow) -> list[list[str]]:
         ],
         ["  verdict", str(row.verdict), ""],
         *([["  protocol", row.protocol, "the fastest of the profile's"]] if row.protocol else []),
+    ]
+
+
+def _expected(row: SweepRow, level: float) -> list[str]:
+    low, high = (format_seconds(end or 0.0) for end in (row.low_s, row.high_s))
+    return [
+        "  expected",
+        format_seconds(row.expected_s or 0.0),
+        f"{level:.0%} of runs: {low} - {high}",
     ]
 
 

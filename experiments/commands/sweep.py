@@ -200,14 +200,16 @@ def _measured(request: Request, show: Show) -> list[MeasuredCurve]:
 
 
 def _columns(request: Request, wide: bool) -> list[Column[SweepRow]]:
-    protocols = [protocol.name for protocol in request.profile.protocols] if request.profile else []
+    profile = request.profile
+    sure = profile.uncertainty if profile else None
     return columns(
         request.algorithms,
         request.ranks,
         request.sizes,
-        protocols=protocols,
+        protocols=[protocol.name for protocol in profile.protocols] if profile else [],
         wide=wide,
         inexact=request.rules.fair_tolerance > 0,
+        level=sure.level if sure else None,
     )
 
 

@@ -16,7 +16,8 @@ TIME, RATIO, BANDWIDTH, BYTES = (
 )
 WIDEST = 100
 """Characters of a line of the narrow table."""
-DISPENSABLE = ("busbw", "formula", "of bound")
+SPAN = len("999.9ms - 999.9ms")
+DISPENSABLE = ("busbw", "formula", "of bound", "difference")
 """Columns that the narrow table leaves out, in this order, where long names need their place."""
 
 
@@ -32,10 +33,14 @@ def columns(
     protocols: Sequence[str],
     wide: bool,
     inexact: bool = False,
+    level: float | None = None,
 ) -> list[Column[SweepRow]]:
     """The columns with widths that hold every row to come. `protocols` are those of the profile;
-    `inexact` is whether fair sharing has a tolerance."""
+    `inexact` is whether fair sharing has a tolerance; `level` is that of the profile's intervals,
+    None without any."""
     case_columns = _which(algorithms, ranks, sizes)
+    if level is not None:
+        case_columns += _interval(level, wide=wide)
     if wide:
         return [
             *case_columns,
@@ -61,6 +66,7 @@ def explanation(rows: Sequence[SweepRow], shown: Sequence[Column[SweepRow]], *, 
             names += [row.algorithm] * (row.algorithm not in names)
     headings = [column.heading for column in shown]
     terms = ["V", *(term for term in ("off by", "of bound", "busbw") if term in headings)]
+    terms += ["expected", "of runs"] * ("expected" in headings)
     terms += ["redundant", *reasons] if wide else [*reasons, "--wide"]
     terms += ["not included"] * ("protocol" not in headings)
     examples = {
@@ -112,6 +118,21 @@ def _times(wide: bool, inexact: bool) -> list[Column[SweepRow]]:
         Column("difference", _difference, 0, group),
         Column("of bound", lambda row: _ratio(row.over_bound), RATIO, group),
     ]
+
+
+def _interval(level: float, *, wide: bool) -> list[Column[SweepRow]]:
+    """What a run is expected to take."""
+    group = "a run" if wide else ""
+    return [
+        Column("expected", lambda row: format_seconds(row.expected_s or 0.0), TIME, group),
+        Column(f"{level:.0%} of runs", span, SPAN, group),
+    ]
+
+
+def span(row: SweepRow) -> str:
+    """The interval of a run."""
+    ends = (format_seconds(end or 0.0) for end in (row.low_s, row.high_s))
+    return " - ".join(ends)
 
 
 def _all(

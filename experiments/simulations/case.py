@@ -20,6 +20,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
+from simulator.uncertainty.interval import Interval
 from topologies.resources import Need, affordable
 from topologies.topology import Topology
 
@@ -145,3 +146,8 @@ class Case:
         if self.profile is None:
             return Run("", self.rules.run(routed), {})
         return self.profile.simulate(routed, self.algorithm, self.rules.run)
+
+    def interval(self, run: Run) -> Interval | None:
+        """How sure the profile is of the time of a run; None without a profile, or if it does not
+        say."""
+        return None if self.profile is None else self.profile.interval(run, self.algorithm)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 """The greatest relative difference between simulation and formula where the formula's assumptions
 hold."""
+OPTIONAL = ("grid_error_s", "expected_s", "low_s", "high_s")
+"""Fields that are not stored if there is no value."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,13 @@ class SweepRow:
     """The bounds that are not computed for so large a machine, and might be higher."""
     grid_error_s: float | None = None
     """An estimate of what the tolerance of fair sharing changes of `time_s`; None without one."""
+    expected_s: float | None = None
+    """The time that half of the runs exceed, by the profile's measured runs; None if it has no
+    intervals."""
+    low_s: float | None = None
+    """The lower end of the interval of a run."""
+    high_s: float | None = None
+    """The upper end of the interval."""
     curve: str | None = None
     """The algorithm with its options as the user asked for them, if `best` is among them; not
     stored."""
@@ -75,8 +84,9 @@ class SweepRow:
         """The fields by name, as files show them."""
         values = vars(self) | {"verdict": str(self.verdict)}
         del values["curve"]
-        if self.grid_error_s is None:
-            del values["grid_error_s"]
+        for name in OPTIONAL:
+            if values[name] is None:
+                del values[name]
         return {name: None if value != value else value for name, value in values.items()}
 
 
@@ -125,6 +135,7 @@ def judge(case: Case, run: Run) -> SweepRow:
     usage = memory.trace(schedule, timeline)
     formula = cost.time(fabric, p, nbytes)
     algbw = nbytes / time if time > 0 else math.inf
+    sure = case.interval(run)
     row = SweepRow(
         algorithm=case.algorithm.name,
         ranks=p,
@@ -150,6 +161,9 @@ def judge(case: Case, run: Run) -> SweepRow:
         launch_s=run.launch,
         bounds_left_out="; ".join(left_out(collective, machine, p)),
         grid_error_s=timeline.grid_error if case.rules.fair_tolerance else None,
+        expected_s=sure and sure.expected,
+        low_s=sure and sure.low,
+        high_s=sure and sure.high,
     )
     return replace(row, verdict=_verdict(row, case, fabric))
 

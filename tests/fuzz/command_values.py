@@ -254,6 +254,7 @@ VALUES: dict[str, Value] = {
     "png": _of("machine.png", "machine.svg"),
     "timeline": _of("line.png", "line.svg", "line.pdf", "line.json", "traces", "x.chakra"),
     "profile": _of(*PROFILES),
+    "level": _of("0.8", "0.5", "0.99"),
     "model": _of(
         "model.yaml",
         "model.yaml",

@@ -193,9 +193,8 @@ def test_a_library_that_does_not_follow_its_published_rule_takes_the_fastest() -
     result = explore(Model(measured, MPI))
     (label,) = label_detection.of_fit(result)
     assert label == Ineffective(OWN, "all_reduce", fastest, 64, 16, "OpenMPI 4.0.5")
-    profile = document(
-        Calibration(result, [], []), "x", "nodes:per_node=4", [], {}, [label]
-    ).simulated()
+    calibration = Calibration(result, shipped_rules(), [], [])
+    profile = document(calibration, "x", "nodes:per_node=4", [], {}, [label]).simulated()
     judged, _ = points(curves, MPI, profile=profile)
     assert judged.curves[-1].algorithms == fastest
     assert judged.curves[-1].rule is None

@@ -4,27 +4,9 @@ import pytest
 
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
+from tests.helpers.sure_profile import SURE
 from topologies.errors import InputError
 
-GOOD = """\
-profile: mine
-machine: nodes:per_node=1
-library: MPI
-launch: 5.0e-06
-protocols:
-  short:
-    network: {latency: 1.0e-06, bandwidth: 1.0e+09}
-uncertainty:
-  rules: {machine: 0.1, collective: 0.1, algorithm: 0.1, allocation: 0.1, curve: 0.1, noise: 0.1,
-    size: 8, ranks: 8, parameters: 1, more_ranks: 0.1, more_bytes: 0.1, network: 0.3,
-    other_algorithm: 0.3, other_collective: 0.3}
-  seen:
-  - [all_reduce, ring, 8, 8, 1024, 0.1]
-  - [all_reduce, ring, 8, 8, 8192, -0.1]
-  moved:
-    launch: [6.0e-06, 5.0e-06]
-    protocols/short/network/latency: [1.0e-06, 2.0e-06]
-"""
 MISTAKES = [
     ("noise: 0.1,", "", "line 9, uncertainty.rules.noise: is missing"),
     ("noise: 0.1", "noise: -1", "uncertainty.rules.noise: -1: 0 or more"),
@@ -43,7 +25,7 @@ MISTAKES = [
 
 
 def test_it_is_written_as_it_was_read() -> None:
-    profile = parse(GOOD, "mine.yaml")
+    profile = parse(SURE, "mine.yaml")
     assert parse(dumps(profile), "again.yaml") == profile
     sure = profile.simulated().uncertainty
     assert sure is not None
@@ -52,14 +34,14 @@ def test_it_is_written_as_it_was_read() -> None:
 
 
 def test_an_old_file_has_none() -> None:
-    old = parse(GOOD[: GOOD.index("uncertainty:")], "old.yaml")
+    old = parse(SURE[: SURE.index("uncertainty:")], "old.yaml")
     assert old.simulated().uncertainty is None
 
 
 @pytest.mark.parametrize(("right", "wrong", "message"), MISTAKES)
 def test_what_is_wrong_is_named_in_one_line(right: str, wrong: str, message: str) -> None:
-    assert right in GOOD
+    assert right in SURE
     with pytest.raises(InputError) as refused:
-        parse(GOOD.replace(right, wrong), "mine.yaml").simulated()
+        parse(SURE.replace(right, wrong), "mine.yaml").simulated()
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -1,0 +1,92 @@
+"""Intervals of a profile's predictions: in tables and records, at the level that is asked for."""
+
+import csv
+import io
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.sure_profile import SURE
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+SWEEP = ("sweep", "--p", "8", "--size", "1KiB,8KiB,1MiB", "--profile")
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    path = tmp_path / "mine.yaml"
+    path.write_text(SURE)
+    return str(path)
+
+
+def rows(simctl: Simctl, *arguments: str) -> list[dict[str, str]]:
+    text = simctl(*arguments, "--format", "csv").stdout
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_sweep_has_an_interval_for_each_time(simctl: Simctl, profile: str) -> None:
+    for row in rows(simctl, *SWEEP, profile):
+        low, expected, high = (float(row[name]) for name in ("low_s", "expected_s", "high_s"))
+        assert low < expected < high
+        assert expected * expected == pytest.approx(low * high)
+    table = simctl(*SWEEP, profile).stdout.splitlines()
+    assert "expected" in table[0]
+    assert "80% of runs" in table[0]
+
+
+def test_what_was_measured_corrects_the_time(simctl: Simctl, profile: str) -> None:
+    """The residuals of the profile are +0.1 at 1 KiB and -0.1 at 8 KiB."""
+    small, middle, _ = rows(simctl, *SWEEP, profile)
+    assert float(small["expected_s"]) > float(small["time_s"])
+    assert float(middle["expected_s"]) < float(middle["time_s"])
+
+
+def test_a_higher_level_has_wider_intervals(simctl: Simctl, profile: str) -> None:
+    usual = rows(simctl, *SWEEP, profile)
+    wider = rows(simctl, *SWEEP, profile, "--level", "0.95")
+    for row, wide in zip(usual, wider, strict=True):
+        assert float(wide["low_s"]) < float(row["low_s"])
+        assert wide["expected_s"] == row["expected_s"]
+
+
+def test_more_ranks_than_were_measured_are_less_sure(simctl: Simctl, profile: str) -> None:
+    words = ("sweep", "--size", "1KiB", "--profile", profile, "--p")
+    factors = [
+        float(row["high_s"]) / float(row["low_s"]) for row in rows(simctl, *words, "8,16,32,64")
+    ]
+    assert factors == sorted(factors)
+    assert factors[-1] > factors[0]
+
+
+def test_a_run_says_what_it_is_expected_to_take(simctl: Simctl, profile: str) -> None:
+    words = ("run", "--p", "8", "--size", "1KiB", "--profile", profile)
+    (line,) = (line for line in simctl(*words).stdout.splitlines() if "of runs:" in line)
+    summary = json.loads(simctl(*words, "--format", "json").stdout)["summary"]
+    assert "80% of runs" in line
+    assert summary["low_s"] < summary["expected_s"] < summary["high_s"]
+
+
+def test_an_old_profile_has_no_intervals(simctl: Simctl, tmp_path: Path) -> None:
+    old = tmp_path / "old.yaml"
+    old.write_text(SURE[: SURE.index("uncertainty:")])
+    assert "expected" not in simctl(*SWEEP, str(old)).stdout
+    assert all("low_s" not in row for row in rows(simctl, *SWEEP, str(old)))
+    refused = simctl(*SWEEP, str(old), "--level", "0.9")
+    assert refused.returncode == 2
+    assert "does not say how sure it is: calibrate it again" in refused.stderr
+
+
+@pytest.mark.parametrize("level", ["0", "1", "80", "-1", "nan"])
+def test_a_level_is_a_share(simctl: Simctl, profile: str, level: str) -> None:
+    refused = simctl(*SWEEP, profile, "--level", level)
+    assert refused.returncode == 2
+    assert "expected a share between 0 and 1" in refused.stderr
+
+
+def test_a_level_goes_with_a_profile(simctl: Simctl) -> None:
+    refused = simctl("sweep", "--p", "8", "--level", "0.9")
+    assert refused.returncode == 2
+    assert "--level 0.9 goes with --profile: write both" in refused.stderr

@@ -1,0 +1,21 @@
+"""A profile that says how sure it is, as the text of its file."""
+
+SURE = """\
+profile: mine
+machine: nodes:per_node=1
+library: MPI
+launch: 5.0e-06
+protocols:
+  short:
+    network: {latency: 1.0e-06, bandwidth: 1.0e+09}
+uncertainty:
+  rules: {machine: 0.1, collective: 0.1, algorithm: 0.1, allocation: 0.1, curve: 0.1, noise: 0.1,
+    size: 8, ranks: 8, parameters: 1, more_ranks: 0.1, more_bytes: 0.1, network: 0.3,
+    other_algorithm: 0.3, other_collective: 0.3}
+  seen:
+  - [all_reduce, ring, 8, 8, 1024, 0.1]
+  - [all_reduce, ring, 8, 8, 8192, -0.1]
+  moved:
+    launch: [6.0e-06, 5.0e-06]
+    protocols/short/network/latency: [1.0e-06, 2.0e-06]
+"""
