@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.sure_profile import SURE
+from sure_profile import SURE
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 SWEEP = ("sweep", "--p", "8", "--size", "1KiB,8KiB,1MiB", "--profile")

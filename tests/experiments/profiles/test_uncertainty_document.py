@@ -4,7 +4,7 @@ import pytest
 
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
-from tests.helpers.sure_profile import SURE
+from sure_profile import SURE
 from topologies.errors import InputError
 
 MISTAKES = [
