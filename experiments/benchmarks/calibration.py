@@ -7,7 +7,7 @@ Curves with forced algorithms are fitted separately from curves of the library's
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -16,26 +16,27 @@ import numpy as np
 
 from experiments import output
 from experiments.benchmarks import calibration_page
+from experiments.benchmarks.interval_coverage import Coverage, Lefts, coverage, learnt
 from experiments.calibration import nccl_comparison
-from experiments.calibration.calibrated_profile import (
-    LINKED,
-    Calibration,
-    calibrate,
-    error,
-    library_of,
-    points,
-)
+from experiments.calibration.calibrated_profile import LINKED, error, library_of, points
+from experiments.calibration.fit import explore
+from experiments.calibration.held_out import PROTOCOLS, HeldOut, judged, left_out
 from experiments.calibration.libraries import NCCL, Library
+from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
+from experiments.calibration.rule_learning import rules_file
 from experiments.calibration.transfer import ends, linked, port, transfer
 from experiments.measurements import Curve, read_all
 from experiments.measurements.setups import contradictions, setups
+from simulator.uncertainty.rules import Rules
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 
 APART = "single logs"
 """The family whose curves are each of another machine."""
 WORST = 3
+RULES = "rules.yaml"
+"""The file of the rules that were learnt."""
 COLUMNS = ("sizes", "ranks", "plateau")
 JUDGED = ("model", "discrepancy", "line", "nccl")
 """What is judged: the model, with its discrepancy, one α and one β a curve, NCCL's own model."""
@@ -50,20 +51,41 @@ class Group(NamedTuple):
     curves: tuple[Curve, ...]
 
 
-class Judged(NamedTuple):
-    """A fitted group, its errors on points that were left out, and how long the fit took."""
+class Fitted(NamedTuple):
+    """A fitted group, what was left out of it by each protocol, and how long the fits took."""
 
     group: Group
     points: Points
-    calibration: Calibration
+    lefts: Lefts
     seconds: float
+
+    @property
+    def family(self) -> str:
+        """The first word of its family, or its name."""
+        return self.group.curves[0].family.partition(" ")[0] or self.group.name
+
+
+class Judged(NamedTuple):
+    """A fitted group, and its errors on points that were left out."""
+
+    fitted: Fitted
+    held_out: Mapping[str, HeldOut]
+    """By what was left out."""
 
     def errors(self) -> dict[str, tuple[float | None, ...]]:
         """The errors of `JUDGED`, by what was left out."""
-        errors = {fold.protocol: error(fold) for fold in self.calibration.held_out}
+        group, measured = self.fitted.group, self.fitted.points
+        errors = {name: error(fold) for name, fold in self.held_out.items() if name in COLUMNS}
         return {
-            name: (fold.model, fold.discrepancy, fold.baseline, _own(self.group, self.points, name))
+            name: (fold.model, fold.discrepancy, fold.baseline, _own(group, measured, name))
             for name, fold in errors.items()
+        }
+
+    def coverages(self) -> dict[str, Coverage]:
+        """How good the intervals are, by what was left out."""
+        return {
+            name: coverage(fold, self.fitted.lefts[name])
+            for name, fold in self.held_out.items()
             if name in COLUMNS
         }
 
@@ -92,28 +114,39 @@ def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -
     worst = [["worst unseen sizes", "", "measured", "error", "with discrepancy"]]
     pair_rows = [["from links and two points", "points", "with the links", "without"]]
     all_groups = list(groups(folder, families))
-    judged, pairs = list(_judged(all_groups)), list(_few(folder, all_groups))
-    for group in judged:
+    rules, judged_groups = _judged(list(_fitted(all_groups)))
+    pairs = list(_few(folder, all_groups))
+    covered = [
+        ["intervals of", *(f"{name}: inside, half width, score, constant" for name in COLUMNS)]
+    ]
+    for group in judged_groups:
+        fitted = group.fitted
         counts = (
-            str(len(group.points.curves)),
-            str(len(group.points)),
-            format_seconds(group.seconds),
+            str(len(fitted.points.curves)),
+            str(len(fitted.points)),
+            format_seconds(fitted.seconds),
         )
-        errors = group.errors()
-        rows.append([group.group.name, *counts, *(_cell(errors.get(name)) for name in COLUMNS)])
-        worst += _worst(group.group.name, group.calibration)
+        errors, name = group.errors(), fitted.group.name
+        rows.append([name, *counts, *(_cell(errors.get(column)) for column in COLUMNS)])
+        coverages = group.coverages()
+        covered.append([name, *(_cell(coverages.get(column)) for column in COLUMNS)])
+        worst += _worst(group)
     for pair in pairs:
         shares = (f"{pair.with_links:.1%}", f"{pair.without_links:.1%}")
         pair_rows.append([f"{pair.group.name} {pair.collective}", str(pair.points), *shares])
     if out is not None:
         calibration_page.write(
-            out, [_record(group) for group in judged], [_pair_record(group) for group in pairs]
+            out,
+            [_record(group) for group in judged_groups],
+            [_pair_record(group) for group in pairs],
         )
-    return "\n\n".join(output.align(part) for part in (rows, worst, pair_rows) if len(part) > 1)
+        output.write(out / RULES, rules_file(rules, families))
+    parts = (rows, covered, worst, pair_rows)
+    return "\n\n".join(output.align(part) for part in parts if len(part) > 1)
 
 
-def _judged(all_groups: Sequence[Group]) -> Iterator[Judged]:
-    """Each group that can be fitted, with its fit. Notes name the other groups, and why."""
+def _fitted(all_groups: Sequence[Group]) -> Iterator[Fitted]:
+    """Each group that can be fitted, with what was left out. Notes name the others, and why."""
     progress = output.Progress("groups")
     for done, group in enumerate(all_groups):
         progress(done, len(all_groups))
@@ -125,22 +158,51 @@ def _judged(all_groups: Sequence[Group]) -> Iterator[Judged]:
         for line in skipped:
             output.note(f"{group.name}: {line}")
         begin = perf_counter()
-        calibration = calibrate(measured, group.library)
-        yield Judged(group, measured, calibration, perf_counter() - begin)
+        lefts = _lefts(group, measured)
+        yield Fitted(group, measured, lefts, perf_counter() - begin)
     progress(len(all_groups), len(all_groups))
 
 
+def _lefts(group: Group, measured: Points) -> Lefts:
+    whole = explore(Model(measured, group.library))
+    lefts = {protocol: list(left_out(whole, protocol)) for protocol in PROTOCOLS}
+    return {protocol: folds for protocol, folds in lefts.items() if folds}
+
+
+def _judged(fitted: Sequence[Fitted]) -> tuple[Rules, list[Judged]]:
+    """The rules of intervals by all groups, and each group judged by the rules of others."""
+    families: dict[str, list[Lefts]] = {}
+    for one in fitted:
+        families.setdefault(one.family, []).append(one.lefts)
+    rules, by_others = learnt(families)
+    return rules, [
+        Judged(
+            one,
+            {
+                name: judged(name, len(one.points), folds, by_others[one.family])
+                for name, folds in one.lefts.items()
+            },
+        )
+        for one in fitted
+    ]
+
+
 def _record(judged: Judged) -> output.Record:
-    errors = judged.errors()
+    errors, covered = judged.errors(), judged.coverages()
     record: dict[str, output.Value] = {
-        "group": judged.group.name,
-        "curves": len(judged.points.curves),
-        "points": len(judged.points),
-        "fit_s": judged.seconds,
+        "group": judged.fitted.group.name,
+        "curves": len(judged.fitted.points.curves),
+        "points": len(judged.fitted.points),
+        "fit_s": judged.fitted.seconds,
     }
     for name in COLUMNS:
         values = errors.get(name, [None] * len(JUDGED))
         record |= {f"{name}_{figure}": value for figure, value in zip(JUDGED, values, strict=True)}
+        figures = covered.get(name, [None] * len(Coverage._fields))
+        record |= {
+            f"{name}_{figure}": value
+            for figure, value in zip(Coverage._fields, figures, strict=True)
+        }
     return record
 
 
@@ -238,14 +300,13 @@ def _links(group: Group, curves: Iterable[Curve]) -> list[Curve]:
     ]
 
 
-def _worst(name: str, calibration: Calibration) -> list[list[str]]:
-    sizes = next((fold for fold in calibration.held_out if fold.protocol == "sizes"), None)
-    if sizes is None:
+def _worst(judged: Judged) -> list[list[str]]:
+    if "sizes" not in judged.held_out:
         return []
-    measured, rows = calibration.fit.model.points, []
+    sizes, measured, rows = judged.held_out["sizes"], judged.fitted.points, []
     for k in np.argsort(-np.nan_to_num(sizes.model))[:WORST]:
         curve = measured.curves[measured.curve[k]]
-        label = f"{name}: {Path(curve.name).stem}"
+        label = f"{judged.fitted.group.name}: {Path(curve.name).stem}"
         cells = [format_bytes(float(measured.size[k])), format_seconds(float(measured.seconds[k]))]
         rows.append([label, *cells, f"{sizes.model[k]:.0%}", f"{sizes.discrepancy[k]:.0%}"])
     return rows

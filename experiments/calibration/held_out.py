@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from experiments.calibration.fit import Fit, fit
 from experiments.calibration.observations import Flags, Points, Series
-from experiments.calibration.uncertainty import predicted
+from experiments.calibration.uncertainty import kept_points, parameter_variance, places
+from simulator.uncertainty.places import Places
+from simulator.uncertainty.residuals import Residuals
 from simulator.uncertainty.rules import Rules
 from topologies.topology import Floats
 
@@ -36,6 +38,25 @@ class HeldOut(NamedTuple):
     """The standard deviation of `discrepancy` by the rules of intervals."""
 
 
+class Left(NamedTuple):
+    """Points that were left out together, and what the fit of the others says of them."""
+
+    fold: Flags
+    """Which points of all."""
+    where: Places
+    """Where they are."""
+    off: Floats
+    """log(measured / predicted) by the fitted model, shape (points left out,)."""
+    line: Floats
+    """The same by one α and one β a curve."""
+    parameters: Floats
+    """The variance of `off` that uncertain parameters give."""
+    seen: Places
+    """Where fitted points are."""
+    residuals: Floats
+    """log(measured / predicted) of fitted points."""
+
+
 def held_out(whole: Fit, protocol: str, rules: Rules) -> HeldOut:
     """Leave points out by `protocol`, fit the others from scratch, and predict those left out.
 
@@ -45,16 +66,36 @@ def held_out(whole: Fit, protocol: str, rules: Rules) -> HeldOut:
     - "collectives": every collective in turn.
     - "plateau": the largest size of each curve.
     """
+    return judged(protocol, len(whole.model.points), left_out(whole, protocol), rules)
+
+
+def left_out(whole: Fit, protocol: str) -> Iterator[Left]:
+    """Every set of points that `protocol` leaves out, with the fit of the others."""
     model, points = whole.model, whole.model.points
-    errors = np.full((4, len(points)), np.nan)
     for fold in _folds(points, protocol):
         if fold.all():
             continue
-        partial_fit = fit(model, ~fold)
-        mean, variance = predicted(partial_fit, rules)
-        off = np.log(points.seconds / np.stack((partial_fit.predicted, _baseline(points, fold))))
-        rows = (np.abs(off[0]), np.abs(off[0] - mean), np.abs(off[1]), np.sqrt(variance))
-        errors[:, fold] = np.stack(rows)[:, fold]
+        partial = fit(model, ~fold)
+        kept, where = kept_points(partial), places(partial)
+        yield Left(
+            fold,
+            where.take(fold),
+            partial.residuals[fold],
+            np.log(points.seconds / _baseline(points, fold))[fold],
+            parameter_variance(partial)[fold],
+            where.take(kept),
+            partial.residuals[kept],
+        )
+
+
+def judged(protocol: str, points: int, lefts: Iterable[Left], rules: Rules) -> HeldOut:
+    """The errors of points that were left out, by the rules of intervals."""
+    errors = np.full((4, points), np.nan)
+    for left in lefts:
+        mean, variance = Residuals(rules, left.seen, left.residuals).at(left.where)
+        deviation = np.sqrt(variance + rules.parameters**2 * left.parameters)
+        rows = np.abs(left.off), np.abs(left.off - mean), np.abs(left.line), deviation
+        errors[:, left.fold] = np.stack(rows)
     return HeldOut(protocol, *errors)
 
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 import numpy as np
 
 from experiments.calibration.fit import Fit
-from experiments.calibration.known_paths import ALL
+from experiments.calibration.known_paths import ALL, Ints
 from experiments.calibration.observations import Points
 from experiments.calibration.slopes import active, along
 from simulator.profile import Profile, Uncertainty
@@ -47,10 +47,9 @@ def places(fit: Fit) -> Places:
     )
 
 
-def residuals(fit: Fit, rules: Rules) -> Residuals:
-    """The residuals of the fitted points, at most MOST of them."""
-    kept = np.flatnonzero(fit.kept & _spread(fit.model.points, fit.kept))
-    return Residuals(rules, places(fit).take(kept), fit.residuals[kept])
+def kept_points(fit: Fit) -> Ints:
+    """The fitted points whose residuals a profile keeps, at most about MOST."""
+    return np.flatnonzero(fit.kept & _spread(fit.model.points, fit.kept))
 
 
 def _spread(points: Points, kept: Flags) -> Flags:
@@ -75,12 +74,11 @@ def moves(fit: Fit) -> Floats:
     return np.asarray((vectors[:, seen] * deviations[seen]).T[::-1])
 
 
-def predicted(fit: Fit, rules: Rules) -> tuple[Floats, Floats]:
-    """The mean and variance of log(measured / predicted) at every point, fitted or not, shape
-    (points,) each."""
-    mean, variance = residuals(fit, rules).at(places(fit))
+def parameter_variance(fit: Fit) -> Floats:
+    """The variance of the log of each predicted time that uncertain parameters give, shape
+    (points,)."""
     shifts = along(fit.model, fit.inner, moves(fit), ALL)
-    return mean, variance + rules.parameters**2 * (shifts**2).sum(axis=1)
+    return np.asarray((shifts**2).sum(axis=1))
 
 
 def uncertainty(fit: Fit, rules: Rules) -> Uncertainty:
@@ -88,4 +86,5 @@ def uncertainty(fit: Fit, rules: Rules) -> Uncertainty:
     variants: tuple[Profile, ...] = tuple(
         fit.model.profile(fit.inner + move) for move in moves(fit)
     )
-    return Uncertainty(residuals(fit, rules), variants)
+    kept = kept_points(fit)
+    return Uncertainty(Residuals(rules, places(fit).take(kept), fit.residuals[kept]), variants)

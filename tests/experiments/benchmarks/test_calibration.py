@@ -2,17 +2,18 @@
 MPI."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from experiments.benchmarks import calibration, calibration_page
-from experiments.benchmarks.calibration import groups, table
-from experiments.calibration.held_out import HeldOut
+from experiments.benchmarks.calibration import Group, groups, table
+from experiments.benchmarks.interval_coverage import Lefts
+from experiments.calibration.held_out import Left
 from experiments.calibration.observations import Points
 from experiments.measurements import read_all
 from simulator.cost_models.nccl import Job, channels, choice
+from simulator.uncertainty.places import Places
 
 SIZES = [4**k for k in range(6, 15)]
 INDEX = "case,family,collective,ranks,nodes,gpu_model,nccl_or_mpi_version,algorithm\n"
@@ -49,30 +50,31 @@ def test_a_family_is_chosen_by_its_first_word(folder: Path) -> None:
     assert [len(group.curves) for group in groups(folder)] == [2, 2, 2]
 
 
-def fitted(measured: Points, *_: object) -> SimpleNamespace:
-    """A calibration that is off by 1%, 2% and 3% everywhere."""
-    columns = [np.full(len(measured), share) for share in (0.01, 0.02, 0.03, 0.05)]
-    held_out = [HeldOut(name, *columns) for name in calibration.COLUMNS]
-    return SimpleNamespace(
-        held_out=held_out, fit=SimpleNamespace(model=SimpleNamespace(points=measured))
-    )
+def lefts(group: Group, measured: Points) -> Lefts:
+    """A fit that is off by 1%, and lines that are off by 3%, everywhere; one point was fitted."""
+    every = np.ones(len(measured), dtype=np.bool_)
+    names = np.full(len(measured), "all_reduce")
+    where = Places(names, names, measured.ranks, measured.nodes, measured.size)
+    off, one = np.ones(len(measured)) / 100, np.arange(1)
+    left = Left(every, where, off, 3 * off, 0 * off, where.take(one), np.zeros(1))
+    return {name: [left] for name in calibration.COLUMNS}
 
 
 def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "calibrate", fitted)
+    monkeypatch.setattr(calibration, "_lefts", lefts)
     header, *rows = table(folder).split("\n\n")[0].splitlines()
     assert header.count("NCCL's own") == 3
     cells = {row.split()[0]: row.split()[-12:] for row in rows}
-    assert cells["one:"] == ["1.0%", "2.0%", "3.0%", "0.0%"] * 3
-    assert cells["two:"] == cells["three:"] == ["1.0%", "2.0%", "3.0%", "-"] * 3
+    assert cells["one:"] == ["1.0%", "1.0%", "3.0%", "0.0%"] * 3
+    assert cells["two:"] == cells["three:"] == ["1.0%", "1.0%", "3.0%", "-"] * 3
 
 
 def test_the_page_is_written_from_the_files_of_a_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "calibrate", fitted)
+    monkeypatch.setattr(calibration, "_lefts", lefts)
     monkeypatch.setattr("sys.argv", ["", "calibration", str(folder), "X01", "--out", str(tmp_path)])
     table(folder, out=tmp_path)
     text = "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n$pairs"
@@ -80,8 +82,8 @@ def test_the_page_is_written_from_the_files_of_a_run(
     (tmp_path / "groups.csv").write_text('group,runs,use\none: NCCL,"Made, NCCL",tuned\n')
     page = calibration_page.page(tmp_path)
     assert page.startswith("python -m experiments.benchmarks calibration FOLDER X01\n")
-    assert "| Made, NCCL | tuned | 2 | 18 | 1.0% | 2.0% | 3.0% | 0.0% |" in page
-    assert "| three: MPI forced | not used | 2 | 18 | 1.0% | 2.0% | 3.0% |  |" in page
+    assert "| Made, NCCL | tuned | 2 | 18 | 1.0% | 1.0% | 3.0% | 0.0% |" in page
+    assert "| three: MPI forced | not used | 2 | 18 | 1.0% | 1.0% | 3.0% |  |" in page
     assert "| not used | sizes | 2 | 1.0% | 3.0% | 2 of 2 |" in page
 
 

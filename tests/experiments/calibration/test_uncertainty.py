@@ -11,10 +11,10 @@ from experiments.calibration.library_model import Model
 from experiments.calibration.uncertainty import (
     MOST,
     moves,
+    parameter_variance,
     places,
-    predicted,
-    residuals,
     shipped_rules,
+    uncertainty,
 )
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
@@ -32,6 +32,12 @@ def noisy(made: Made) -> Fit:
     return explore(made(noise=0.1)[0])
 
 
+def predicted(fit: Fit) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and variance of log(measured / predicted) at every point."""
+    mean, variance = uncertainty(fit, RULES).residuals.at(places(fit))
+    return mean, variance + RULES.parameters**2 * parameter_variance(fit)
+
+
 def test_moves_have_the_covariance_of_the_parameters(exact_fit: Fit) -> None:
     changes = moves(exact_fit)
     assert changes.T @ changes == pytest.approx(exact_fit.covariance(), abs=1e-5)
@@ -43,13 +49,13 @@ def test_a_profile_keeps_a_part_of_very_many_points(made: Made) -> None:
     curve = model.points.curves[0]
     many = type(curve)(**(vars(curve) | {"sizes": sizes, "seconds": 1e-5 + sizes / 1e10}))
     fit = explore(Model(type(model.points)([many]), model.library))
-    seen = residuals(fit, RULES).seen
+    seen = uncertainty(fit, RULES).residuals.seen
     assert len(seen) == MOST
     assert (seen.nbytes.min(), seen.nbytes.max()) == (sizes[0], sizes[-1])
 
 
 def test_noise_is_inside_the_intervals(noisy: Fit) -> None:
-    mean, variance = predicted(noisy, RULES)
+    mean, variance = predicted(noisy)
     inside = np.abs(noisy.residuals - mean) <= quantile(0.8) * np.sqrt(variance)
     assert inside.mean() > 0.8
 
@@ -60,7 +66,7 @@ def test_a_profile_from_its_file_gives_the_same_intervals(noisy: Fit) -> None:
     profile = parse(
         dumps(document(calibration, "made", "nodes:per_node=4", [], {})), "made.yaml"
     ).simulated()
-    mean, variance = predicted(noisy, RULES)
+    mean, variance = predicted(noisy)
     points, where = noisy.model.points, places(noisy)
     for point in range(0, len(points), 7):
         algorithm = find(str(where.algorithm[point]))

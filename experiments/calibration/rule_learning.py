@@ -1,0 +1,140 @@
+"""The rules of intervals, learnt from points that fits have not seen: those under which the errors
+of these points are most likely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.calibration.held_out import Left
+from simulator.uncertainty.places import Apart, Beyond, apart, beyond
+from simulator.uncertainty.residuals import conditional, covariance, distance, likeness
+from simulator.uncertainty.rules import FREEDOM, Rules
+from topologies.topology import Floats, Ints
+
+START = Rules(
+    machine=0.05,
+    collective=0.1,
+    algorithm=0.1,
+    allocation=0.05,
+    curve=0.1,
+    noise=0.03,
+    size=8.0,
+    ranks=8.0,
+    parameters=1.0,
+    more_ranks=0.1,
+    more_bytes=0.05,
+    network=0.3,
+    other_algorithm=0.2,
+    other_collective=0.2,
+)
+"""Where learning starts."""
+FARTHEST = 3.0
+"""Rules are at most this far from their start, in factors of e."""
+PULL = 0.001
+"""The cost of a rule that is a factor of e from its start, in log likelihood of a point."""
+ROUNDS = 12
+FOLDS, SEEN = 4, 120
+"""So many folds of a protocol, and points that were seen, are enough to learn from."""
+WEIGHTS = {"sizes": 1.0, "ranks": 1.0, "plateau": 0.5, "collectives": 0.3}
+"""How much each protocol counts."""
+
+
+class Example(NamedTuple):
+    """Points that were left out, prepared for learning."""
+
+    among: Apart
+    """How far apart the seen points are."""
+    between: Apart
+    """How far the points left out are from them."""
+    outside: Beyond
+    residuals: Floats
+    off: Floats
+    parameters: Floats
+    weight: float
+    """How much each point counts."""
+
+
+def examples(lefts: Mapping[str, Sequence[Left]]) -> list[Example]:
+    """What can be learnt from a family: the points left out by each protocol."""
+    prepared = []
+    for protocol, folds in lefts.items():
+        known = [left for left in folds if len(left.seen) > 1]
+        chosen = [known[k] for k in _spread(len(known), FOLDS)]
+        count = sum(len(left.off) for left in chosen)
+        for left in chosen:
+            some = _spread(len(left.seen), SEEN)
+            seen = left.seen.take(some)
+            prepared.append(
+                Example(
+                    apart(seen, seen),
+                    apart(left.where, seen),
+                    beyond(left.where, left.seen),
+                    left.residuals[some],
+                    left.off,
+                    left.parameters,
+                    WEIGHTS[protocol] / count,
+                )
+            )
+    return prepared
+
+
+def _spread(count: int, most: int) -> Ints:
+    """At most `most` of `count` places, evenly apart."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+
+
+def learn(
+    families: Sequence[Sequence[Example]], start: Rules = START, rounds: int = ROUNDS
+) -> Rules:
+    """The most likely rules, each family counting alike."""
+    from scipy.optimize import minimize
+
+    known = [family for family in families if family]
+    if not known:
+        return start
+    total = sum(example.weight * len(example.off) for family in known for example in family)
+    first, prior = np.log(start), np.log(START)
+
+    def cost(inner: Floats) -> float:
+        rules = Rules(*np.exp(inner).tolist())
+        each = (
+            example.weight * _surprise(rules, example) for family in known for example in family
+        )
+        return sum(each) / total + PULL * float(((inner - prior) ** 2).sum())
+
+    end = minimize(
+        cost,
+        first,
+        method="L-BFGS-B",
+        bounds=[(value - FARTHEST, value + FARTHEST) for value in prior],
+        options={"maxiter": rounds},
+    )
+    lengths = {name: max(1.0, value) for name, value in _named(end.x) if name in ("size", "ranks")}
+    return Rules(*np.exp(end.x).tolist())._replace(**lengths)
+
+
+def _named(inner: Floats) -> list[tuple[str, float]]:
+    return list(zip(Rules._fields, np.exp(inner).tolist(), strict=True))
+
+
+def _surprise(rules: Rules, example: Example) -> float:
+    """Minus the log likelihood of the errors of an example, by Student's t, up to a constant."""
+    known = covariance(rules, likeness(rules, example.among), example.residuals)
+    like = likeness(rules, example.between)
+    mean, variance = conditional(rules, known, like, example.residuals)
+    variance = variance + distance(rules, example.outside)
+    variance = variance + rules.parameters**2 * example.parameters
+    squares = (example.off - mean) ** 2 / variance
+    return float((0.5 * np.log(variance) + 0.5 * (FREEDOM + 1) * np.log1p(squares / FREEDOM)).sum())
+
+
+def rules_file(rules: Rules, families: Sequence[str]) -> str:
+    """Rules as the text of a file, with how they were made."""
+    import yaml
+
+    made = f"learnt from {', '.join(families) if families else 'all families'} of measured curves"
+    values = {name: float(f"{value:.4g}") for name, value in rules._asdict().items()}
+    return yaml.safe_dump({"made": made, "rules": values}, sort_keys=False)

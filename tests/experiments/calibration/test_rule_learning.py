@@ -1,0 +1,82 @@
+"""Rules are learnt that made the residuals, and their intervals hold what they say."""
+
+import numpy as np
+import pytest
+import yaml
+
+from experiments.calibration.held_out import Left, judged
+from experiments.calibration.rule_learning import START, examples, learn, rules_file
+from simulator.uncertainty.interval import quantile
+from simulator.uncertainty.places import Places, apart, beyond
+from simulator.uncertainty.residuals import Residuals, distance, likeness
+from simulator.uncertainty.rules import Rules
+
+TRUE = START._replace(collective=0.3, noise=0.1, size=64.0, more_ranks=0.4)
+RANKS = (8, 16, 32, 64)
+
+
+def family(seed: int, rules: Rules = TRUE) -> dict[str, list[Left]]:
+    """The residuals of a machine by `rules`: a size and the most ranks are left out."""
+    random = np.random.default_rng(seed)
+    sizes = np.tile(np.geomspace(1024.0, 2.0**28, 7), len(RANKS))
+    ranks = np.repeat(RANKS, 7).astype(np.float64)
+    names = np.full(len(sizes), "ring")
+    where = Places(names, names, ranks, ranks, sizes)
+    like = likeness(rules, apart(where, where)) + rules.noise**2 * np.eye(len(sizes))
+    values = random.multivariate_normal(np.zeros(len(sizes)), like)
+    return {
+        "sizes": [left(where, values, sizes == size) for size in sizes[2:5]],
+        "ranks": [left(where, values + farther(where, rules, random), ranks == max(RANKS))],
+    }
+
+
+def farther(where: Places, rules: Rules, random: np.random.Generator) -> np.ndarray:
+    """What the distance from fewer ranks adds, to all sizes alike."""
+    outside = beyond(where, where.take(where.ranks < max(RANKS)))
+    return np.asarray(np.sqrt(distance(rules, outside)) * random.normal())
+
+
+def left(where: Places, values: np.ndarray, fold: np.ndarray) -> Left:
+    zeros = np.zeros(np.count_nonzero(fold))
+    return Left(
+        fold, where.take(fold), values[fold], zeros, zeros, where.take(~fold), values[~fold]
+    )
+
+
+@pytest.fixture(scope="module")
+def learnt() -> Rules:
+    return learn([examples(family(seed)) for seed in range(10)], rounds=8)
+
+
+def test_the_rules_that_made_the_residuals_are_found(learnt: Rules) -> None:
+    found = Residuals(learnt, *no_points())
+    wanted = Residuals(TRUE, *no_points())
+    here = family(0)["sizes"][0].where
+    assert np.sqrt(found.at(here)[1]) == pytest.approx(np.sqrt(wanted.at(here)[1]), rel=0.35)
+    assert learnt.more_ranks == pytest.approx(TRUE.more_ranks, rel=0.5)
+
+
+def no_points() -> tuple[Places, np.ndarray]:
+    where = family(0)["sizes"][0].where
+    return where.take(np.zeros(0, dtype=np.int64)), np.zeros(0)
+
+
+def test_intervals_of_other_families_hold_their_level(learnt: Rules) -> None:
+    shares = []
+    for seed in range(100, 130):
+        for protocol, lefts in family(seed).items():
+            held_out = judged(protocol, 7 * len(RANKS), lefts, learnt)
+            known = ~np.isnan(held_out.discrepancy)
+            half = quantile(0.8) * held_out.deviation[known]
+            shares.append((held_out.discrepancy[known] <= half).mean())
+    assert 0.7 < np.mean(shares) < 0.95
+
+
+def test_nothing_to_learn_from_leaves_the_start() -> None:
+    assert learn([[]]) == START
+
+
+def test_rules_are_written_as_a_profile_reads_them(learnt: Rules) -> None:
+    content = yaml.safe_load(rules_file(learnt, ["X01", "X02"]))
+    assert "X01, X02" in content["made"]
+    assert Rules(**content["rules"]) == pytest.approx(learnt, rel=1e-3)
