@@ -10,19 +10,17 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from annotated_types import Len
 
-from simulator.analysis.path_counts import PathCounts, path_counts
 from simulator.collectives.collective import Algorithm
 from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
-from simulator.effects.jobs import Jobs, job, nodes_of, reduces, used_nodes
+from simulator.effects.jobs import Jobs, job, nodes_of, reduces
 from simulator.effects.memory_costs import Memory
 from simulator.effects.parameter_units import Count, Word
 from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from simulator.uncertainty.interval import LEVEL, Interval, interval
-from simulator.uncertainty.places import place
+from simulator.uncertainty.interval import LEVEL
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
 from topologies.html_tables import facts, table
@@ -276,14 +274,14 @@ class Profile:
         fastest. A schedule that is folded is checked for lanes: see
         :func:`simulator.schedules.routed.route`."""
         overheads = self.overheads(routed.schedule, routed.machine, algorithm)
-        laid = self._laid(routed, self.protocols, algorithm)
+        laid = self.laid(routed, self.protocols, algorithm)
         runs = (
             Run(protocol.name, run(routes), overheads)
             for protocol, routes in zip(self.protocols, laid, strict=True)
         )
         return min(runs, key=lambda candidate: candidate.seconds)
 
-    def _laid(
+    def laid(
         self, routed: Routed, protocols: Sequence[Protocol], algorithm: Algorithm
     ) -> list[Routed]:
         """The routes on the machine as each of `protocols` finds it."""
@@ -294,41 +292,6 @@ class Profile:
         if routed.whole is not None:
             folded = self._applied(routed.topology, protocols, jobs, nbytes)
         return [over(routed, *pair) for pair in zip(machines, folded, strict=True)]
-
-    def interval(self, run: Run, algorithm: Algorithm) -> Interval | None:
-        """The time of a run that was simulated under this profile, with what the measured runs say
-        of its error; None without uncertainty."""
-        if self.uncertainty is None:
-            return None
-        residuals, variants = self.uncertainty.residuals, self.uncertainty.variants
-        routed = run.timeline.routed
-        nbytes = routed.schedule.nbytes_total
-        counts = path_counts(run.timeline, nbytes)
-        times = [
-            profile._path_seconds(counts, run.protocol, routed, algorithm)
-            for profile in (self, *variants)
-        ]
-        shifts = np.log(np.array(times[1:]) / times[0])
-        where = place(
-            algorithm.collective.name,
-            algorithm.listed_name,
-            routed.schedule.ranks,
-            used_nodes(routed.machine),
-            nbytes,
-        )
-        mean, variance = (float(column[0]) for column in residuals.at(where))
-        variance += residuals.rules.parameters**2 * float((shifts**2).sum())
-        return interval(run.seconds, mean, variance, self.uncertainty.level)
-
-    def _path_seconds(
-        self, counts: PathCounts, protocol: str, routed: Routed, algorithm: Algorithm
-    ) -> float:
-        """Seconds of a run whose critical path is known."""
-        nbytes = routed.schedule.nbytes_total
-        chosen = next(each for each in self.protocols if each.name == protocol)
-        laid = self._laid(routed, [chosen], algorithm)[0]
-        overheads = self.overheads(routed.schedule, routed.machine, algorithm)
-        return counts.seconds(laid, nbytes) + sum(overheads.values())
 
     def overheads(
         self, schedule: Schedule, topology: Topology, algorithm: Algorithm

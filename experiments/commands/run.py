@@ -31,6 +31,8 @@ from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 BUSIEST = 8
+LEAST = 0.01
+"""A correction by measured runs is printed from this share on."""
 PARAMETERS = {
     "latency": "α",
     "gap": "g",
@@ -98,6 +100,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         "worth_s": dict(worth(path)),
         "chosen": list(case.chosen),
         "ranks_simulated": ranks // result.schedule.members,
+        **({} if row.unsure is None else {"unsure": list(row.unsure)}),
         **({"grid_s": result.grid, "grid_error_s": result.grid_error} if result.grid else {}),
     }
     if files.out or files.report:
@@ -202,7 +205,7 @@ def _text(
 def _summary(row: SweepRow, level: float) -> list[list[str]]:
     return [
         ["  time", format_seconds(row.time_s), _difference(row)],
-        *([_expected(row, level)] if row.expected_s is not None else []),
+        *(_expected(row, row.expected_s, level) if row.expected_s is not None else []),
         [
             "  best bound",
             format_seconds(row.bound_s),
@@ -234,13 +237,15 @@ def _summary(row: SweepRow, level: float) -> list[list[str]]:
     ]
 
 
-def _expected(row: SweepRow, level: float) -> list[str]:
-    low, high = (format_seconds(end or 0.0) for end in (row.low_s, row.high_s))
-    return [
-        "  expected",
-        format_seconds(row.expected_s or 0.0),
-        f"{level:.0%} of runs: {low} - {high}",
-    ]
+def _expected(row: SweepRow, expected: float, level: float) -> list[list[str]]:
+    """The interval, what corrects the time, and why the interval is wide."""
+    ends = " - ".join(format_seconds(end or 0.0) for end in (row.low_s, row.high_s))
+    lines = [["  expected", format_seconds(expected), f"{level:.0%} of runs: {ends}"]]
+    if abs(share := expected / row.time_s - 1) >= LEAST:
+        slower = "longer" if share > 0 else "less"
+        text = f"measured runs nearby take {abs(share):.0%} {slower} than the model says"
+        lines.append(["", "", text])
+    return lines + [["", "", f"unsure: {reason}"] for reason in row.unsure or ()]
 
 
 def _difference(row: SweepRow) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 """The greatest relative difference between simulation and formula where the formula's assumptions
 hold."""
-OPTIONAL = ("grid_error_s", "expected_s", "low_s", "high_s")
+OPTIONAL = ("grid_error_s", "expected_s", "low_s", "high_s", "unsure")
 """Fields that are not stored if there is no value."""
 
 
@@ -76,6 +76,8 @@ class SweepRow:
     """The lower end of the interval of a run."""
     high_s: float | None = None
     """The upper end of the interval."""
+    unsure: tuple[str, ...] | None = None
+    """In what the point is outside the measured runs, in words."""
     curve: str | None = None
     """The algorithm with its options as the user asked for them, if `best` is among them; not
     stored."""
@@ -87,6 +89,8 @@ class SweepRow:
         for name in OPTIONAL:
             if values[name] is None:
                 del values[name]
+        if self.unsure is not None:
+            values["unsure"] = "; ".join(self.unsure)
         return {name: None if value != value else value for name, value in values.items()}
 
 
@@ -164,6 +168,7 @@ def judge(case: Case, run: Run) -> SweepRow:
         expected_s=sure and sure.expected,
         low_s=sure and sure.low,
         high_s=sure and sure.high,
+        unsure=sure and sure.unsure,
     )
     return replace(row, verdict=_verdict(row, case, fabric))
 

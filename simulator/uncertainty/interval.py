@@ -26,6 +26,8 @@ class Interval(NamedTuple):
     """Seconds."""
     level: float = LEVEL
     """The share of runs inside the interval."""
+    unsure: tuple[str, ...] = ()
+    """In what the run is outside the measured runs, in words."""
 
 
 def interval(seconds: float, mean: float, variance: float, level: float = LEVEL) -> Interval:

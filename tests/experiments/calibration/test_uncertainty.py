@@ -19,6 +19,7 @@ from experiments.calibration.uncertainty import (
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
 from simulator.collectives import find
+from simulator.predictions import interval_of, path_of, prediction
 from simulator.schedules.routed import route
 from simulator.uncertainty.interval import quantile
 from topologies.shapes import nodes
@@ -74,7 +75,7 @@ def test_a_profile_from_its_file_gives_the_same_intervals(noisy: Fit) -> None:
         schedule, machine, _, _ = algorithm.on(machine, int(points.ranks[point]), 1.0)
         routed = route(schedule, machine).scaled(float(points.size[point]))
         run = profile.simulate(routed, algorithm)
-        interval = profile.interval(run, algorithm)
+        interval = interval_of(prediction(profile, path_of(run), algorithm))
         assert interval is not None
         assert np.log(interval.expected / run.seconds) == pytest.approx(mean[point], abs=1e-3)
         half = np.log(interval.high / interval.expected) / quantile(0.8)

@@ -69,6 +69,24 @@ def test_a_run_says_what_it_is_expected_to_take(simctl: Simctl, profile: str) ->
     assert summary["low_s"] < summary["expected_s"] < summary["high_s"]
 
 
+def test_a_run_says_why_it_is_unsure(simctl: Simctl, profile: str) -> None:
+    """The profile has seen ring on 8 ranks, at 1 KiB with a residual of +0.1, and at 8 KiB."""
+    words = ("run", "--p", "16", "--size", "1MiB", "--algo", "tree", "--profile", profile)
+    reasons = [
+        "16 ranks: measured runs have at most 8",
+        "1MiB: measured runs have at most 8KiB",
+        "algorithm tree was not measured",
+    ]
+    report = json.loads(simctl(*words, "--format", "json").stdout)
+    assert report["unsure"] == reasons
+    assert report["summary"]["unsure"] == "; ".join(reasons)
+    text = simctl(*words).stdout
+    assert all(f"unsure: {reason}\n" in text for reason in reasons)
+    near = simctl("run", "--p", "8", "--size", "1KiB", "--profile", profile).stdout
+    assert "unsure" not in near
+    assert "measured runs nearby take 8% longer than the model says" in near
+
+
 def test_an_old_profile_has_no_intervals(simctl: Simctl, tmp_path: Path) -> None:
     old = tmp_path / "old.yaml"
     old.write_text(SURE[: SURE.index("uncertainty:")])

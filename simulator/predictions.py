@@ -1,0 +1,88 @@
+"""Predictions of a profile with what is known of their errors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.analysis.path_counts import PathCounts, path_counts
+from simulator.collectives.collective import Algorithm
+from simulator.effects.jobs import used_nodes
+from simulator.profile import Profile, Run, Uncertainty
+from simulator.schedules.routed import Routed
+from simulator.uncertainty.interval import Interval, interval
+from simulator.uncertainty.places import Places, place
+from simulator.uncertainty.reasons import reasons
+from topologies.topology import Floats
+
+
+class Path(NamedTuple):
+    """A run under a profile, by its critical path."""
+
+    seconds: float
+    protocol: str
+    """The fastest protocol."""
+    routed: Routed
+    """The schedule at its size, with its routes."""
+    counts: PathCounts
+    """What the time depends on."""
+
+
+class Prediction(NamedTuple):
+    """A predicted run."""
+
+    seconds: float
+    place: Places
+    """Where it is, one point."""
+    shifts: Floats
+    """How log(seconds) moves with the parameters, shape (variants,)."""
+    sure: Uncertainty
+    """What the profile knows of its errors."""
+
+
+def path_of(run: Run) -> Path:
+    """The critical path of a run that was simulated."""
+    routed = run.timeline.routed
+    counts = path_counts(run.timeline, routed.schedule.nbytes_total)
+    return Path(run.seconds, run.protocol, routed, counts)
+
+
+def prediction(profile: Profile, path: Path, algorithm: Algorithm) -> Prediction | None:
+    """A run whose critical path is known; None if the profile does not say how sure it is. Other
+    parameters do not change the path."""
+    if profile.uncertainty is None:
+        return None
+    variants = profile.uncertainty.variants
+    times = [_seconds(each, path, algorithm) for each in (profile, *variants)]
+    where = place(
+        algorithm.collective.name,
+        algorithm.listed_name,
+        path.routed.schedule.ranks,
+        used_nodes(path.routed.machine),
+        path.routed.schedule.nbytes_total,
+    )
+    shifts = np.log(np.array(times[1:]) / times[0])
+    return Prediction(path.seconds, where, shifts, profile.uncertainty)
+
+
+def interval_of(predicted: Prediction | None) -> Interval | None:
+    """The time of a run, with what the measured runs say of its error."""
+    if predicted is None:
+        return None
+    seconds, where, shifts, sure = predicted
+    residuals = sure.residuals
+    mean, variance = (float(column[0]) for column in residuals.at(where))
+    variance += residuals.rules.parameters**2 * float((shifts**2).sum())
+    unsure = reasons(where, residuals.seen)
+    return interval(seconds, mean, variance, sure.level)._replace(unsure=unsure)
+
+
+def _seconds(profile: Profile, path: Path, algorithm: Algorithm) -> float:
+    """Seconds of the same path under another profile."""
+    routed = path.routed
+    nbytes = routed.schedule.nbytes_total
+    chosen = next(each for each in profile.protocols if each.name == path.protocol)
+    laid = profile.laid(routed, [chosen], algorithm)[0]
+    overheads = profile.overheads(routed.schedule, routed.machine, algorithm)
+    return path.counts.seconds(laid, nbytes) + sum(overheads.values())
