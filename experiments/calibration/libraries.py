@@ -17,8 +17,10 @@ from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.effects.pinned_memory import PinnedMemory
 from experiments.calibration.effects.ports import Ports
 from experiments.calibration.effects.protocols import Prior, Protocols
+from experiments.calibration.effects.reductions import Reductions
 from experiments.calibration.effects.registered_memory import RegisteredMemory
 from experiments.calibration.effects.ring_latency import Rings
+from experiments.calibration.effects.roots import Roots
 from experiments.calibration.effects.sends import Sends
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
 
@@ -47,6 +49,11 @@ class Library:
     unsure: tuple[str, ...] = ()
     """Forced algorithms that the library replaces without a message if the machine lacks what they
     need."""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The algorithms of all collectives that the library may choose."""
+        return tuple(name for names in self.chooses.values() for name in self.all_of(names))
 
     def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The algorithms, and those that replace them for few elements."""
@@ -160,7 +167,9 @@ def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
     """The effects of MPI, with figures of its `memory`."""
     return (
         partial(Launch, start=1.0 * US),
+        Reductions,
         Protocols,
+        Roots,
         partial(Rings, protocol="rendezvous"),
         partial(HostMemory, **{"scratch": _SCRATCH} | memory),
         partial(RegisteredMemory, joined={"ring_reduce_scatter": 0.5}),

@@ -116,6 +116,19 @@ def test_a_reduce_and_a_broadcast_are_the_librarys_own_choice() -> None:
     assert MPI.algorithms("all_reduce", "trix6") == ()
 
 
+def test_a_pairwise_all_to_all_of_mpi_waits_at_every_step() -> None:
+    """(p - 1)(α + V / (p β)) over two links, by the fastest protocol."""
+    names = MPI.algorithms("all_to_all", "pairwise")
+    sizes = np.array([2.0**14, 2.0**26])
+    model = Model(Points([Series("x", "all_to_all", names, 64, 64, sizes, np.ones(2))]), MPI)
+    model.explore(model.start)
+    profile = model.profile(model.start)
+    links = [protocol.links["network"] for protocol in profile.protocols]
+    steps = [63 * (2 * link.latency + sizes / 64 / link.bandwidth) for link in links]
+    rest = model.predict(model.start) - profile.launch - np.min(steps, axis=0)
+    assert rest == pytest.approx([0.0, 0.0], abs=1e-9)
+
+
 def test_a_protocol_that_was_forced_is_the_only_one() -> None:
     times = {}
     for protocol in ("", "LL", "Simple"):
