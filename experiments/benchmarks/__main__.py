@@ -13,6 +13,7 @@
 | training FOLDER | compare predictions of training with measurements |
 | plans FOLDER | compare predictions of parallel plans with measured steps |
 | calibration FOLDER [FAMILY...] [--out FOLDER] | fit families and predict what was left out |
+| profiles FOLDER [NAME...] | make the profiles that ship anew from a folder of curves |
 | calibration-page | write the page of the committed results of calibration |
 | gloo [FILE.csv] | compare predictions of gloo's operations with a sweep of a lab |
 | zero-bubble | bubble rates of pipelines beside Zero Bubble's Tables 5 and 8 |
@@ -137,6 +138,8 @@ def _compares(arguments: Sequence[str]) -> bool:
         families = [family for family in families if family != "--out"]
         module = import_module("experiments.benchmarks.calibration")
         output.say(module.table(Path(folder), families, out))
+    elif name == "profiles" and rest:
+        import_module("experiments.benchmarks.shipped_profiles").make(Path(rest[0]), rest[1:])
     elif name in ("calibration-page", "speed-page") and not rest:
         module = import_module(f"experiments.benchmarks.{name.replace('-', '_')}")
         output.write(module.PAGE, module.page())
