@@ -9,12 +9,11 @@ from experiments.profiles.profile_document import Error
 
 
 def error_table(errors: Mapping[str, Error]) -> str:
-    """Errors on what the fit has not seen, a row a protocol."""
-    rows = [["unseen", "points", "model", "with discrepancy", "one α, β a curve"]]
+    """Errors on what the fit has not seen and the share of points inside their 80% intervals, a row
+    a protocol."""
+    rows = [["unseen", "points", "model", "with discrepancy", "inside 80%", "one α, β a curve"]]
     for name, error in errors.items():
-        cells = (
-            "-" if value is None else f"{value:.1%}"
-            for value in (error.model, error.discrepancy, error.baseline)
-        )
+        shares = ((error.model, 1), (error.discrepancy, 1), (error.inside, 0), (error.baseline, 1))
+        cells = ("-" if value is None else f"{value:.{digits}%}" for value, digits in shares)
         rows.append([name, str(error.points), *cells])
     return output.align(rows)

@@ -18,11 +18,13 @@ UNSEEN = {
     "points": "points",
     "model": "model",
     "with discrepancy": "discrepancy",
+    "inside 80% intervals": "inside_share",
     "one α, β a curve": "baseline",
 }
 MEANING = """unseen: which points the fit was not allowed to see.
 model: mean error of this kind of model there.
 with discrepancy: the same, corrected by the errors at neighbouring points.
+inside 80% intervals: the share of the points there; near 80% is right.
 one α, β a curve: the error of a straight line through each curve, to compare with."""
 
 
@@ -84,7 +86,10 @@ def _unseen(errors: Mapping[str, Any]) -> str:
 
 
 def _held_out(errors: Mapping[str, Any]) -> Table:
-    rows = [{"unseen": name, **error} for name, error in errors.items()]
+    rows = [
+        {"unseen": name, **error, "inside_share": error.get("inside")}
+        for name, error in errors.items()
+    ]
     return table("Errors on points that the fit has not seen", rows, UNSEEN, note=MEANING)
 
 
