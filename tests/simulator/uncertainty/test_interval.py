@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t
 
 from simulator.uncertainty.interval import interval, quantile
 from simulator.uncertainty.rules import FREEDOM
@@ -17,6 +18,11 @@ def test_the_expected_time_is_inside_and_a_higher_level_is_wider(
     narrow, wide = (interval(seconds, mean, variance, share) for share in (level, level + 0.01))
     assert wide.low <= narrow.low <= narrow.expected <= narrow.high <= wide.high
     assert narrow.expected == pytest.approx(seconds * np.exp(mean))
+
+
+@given(st.floats(0.001, 0.999))
+def test_the_quantile_is_that_of_students_t(level: float) -> None:
+    assert quantile(level) == pytest.approx(t.ppf((1 + level) / 2, FREEDOM), rel=1e-6)
 
 
 def test_an_interval_has_its_share_of_runs() -> None:
