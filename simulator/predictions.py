@@ -66,16 +66,27 @@ def prediction(profile: Profile, path: Path, algorithm: Algorithm) -> Prediction
     return Prediction(path.seconds, where, shifts, profile.uncertainty)
 
 
-def interval_of(predicted: Prediction | None) -> Interval | None:
+def interval_of(predicted: Prediction) -> Interval:
     """The time of a run, with what the measured runs say of its error."""
-    if predicted is None:
-        return None
     seconds, where, shifts, sure = predicted
     residuals = sure.residuals
     mean, variance = (float(column[0]) for column in residuals.at(where))
     variance += residuals.rules.parameters**2 * float((shifts**2).sum())
     unsure = reasons(where, residuals.seen)
     return interval(seconds, mean, variance, sure.level)._replace(unsure=unsure)
+
+
+def ratio(one: Prediction, other: Prediction) -> Interval:
+    """How many times as long `other` takes as `one`, both under one profile.
+
+    Errors that both runs share do not count: of the machine, the collective, the ranks, and of
+    parameters that move both times alike.
+    """
+    residuals = one.sure.residuals
+    mean, variance = residuals.difference(one.place, other.place)
+    shifts = other.shifts - one.shifts
+    variance += residuals.rules.parameters**2 * float((shifts**2).sum())
+    return interval(other.seconds / one.seconds, mean, variance, one.sure.level)
 
 
 def _seconds(profile: Profile, path: Path, algorithm: Algorithm) -> float:

@@ -11,7 +11,7 @@ import typer
 from experiments.cli.completion import collective_names, completer
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.options import Format, Output, Plot, ProfileName, Report
+from experiments.cli.options import Format, Level, Output, Plot, ProfileName, Report
 from topologies.errors import InputError
 
 app = typer.Typer()
@@ -45,6 +45,7 @@ def recommend(
     machine: MachineOptions = MachineOptions("star"),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
+    level: Level = None,
     explain: Annotated[
         str | None, typer.Option(help="Compare all algorithms at this one size, like 64KiB.")
     ] = None,
@@ -73,7 +74,7 @@ def recommend(
         for name, value in options.items():
             if value is not None:
                 raise InputError(f"--explain {explain} and {name} {value}: leave one of them out")
-    machine, calibrated = machine.under(profile, usual="star")
+    machine, calibrated = machine.under(profile, usual="star", level=level)
     listed = of_collective(collective)
     blueprint = replace(machine.blueprint, force=rules.force)
     chosen: tuple[str, ...] = ()

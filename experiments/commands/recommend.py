@@ -125,7 +125,10 @@ def _text(
     request: Request, rows: Sequence[Advice], crossovers: Sequence[Crossover], answers: Answers
 ) -> str:
     binary = in_binary([row.size_B for row in rows])
+    level = _level(request)
+    sure = ["expected", f"{level:.0%} of runs", "or"] if level else []
     table = [["size", "algorithm", "protocol", "channels", "message", "time", "of bound", "gain"]]
+    table[0] += sure
     table += [
         [
             format_bytes(row.size_B, binary),
@@ -136,6 +139,7 @@ def _text(
             format_seconds(row.time_s),
             f"{row.over_bound:.2f}",
             f"{row.gain:.2f}x" if row.gain > GAIN else "-",
+            *([*_interval(row), row.rival or "-"] if level else []),
         ]
         for row in rows
     ]
@@ -152,6 +156,11 @@ def _text(
         "  of bound  the time as a multiple of the best lower bound",
         "  message   the largest message of the algorithm",
     ]
+    if level:
+        terms += [
+            "  expected  half of the runs take longer; best and gain are by this time",
+            "  or        the second fastest algorithm, if the difference is inside its error",
+        ]
     names = dict.fromkeys(left.name for left in answers.left)
     if names:
         terms.append(f"  not tried here: {', '.join(names)} (--format json says why)")
@@ -177,19 +186,38 @@ def _explained(rows: Sequence[Explained], request: Request, how: str) -> str:
         return output.to_json([row.record() for row in rows])
     if how == "csv":
         return output.to_csv([row.record() for row in rows]).rstrip("\n")
-    table = [["algorithm", "time", "of best", "steps", "where the time goes"]]
+    level = _level(request)
+    sure = ["expected", f"{level:.0%} of runs", "slower"] if level else []
+    table = [["algorithm", "time", *sure, "of best", "steps", "where the time goes"]]
     table += [
         [
             row.algorithm,
             format_seconds(row.time_s),
+            *([*_interval(row), "perhaps" if row.rival else "yes"] if level else []),
             f"{row.over_best:.2f}",
             str(row.steps),
             row.path + (f" ({row.protocol})" if row.protocol else ""),
         ]
         for row in rows
     ]
+    if level:
+        table[1][4] = "-"
     size = format_bytes(request.explain)
     return f"{_title(request)}, {size}\n\n{output.align(table)}"
+
+
+def _level(request: Request) -> float:
+    """That of the profile's intervals, 0 without any."""
+    profile = request.question.profile
+    return profile.uncertainty.level if profile and profile.uncertainty else 0.0
+
+
+def _interval(row: Advice | Explained) -> list[str]:
+    """The expected time and the interval of a run."""
+    expected, low, high = (
+        format_seconds(value or 0.0) for value in (row.expected_s, row.low_s, row.high_s)
+    )
+    return [expected, f"{low} - {high}"]
 
 
 def _picture(
@@ -203,7 +231,7 @@ def _picture(
 
     names = dict.fromkeys(name for row in rows for name in (row.algorithm, row.default))
     curves = {
-        case.algorithm.name: [answers.run(case, row.size_B).seconds for row in rows]
+        case.algorithm.name: [answers.seconds(case, row.size_B) for row in rows]
         for case in answers.cases
         if case.algorithm.name in list(names)[:SHOWN]
     }

@@ -117,6 +117,8 @@ def _text(request: Request, winners: Sequence[Winner], left: Sequence[Left]) -> 
         for size in request.sizes
     ]
     terms = ["  1.2x  the second algorithm takes 1.2 times as long"]
+    if any(each.advice.rival for each in winners):
+        terms.append("  ?     the second may be as fast: the difference is inside its error")
     names = dict.fromkeys(each.name for each in left)
     if names:
         terms.append(f"  not tried everywhere: {', '.join(names)} (--format json says why)")
@@ -127,4 +129,5 @@ def _text(request: Request, winners: Sequence[Winner], left: Sequence[Left]) -> 
 
 
 def _cell(winner: Winner) -> str:
-    return f"{winner.name} {winner.margin:.2f}x" if winner.margin else winner.name
+    unsure = "?" if winner.advice.rival else ""
+    return f"{winner.name} {winner.margin:.2f}x{unsure}" if winner.margin else winner.name

@@ -158,4 +158,5 @@ class Case:
 
     def interval(self, run: Run) -> Interval | None:
         """How sure the profile is of the time of a run; None if :meth:`prediction` is."""
-        return interval_of(self.prediction(run))
+        predicted = self.prediction(run)
+        return predicted and interval_of(predicted)

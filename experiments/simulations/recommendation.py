@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from math import log2, sqrt
+from typing import NamedTuple
 
 from experiments.output import Record
 from experiments.simulations.candidates import (
@@ -23,7 +24,9 @@ from experiments.simulations.rules import DEFAULT, Rules
 from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import parts, trace_back
 from simulator.cost_models.nccl import Choice
+from simulator.predictions import Prediction, interval_of, ratio
 from simulator.profile import Profile, Run
+from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -57,10 +60,23 @@ class Advice:
     """How many times as long the library's default takes."""
     why: str
     """Steps and critical path of the algorithm, and of the default."""
+    expected_s: float | None = None
+    """The time that half of the runs exceed; None if the profile has no intervals."""
+    low_s: float | None = None
+    """The lower end of the interval of a run."""
+    high_s: float | None = None
+    """The upper end of the interval."""
+    rival: str | None = None
+    """The second fastest algorithm, if it may be as fast as the best; empty if it is slower."""
+
+    @property
+    def seconds(self) -> float:
+        """The expected time, or the simulated one."""
+        return self.time_s if self.expected_s is None else self.expected_s
 
     def record(self) -> Record:
         """The fields by name, as files show them."""
-        return asdict(self)
+        return _known(asdict(self))
 
 
 @dataclass(frozen=True)
@@ -75,10 +91,33 @@ class Explained:
     protocol: str
     path: str
     """Where the time goes."""
+    expected_s: float | None = None
+    """The time that half of the runs exceed; None if the profile has no intervals."""
+    low_s: float | None = None
+    """The lower end of the interval of a run."""
+    high_s: float | None = None
+    """The upper end of the interval."""
+    rival: bool | None = None
+    """Whether it may be as fast as the best algorithm."""
 
     def record(self) -> Record:
         """The fields by name, as files show them."""
-        return asdict(self)
+        return _known(asdict(self))
+
+
+def _known(values: Record) -> Record:
+    """A record without the fields that only a profile with intervals has, if it has none."""
+    optional = ("expected_s", "low_s", "high_s", "rival")
+    return {
+        name: value for name, value in values.items() if value is not None or name not in optional
+    }
+
+
+class Sure(NamedTuple):
+    """What a profile knows of the error of a run."""
+
+    prediction: Prediction
+    interval: Interval
 
 
 @dataclass(frozen=True)
@@ -113,6 +152,9 @@ class Answers:
     left: list[Left] = field(init=False)
     """The algorithms that are not tried."""
     _runs: dict[tuple[str, float], Run] = field(init=False, default_factory=dict, repr=False)
+    _sure: dict[tuple[str, float], Sure | None] = field(
+        init=False, default_factory=dict, repr=False
+    )
 
     def __post_init__(self) -> None:
         asked = self.question
@@ -129,9 +171,31 @@ class Answers:
             self._runs[key] = case.run(nbytes)
         return self._runs[key]
 
+    def sure(self, case: Case, nbytes: float) -> Sure | None:
+        """What the profile knows of the error of a simulation, found once; None if it has no
+        intervals."""
+        key = case.algorithm.name, nbytes
+        if key not in self._sure:
+            prediction = case.prediction(self.run(case, nbytes))
+            self._sure[key] = prediction and Sure(prediction, interval_of(prediction))
+        return self._sure[key]
+
+    def seconds(self, case: Case, nbytes: float) -> float:
+        """The expected time, or the simulated one if the profile has no intervals."""
+        sure = self.sure(case, nbytes)
+        return sure.interval.expected if sure else self.run(case, nbytes).seconds
+
+    def may_be_as_fast(self, case: Case, best: Case, nbytes: float) -> bool | None:
+        """Whether the difference of two algorithms is inside its error; None if that is not
+        known."""
+        ours, theirs = (self.sure(each, nbytes) for each in (best, case))
+        if ours is None or theirs is None:
+            return None
+        return ratio(ours.prediction, theirs.prediction).low <= 1
+
     def ranked(self, nbytes: float) -> list[tuple[float, Case]]:
         """The algorithms from the fastest on; of equals the earlier."""
-        times = [(self.run(case, nbytes).seconds, case) for case in self.cases]
+        times = [(self.seconds(case, nbytes), case) for case in self.cases]
         return sorted(times, key=lambda pair: float(f"{pair[0]:.6g}"))
 
     @cached_property
@@ -148,7 +212,7 @@ class Answers:
             usual_name(self.question.collective, self.library(nbytes))
         ]
         known = [case for case in self.cases if case.algorithm.name in names]
-        return min(known or self.cases[:1], key=lambda case: self.run(case, nbytes).seconds)
+        return min(known or self.cases[:1], key=lambda case: self.seconds(case, nbytes))
 
     def best(self, nbytes: float, *, of_nccl: bool = False) -> Case:
         """The fastest algorithm, or the fastest that NCCL has; the default if none is faster."""
@@ -161,7 +225,7 @@ class Answers:
         if not ranked:
             raise InputError(f"NCCL has no algorithm for {self.question.collective}")
         usable = not of_nccl or nccl_name(default.algorithm)
-        alike = self.run(default, nbytes).seconds <= ranked[0][0] * (1 + SAME)
+        alike = self.seconds(default, nbytes) <= ranked[0][0] * (1 + SAME)
         return default if usable and alike else ranked[0][1]
 
     def protocol(self, case: Case, nbytes: float) -> str:
@@ -182,6 +246,7 @@ class Answers:
         if default is not best:
             why += f"; {default.algorithm.name}: {_why(usual)}"
         sent = schedule.nbytes[schedule.remote]
+        seconds, sure = self.seconds(best, nbytes), self.sure(best, nbytes)
         return Advice(
             size_B=nbytes,
             algorithm=best.algorithm.name,
@@ -194,9 +259,25 @@ class Answers:
             bound=bound.name,
             default=default.algorithm.name,
             default_time_s=usual.seconds,
-            gain=usual.seconds / run.seconds if run.seconds > 0 else 1.0,
+            gain=self.seconds(default, nbytes) / seconds if seconds > 0 else 1.0,
             why=why,
+            rival=None if sure is None else self._rival(best, nbytes),
+            **_ends(sure),
         )
+
+    def _rival(self, best: Case, nbytes: float) -> str:
+        """The second fastest algorithm, whatever its options, if it may be as fast as the best."""
+        second = next(
+            (
+                case
+                for _, case in self.ranked(nbytes)
+                if case.algorithm.listed_name != best.algorithm.listed_name
+            ),
+            None,
+        )
+        if second is None or not self.may_be_as_fast(second, best, nbytes):
+            return ""
+        return second.algorithm.name
 
     def explained(self, nbytes: float) -> list[Explained]:
         """All algorithms at one size, the fastest first, each with its best options."""
@@ -207,11 +288,13 @@ class Answers:
             over = seconds / ranked[0][0] if ranked[0][0] > 0 else 1.0
             row = Explained(
                 case.algorithm.name,
-                seconds,
+                run.seconds,
                 over,
                 run.timeline.schedule.steps,
                 run.protocol,
                 _path(run),
+                rival=self.may_be_as_fast(case, ranked[0][1], nbytes),
+                **_ends(self.sure(case, nbytes)),
             )
             rows.setdefault(case.algorithm.listed_name, row)
         return list(rows.values())
@@ -231,11 +314,19 @@ class Answers:
             middle = 2 ** round(log2(sqrt(low * high)), 1)
             if not low < middle < high:
                 break
-            if self.run(before, middle).seconds <= self.run(after, middle).seconds:
+            if self.seconds(before, middle) <= self.seconds(after, middle):
                 low = middle
             else:
                 high = middle
         return float(round(high))
+
+
+def _ends(sure: Sure | None) -> dict[str, float]:
+    """The fields of an interval."""
+    if sure is None:
+        return {}
+    interval = sure.interval
+    return {"expected_s": interval.expected, "low_s": interval.low, "high_s": interval.high}
 
 
 def _channels(case: Case) -> int:

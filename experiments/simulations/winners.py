@@ -37,12 +37,12 @@ def winner(answers: Answers, nbytes: float) -> Winner:
         if case.algorithm.listed_name != best.listed_name
     )
     seconds, second = next(others, (None, None))
-    known = seconds is not None and advice.time_s > 0
+    known = seconds is not None and advice.seconds > 0
     return Winner(
         answers.question.ranks,
         advice,
         best.listed_name,
         second.name if second else "",
         seconds,
-        seconds / advice.time_s if seconds is not None and known else None,
+        seconds / advice.seconds if seconds is not None and known else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,13 +31,16 @@ class Places:
 
     def take(self, chosen: Rows) -> Places:
         """Some of the points."""
-        return Places(
-            self.collective[chosen],
-            self.algorithm[chosen],
-            self.ranks[chosen],
-            self.nodes[chosen],
-            self.nbytes[chosen],
-        )
+        return Places(*(column[chosen] for column in self._columns))
+
+    def and_also(self, others: Places) -> Places:
+        """These points, then others."""
+        pairs = zip(self._columns, others._columns, strict=True)
+        return Places(*(np.concatenate(pair) for pair in pairs))
+
+    @property
+    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
+        return self.collective, self.algorithm, self.ranks, self.nodes, self.nbytes
 
 
 class Apart(NamedTuple):

@@ -48,6 +48,21 @@ class Residuals:
         mean, variance = conditional(self.rules, self._covariance, like, self.values)
         return mean, variance + farther
 
+    def difference(self, one: Places, other: Places) -> tuple[float, float]:
+        """The expected residual of a new run at `other` less that of a new run at `one`, a point
+        each, and the variance of this difference. What the two points share is not in it."""
+        both = one.and_also(other)
+        between = apart(both, both)
+        among = likeness(self.rules, between)
+        signs, mean = np.array([-1.0, 1.0]), np.zeros(2)
+        if len(self.seen):
+            like = likeness(self.rules, apart(both, self.seen))
+            solved = np.linalg.solve(self._covariance, np.column_stack((self.values, like.T)))
+            mean = like @ solved[:, 0]
+            outside = beyond(both, self.seen)
+            among += together(self.rules, outside, between) - like @ solved[:, 1:]
+        return float(signs @ mean), float(max(signs @ among @ signs, 0) + 2 * self.rules.noise**2)
+
     @cached_property
     def _covariance(self) -> Floats:
         return covariance(
@@ -80,6 +95,18 @@ def distance(rules: Rules, outside: Beyond) -> Floats:
     return np.asarray(
         sum(each**2 * column for each, column in zip(deviations, outside, strict=True))
     )
+
+
+def together(rules: Rules, outside: Beyond, between: Apart) -> Floats:
+    """The covariance that the distance from the measured points adds, shape (points, points): two
+    points share the way that both are outside."""
+    whole = np.zeros_like(between.size)
+    for name, column in zip(outside._fields, outside, strict=True):
+        alike = {"other_algorithm": between.algorithm, "other_collective": between.collective}
+        common = np.minimum.outer(column, column) * alike.get(name, True)
+        np.fill_diagonal(common, column)
+        whole += getattr(rules, name) ** 2 * common
+    return whole
 
 
 def covariance(rules: Rules, among: Floats, values: Floats) -> Floats:

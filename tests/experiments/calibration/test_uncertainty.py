@@ -75,8 +75,9 @@ def test_a_profile_from_its_file_gives_the_same_intervals(noisy: Fit) -> None:
         schedule, machine, _, _ = algorithm.on(machine, int(points.ranks[point]), 1.0)
         routed = route(schedule, machine).scaled(float(points.size[point]))
         run = profile.simulate(routed, algorithm)
-        interval = interval_of(prediction(profile, path_of(run), algorithm))
-        assert interval is not None
+        predicted_run = prediction(profile, path_of(run), algorithm)
+        assert predicted_run is not None
+        interval = interval_of(predicted_run)
         assert np.log(interval.expected / run.seconds) == pytest.approx(mean[point], abs=1e-3)
         half = np.log(interval.high / interval.expected) / quantile(0.8)
         assert half == pytest.approx(np.sqrt(variance[point]), rel=0.02)

@@ -108,3 +108,42 @@ def test_a_level_goes_with_a_profile(simctl: Simctl) -> None:
     refused = simctl("sweep", "--p", "8", "--level", "0.9")
     assert refused.returncode == 2
     assert "--level 0.9 goes with --profile: write both" in refused.stderr
+
+
+RECOMMEND = ("recommend", "--p", "8", "--collective", "all_gather", "--size", "1KiB,1MiB")
+
+
+def test_the_best_algorithm_is_by_expected_time(simctl: Simctl, profile: str) -> None:
+    report = json.loads(simctl(*RECOMMEND, "--profile", profile, "--format", "json").stdout)
+    explain = (*RECOMMEND[:-2], "--explain", "1KiB", "--profile", profile)
+    ranked = json.loads(simctl(*explain, "--format", "json").stdout)
+    times = [row["expected_s"] for row in ranked]
+    assert times == sorted(times)
+    assert report["advice"][0]["algorithm"] == ranked[0]["algorithm"]
+    for row in (*report["advice"], *ranked):
+        assert row["low_s"] < row["expected_s"] < row["high_s"]
+    table = simctl(*RECOMMEND, "--profile", profile, "--level", "0.9").stdout
+    assert "90% of runs" in table
+    assert "or        the second fastest algorithm" in table
+
+
+def test_only_errors_of_their_own_blur_which_algorithm_is_faster(
+    simctl: Simctl, profile: str
+) -> None:
+    explain = (*RECOMMEND[:-2], "--explain", "1KiB", "--profile", profile, "--format", "json")
+    ranked = json.loads(simctl(*explain).stdout)
+    assert any(row["rival"] for row in ranked if row["over_best"] > 1.01)
+    shared = Path(profile).read_text()
+    for part in ("algorithm: 0.1", "curve: 0.1", "noise: 0.1", "other_algorithm: 0.3"):
+        shared = shared.replace(part, f"{part[:-3]}0.0")
+    Path(profile).write_text(shared[: shared.index("  moved:")])
+    for row in json.loads(simctl(*explain).stdout):
+        assert row["rival"] is (row["over_best"] < 1 + 1e-9)
+
+
+def test_a_map_marks_what_is_not_sure(simctl: Simctl, profile: str) -> None:
+    words = ("recommend", "--p", "4,8", "--size", "1KiB", "--collective", "all_gather")
+    text = simctl(*words, "--profile", profile).stdout
+    assert "x?" in text
+    assert "?     the second may be as fast" in text
+    assert "?" not in simctl(*words).stdout

@@ -125,3 +125,46 @@ def test_what_was_not_seen_is_named() -> None:
     assert outside.more_bytes == pytest.approx([np.log2(SIZES[5] / SIZES[4]) + 1])
     assert [column[0] for column in outside[2:]] == [1, 1, 1]
     assert distance(RULES, beyond(seen, seen)) == pytest.approx(np.zeros(5))
+
+
+@given(
+    st.sampled_from(["ring", "tree", "double_tree"]),
+    st.sampled_from([4, 8, 64]),
+    st.sampled_from(SIZES.tolist()),
+)
+def test_a_difference_is_no_surer_than_its_parts_allow(
+    algorithm: str, ranks: int, nbytes: float
+) -> None:
+    """It changes its sign with the order, and its deviation is at most the sum of both."""
+    seen = places(4, 8)
+    residuals = Residuals(RULES, seen, 0.1 * np.cos(np.arange(len(seen))))
+    one = place("all_reduce", "ring", 8, 2, SIZES[3])
+    other = place("all_reduce", algorithm, ranks, ranks / 4, nbytes)
+    mean, variance = residuals.difference(one, other)
+    reverse, same = residuals.difference(other, one)
+    (first, left), (second, right) = (residuals.at(each) for each in (one, other))
+    assert mean == pytest.approx(second[0] - first[0])
+    assert reverse == pytest.approx(-mean)
+    assert same == pytest.approx(variance)
+    assert variance <= (left[0] ** 0.5 + right[0] ** 0.5) ** 2 + 1e-12
+    assert variance >= 2 * RULES.noise**2
+
+
+def test_two_runs_of_one_point_differ_by_noise() -> None:
+    seen = places(4, 8)
+    residuals = Residuals(RULES, seen, np.full(len(seen), 0.1))
+    far = place("all_gather", "ring_all_gather", 4096, 1024, 2.0**40)
+    mean, variance = residuals.difference(far, far)
+    assert mean == pytest.approx(0)
+    assert variance == pytest.approx(2 * RULES.noise**2)
+
+
+@given(st.floats(0, 5), st.floats(0, 5))
+def test_algorithms_share_the_error_of_their_machine(machine: float, collective: float) -> None:
+    """However large it is, it does not blur which of them is faster."""
+    rules = RULES._replace(machine=machine, collective=collective)
+    nothing = places(4).take(np.array([], dtype=np.int64))
+    ring, tree = (place("all_reduce", name, 8, 2, SIZES[3]) for name in ("ring", "tree"))
+    _, variance = Residuals(rules, nothing, np.array([])).difference(ring, tree)
+    own = rules.algorithm**2 + rules.curve**2 + rules.noise**2
+    assert variance == pytest.approx(2 * own, rel=1e-6)
