@@ -14,6 +14,8 @@
 | plans FOLDER | compare predictions of parallel plans with measured steps |
 | calibration FOLDER [FAMILY...] [--out FOLDER] | fit families and predict what was left out |
 | profiles FOLDER [NAME...] | make the profiles that ship anew from a folder of curves |
+| population FOLDER [--library NAME] [--families F01,F02] [--out FOLDER] | fit the population of \
+measured machines, and predict each machine that was left out |
 | calibration-page | write the page of the committed results of calibration |
 | gloo [FILE.csv] | compare predictions of gloo's operations with a sweep of a lab |
 | zero-bubble | bubble rates of pipelines beside Zero Bubble's Tables 5 and 8 |
@@ -140,6 +142,9 @@ def _compares(arguments: Sequence[str]) -> bool:
         output.say(module.table(Path(folder), families, out))
     elif name == "profiles" and rest:
         import_module("experiments.benchmarks.shipped_profiles").make(Path(rest[0]), rest[1:])
+    elif name == "population" and rest:
+        module = import_module("experiments.benchmarks.left_out_machines")
+        output.say(module.table(*module.parse(rest)))
     elif name in ("calibration-page", "speed-page") and not rest:
         module = import_module(f"experiments.benchmarks.{name.replace('-', '_')}")
         output.write(module.PAGE, module.page())

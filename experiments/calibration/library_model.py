@@ -167,6 +167,13 @@ class Model:
         changed.effects = tuple(make(changed.data) for make in self.library.effects)
         return changed
 
+    def starting(self, inner: Floats, weight: Floats) -> Model:
+        """The same model whose fit starts elsewhere. Start and its weight have the shape
+        (parameters,)."""
+        changed = copy(self)
+        changed.start, changed.weight = inner, weight
+        return changed
+
     def taking(self, algorithms: Mapping[int, tuple[str, ...]]) -> Model:
         """The same model with other algorithms for some curves, whatever their labels say.
 

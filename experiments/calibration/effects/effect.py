@@ -37,6 +37,11 @@ class Parameter:
     """The unit of the value: "s", "s/B" or "power"."""
     weight: float
     """The weight of the start as data."""
+    kind: str = ""
+    """The kind of link that the number is about. Empty: all kinds, or no link."""
+    specified: bool = False
+    """Whether a machine's specification says about what the number is: 1/β of its links, or how
+    ranks share NICs."""
 
     @property
     def inner(self) -> float:

@@ -21,7 +21,8 @@ class Ports(Effect):
         between = widths[points.nodes > 1]
         if len({curve.per_node for curve in points.curves if curve.nodes > 1}) > 1:
             self.typical = float(np.exp(np.log(between).mean()))
-            self.parameters = (Parameter("network 1/β by ranks a node", -1.0, "power", LIKELY),)
+            name = "network 1/β by ranks a node"
+            self.parameters = (Parameter(name, -1.0, "power", LIKELY, "network", specified=True),)
 
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
         """Links inside nodes that are paced, and the power."""

@@ -71,12 +71,14 @@ class Protocols(Effect):
     def _parameters(self, prior: Prior, weight: float) -> Iterator[Parameter]:
         starts = {kind: self._start(prior, kind) for kind in self.kinds}
         for kind, (latency, _) in starts.items():
-            yield Parameter(f"{prior.name} {kind} α", latency, "s", weight)
+            yield Parameter(f"{prior.name} {kind} α", latency, "s", weight, kind)
             if (prior.name, kind) in self.data.gaps:
-                yield Parameter(f"{prior.name} {kind} g", latency * SHORT, "s", LIKELY)
-        rates = {prior.rate(kind): slowness for kind, (_, slowness) in starts.items()}
-        for name, slowness in rates.items():
-            yield Parameter(name, slowness, "s/B", LOOSE)
+                yield Parameter(f"{prior.name} {kind} g", latency * SHORT, "s", LIKELY, kind)
+        last = prior is self.priors[-1]
+        rates = {prior.rate(kind): (kind, slowness) for kind, (_, slowness) in starts.items()}
+        for name, (kind, slowness) in rates.items():
+            of_kind = "" if prior.one_rate else kind
+            yield Parameter(name, slowness, "s/B", LOOSE, of_kind, last)
 
     def _start(self, prior: Prior, kind: str) -> tuple[float, float]:
         """α and 1/β of a kind of link: those of the prior, or the machine's in proportion."""

@@ -24,10 +24,14 @@ class Sends(Effect):
             shown = {name for curve in curves for name in curve.algorithms}
             self.called, self.kinds = algorithms, data.paths.kinds
             self.rates = [name for name in algorithms if name in shown]
-            slowness = (f"{kind} 1/β of {algorithms[k]}" for k in self.rates for kind in self.kinds)
+            slowness = {
+                f"{kind} 1/β of {algorithms[name]}": kind
+                for name in self.rates
+                for kind in self.kinds
+            }
+            names = {"launch of sends": "", "α of sends": ""} | slowness
             self.parameters = tuple(
-                Parameter(name, 0.0, "power", LIKELY)
-                for name in ("launch of sends", "α of sends", *slowness)
+                Parameter(name, 0.0, "power", LIKELY, kind) for name, kind in names.items()
             )
 
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:

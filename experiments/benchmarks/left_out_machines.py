@@ -1,0 +1,190 @@
+"""Populations of measured machines, and errors on machines that were left out.
+
+`python -m experiments.benchmarks population FOLDER [--library NAME] [--families F01,F02] [--out
+FOLDER]` fits the population of each library, and then of each library without each machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments import output
+from experiments.benchmarks.calibration import Group, groups
+from experiments.calibration import nccl_comparison
+from experiments.calibration.calibrated_profile import points
+from experiments.calibration.fit import explore
+from experiments.calibration.libraries import FUJITSU, MPI, NCCL
+from experiments.calibration.library_model import Model
+from experiments.calibration.observations import Flags
+from experiments.calibration.population import population_file
+from experiments.calibration.population.bare_links import bare_links
+from experiments.calibration.population.few_points import evenly, predicted, sharpened
+from experiments.calibration.population.machine_runs import Runs
+from experiments.calibration.population.population import Population, fit_population
+from experiments.calibration.population.specification import Specification, specification_of
+from experiments.measurements import Curve
+from simulator.cost_models.nccl import GENERATIONS
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+LEAST = 2
+"""The least points of a group."""
+FEW = 4
+LIBRARIES = {"nccl": (NCCL,), "mpi": (MPI, FUJITSU)}
+"""The libraries that share a population, by its name."""
+COLUMNS = ("specification", f"{FEW} points", "NCCL's own model", "bare links")
+
+
+class Measured(NamedTuple):
+    """Runs of a family, and their name."""
+
+    family: str
+    name: str
+    runs: Runs
+
+
+class Row(NamedTuple):
+    """Median |ln(predicted / measured)| of the runs of a machine that was left out."""
+
+    measured: Measured
+    errors: tuple[float, ...]
+    """By COLUMNS; nan without a prediction."""
+
+
+def parse(arguments: Sequence[str]) -> tuple[Path, str, Sequence[str], Path | None]:
+    """The arguments of `table` as the command line has them. Raises InputError for other ones."""
+    folder, *rest = arguments
+    options = dict(zip(rest[::2], rest[1::2], strict=False))
+    if len(rest) % 2 or not options.keys() <= {"--library", "--families", "--out"}:
+        raise InputError("population FOLDER takes --library NAME, --families F01,F02, --out FOLDER")
+    library, families = options.get("--library", ""), options.get("--families", "")
+    if library and library not in LIBRARIES:
+        raise InputError(f"--library {library[:40]!r}: expected {' or '.join(LIBRARIES)}")
+    out = Path(options["--out"]) if "--out" in options else None
+    return Path(folder), library, [name for name in families.split(",") if name], out
+
+
+def table(
+    folder: Path, library: str = "", families: Sequence[str] = (), out: Path | None = None
+) -> str:
+    """Errors on each set-up of machines that were left out, and medians over machines.
+
+    `out` is a folder for the files of the populations.
+    """
+    parts = []
+    for name, members in LIBRARIES.items():
+        if library in ("", name):
+            chosen = [group for group in groups(folder) if group.library in members]
+            measured = list(_measured(chosen))
+            if not measured:
+                raise InputError(f"{folder}: no runs of {name}")
+            rows = list(_left_out(measured, families))
+            if out is not None:
+                whole = fit_population([one.runs for one in measured])
+                known = replace(whole, error=next(_medians(rows)))
+                output.write(out / f"{name}.yaml", population_file.dumps(known))
+            parts.append(_table(name, rows))
+    return "\n\n".join(parts)
+
+
+def _measured(chosen: Sequence[Group]) -> Iterator[Measured]:
+    """The runs of each group and specification, with the paths that a fit of them finds."""
+    progress = output.Progress("groups")
+    for done, group in enumerate(chosen):
+        progress(done, len(chosen))
+        for specification, curves in _by_specification(group.curves).items():
+            try:
+                measured, _ = points(curves, group.library, least=LEAST)
+            except InputError as refused:
+                output.note(f"{group.name}: {refused}")
+                continue
+            model = Model(measured, group.library)
+            explore(model)
+            family = group.curves[0].family.split()[0]
+            yield Measured(family, group.name, Runs(model, specification))
+    progress(len(chosen), len(chosen))
+
+
+def _by_specification(curves: Sequence[Curve]) -> dict[Specification, list[Curve]]:
+    by_specification: dict[Specification, list[Curve]] = {}
+    for curve in curves:
+        by_specification.setdefault(specification_of(curve), []).append(curve)
+    return by_specification
+
+
+def _left_out(measured: Sequence[Measured], families: Sequence[str]) -> Iterator[Row]:
+    """A row for each run of the families, by the population of all other machines."""
+    populations: dict[str, Population] = {}
+    judged = [one for one in measured if not families or one.family in families]
+    progress = output.Progress("machines left out")
+    for done, one in enumerate(judged):
+        progress(done, len(judged))
+        machine = one.runs.machine
+        if machine not in populations:
+            populations[machine] = without(machine, [other.runs for other in measured])
+        yield Row(one, tuple(_errors(one.runs, populations[machine])))
+    progress(len(judged), len(judged))
+
+
+def without(machine: str, runs: Sequence[Runs]) -> Population:
+    """The population of all other machines."""
+    return fit_population([each for each in runs if each.machine != machine])
+
+
+def _errors(runs: Runs, population: Population) -> Iterator[float]:
+    every = np.ones(len(runs.model.points), dtype=np.bool_)
+    keep = evenly(runs.model.points, FEW)
+    cases: list[tuple[Callable[[], Floats], Flags]] = [
+        (lambda: predicted(runs, population), every),
+        (lambda: sharpened(runs, population, keep), ~keep),
+        (lambda: _own_model(runs), every),
+        (lambda: bare_links(runs), every),
+    ]
+    for seconds, judged in cases:
+        misfit = np.abs(np.log(seconds() / runs.model.points.seconds))[judged]
+        yield float(np.nanmedian(misfit)) if np.isfinite(misfit).any() else np.nan
+
+
+def _own_model(runs: Runs) -> Floats:
+    """Seconds of NCCL's own model with the specified bandwidth; nan without a model."""
+    specification, curves = runs.specification, runs.model.points.curves
+    if runs.model.library is not NCCL or specification.generation not in GENERATIONS:
+        return np.full(len(runs.model.points), np.nan)
+    seconds = []
+    for curve in curves:
+        rates = [specification.bandwidth("node", curve.per_node)] * (curve.per_node > 1)
+        rates += [specification.bandwidth("network", curve.per_node)] * (curve.nodes > 1)
+        bandwidth = min(rate for rate in rates if rate is not None)
+        seconds.append(nccl_comparison.predict(curve, specification.generation, bandwidth))
+    return np.concatenate(seconds)
+
+
+def _table(name: str, rows: Sequence[Row]) -> str:
+    lines = [[f"{name}: machine left out", "runs", "points", *COLUMNS]]
+    for measured, errors in rows:
+        runs = measured.runs
+        called = f"{measured.family} {measured.name.rpartition(': ')[2]}"
+        cells = [_percent(value) for value in errors]
+        lines.append([runs.machine, called, str(len(runs.model.points)), *cells])
+    lines.append(["median over machines", "", "", *map(_percent, _medians(rows))])
+    return output.align(lines)
+
+
+def _medians(rows: Sequence[Row]) -> Iterator[float]:
+    """The median over machines of each column, where a machine counts by the median of its runs."""
+    for column in range(len(COLUMNS)):
+        by_machine: dict[str, list[float]] = {}
+        for row in rows:
+            if np.isfinite(row.errors[column]):
+                by_machine.setdefault(row.measured.runs.machine, []).append(row.errors[column])
+        yield median(map(median, by_machine.values())) if by_machine else np.nan
+
+
+def _percent(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.1%}"

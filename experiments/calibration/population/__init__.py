@@ -1,0 +1,1 @@
+"""The population of measured machines: what a library costs on a machine without measurements."""

@@ -1,0 +1,58 @@
+"""Fits of few points that start from a population."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiments.calibration.fit import SCALE, fit
+from experiments.calibration.library_model import Model
+from experiments.calibration.observations import Flags, Points
+from experiments.calibration.population.machine_runs import Runs
+from experiments.calibration.population.population import Population
+from topologies.topology import Floats
+
+
+def evenly(points: Points, count: int) -> Flags:
+    """Points of the first curve on the most ranks: its smallest and largest size, and others
+    between, equally far in log."""
+    longest = max(curve.ranks for curve in points.curves)
+    curve = next(c for c, one in enumerate(points.curves) if one.ranks == longest)
+    indices = np.flatnonzero(points.curve == curve)
+    size = np.log(points.size[indices])
+    wanted = np.linspace(size[0], size[-1], count)
+    chosen = np.zeros(len(points), dtype=np.bool_)
+    chosen[indices[np.abs(size[:, None] - wanted).argmin(axis=0)]] = True
+    return chosen
+
+
+def predicted(runs: Runs, population: Population) -> Floats:
+    """Seconds of all points by the machine's specification, shape (points,)."""
+    inner = population.inner(runs)
+    explored(runs.model, inner)
+    return runs.model.predict(inner)
+
+
+def sharpened(runs: Runs, population: Population, keep: Flags) -> Floats:
+    """Seconds of all points after a fit of those that `keep` chooses, shape (points,)."""
+    model = from_population(runs, population)
+    explored(model, model.start)
+    inner = fit(model, keep).inner
+    explored(model, inner)
+    return fit(model, keep, inner).predicted
+
+
+def from_population(runs: Runs, population: Population) -> Model:
+    """The model of some runs, whose fit starts from a population."""
+    members = [population.members.get(name) for name in runs.names]
+    weight = [
+        own if member is None else SCALE / member.spread
+        for member, own in zip(members, runs.model.weight, strict=True)
+    ]
+    return runs.model.starting(population.inner(runs), np.array(weight))
+
+
+def explored(model: Model, inner: Floats) -> None:
+    """Keep the paths of simulations at some parameters. The second time has those that the first
+    one uncovers."""
+    for _ in range(2):
+        model.explore(inner)

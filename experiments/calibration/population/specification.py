@@ -1,0 +1,110 @@
+"""What the makers of the measured machines say of them: `experiments/profiles/population`.
+
+β are those with which NCCL and RCCL calculate, as in :mod:`topologies.link_kinds`.
+"""
+
+from __future__ import annotations
+
+import csv
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from math import log
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.calibration.effects.effect import Parameter
+from experiments.calibration.effects.protocols import reach
+from experiments.measurements import Curve
+from topologies.errors import InputError
+
+FOLDER = "experiments.profiles.population"
+FILE = "machines.csv"
+GBPS = 1e9
+
+
+class Specification(NamedTuple):
+    """What is known of a machine before anybody measures it."""
+
+    machine: str
+    """The machine. Set-ups of one machine have the same name."""
+    runs: str
+    """A pattern of the names of its measured files."""
+    device: str
+    """The model of its GPUs, or CPU."""
+    generation: str
+    """The generation of its GPUs; empty for CPUs."""
+    per_node: int
+    """The ranks of a full node."""
+    node: float | None
+    """β of a rank inside its node in bytes/s, a direction. None: nobody specifies it."""
+    nics: int
+    """The NICs of a node."""
+    nic: float | None
+    """β of a NIC in bytes/s, a direction. None: jobs are on one node."""
+    transport: str
+    """What connects the nodes."""
+    source: str
+    """Where the figures are from."""
+
+    def bandwidth(self, where: str, width: float) -> float | None:
+        """β in bytes/s inside a "node", or in the "network": of all NICs that `width` ranks of a
+        node use. None if nobody specifies it."""
+        if where == "node" or self.nic is None:
+            return self.node if where == "node" else None
+        used = min(max(width * self.nics / self.per_node, 1.0), float(self.nics))
+        return used * self.nic
+
+    @property
+    def sharing(self) -> float:
+        """The power of the ranks a node by which 1/β between nodes grows: -1 with a NIC for each
+        rank, 0 with one NIC."""
+        return -log(self.nics) / log(self.per_node) if self.nics > 1 < self.per_node else 0.0
+
+    def offset(self, parameter: Parameter, width: float) -> float | None:
+        """The part of a parameter, as the fit counts it, that the specification gives. None if it
+        does not.
+
+        `width` is the number of ranks a node of the runs.
+        """
+        if not parameter.specified:
+            return 0.0
+        if parameter.unit == "power":
+            return self.sharing
+        bandwidth = self.bandwidth(reach(parameter.kind), width)
+        return None if bandwidth is None else -log(bandwidth)
+
+
+@cache
+def specifications() -> tuple[Specification, ...]:
+    """Those of all measured machines."""
+    text = (files(FOLDER) / FILE).read_text(encoding="utf-8")
+    return tuple(_row(row) for row in csv.DictReader(text.splitlines()))
+
+
+def _row(row: dict[str, str]) -> Specification:
+    def rate(column: str) -> float | None:
+        return float(row[column]) * GBPS if row[column] else None
+
+    return Specification(
+        row["machine"],
+        row["runs"],
+        row["device"],
+        row["generation"],
+        int(row["per_node"]),
+        rate("node_GBps"),
+        int(row["nics"] or 0),
+        rate("nic_GBps"),
+        row["transport"],
+        row["source"],
+    )
+
+
+def specification_of(curve: Curve) -> Specification:
+    """That of the machine of a curve, by the name of its file. Raises InputError if there is
+    none."""
+    name = Path(curve.source).stem
+    for row in specifications():
+        if fnmatchcase(name, row.runs):
+            return row
+    raise InputError(f"{name}: no machine of {FILE} has such runs: add a row")

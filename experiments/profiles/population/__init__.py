@@ -1,0 +1,1 @@
+"""The measured machines, and parameters of libraries over all of them."""

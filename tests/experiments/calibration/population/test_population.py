@@ -1,0 +1,88 @@
+"""Populations: a known one is found again, few machines say little, and none sees what is left
+out."""
+
+from copy import copy
+
+import numpy as np
+import pytest
+
+from experiments.benchmarks.left_out_machines import without
+from experiments.calibration.population.few_points import predicted
+from experiments.calibration.population.machine_runs import Runs, shared_names
+from experiments.calibration.population.population import (
+    SPECIFIED,
+    USUAL,
+    Population,
+    fit_population,
+)
+from tests.experiments.calibration.population.conftest import CHANGED, SLOWER, runs_of
+
+
+@pytest.fixture(scope="module")
+def population(machines: list[Runs]) -> Population:
+    return fit_population(machines)
+
+
+def test_a_known_population_is_found_again(population: Population) -> None:
+    """What machines have in common, and that they hardly differ in it."""
+    for name in CHANGED:
+        member = population.members[name]
+        assert member.mean - member.start == pytest.approx(SLOWER, abs=0.3)
+    assert population.members["Simple network 1/β"].mean == pytest.approx(0.2, abs=0.1)
+    assert population.members["Simple network 1/β"].spread < USUAL
+
+
+def test_parameters_that_a_specification_gives_are_in_its_units(population: Population) -> None:
+    units = {name for name, member in population.members.items() if member.unit == SPECIFIED}
+    assert units == {"Simple node 1/β", "Simple network 1/β"}
+
+
+def test_one_machine_says_less_than_six(population: Population, machines: list[Runs]) -> None:
+    """Means of few machines stay near the start of the library's own model."""
+    alone = fit_population(machines[:1])
+    for name in CHANGED:
+        start = population.members[name].start
+        assert start < alone.members[name].mean < population.members[name].mean
+
+
+def test_spreads_of_few_machines_stay_near_what_is_usual(machines: list[Runs]) -> None:
+    spreads = fit_population(machines[:1]).spreads.values()
+    assert max(spreads) < 2 * USUAL
+    assert min(spreads) > USUAL / 2
+
+
+def test_a_machine_is_predicted_from_its_specification(machines: list[Runs]) -> None:
+    """Links four times as fast as those of the others."""
+    others = fit_population(machines[1:])
+    misfit = np.log(predicted(machines[0], others) / machines[0].model.points.seconds)
+    assert np.median(np.abs(misfit)) < 0.2
+
+
+def test_two_set_ups_of_a_machine_count_as_one_machine(
+    population: Population, machines: list[Runs]
+) -> None:
+    twice = fit_population([*machines, machines[0]])
+    for name, member in population.members.items():
+        assert twice.members[name][1:] == pytest.approx(member[1:], rel=1e-6)
+    assert twice.machines == population.machines
+
+
+def test_what_is_left_out_is_never_seen(machines: list[Runs]) -> None:
+    """Nonsense of the machine that is left out, in all its set-ups, changes nothing."""
+    nonsense, again = runs_of(1), copy(machines[0])
+    nonsense.model.points.seconds = nonsense.model.points.seconds * 100
+    expected = fit_population(machines[1:])
+    assert without("m1", [nonsense, *machines[1:], again]) == expected
+
+
+def test_corrections_of_single_numbers_of_nodes_are_of_no_population() -> None:
+    from experiments.calibration.libraries import MPI
+    from experiments.calibration.library_model import Model
+    from experiments.calibration.observations import Points, Series
+
+    sizes = np.array([1e3, 1e6])
+    curves = [Series(f"{p}", "all_reduce", ("ring",), p, p, sizes, sizes) for p in (4, 8)]
+    names = shared_names(Model(Points(curves), MPI))
+    assert "" in names
+    assert "network α by nodes" in names
+    assert not any(name.endswith("nodes") and " at " in name for name in names)

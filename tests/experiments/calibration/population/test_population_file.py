@@ -1,0 +1,64 @@
+"""Files of populations: what ships, what is written, and what is refused."""
+
+import pytest
+
+from experiments.calibration.population.population import Member, Population
+from experiments.calibration.population.population_file import dumps, find, parse
+from topologies.errors import InputError
+
+GOOD = """library: NCCL
+made: by hand
+machines: [one, two]
+error: 0.2
+parameters:
+  launch: {unit: s, start: 1.0e-5, mean: 2.0e-5, spread: 0.5, machines: 2}
+  network α by nodes: {unit: power, start: 0.0, mean: -0.1, spread: 0.2, machines: 1}
+"""
+
+
+def test_a_population_is_read_back_as_it_was_written() -> None:
+    population = parse(GOOD, "x.yaml")
+    again = parse(dumps(population), "y.yaml")
+    assert again.members.keys() == population.members.keys()
+    for name, member in again.members.items():
+        assert member.unit == population.members[name].unit
+        assert member[1:] == pytest.approx(population.members[name][1:], abs=1e-3)
+
+
+def test_values_are_as_a_fit_counts_them() -> None:
+    launch = parse(GOOD, "x.yaml").members["launch"]
+    assert (launch.start, launch.mean) == pytest.approx((-11.513, -10.820), abs=1e-3)
+    assert parse(GOOD, "x.yaml").spreads == {"launch": 0.5, "network α by nodes": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "spread: 0.5",
+            "spread: 0",
+            r"^x.yaml line 6, .*launch.*spread: 0: input should be greater",
+        ),
+        ("mean: 2.0e-5", "mean: -1", r"^x.yaml line 6, .*launch: .*-1: values in s are above 0"),
+        ("unit: s,", "unit: m,", r"^x.yaml line 6, .*unit"),
+        ("machines: [one, two]", "machine: one", r"^x.yaml .*machine"),
+        ("library: NCCL\n", "", r"^x.yaml.*library: is missing"),
+        (GOOD, "[]", r"^x.yaml.*not a mapping"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(old: str, new: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse(GOOD.replace(old, new), "x.yaml")
+
+
+@pytest.mark.parametrize("library", ["NCCL", "MPI"])
+def test_populations_ship(library: str) -> None:
+    population = find(library)
+    assert isinstance(population, Population)
+    assert len(population.machines) >= 5
+    assert all(isinstance(member, Member) for member in population.members.values())
+    assert "launch" in population.members
+
+
+def test_a_library_that_nobody_measured_has_no_population() -> None:
+    assert find("gloo") is None

@@ -1,0 +1,67 @@
+"""What makers say of the measured machines."""
+
+from collections import Counter
+from math import log
+
+import pytest
+
+from experiments.calibration.effects.effect import Parameter
+from experiments.calibration.population.specification import (
+    GBPS,
+    specification_of,
+    specifications,
+)
+from experiments.measurements import Curve
+from tests.experiments.calibration.population.conftest import specification
+from topologies.errors import InputError
+
+
+def curve(name: str) -> Curve:
+    return Curve("all_reduce", 8, 2, (), (), f"folder/{name}.csv")
+
+
+def test_every_machine_has_figures_and_a_source() -> None:
+    for row in specifications():
+        assert row.machine
+        assert row.source
+        assert row.node or row.nic
+        assert row.per_node >= 1
+    patterns = Counter(row.runs for row in specifications())
+    assert max(patterns.values()) == 1
+
+
+def test_set_ups_share_a_machine() -> None:
+    several = Counter(row.machine for row in specifications())
+    assert several["ABCI V100"] > 1
+
+
+def test_runs_are_found_by_the_names_of_their_files() -> None:
+    found = specification_of(curve("mn5acc_nccl_ring_ar_p16"))
+    assert (found.machine, found.nic) == ("MareNostrum 5 ACC", 25 * GBPS)
+
+
+def test_runs_without_a_machine_are_refused() -> None:
+    with pytest.raises(InputError, match=r"^new_ar_p8: no machine of machines.csv has such runs"):
+        specification_of(curve("new_ar_p8"))
+
+
+@pytest.mark.parametrize(("width", "nics"), [(1, 1), (2, 2), (4, 4), (8, 4)])
+def test_ranks_use_as_many_nics_as_they_have(width: int, nics: int) -> None:
+    machine = specification(1)
+    assert machine.bandwidth("network", width) == pytest.approx(nics * 10e9)
+    assert machine.bandwidth("node", width) == 200e9
+
+
+@pytest.mark.parametrize(("nics", "power"), [(1, 0.0), (2, -0.5), (4, -1.0)])
+def test_ranks_share_nics(nics: int, power: float) -> None:
+    assert specification(1)._replace(nics=nics).sharing == pytest.approx(power)
+
+
+def test_only_specified_parameters_have_an_offset() -> None:
+    machine = specification(1)
+    link = Parameter("Simple ib 1/β", 1e-9, "s/B", 1.0, "ib", specified=True)
+    assert machine.offset(link, 4) == pytest.approx(-log(40e9))
+    assert machine.offset(Parameter("launch", 1e-6, "s", 1.0), 4) == 0.0
+    assert machine._replace(nic=None).offset(link, 4) is None
+    ports = Parameter("network 1/β by ranks a node", 0.0, "power", 1.0, "network", specified=True)
+    assert machine.offset(ports, 4) == -1.0
