@@ -11,7 +11,15 @@ import typer
 from experiments.cli.completion import collective_names, completer
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.options import Format, Level, Output, Plot, ProfileName, Report
+from experiments.cli.options import (
+    Format,
+    Level,
+    Output,
+    Plot,
+    PopulationName,
+    ProfileName,
+    Report,
+)
 from topologies.errors import InputError
 
 app = typer.Typer()
@@ -46,6 +54,7 @@ def recommend(
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
     level: Level = None,
+    library: PopulationName = None,
     explain: Annotated[
         str | None, typer.Option(help="Compare all algorithms at this one size, like 64KiB.")
     ] = None,
@@ -74,16 +83,20 @@ def recommend(
         for name, value in options.items():
             if value is not None:
                 raise InputError(f"--explain {explain} and {name} {value}: leave one of them out")
-    machine, calibrated = machine.under(profile, usual="star", level=level)
+    machine, calibrated = machine.under(profile, usual="star", level=level, library=library)
     listed = of_collective(collective)
     blueprint = replace(machine.blueprint, force=rules.force)
     chosen: tuple[str, ...] = ()
     name = listed[0].collective.name
     if profile is not None:
-        from experiments.calibration.libraries import library
+        from experiments.calibration.libraries import library as library_of
         from experiments.profiles import find as find_profile
 
-        chosen = library(find_profile(profile).library).algorithms(name)
+        chosen = library_of(find_profile(profile).library).algorithms(name)
+    if library is not None:
+        from experiments.calibration.population.library_profile import LIBRARIES
+
+        chosen = LIBRARIES[library].algorithms(name)
     ranks = parse_ranks(usual_ranks(blueprint, listed, "8") if p is None else p)
     question = Question(name, ranks[0], blueprint.build, rules.rules, calibrated, chosen)
     sizes = sorted(parse_sizes(size or USUAL_SIZES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,12 +29,14 @@ class GroupOptions:
     algorithm: Algorithm
     size: str
     ranks: str | None
-    profile: str | None
+    refused: Mapping[str, str | None]
+    """Options that groups do not take, by name."""
 
     def run(self, machine: Blueprint, rules: RuleOptions, files: RunFiles, how: str) -> int:
         """Simulate them; the exit code. Raises InputError for what groups do not take."""
-        if self.profile is not None:
-            raise InputError(f"--groups and --profile {self.profile}: leave one of them out")
+        for name, value in self.refused.items():
+            if value is not None:
+                raise InputError(f"--groups and --{name} {value}: leave one of them out")
         calls = parse_groups(self.text, self.algorithm, parse_bytes(self.size))
         most = max(max(call.ranks) for call in calls) + 1
         ranks = most if self.ranks is None else parse_rank_count(self.ranks)

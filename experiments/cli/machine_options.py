@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.cli.completion import completer, machine_names, machine_options, placement_orders
-from experiments.cli.options import EngineName, Engines, Force, SharingName, SymmetryName
+from experiments.cli.options import (
+    EngineName,
+    Engines,
+    Force,
+    LibraryName,
+    SharingName,
+    SymmetryName,
+)
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -136,13 +143,22 @@ class MachineOptions:
         }
 
     def under(
-        self, name: str | None, usual: str, level: float | None = None
+        self,
+        name: str | None,
+        usual: str,
+        level: float | None = None,
+        library: LibraryName | None = None,
     ) -> tuple[MachineOptions, Profile | None]:
         """The machine and the profile of that name, with intervals of `level`. With --topology
         `usual`, it is the profile's machine.
 
-        Raises InputError for links that the profile has itself.
+        With `library`, the profile is of that library on this machine. Raises InputError for both,
+        and for links that the profile has itself.
         """
+        if library is not None:
+            if name is not None:
+                raise InputError(f"--library {library} and --profile {name}: leave one of them out")
+            return self, with_level(self._described(library), level)
         if name is None:
             if level is not None:
                 raise InputError(f"--level {level:g} goes with --profile: write both")
@@ -157,6 +173,25 @@ class MachineOptions:
                 )
         profile = with_level(find_profile(name).simulated(), level)
         return replace(self, topology=profile.machine) if self.topology == usual else self, profile
+
+    def _described(self, library: LibraryName) -> Profile:
+        """The profile of a library on this machine. Notes say where its figures are from."""
+        from experiments import output
+        from experiments.calibration.population.library_profile import profile_for
+
+        for option in ("latency", "gap", "reduction"):
+            if (value := getattr(self, option)) is not None:
+                raise InputError(
+                    f"--{option} {value}: --library {library} has its own, leave one of the two out"
+                )
+        blueprint = self.blueprint
+        several = blueprint.whole()
+        if blueprint.size is None:
+            several = blueprint.build(2 * several.ranks)
+        described = profile_for(library.value, several)
+        for note in described.notes:
+            output.note(note)
+        return described.profile
 
 
 @dataclass(frozen=True)

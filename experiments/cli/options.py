@@ -33,6 +33,16 @@ class EngineName(StrEnum):
     compiled = "compiled"
 
 
+class LibraryName(StrEnum):
+    """A communication library with a population of measured machines."""
+
+    nccl = "nccl"
+    rccl = "rccl"
+    openmpi = "openmpi"
+    mpich = "mpich"
+    gloo = "gloo"
+
+
 class SharingName(StrEnum):
     """How transfers share a link."""
 
@@ -127,6 +137,15 @@ Level = Annotated[
     typer.Option(
         "--level",
         help="The share of runs that an interval holds. It goes with --profile.  [default: 0.8]",
+        show_default=False,
+    ),
+]
+PopulationName = Annotated[
+    LibraryName | None,
+    typer.Option(
+        "--library",
+        help="A library on a machine that nobody has measured: as on all measured machines, with "
+        "the bandwidths of --topology.",
         show_default=False,
     ),
 ]

@@ -23,6 +23,7 @@ from experiments.cli.options import (
     Out,
     Output,
     Plot,
+    PopulationName,
     ProfileName,
     Report,
     ResultFile,
@@ -84,6 +85,7 @@ def sweep(
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
+    library: PopulationName = None,
     level: Level = None,
     out: Out = None,
     plot: Plot = None,
@@ -108,14 +110,15 @@ def sweep(
     from experiments.commands import sweep as command
     from topologies.units import parse_sizes
 
-    machine, calibrated = machine.under(profile, usual="ring", level=level)
+    machine, calibrated = machine.under(profile, usual="ring", level=level, library=library)
     algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file)]
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, algorithms, "2..64"))
     size = pattern.size(size)
     names = algo or ",".join(one.name for one in algorithms if not one.origin)
     parameters = {**named(names, algo_file), "p": p, "size": size, "engine": rules.engine.value}
-    if profile is not None:
-        parameters["profile"] = profile
+    for option, value in (("profile", profile), ("library", library)):
+        if value is not None:
+            parameters[option] = str(value)
     request = command.Request(
         algorithms,
         parse_ranks(p),
@@ -152,6 +155,7 @@ def run(
     machine: MachineOptions = MachineOptions("ring"),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
+    library: PopulationName = None,
     level: Level = None,
     timeline: Timeline = None,
     trace: TraceOptions = TraceOptions(),
@@ -171,18 +175,20 @@ def run(
         from experiments.cli.chakra_options import ChakraOptions
 
         unused = {"algo-file": algo_file, "p": p, "size": size, "groups": groups}
-        options = ChakraOptions(chakra, algo, {**unused, "profile": profile, **pattern.parameters})
+        unused |= {"profile": profile, "library": library}
+        options = ChakraOptions(chakra, algo, {**unused, **pattern.parameters})
         raise typer.Exit(options.run(machine, rules, files, format.value))
     from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import run as command
     from topologies.units import parse_bytes
 
-    machine, calibrated = machine.under(profile, usual="ring", level=level)
+    machine, calibrated = machine.under(profile, usual="ring", level=level, library=library)
     algorithm = pattern.of(parse_algorithm(algo, algo_file))
     if groups is not None:
         from experiments.cli.group_parser import GroupOptions
 
-        chosen = GroupOptions(groups, algorithm, pattern.size(size), p, profile)
+        refused = {"profile": profile, "library": library}
+        chosen = GroupOptions(groups, algorithm, pattern.size(size), p, refused)
         raise typer.Exit(chosen.run(machine.blueprint, rules, files, format.value))
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, [algorithm], "8"))
     size = pattern.size(size)

@@ -135,6 +135,18 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         ("run", "--groups", "0-3", "--profile", "mn5_acc"),
         "--groups and --profile mn5_acc: leave one of them out",
     ),
+    "groups of a library": (
+        ("run", "--groups", "0-3", "--library", "nccl"),
+        "--groups and --library nccl: leave one of them out",
+    ),
+    "a library and a profile": (
+        ("sweep", "--library", "openmpi", "--profile", "mn5_acc"),
+        "--library openmpi and --profile mn5_acc: leave one of them out",
+    ),
+    "a library on links with a latency": (
+        ("recommend", "--library", "nccl", "--latency", "1us"),
+        "--latency 1us: --library nccl has its own, leave one of the two out",
+    ),
     "a tolerance under fifo": (
         ("run", "--fair-tolerance", "1e-3"),
         "--fair-tolerance 1e-3 goes with --sharing fair: write both",

@@ -1,0 +1,224 @@
+"""A library on a machine that nobody has measured, as a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.calibration.effects.protocols import BETWEEN
+from experiments.calibration.fit import SCALE
+from experiments.calibration.libraries import GLOO, MPI, NCCL, Library
+from experiments.calibration.library_model import Model
+from experiments.calibration.observations import Flags, Points, Series
+from experiments.calibration.population.machine_runs import shared_names
+from experiments.calibration.population.population import EXPECTED, Population
+from experiments.calibration.population.population_file import find
+from simulator.effects.jobs import nodes_of
+from simulator.profile import Profile, Protocol
+from topologies.errors import InputError
+from topologies.link import Link
+from topologies.topology import Floats, Topology
+
+LIBRARIES: Mapping[str, Library] = {
+    "nccl": NCCL,
+    "rccl": NCCL,
+    "openmpi": MPI,
+    "mpich": MPI,
+    "gloo": GLOO,
+}
+"""What `--library` names, and the library that has its parameters."""
+SEEN = ("node", "network", "nvlink", "xgmi", "pcie", "upi", "ib", "ethernet")
+"""Kinds of link that measured machines have."""
+FOREIGN = {"nccl": ("xgmi", "rccl"), "rccl": ("nvlink", "nccl")}
+"""A kind of link between GPUs of another vendor, and the library of that vendor."""
+PER_NODE, NODES = 2, (4, 16)
+"""The jobs that show all parameters of a library. Their usual number of nodes is 8."""
+SIZE = 2.0**20
+LEAST = 1e-9
+"""No link has less α in proportion, in seconds."""
+
+
+class Described(NamedTuple):
+    """A library on a machine, and how sure that is."""
+
+    profile: Profile
+    """What simulations take."""
+    spreads: dict[str, float]
+    """The standard deviation over machines of each parameter: of its logarithm, or of itself if it
+    is a power."""
+    notes: tuple[str, ...]
+    """Where the figures are from, and what they do not reach."""
+
+
+class Kind(NamedTuple):
+    """Links of one kind in a topology."""
+
+    name: str
+    where: str
+    """Whether they are inside a "node" or in the "network" between nodes."""
+    bandwidth: float
+    """The usual β in bytes/s."""
+    latency: float
+    """The usual α in seconds: what links of the machine have in proportion."""
+
+
+def profile_for(name: str, topology: Topology) -> Described:
+    """The library `name` of LIBRARIES on a machine with the specified β of `topology`.
+
+    A step takes as long as on the measured machines. Its α is divided among its links in proportion
+    to their α. Raises InputError for an unknown name.
+    """
+    if name not in LIBRARIES:
+        raise InputError(f"--library {name[:40]!r}: expected {', '.join(LIBRARIES)}")
+    library, steps = LIBRARIES[name], _Steps(topology)
+    population, model = find(library.name), _model(library)
+    rest = _rest(model, population)
+    profile = model.profile(rest, f"{name} on {topology.name}", topology.name)
+    by_kind = {kind.name: model.profile(rest + _given(model, kind)) for kind in steps.kinds}
+    written = replace(
+        profile,
+        protocols=tuple(
+            steps.protocol(number, by_kind) for number in range(len(profile.protocols))
+        ),
+        slower={key: steps.of_kinds(row) for key, row in profile.slower.items()},
+        crowding={
+            kind.name: profile.crowding["network"]._replace(shared=0.0, corrections=())
+            for kind in steps.kinds
+            if kind.where == "network" and "network" in profile.crowding
+        },
+    )
+    return Described(written, _spreads(model, population), tuple(_notes(name, steps, population)))
+
+
+def _model(library: Library) -> Model:
+    """Small jobs that show every parameter of a library."""
+    one = np.array([SIZE])
+    curves = [
+        Series(f"{collective} {nodes}", collective, names, nodes * PER_NODE, nodes, one, one)
+        for collective in library.chooses
+        for chosen in [library.algorithms(collective)]
+        for names in (chosen, *((name,) for name in chosen if library.deviates))
+        if names
+        for nodes in NODES
+    ]
+    return Model(Points(curves), library)
+
+
+def _rest(model: Model, population: Population | None) -> Floats:
+    """The parameters, without what a specification gives."""
+    members = {} if population is None else population.members
+    usual = [EXPECTED if one.specified else one.inner for one in model.parameters]
+    names = shared_names(model)
+    return np.array(
+        [
+            members[name].mean if name in members else start
+            for name, start in zip(names, usual, strict=True)
+        ]
+    )
+
+
+def _given(model: Model, kind: Kind) -> Floats:
+    """What the specified β of links of a kind gives, as if all links had it."""
+    given = -np.log(kind.bandwidth)
+    return np.array([given * (one.specified and one.unit == "s/B") for one in model.parameters])
+
+
+def _spreads(model: Model, population: Population | None) -> dict[str, float]:
+    if population is not None:
+        return population.spreads
+    return {one.name: SCALE / one.weight for one in model.parameters}
+
+
+class _Steps:
+    """The links of a step from a rank to the next one: inside a "node", and in the "network"."""
+
+    def __init__(self, topology: Topology) -> None:
+        nodes = nodes_of(topology)
+        inside = _crossed(topology, (nodes == nodes[0]) & (np.arange(len(nodes)) > 0))
+        between = _crossed(topology, nodes != nodes[0])
+        self.kinds = tuple(_kinds(topology, inside, between))
+        where = {kind.name: kind.where for kind in self.kinds}
+        self.where = where
+        """Whether links of a kind are inside a "node" or in the "network"."""
+        self.continues = any(where.get(name) == "node" for name in between) or not inside
+        """Whether a step to another node takes the links inside nodes too."""
+        self.whole = {
+            "node": sum(kind.latency * inside.count(kind.name) for kind in self.kinds),
+            "network": sum(
+                kind.latency * between.count(kind.name)
+                for kind in self.kinds
+                if kind.where == "network"
+            ),
+        }
+
+    def protocol(self, number: int, by_kind: Mapping[str, Profile]) -> Protocol:
+        """A protocol of a library, by its number; `by_kind` has the library on machines all of
+        whose links have the β of a kind."""
+        sources = {kind: by_kind[kind.name].protocols[number] for kind in self.kinds}
+        links = {
+            kind.name: Link(source.links[kind.where].bandwidth, self._latency(kind, source.links))
+            for kind, source in sources.items()
+        }
+        source = next(iter(sources.values()))
+        factors = {name: self.of_kinds(row) for name, row in source.factors.items()}
+        return Protocol(source.name, links, factors)
+
+    def _latency(self, kind: Kind, links: Mapping[str, Link]) -> float:
+        """α of a link of a kind, if a step crosses two of `links` inside a node, and two more on
+        its way to another node."""
+        step = 2 * links[kind.where].latency
+        if kind.where == "network" and not self.continues:
+            step += 2 * links["node"].latency
+        whole = self.whole[kind.where]
+        return step * (kind.latency / whole if whole else 0.5)
+
+    def of_kinds(self, row: Mapping[str, float]) -> dict[str, float]:
+        """A value of each kind of link, by values in a "node" and in the "network"."""
+        return {kind.name: row[kind.where] for kind in self.kinds if kind.where in row}
+
+
+def _crossed(topology: Topology, peers: Flags) -> list[str]:
+    """The kinds of the links from the first rank to the first of some peers; empty without any."""
+    if not peers.any():
+        return []
+    return [str(topology.link_kinds[link]) for link in topology.route(0, int(peers.argmax()))]
+
+
+def _kinds(topology: Topology, inside: Sequence[str], between: Sequence[str]) -> Iterator[Kind]:
+    """The kinds of link that take time."""
+    for name in topology.link_kinds.vocabulary:
+        links = np.flatnonzero(topology.link_kinds.are(name))
+        links = links[np.isfinite(topology.bandwidth[links])]
+        if len(links):
+            elsewhere = name in between or name in BETWEEN
+            where = "network" if elsewhere and name not in inside else "node"
+            bandwidth = float(np.median(topology.bandwidth[links]))
+            latency = float(np.median(topology.latency[links]))
+            yield Kind(name, where, bandwidth, max(latency, LEAST))
+
+
+def _notes(name: str, steps: _Steps, population: Population | None) -> Iterator[str]:
+    """Where figures are from, then what they do not reach."""
+    if population is None:
+        yield (
+            f"{name}: no machine was measured, so all figures are usual ones: expect errors of a "
+            f"factor of 2"
+        )
+        return
+    yield (
+        f"{name} on machines like this: population of {len(population.machines)} measured machines"
+        f", median error {population.error:.0%} on a machine that was left out"
+    )
+    kinds = [kind.name for kind in steps.kinds]
+    foreign, other = FOREIGN.get(name, ("", ""))
+    if foreign in kinds:
+        yield f"{name} does not run on GPUs with links of kind {foreign}: --library {other} does"
+    if unseen := [kind for kind in kinds if kind not in SEEN]:
+        yield (
+            f"no measured machine has links of kind {unseen[0]}: simctl takes them as links "
+            f"{'inside nodes' if steps.where[unseen[0]] == 'node' else 'between nodes'}, with "
+            f"their specified bandwidth"
+        )

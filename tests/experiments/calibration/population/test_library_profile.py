@@ -1,0 +1,102 @@
+"""Libraries on machines that nobody has measured."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.calibration.population.library_profile import LIBRARIES, profile_for
+from experiments.calibration.population.population_file import find as population
+from experiments.calibration.profile_times import times
+from simulator.collectives import find as algorithm
+from simulator.profile import Profile
+from topologies.catalogue import find
+from topologies.topology import Topology
+
+MACHINES = ("hgx_h100:nodes=2", "dgx_a100", "mi300x:nodes=2", "star", "nodes:per_node=4")
+
+
+def built(text: str) -> Topology:
+    return find(text).build(16) if text.startswith("nodes") else find(text).whole()
+
+
+def seconds(profile: Profile, topology: Topology, nbytes: float) -> float:
+    return times(profile, algorithm("ring"), topology, topology.ranks, [nbytes])[nbytes][0]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_library_runs_on_any_machine(name: str, machine: str) -> None:
+    topology = built(machine)
+    described = profile_for(name, topology)
+    assert described.profile.machine == topology.name
+    assert described.notes
+    small, large = (seconds(described.profile, topology, size) for size in (1e3, 1e9))
+    assert 1e-6 < small < large
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_every_parameter_has_a_spread(name: str) -> None:
+    spreads = profile_for(name, built("dgx_a100")).spreads
+    assert "launch" in spreads
+    assert all(0 < spread < 10 for spread in spreads.values())
+
+
+@given(st.floats(1e9, 1e11), st.floats(1.1, 10))
+def test_faster_links_are_faster(bandwidth: float, factor: float) -> None:
+    """The profile of a machine with faster links takes less time, and at most the factor less."""
+    slow, fast = (
+        find("nodes:per_node=4").with_links(bandwidth=rate).build(8)
+        for rate in (bandwidth, bandwidth * factor)
+    )
+    slower, faster = (seconds(profile_for("nccl", one).profile, one, 1e8) for one in (slow, fast))
+    assert faster <= slower <= faster * factor * (1 + 1e-9)
+
+
+def test_a_step_takes_as_long_whatever_its_links() -> None:
+    """α of NVLinks through a switch are those of a node of the population."""
+    members = population("NCCL")
+    assert members is not None
+    for kind, machine in (("nvlink", "dgx_a100"), ("node", "nodes:per_node=8")):
+        topology = built(machine)
+        profile = profile_for("nccl", topology).profile
+        step = sum(
+            profile.protocols[1].links[str(topology.link_kinds[link])].latency
+            for link in topology.route(0, 1)
+        )
+        assert kind in profile.protocols[1].links
+        assert step == pytest.approx(2 * 2.718281828459045 ** members.members["LL node α"].mean)
+
+
+def test_the_links_of_long_messages_have_what_machines_reach_of_their_bandwidth() -> None:
+    members = population("NCCL")
+    assert members is not None
+    topology = built("dgx_a100")
+    simple = profile_for("nccl", topology).profile.protocols[-1]
+    specified = float(topology.bandwidth[topology.link_kinds.are("nvlink")][0])
+    slower = 2.718281828459045 ** members.members["Simple node 1/β"].mean
+    assert simple.links["nvlink"].bandwidth == pytest.approx(specified / slower)
+
+
+def test_protocols_begin_faster_and_end_slower() -> None:
+    protocols = profile_for("nccl", built("dgx_a100")).profile.protocols
+    for shorter, longer in pairwise(protocols):
+        assert shorter.links["nvlink"].bandwidth < longer.links["nvlink"].bandwidth
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "words"),
+    [
+        ("nccl", "dgx_a100", ["median error"]),
+        ("gloo", "nodes:per_node=4", ["no machine was measured"]),
+        ("nccl", "mi300x", ["population of", "--library rccl does"]),
+        ("rccl", "dgx_a100", ["population of", "--library nccl does"]),
+        ("nccl", "star", ["population of", "has links of kind link: simctl takes them as"]),
+    ],
+)
+def test_notes_say_where_figures_are_from(name: str, machine: str, words: list[str]) -> None:
+    notes = profile_for(name, built(machine)).notes
+    assert len(notes) == len(words)
+    for note, part in zip(notes, words, strict=True):
+        assert part in note
