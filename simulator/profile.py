@@ -158,6 +158,8 @@ class Profile:
     paced: bool = False
     """Whether links inside nodes have at most the β of those between nodes, before crowding, in a
     job over several nodes."""
+    pace_on_two: float = 1.0
+    """The factor on that β in a job over two nodes."""
     joined: Mapping[str, float] = field(default_factory=dict)
     """The memory that an algorithm has registered again, in units of V and ranks."""
     slower: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -248,7 +250,11 @@ class Profile:
             sharing = self._sharing(pacers[kind], jobs)
             for protocol in protocols:
                 link, pacer = protocol.links[kind], protocol.links[pacers[kind]].bandwidth / sharing
-                paced = pacer if pacers[kind] == kind else np.minimum(pacer, link.bandwidth)
+                if pacers[kind] == kind:
+                    paced = pacer
+                else:
+                    channels = np.where(jobs.nodes > 2, 1.0, self.pace_on_two)
+                    paced = np.minimum(pacer * channels, link.bandwidth)
                 bandwidth = np.where(jobs.nodes > 1, paced, link.bandwidth)
                 factors = {name: row.get(kind, 1.0) for name, row in protocol.factors.items()}
                 latency = link.latency * jobs.by_algorithm(factors, 1.0) * longer

@@ -101,6 +101,7 @@ class Calibrated(Part):
     launches: dict[Word, Seconds] = Field({})
     exchanges: Annotated[Exchanges, Keys, Whole] = Exchanges()
     paced: bool = False
+    pace_on_two: Times = 1.0
     ineffective: Labels = Field([])
     estimates: dict[Word, Estimated] = Field({})
     """The fitted parameters by name."""
@@ -136,6 +137,7 @@ class Calibrated(Part):
             self.memory,
             self.scratch,
             self.paced,
+            self.pace_on_two,
             self.joined,
             self.slower,
             self.launches,

@@ -113,7 +113,7 @@ def test_a_fit_without_the_largest_job_does_not_extrapolate_its_crowding() -> No
     small_jobs = fit(whole.model, whole.model.points.nodes < 64)
     largest = whole.model.points.nodes == 64
     assert small_jobs.predicted[largest][1:] == pytest.approx(
-        whole.model.points.seconds[largest][1:], rel=0.15
+        whole.model.points.seconds[largest][1:], rel=0.2
     )
     profiles = [result.model.profile(result.inner, "x", "nodes") for result in (whole, small_jobs)]
     assert [profile.crowding["network"].most for profile in profiles] == [64.0, 16.0]

@@ -87,16 +87,17 @@ def test_two_points_are_the_largest_size_of_the_most_ranks_and_one_far_below() -
     assert points.size[chosen] == pytest.approx([2.0**19, 2.0**26])
 
 
-def test_two_points_foretell_the_others_with_measured_links_and_without() -> None:
-    """The order of the protocols ties LL and LL128 to the β of Simple, which the two points
-    show."""
+def test_links_and_two_points_foretell_the_others_better_than_two_points() -> None:
+    """By little: the order of the protocols ties LL and LL128 to the β of Simple, which the two
+    points show."""
     points = measured()
     keep = ends(points)
     errors = [
         np.abs(transfer(points, library, keep) / points.seconds - 1)[~keep].mean()
         for library in (linked(NCCL, BANDWIDTH), NCCL)
     ]
-    assert max(errors) < 0.1
+    assert errors[0] < 0.1
+    assert errors[0] < errors[1] < 0.15
 
 
 def test_nothing_is_learnt_from_what_was_not_chosen() -> None:

@@ -52,3 +52,29 @@ def test_without_data_each_rank_has_a_port_of_its_own() -> None:
     narrow = fit(whole.model, whole.model.points.ranks == 4)
     wide = (whole.model.points.ranks == 8) & whole.model.points.largest
     assert narrow.predicted[wide] == pytest.approx(whole.model.points.seconds[wide], rel=0.25)
+
+
+def test_on_two_nodes_a_tree_moves_v_over_the_network_and_a_ring_almost_twice_that() -> None:
+    """Links inside nodes have the β of the network on four nodes, and twice that on two nodes."""
+    mixed = [curve("all_reduce", ("double_tree", "ring"), 4 * count, count) for count in (2, 4)]
+    model = Model(Points(mixed), NCCL)
+    model.explore(model.start)
+    assert model.explore(model.start) < 1e-9
+    largest = model.points.size == SIZES[-1]
+    rate = model.profile(model.start).protocols[-1].links["network"].bandwidth
+    volume = model.predict(model.start)[largest] * rate / SIZES[-1]
+    assert volume == pytest.approx([1.03, 1.88], rel=0.1)
+    profile = model.profile(model.start, "made up", "nodes")
+    for k, series in enumerate(model.points.curves):
+        rows = predict(profile, NCCL, series, as_nodes(series.ranks, series.per_node))
+        assert [row.seconds for row in rows] == pytest.approx(
+            model.predict(model.start)[model.points.curve == k], rel=1e-9
+        )
+
+
+def test_other_channels_on_two_nodes_show_only_beside_larger_jobs() -> None:
+    for counts, shown in (((2,), False), ((4, 8), False), ((1, 2), False), ((2, 4), True)):
+        curves = [curve("all_reduce", ("ring",), 4 * count, count) for count in counts]
+        model = Model(Points(curves), NCCL)
+        assert ("node β on two nodes" in model.index) == shown
+        assert model.profile(model.start).pace_on_two == pytest.approx(2.0)
