@@ -48,11 +48,12 @@ def path_of(run: Run) -> Path:
     return Path(run.seconds, run.protocol, routed, counts)
 
 
-def prediction(profile: Profile, path: Path, algorithm: Algorithm) -> Prediction | None:
-    """A run whose critical path is known; None if the profile does not say how sure it is. Other
-    parameters do not change the path."""
+def prediction(profile: Profile, run: Run | Path, algorithm: Algorithm) -> Prediction | None:
+    """A run with what is known of its error; None if the profile does not say how sure it is.
+    Other parameters do not change its critical path."""
     if profile.uncertainty is None:
         return None
+    path = path_of(run) if isinstance(run, Run) else run
     variants = profile.uncertainty.variants
     times = [_seconds(each, path, algorithm) for each in (profile, *variants)]
     where = place(

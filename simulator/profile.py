@@ -20,7 +20,7 @@ from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from simulator.uncertainty.interval import LEVEL
+from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
 from topologies.html_tables import facts, table
@@ -188,6 +188,21 @@ class Profile:
             for kind, link in protocol.links.items()
         ]
         return facts(f"Profile {self.name}", values) + table(header, links)
+
+    def at_level(self, level: float | None) -> Profile:
+        """The profile with intervals that hold the share `level` of runs; None is its own.
+
+        Raises InputError if it has no intervals, or if `level` is no share.
+        """
+        if level is None:
+            return self
+        if self.uncertainty is None:
+            raise InputError(
+                f"--level {level:g}: the profile {self.name} does not say how sure it is: "
+                f"calibrate it again"
+            )
+        quantile(level)
+        return replace(self, uncertainty=replace(self.uncertainty, level=level))
 
     def apply(
         self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0

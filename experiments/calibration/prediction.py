@@ -11,9 +11,10 @@ import numpy as np
 
 from experiments.calibration.libraries import Library
 from experiments.calibration.observations import Series
-from experiments.calibration.profile_times import times
+from experiments.calibration.profile_times import Timed, times
 from simulator.collectives import find
 from simulator.profile import Profile
+from simulator.uncertainty.interval import Interval
 from topologies.topology import Floats, Topology
 
 
@@ -30,6 +31,15 @@ class Predicted(NamedTuple):
     """The fastest algorithm, by the profile."""
     protocol: str
     """Its fastest protocol."""
+    interval: Interval | None = None
+    """None if the profile does not say how sure it is."""
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured time is inside the interval; None without one."""
+        if self.interval is None:
+            return None
+        return self.interval.low <= self.measured <= self.interval.high
 
     @property
     def error(self) -> float:
@@ -71,7 +81,7 @@ def predict_all(
         for size in curve.sizes.tolist():
             for job in _running(library, curve, size):
                 jobs.setdefault(job, set()).add(size)
-    best_times: dict[Job, dict[float, tuple[float, str]]] = {}
+    best_times: dict[Job, dict[float, Timed]] = {}
     for done, (job, sizes) in enumerate(jobs.items()):
         progress(done, len(jobs))
         protocols = tuple(
@@ -86,13 +96,13 @@ def predict_all(
 
 
 def _rows(
-    library: Library, curve: Series, best_times: Mapping[Job, Mapping[float, tuple[float, str]]]
+    library: Library, curve: Series, best_times: Mapping[Job, Mapping[float, Timed]]
 ) -> list[Predicted]:
     rows = []
     for size, measured in zip(curve.sizes.tolist(), curve.seconds.tolist(), strict=True):
-        best = min(_running(library, curve, size), key=lambda job: best_times[job][size][0])
-        seconds, protocol = best_times[best][size]
-        rows.append(Predicted(size, measured, seconds, best.algorithm, protocol))
+        best = min(_running(library, curve, size), key=lambda job: best_times[job][size].seconds)
+        timed = best_times[best][size]
+        rows.append(Predicted(size, measured, timed.seconds, best.algorithm, *timed[1:]))
     return rows
 
 
@@ -100,6 +110,12 @@ def _running(library: Library, curve: Series, size: float) -> list[Job]:
     """The algorithms that may have run at a size."""
     names = curve.ran(library, size)
     return [Job(name, curve.ranks, curve.nodes, curve.protocols) for name in names]
+
+
+def coverage(rows: Sequence[Predicted]) -> float | None:
+    """The share of rows inside their intervals; None if they have none."""
+    inside = [row.inside for row in rows if row.inside is not None]
+    return sum(inside) / len(inside) if inside else None
 
 
 def errors(rows: list[Predicted]) -> Floats:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from simulator.analysis.path_counts import PathCounts, path_counts
 from simulator.collectives import Algorithm
 from simulator.engines import run
-from simulator.profile import Profile, Protocol, over
+from simulator.predictions import Path, interval_of, prediction
+from simulator.profile import Profile, Protocol, Run, over
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
+from simulator.uncertainty.interval import Interval
 from topologies.topology import Topology
 
 LARGE = 100_000
@@ -26,10 +29,20 @@ SAME = 1e-6
 """A path is the critical path of a simulation if their times differ by at most this share."""
 
 
+class Timed(NamedTuple):
+    """A run under a profile."""
+
+    seconds: float
+    protocol: str
+    """The fastest protocol."""
+    interval: Interval | None
+    """None if the profile does not say how sure it is."""
+
+
 def times(
     profile: Profile, algorithm: Algorithm, topology: Topology, ranks: int, sizes: Sequence[float]
-) -> dict[float, tuple[float, str]]:
-    """Seconds and the fastest protocol for each size in bytes."""
+) -> dict[float, Timed]:
+    """A run for each size in bytes."""
     if not sizes:
         return {}
     schedule, topology, _, _ = algorithm.on(topology, ranks, 1.0)
@@ -37,7 +50,12 @@ def times(
         return _Large(profile, algorithm, schedule, topology).times(sorted(sizes))
     routed = route(schedule, topology)
     runs = {size: profile.simulate(routed.scaled(size), algorithm) for size in sizes}
-    return {size: (result.seconds, result.protocol) for size, result in runs.items()}
+    return {size: _timed(profile, result, algorithm) for size, result in runs.items()}
+
+
+def _timed(profile: Profile, run: Run | Path, algorithm: Algorithm) -> Timed:
+    predicted = prediction(profile, run, algorithm)
+    return Timed(run.seconds, run.protocol, predicted and interval_of(predicted))
 
 
 class _Large:
@@ -50,9 +68,10 @@ class _Large:
         self.profile, self.algorithm, self.topology = profile, algorithm, topology
         self.routed = route(schedule, topology)
         self.paths: list[PathCounts] = []
+        self.path_of: dict[tuple[str, float], PathCounts] = {}
         self.known: dict[tuple[str, float], float] = {}
 
-    def times(self, sizes: Sequence[float]) -> dict[float, tuple[float, str]]:
+    def times(self, sizes: Sequence[float]) -> dict[float, Timed]:
         """As :func:`times`, of ascending sizes."""
         protocols = self.profile.protocols
         self.simulate(protocols[0], sizes[0])
@@ -72,7 +91,18 @@ class _Large:
                 result[size][protocol.name] = seconds
         overheads = {size: sum(self.overheads(size).values()) for size in sizes}
         best = {size: min(by, key=lambda name: by[name]) for size, by in result.items()}
-        return {size: (overheads[size] + result[size][name], name) for size, name in best.items()}
+        return {
+            size: self.timed(name, size, overheads[size] + result[size][name])
+            for size, name in best.items()
+        }
+
+    def timed(self, name: str, size: float, seconds: float) -> Timed:
+        """A run whose critical path is known, by the name of its protocol."""
+        protocol = next(each for each in self.profile.protocols if each.name == name)
+        schedule = self.routed.schedule.scaled(size)
+        routed = replace(self.machine(protocol, size), schedule=schedule)
+        path = Path(seconds, name, routed, self.path_of[name, size])
+        return _timed(self.profile, path, self.algorithm)
 
     def between(self, protocol: Protocol, sizes: Sequence[float]) -> dict[float, float]:
         """Seconds of ascending sizes. Simulations of some of them tell the others."""
@@ -91,9 +121,11 @@ class _Large:
                 abs(path.seconds(ends[size], size) / seconds_by_size[size] - 1) < SAME
                 for size in ends
             ):
-                return {
-                    size: path.seconds(self.machine(protocol, size), size) for size in sizes
-                } | seconds_by_size
+                inside = sizes[1:-1]
+                self.path_of |= {(protocol.name, size): path for size in inside}
+                return seconds_by_size | {
+                    size: path.seconds(self.machine(protocol, size), size) for size in inside
+                }
         middle = len(sizes) // 2
         seconds_by_size |= {sizes[middle]: self.simulate(protocol, sizes[middle])}
         halves = (
@@ -117,6 +149,7 @@ class _Large:
         machine = self.machine(protocol, size)
         timeline = run(replace(machine, schedule=self.routed.schedule.scaled(size)))
         self.paths.append(path_counts(timeline, size))
+        self.path_of[protocol.name, size] = self.paths[-1]
         return timeline.makespan
 
     def machine(self, protocol: Protocol, size: float) -> Routed:

@@ -171,7 +171,7 @@ class MachineOptions:
                     f"--{option} {value}: --profile {name} has links of its own, leave one of the "
                     "two out"
                 )
-        profile = with_level(find_profile(name).simulated(), level)
+        profile = find_profile(name).simulated().at_level(level)
         return replace(self, topology=profile.machine) if self.topology == usual else self, profile
 
     def _described(self, library: LibraryName) -> Profile:
@@ -243,22 +243,6 @@ class RuleOptions:
             "symmetry": self.symmetry.value,
             **({"fair_tolerance": self.fair_tolerance} if self.fair_tolerance else {}),
         }
-
-
-def with_level(profile: Profile, level: float | None) -> Profile:
-    """The profile with intervals of `level`. Raises InputError if it has none, or if `level` is no
-    share."""
-    if level is None:
-        return profile
-    if profile.uncertainty is None:
-        raise InputError(
-            f"--level {level:g}: the profile {profile.name} does not say how sure it is: calibrate "
-            f"it again"
-        )
-    from simulator.uncertainty.interval import quantile
-
-    quantile(level)
-    return replace(profile, uncertainty=replace(profile.uncertainty, level=level))
 
 
 def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:

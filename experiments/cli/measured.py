@@ -26,6 +26,7 @@ from experiments.cli.options import (
     EngineName,
     Engines,
     Format,
+    Level,
     Output,
     Plot,
     ProfileName,
@@ -169,6 +170,7 @@ def judge(
             help="NCCL's own model beside the profile: nccl, or nccl:GPUs like nccl:hopper."
         ),
     ] = None,
+    level: Level = None,
     plot: Plot = None,
     report: Report = None,
     format: Output = Format.table,
@@ -182,7 +184,9 @@ def judge(
 
     limit = parse_tolerance(tolerance) if tolerance is not None else inf
     calibrated = _profile_before(runs, profile)
-    request = command.Request(calibrated, runs, family, only, forced, in_place, limit, compare)
+    request = command.Request(
+        calibrated, runs, family, only, forced, in_place, limit, compare, level
+    )
     raise typer.Exit(command.run(request, plot, format.value, report))
 
 

@@ -19,7 +19,7 @@ from experiments.calibration.error_table import error_table
 from experiments.calibration.libraries import NCCL, Library, library
 from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import Points, Series
-from experiments.calibration.prediction import Job, Predicted, errors, predict_all
+from experiments.calibration.prediction import Job, Predicted, coverage, errors, predict_all
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles.profile_document import Calibrated, Error
 from topologies.catalogue import Blueprint
@@ -53,6 +53,8 @@ class Request:
     """The greatest mean error, as a share of the time."""
     compare: str | None = None
     """NCCL's own model beside the profile: "nccl", or with GPUs, "nccl:hopper"."""
+    level: float | None = None
+    """The share of runs that an interval holds; None is the profile's."""
 
 
 def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
@@ -68,7 +70,7 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
         _nccl_times(profile, curves, measured, generation) if generation is not None else []
     )
     machine = find_machine(profile.machine)
-    judged = _judge(profile, machine, measured)
+    judged = _judge(request, machine, measured)
     held_out = _held_out_errors(machine, kind, measured)
     if plot:
         from experiments.pictures.prediction_curves import measured_and_predicted
@@ -136,9 +138,10 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
     return generation
 
 
-def _judge(profile: Calibrated, machine: Blueprint, measured: Points) -> list[Judged]:
+def _judge(request: Request, machine: Blueprint, measured: Points) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
-    simulated, kind = profile.simulated(), library(profile.library)
+    simulated = request.profile.simulated().at_level(request.level)
+    kind = library(request.profile.library)
     progress = output.Progress("algorithms and numbers of ranks")
 
     def build(job: Job) -> Topology:
@@ -222,6 +225,7 @@ def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Rec
             "error": row.error,
             "algorithm": row.algorithm,
             "protocol": row.protocol,
+            **_ends(row),
         }
         for curve, rows in judged
         for row in rows
@@ -238,11 +242,25 @@ def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Rec
     ]
 
 
+def _ends(row: Predicted) -> output.Record:
+    """The expected time and the interval, if the profile has intervals."""
+    if (sure := row.interval) is None:
+        return {}
+    ends = {"expected_s": sure.expected, "low_s": sure.low, "high_s": sure.high}
+    return {**ends, "inside": row.inside}
+
+
+def _level(judged: Sequence[Judged]) -> float:
+    """That of the intervals, 0 without any."""
+    return next((row.interval.level for _, rows in judged for row in rows if row.interval), 0.0)
+
+
 def _as_it_is(profile: Calibrated, judged: Sequence[Judged], nccl_times: NcclTimes) -> str:
     nccl_errors = [
         np.abs(seconds / curve.seconds - 1)
         for (curve, _), seconds in zip(judged, nccl_times, strict=False)
     ]
+    level = _level(judged)
     table = [
         [
             "curve",
@@ -252,12 +270,14 @@ def _as_it_is(profile: Calibrated, judged: Sequence[Judged], nccl_times: NcclTim
             "mean",
             "median",
             "worst",
+            *([f"inside {level:.0%}"] if level else []),
             *(["NCCL's own model"] if nccl_errors else []),
         ]
     ]
     for k, (curve, rows) in enumerate(judged):
         wrong = errors(rows)
         shares = [f"{value:.1%}" for value in (wrong.mean(), np.median(wrong), wrong.max())]
+        shares += [f"{coverage(rows) or 0.0:.0%}"] if level else []
         shares += [_mean(nccl_errors[k])] if nccl_errors else []
         algorithm = curve.algorithms[0] if len(curve.algorithms) == 1 else "chosen"
         table.append([Path(curve.name).stem, algorithm, str(curve.ranks), str(len(rows)), *shares])
@@ -266,6 +286,9 @@ def _as_it_is(profile: Calibrated, judged: Sequence[Judged], nccl_times: NcclTim
     middle += (
         f"; NCCL's own model: mean {_mean(np.concatenate(nccl_errors))}" if nccl_errors else ""
     )
+    if level:
+        share = coverage([row for _, rows in judged for row in rows])
+        middle += f"; {share or 0.0:.0%} are inside their {level:.0%} intervals"
     total = f"|predicted / measured - 1| of {len(all_errors)} points: {middle}"
     return f"{profile.profile} as it is\n{output.align(table)}\n{total}"
 
@@ -281,15 +304,18 @@ def _worst(judged: Sequence[Judged]) -> str:
         ((row, curve) for curve, rows in judged for row in rows),
         key=lambda point: -abs(point[0].error),
     )
-    table = [["worst points", "size", "measured", "predicted", "error", "by"]]
+    sure = ["expected", f"{level:.0%} of runs"] if (level := _level(judged)) else []
+    table = [["worst points", "size", "measured", "predicted", "error", *sure, "by"]]
     binary = in_binary(row.size for row, _ in rows[:WORST])
     for row, curve in rows[:WORST]:
         cells = [
             format_bytes(row.size, binary),
             format_seconds(row.measured),
             format_seconds(row.seconds),
+            f"{row.error:+.1%}",
         ]
-        table.append(
-            [Path(curve.name).stem, *cells, f"{row.error:+.1%}", f"{row.algorithm}, {row.protocol}"]
-        )
+        if row.interval:
+            expected, low, high = map(format_seconds, row.interval[:3])
+            cells += [expected, f"{low} - {high}"]
+        table.append([Path(curve.name).stem, *cells, f"{row.algorithm}, {row.protocol}"])
     return output.align(table)

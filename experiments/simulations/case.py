@@ -14,7 +14,7 @@ from simulator.collectives.proof import prove
 from simulator.collectives.symmetry import Folded, fold
 from simulator.cost_models import CostModel
 from simulator.cost_models.fabric import Fabric, observe
-from simulator.predictions import Prediction, interval_of, path_of, prediction
+from simulator.predictions import Prediction, interval_of, prediction
 from simulator.profile import Profile, Run
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
@@ -151,10 +151,7 @@ class Case:
     def prediction(self, run: Run) -> Prediction | None:
         """A run with what is known of its error; None without a profile, or if it does not say how
         sure it is."""
-        profile = self.profile
-        if profile is None or profile.uncertainty is None:
-            return None
-        return prediction(profile, path_of(run), self.algorithm)
+        return None if self.profile is None else prediction(self.profile, run, self.algorithm)
 
     def interval(self, run: Run) -> Interval | None:
         """How sure the profile is of the time of a run; None if :meth:`prediction` is."""

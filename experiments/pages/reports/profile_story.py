@@ -41,12 +41,15 @@ def judged(result: Result) -> Story:
         f"The mean error of {counted(len(points), 'point')} is {share(sum(errors) / len(errors))}. "
         f"The worst is {share(abs(number(worst, 'error')))}, at "
         f"{format_bytes(number(worst, 'size_B'))} with {worst['ranks']} ranks.",
+        *_inside(points),
         _unseen(result.report["unseen"]),
     ]
     columns = {"curve": "curve", "collective": "collective", "ranks": "ranks", "sizes": "sizes"}
     columns |= {"mean error": "mean_share", "worst": "worst_share"}
+    columns |= {"inside intervals": "inside_share"}
     rows = {"curve": "curve", "collective": "collective", "ranks": "ranks", "size": "size_B"}
     rows |= {"measured": "measured_s", "predicted": "predicted_s", "error": "error"}
+    rows |= {"expected": "expected_s", "from": "low_s", "to": "high_s"}
     rows |= {"algorithm": "algorithm", "protocol": "protocol", "NCCL's own model": "nccl_s"}
     rows |= {"its error": "nccl_error"}
     blocks: list[Block] = [
@@ -70,9 +73,23 @@ def _curves(points: Sequence[Record]) -> list[Record]:
                 "sizes": len(members),
                 "mean_share": sum(errors) / len(errors),
                 "worst_share": max(errors),
+                "inside_share": _coverage(members),
             }
         )
     return rows
+
+
+def _coverage(points: Sequence[Record]) -> float | None:
+    """The share of points inside their intervals; None without intervals."""
+    known = [bool(point["inside"]) for point in points if "inside" in point]
+    return sum(known) / len(known) if known else None
+
+
+def _inside(points: Sequence[Record]) -> list[str]:
+    inside = _coverage(points)
+    if inside is None:
+        return []
+    return [f"{share(inside)} of the points are inside the intervals that the profile gives them."]
 
 
 def _unseen(errors: Mapping[str, Any]) -> str:

@@ -9,11 +9,15 @@ from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.profile_times import times
+from experiments.profiles import parse
 from simulator.collectives import find
 from simulator.engines import run as simulate
 from simulator.profile import Profile
 from simulator.schedules.routed import Routed
 from simulator.schedules.timeline import Timeline
+from sure_profile import SURE
+from topologies import catalogue
+from topologies.topology import Topology
 
 SIZES = [float(4**k) for k in range(2, 15)]
 
@@ -69,6 +73,27 @@ def test_a_ring_needs_two_simulations_a_protocol(monkeypatch: pytest.MonkeyPatch
     time_of = times(machine(), find("ring"), as_nodes(16, 1), 16, SIZES)
     assert list(time_of) == SIZES
     assert len(runs) <= 2 + 2 * len(machine().protocols)
+
+
+def test_large_schedules_have_the_intervals_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, algorithm, topology = parse(SURE, "mine.yaml").simulated(), find("ring"), nodes(8)
+    every = times(profile, algorithm, topology, 8, SIZES)
+    monkeypatch.setattr("experiments.calibration.profile_times.LARGE", 0)
+    for size, timed in times(profile, algorithm, topology, 8, SIZES).items():
+        sure, known = timed.interval, every[size].interval
+        assert sure is not None
+        assert known is not None
+        assert sure[:3] == pytest.approx(known[:3])
+        assert sure.unsure == known.unsure
+
+
+def test_without_uncertainty_there_is_no_interval() -> None:
+    (timed,) = times(machine(), find("ring"), as_nodes(8, 4), 8, [1024.0]).values()
+    assert timed.interval is None
+
+
+def nodes(ranks: int) -> Topology:
+    return catalogue.find("nodes:per_node=1").build(ranks)
 
 
 def test_without_sizes_there_is_nothing() -> None:

@@ -19,7 +19,7 @@ from experiments.calibration.uncertainty import (
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
 from simulator.collectives import find
-from simulator.predictions import interval_of, path_of, prediction
+from simulator.predictions import interval_of, prediction
 from simulator.schedules.routed import route
 from simulator.uncertainty.interval import quantile
 from topologies.shapes import nodes
@@ -76,7 +76,7 @@ def test_a_profile_from_its_file_gives_the_same_intervals(noisy: Fit) -> None:
         schedule, machine, _, _ = algorithm.on(machine, int(points.ranks[point]), 1.0)
         routed = route(schedule, machine).scaled(float(points.size[point]))
         run = profile.simulate(routed, algorithm)
-        predicted_run = prediction(profile, path_of(run), algorithm)
+        predicted_run = prediction(profile, run, algorithm)
         assert predicted_run is not None
         interval = interval_of(predicted_run)
         assert np.log(interval.expected / run.seconds) == pytest.approx(mean[point], abs=1e-3)

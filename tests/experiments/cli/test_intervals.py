@@ -147,3 +147,38 @@ def test_a_map_marks_what_is_not_sure(simctl: Simctl, profile: str) -> None:
     assert "x?" in text
     assert "?     the second may be as fast" in text
     assert "?" not in simctl(*words).stdout
+
+
+MEASURED = """\
+collective,algorithm,library,ranks,nodes,size_bytes,time_us
+all_reduce,ring,MPI,8,8,1024,38
+all_reduce,ring,MPI,8,8,8192,50
+all_reduce,ring,MPI,8,8,1048576,9000
+"""
+
+
+def test_judge_says_how_many_points_are_inside(
+    simctl: Simctl, profile: str, tmp_path: Path
+) -> None:
+    """The last time is far too long."""
+    runs = tmp_path / "runs.csv"
+    runs.write_text(MEASURED)
+    points = rows(simctl, "judge", profile, str(runs))
+    assert [point["inside"] for point in points] == ["True", "True", "False"]
+    for point in points:
+        inside = float(point["low_s"]) <= float(point["measured_s"]) <= float(point["high_s"])
+        assert str(inside) == point["inside"]
+    answer = simctl("judge", profile, str(runs), "--level", "0.9")
+    assert answer.returncode == 0, answer.stderr
+    assert "inside 90%" in answer.stdout
+    assert "67% are inside their 90% intervals" in answer.stdout
+
+
+def test_judge_of_an_old_profile_has_no_intervals(
+    simctl: Simctl, profile: str, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs.csv"
+    runs.write_text(MEASURED)
+    Path(profile).write_text(SURE[: SURE.index("uncertainty:")])
+    assert "inside" not in rows(simctl, "judge", profile, str(runs))[0]
+    assert "inside" not in simctl("judge", profile, str(runs)).stdout
