@@ -158,7 +158,7 @@ class MachineOptions:
         if library is not None:
             if name is not None:
                 raise InputError(f"--library {library} and --profile {name}: leave one of them out")
-            return self, with_level(self._described(library), level)
+            return self, self._described(library).at_level(level)
         if name is None:
             if level is not None:
                 raise InputError(f"--level {level:g} goes with --profile: write both")
