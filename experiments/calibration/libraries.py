@@ -13,6 +13,7 @@ from experiments.calibration.effects.effect import LIKELY, Data, Effect
 from experiments.calibration.effects.host_memory import HostMemory
 from experiments.calibration.effects.launch import Launch
 from experiments.calibration.effects.long_exchanges import LongExchanges
+from experiments.calibration.effects.message_gaps import MessageGaps
 from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.effects.pinned_memory import PinnedMemory
 from experiments.calibration.effects.ports import Ports
@@ -169,6 +170,7 @@ def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
         partial(Launch, start=1.0 * US),
         Reductions,
         Protocols,
+        partial(MessageGaps, waits="rendezvous", node=0.2 * US, network=0.5 * US),
         Roots,
         partial(Rings, protocol="rendezvous"),
         partial(HostMemory, **{"scratch": _SCRATCH} | memory),

@@ -139,7 +139,7 @@ class Model:
         for k in range(len(self.kinds)):
             seconds = seconds + table.latencies[..., k] * latency[..., k, None]
             seconds = seconds + table.bytes[..., k] * slowness[..., k, None]
-            if self.data.gaps:
+            if np.any(gap):
                 seconds = seconds + table.gaps[..., k] * gap[..., k, None]
         return np.asarray(seconds)
 

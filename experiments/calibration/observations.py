@@ -67,6 +67,14 @@ class Series:
         names = "by rule" if self.rule else "|".join(self.algorithms)
         return f"{self.collective} {names}"
 
+    @property
+    def segmented(self) -> bool:
+        """Whether the library's rule sends V in segments that follow one another."""
+        from simulator.collectives import find
+
+        names = self.algorithms if self.rule else ()
+        return any(find(name).options.get("segments", 1) > 1 for name in names)
+
     def ran(self, library: Library, nbytes: float, names: tuple[str, ...] = ()) -> tuple[str, ...]:
         """The algorithms that may have run at a size if `names` were chosen. Without names, those
         of the label or of the library's rule."""
