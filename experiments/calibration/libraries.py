@@ -56,6 +56,9 @@ class Library:
         """The algorithms of all collectives that the library may choose."""
         return tuple(name for names in self.chooses.values() for name in self.all_of(names))
 
+    pieces: Mapping[str, int] = field(default_factory=dict)
+    """The number of pieces of algorithms that the library divides more finely than simctl does."""
+
     def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The algorithms, and those that replace them for few elements."""
         return tuple(
@@ -87,7 +90,10 @@ class Library:
     def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
         """The algorithms here that may have run a collective; none if it is unknown."""
         words = self.spelled.get(forced, (forced,)) if forced else self.chooses.get(collective, ())
-        return named(words, collective)
+        return tuple(
+            f"{name}:segments={self.pieces[name]}" if name in self.pieces else name
+            for name in named(words, collective)
+        )
 
 
 def _step(node: float, network: float) -> dict[str, float]:
@@ -148,11 +154,16 @@ NCCL = Library(
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
     NCCL_RUNS,
     unsure=NCCL_NEEDS_HARDWARE,
+    pieces=dict.fromkeys(_BEHIND, 512),
 )
 """Latencies of a step are NCCL's own (src/graph/tuning.cc): those of Ring over NVLink and network,
 and those of Tree in proportion. Bandwidths are about those of an LL, LL128 and Simple step on a
 node of 2020 to 2023. `short` is LL by a single warp. Its 32 lanes store 8 bytes each and wait about
-1.7 us for the next flags: 0.15 GB/s."""
+1.7 us for the next flags: 0.15 GB/s.
+
+LL and LL128 pass on each line that has arrived. So a chain has many small pieces: with 64, filling
+a chain of 128 ranks would take twice as long as sending V.
+"""
 
 _SCRATCH = {
     "recursive_doubling": 1.0,

@@ -90,9 +90,8 @@ def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
 
     Seconds are nan if NCCL has no model. `bandwidth` is that of all channels together, in bytes/s.
     """
-    names = tuple(
-        dict.fromkeys(NCCL_MODEL[name] for name in curve.algorithms if name in NCCL_MODEL)
-    )
+    listed = (name.partition(":")[0] for name in curve.algorithms)
+    names = tuple(dict.fromkeys(NCCL_MODEL[name] for name in listed if name in NCCL_MODEL))
     if not names or curve.collective not in COLLECTIVES:
         return np.full(len(curve.sizes), np.nan)
     protocols = tuple(name for name in PROTOCOLS if name in curve.protocols) or PROTOCOLS

@@ -32,7 +32,7 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
             yield ("crowding", kind, "apart"), f"{number} nodes are in it twice: once is right"
     for number, entry in enumerate(profile.ineffective):
         for place, algorithm in enumerate(entry.ran):
-            if algorithm not in algorithms():
+            if algorithm.partition(":")[0] not in algorithms():
                 yield (
                     ("ineffective", number, "ran", place),
                     unknown("algorithm", algorithm, algorithms()),

@@ -178,7 +178,9 @@ def test_a_profile_names_algorithms_that_there_are() -> None:
     )
     with pytest.raises(InputError, match=r"ineffective.*no such algorithm: did you mean ring"):
         parse(text, "x.yaml")
-    assert parse(text.replace("rign", "ring"), "x.yaml").ineffective[0].ran == ("ring",)
+    for name in ("ring", "ring:segments=4"):
+        known = parse(text.replace("rign", f"'{name}'"), "x.yaml")
+        assert known.ineffective[0].ran == (name,)
 
 
 def test_a_library_that_does_not_follow_its_published_rule_takes_the_fastest() -> None:

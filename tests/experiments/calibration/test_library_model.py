@@ -129,6 +129,23 @@ def test_a_pairwise_all_to_all_of_mpi_waits_at_every_step() -> None:
     assert rest == pytest.approx([0.0, 0.0], abs=1e-9)
 
 
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_long_chains_of_nccl_take_little_longer_than_short_ones(collective: str) -> None:
+    """A chain of 64 pieces takes three times as long on 128 ranks as on two."""
+    names = NCCL.algorithms(collective)
+    model = Model(Points([curve(collective, names, ranks, ranks // 4) for ranks in (8, 128)]), NCCL)
+    latencies = [name for name in model.index if name.endswith("α")]
+    inner = model.start.copy()
+    inner[[model.index[name] for name in latencies]] = np.log(1e-9)
+    model.explore(inner)
+    short, long = model.predict(inner)[model.points.largest]
+    assert 1.1 < long / short < 1.4
+    nodes_of_four = model.profile(inner, "made up", "nodes")
+    series = model.points.curves[0]
+    rows = predict(nodes_of_four, NCCL, series, as_nodes(8, 4))
+    assert rows[-1].seconds == pytest.approx(short, rel=1e-9)
+
+
 def test_a_protocol_that_was_forced_is_the_only_one() -> None:
     times = {}
     for protocol in ("", "LL", "Simple"):
