@@ -2,7 +2,10 @@
 
 Sources: ompi/mca/coll/tuned/coll_tuned_decision_fixed.c of Open MPI 4.0.5, and of 4.1.0 to 5.0.7,
 which have the same rules; src/mpi/coll/cvars.txt and maint/tuning/coll/mpir/generic.json of
-MPICH 4.3. A machine may have rules of its own: a fit then prefers the fastest algorithm.
+MPICH 4.3. A machine may have rules of its own: a fit then prefers the fastest algorithm. MPICH's
+all-reduce changes at 2048 bytes by cvars.txt and at 8 bytes by generic.json. Here it is 2048, as in
+Cray MPICH. On several nodes of several ranks, Open MPI 5 runs coll/han, which has levels and no
+table (ompi/mca/coll/han/coll_han_module.c).
 
 Where simctl lacks an algorithm, the table has one with the same messages: recursive halving for
 butterfly, posted messages for Open MPI's linear and linear_sync, a tree for nonoverlapping.
@@ -140,13 +143,16 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 """By collective: simctl's names of the words in the tables."""
 PER_RANK = ("all_gather", "all_to_all")
 """Collectives whose tables go by V / p."""
+LEVELLED = ("all_reduce", "all_gather", "broadcast", "reduce")
+"""Collectives of Open MPI's coll/han."""
 KIB = 1024
 MOST = 1024
 """The most pieces of a simulated pipeline."""
 
 
-def rules(library: str) -> Rules | None:
+def rules(library: str, *, levels: bool = False) -> Rules | None:
     """The rules of a library by its name and version in words; None if they are not published.
+    `levels`: whether there are several nodes of several ranks.
 
     >>> rules("OpenMPI 4.1.6")["all_reduce"](512, 16384.0)
     'halving_doubling'
@@ -159,9 +165,13 @@ def rules(library: str) -> Rules | None:
         return MPICH
     if "openmpi" not in words:
         return None
-    version = re.search(r"openmpi\D{0,2}(\d+)\.(\d+)", words)
-    before = version is not None and (int(version[1]), int(version[2])) < (4, 1)
-    return OPEN_MPI_4_0 if before else OPEN_MPI
+    named = re.search(r"openmpi\D{0,2}(\d+)\.(\d+)", words)
+    version = (int(named[1]), int(named[2])) if named else (4, 1)
+    if version < (4, 1):
+        return OPEN_MPI_4_0
+    if version < (5, 0) or not levels:
+        return OPEN_MPI
+    return {name: rule for name, rule in OPEN_MPI.items() if name not in LEVELLED}
 
 
 def _tabled(collective: str, table: Table) -> Callable[[int, float], str]:

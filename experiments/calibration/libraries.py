@@ -65,11 +65,15 @@ class Library:
             dict.fromkeys((*names, *(self.few[name] for name in names if name in self.few)))
         )
 
-    def rule(self, collective: str, ranks: int | None, version: str) -> Rule | None:
-        """The published rule by which this version of the library chooses, if there is one."""
+    def rule(
+        self, collective: str, ranks: int | None, version: str, nodes: int | None = None
+    ) -> Rule | None:
+        """The published rule by which this version of the library chooses, if there is one. Without
+        `nodes`, each rank has a node."""
         if not ranks or not self.deviates:
             return None
-        rule = (rules(version) or {}).get(collective)
+        known = rules(version, levels=1 < (nodes or ranks) < ranks) or {}
+        rule = known.get(collective)
         return partial(rule, ranks) if rule else None
 
     def running(self, names: tuple[str, ...], elements: float, ranks: int) -> tuple[str, ...]:

@@ -103,7 +103,11 @@ def series(
     """
     algorithms = ran or library.algorithms(curve.collective, curve.algorithm)
     word = forced(curve)
-    rule = None if ran or word else library.rule(curve.collective, curve.ranks, curve.library)
+    rule = (
+        None
+        if ran or word
+        else library.rule(curve.collective, curve.ranks, curve.library, curve.nodes)
+    )
     if not algorithms:
         choice = curve.algorithm or f"whatever {library.name} chooses"
         raise InputError(

@@ -118,7 +118,7 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
             curve.algorithm or OWN, curve.collective, curve.ranks, curve.nodes, curve.library
         )
         names = ignored.ran if ignored else kind.algorithms(curve.collective, curve.algorithm)
-        by_rule = kind.rule(curve.collective, curve.ranks, curve.library)
+        by_rule = kind.rule(curve.collective, curve.ranks, curve.library, curve.nodes)
         rule = None if ignored or curve.algorithm else by_rule
         if rule:
             names = tuple(dict.fromkeys(map(rule, sizes.tolist())))

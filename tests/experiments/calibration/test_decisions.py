@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.calibration.decisions import MPICH, OPEN_MPI, OPEN_MPI_4_0, Rules, rules
+from experiments.calibration.libraries import MPI
 from simulator.collectives import find
 
 ALL = {"Open MPI": OPEN_MPI, "Open MPI 4.0": OPEN_MPI_4_0, "MPICH": MPICH}
@@ -59,3 +60,13 @@ def test_other_libraries_publish_no_rules(version: str) -> None:
 
 def test_a_long_message_has_a_limited_number_of_pieces() -> None:
     assert OPEN_MPI_4_0["broadcast"](4096, 2.0**32) == "chain_broadcast:segments=1024"
+
+
+def test_open_mpi_5_has_no_table_for_several_nodes_of_several_ranks() -> None:
+    flat, levels = (rules("Open MPI 5.0.7", levels=several) for several in (False, True))
+    assert flat is not None
+    assert levels is not None
+    assert flat.keys() - levels.keys() == {"all_reduce", "all_gather", "broadcast", "reduce"}
+    assert rules("Open MPI 4.1.6", levels=True) == flat
+    ran = [MPI.rule("all_reduce", 64, "Open MPI 5.0.7", nodes) for nodes in (None, 64, 1, 16)]
+    assert [rule is not None for rule in ran] == [True, True, True, False]
