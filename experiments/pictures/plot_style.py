@@ -58,6 +58,10 @@ TITLE, LEGEND = 88, 34
 """The characters of a line of a title and of a legend, at most."""
 
 
+BAND = 0.16
+"""How opaque a band of intervals is."""
+
+
 def colour(number: int) -> str:
     """The colour of a curve by its number."""
     return COLOURS[number % len(COLOURS)]
@@ -83,6 +87,15 @@ def darker(name: str) -> str:
 def sparse(count: int) -> int:
     """The step between the points of a curve that have a marker."""
     return max(1, count // 16)
+
+
+def band(axes: Axes, x: Iterable[float], low: Any, high: Any, name: str) -> None:
+    """Intervals from `low` to `high` behind a line of the colour `name`; at one place, a bar."""
+    places = list(x)
+    if len(places) > 1:
+        axes.fill_between(places, low, high, color=name, alpha=BAND, linewidth=0, zorder=1)
+    else:
+        axes.vlines(places, low, high, color=name, alpha=BAND, linewidth=8, zorder=1)
 
 
 def entitle(axes: Axes, title: str) -> None:

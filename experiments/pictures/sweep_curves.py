@@ -64,7 +64,8 @@ def sweep_drawing(
     subject: str = "",
     measured: Sequence[MeasuredCurve] = (),
 ) -> Figure:
-    """Simulated points with a line, the formula's dots, the bound's dashes, and measured points.
+    """Simulated points with a line, the formula's dots, the bound's dashes, measured points, and
+    intervals as bands where the profile has them.
 
     A formula is drawn where its assumptions hold.
 
@@ -172,7 +173,17 @@ def _draw(axes: Axes, curve: _Curve, metric: str, by_size: bool) -> None:
     every = style.sparse(len(rows))
     look: Any = {"marker": curve.marker, "markevery": every, "label": curve.label}
     axes.plot(x, simulated, "-", color=colour, **look)
+    if _is_sure(rows):
+        low, high = (
+            [_value(row, getattr(row, end), metric) for row in rows] for end in ("low_s", "high_s")
+        )
+        style.band(axes, x, low, high, colour)
     axes.plot(x, formula, ":", color=style.darker(colour), **_single(rows))
+
+
+def _is_sure(rows: Iterable[SweepRow]) -> bool:
+    """Whether all rows have an interval."""
+    return all(row.high_s is not None for row in rows)
 
 
 def _claimed(row: SweepRow) -> bool:
@@ -267,7 +278,10 @@ def _handles(curves: Sequence[_Curve]) -> list[Line2D]:
     if True in claimed:
         where = ", where its assumptions hold" if False in claimed else ""
         lines.append(Line2D([], [], color="0.2", linestyle=":", label=f"formula{where}"))
-    return [*lines, Line2D([], [], color=style.GREY, linestyle="--", label="best bound")]
+    lines.append(Line2D([], [], color=style.GREY, linestyle="--", label="best bound"))
+    if any(_is_sure(curve.rows) for curve in curves):
+        lines.append(Line2D([], [], color="0.85", linewidth=8, label="interval of a run"))
+    return lines
 
 
 def _value_axis(axes: Axes, metric: str) -> None:

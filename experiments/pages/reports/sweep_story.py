@@ -25,6 +25,10 @@ COLUMNS = {
     "ranks": "ranks",
     "size": "size_B",
     "time": "time_s",
+    "expected": "expected_s",
+    "from": "low_s",
+    "to": "high_s",
+    "unsure": "unsure",
     "of bound": "over_bound",
     "busbw": "busbw_Bps",
     "formula": "formula_s",
@@ -61,7 +65,11 @@ def story(result: Result) -> Story:
         blocks.append(table("Which algorithm is the fastest", winners, heads))
     words = {str(row.get("verdict")).partition(":")[0] for row in rows}
     terms = ["of bound", "busbw", "redundant", *(text for text in words if text in TERMS)]
-    blocks.append(table("All points", shown, COLUMNS, terms, note="size: V, the size."))
+    note = "size: V, the size."
+    if "expected_s" in rows[0]:
+        terms = ["expected", *terms]
+        note += " from, to: the ends of the interval of a run."
+    blocks.append(table("All points", shown, COLUMNS, terms, note=note))
     left = {str(row.get("bounds_left_out") or "") for row in rows} - {""}
     return Story(
         f"Sweep: {names}{machine}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -154,3 +156,23 @@ def test_curves_differ_in_colour_or_marker() -> None:
     lines = [line for line in axes.lines if line.get_linestyle() == "-"]
     looks = [(str(line.get_color()), str(line.get_marker())) for line in lines]
     assert len(set(looks)) == len(looks)
+
+
+@pytest.mark.parametrize(("metric", "rising"), [("time", True), ("busbw", False)])
+def test_a_band_holds_the_intervals_of_its_curve(metric: str, rising: bool) -> None:
+    grid = Grid([algorithm("ring")], [4], [2.0**10, 2.0**20], machine("star").build, Rules())
+    rows = [
+        replace(row, expected_s=row.time_s, low_s=row.time_s / 2, high_s=row.time_s * 3)
+        for row in sweep(grid)
+    ]
+    axes = sweep_drawing(rows, metric).axes[0]
+    (band,) = axes.collections
+    ends = band.get_paths()[0].get_extents()
+    line = np.asarray(axes.lines[0].get_ydata(), dtype=float)
+    most, least = (3, 2) if rising else (2, 3)
+    assert ends.ymax == pytest.approx(line.max() * most)
+    assert ends.ymin == pytest.approx(line.min() / least)
+
+
+def test_without_intervals_there_is_no_band() -> None:
+    assert not figure([4], [2.0**10, 2.0**20]).axes[0].collections
