@@ -275,6 +275,7 @@ def diagnose(
     job: Job = False,
     machine: MachineOptions = MachineOptions(),
     profile: ProfileName = None,
+    level: Level = None,
     family: Family = None,
     p: Ranks = None,
     in_place: InPlace = False,
@@ -291,13 +292,15 @@ def diagnose(
     if job:
         from experiments.commands import diagnose_job
 
-        unused = {"profile": profile, "family": family, "p": p, "plot": plot}
+        unused = {"profile": profile, "level": level, "family": family, "p": p, "plot": plot}
         _check_unused({**unused, "in-place": in_place or None}, machine)
         raise typer.Exit(diagnose_job.run(logs, format.value, report))
     from experiments.cli.values import parse_rank_count
     from experiments.commands import diagnose as command
     from experiments.profiles import find
 
+    if level is not None and profile is None:
+        raise InputError(f"--level {level:g} goes with --profile: write both")
     request = command.Request(
         logs,
         machine.optional_blueprint,
@@ -305,6 +308,7 @@ def diagnose(
         family,
         parse_rank_count(p) if p else None,
         in_place,
+        level,
     )
     raise typer.Exit(command.run(request, plot, format.value, report))
 

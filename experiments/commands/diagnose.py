@@ -45,6 +45,8 @@ class Request:
     """The number of ranks, where the files do not say."""
     in_place: bool = False
     """Whether the in-place times count."""
+    level: float | None = None
+    """The share of runs that an interval of the profile holds; None is the profile's."""
 
 
 def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
@@ -56,7 +58,7 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     curves = list(_curves(measurements, request.ranks, in_place))
     if not curves and not measurements.failures:
         raise InputError(f"{logs[0]}: no {'in-place ' if in_place else ''}times in it")
-    expected = _expectation(request.machine, request.profile)
+    expected = _expectation(request)
     progress, results = output.Progress("curves"), []
     for done, curve in enumerate(curves):
         progress(done, len(curves))
@@ -97,10 +99,12 @@ def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> It
             )
 
 
-def _expectation(machine: Blueprint | None, profile: Calibrated | None) -> Expectation | None:
+def _expectation(request: Request) -> Expectation | None:
+    machine, profile = request.machine, request.profile
     if profile is None:
         return simulated(partial(_of_curve, machine)) if machine else None
-    return profiled(profile, partial(_of_curve, machine or find_machine(profile.machine)))
+    machines = partial(_of_curve, machine or find_machine(profile.machine))
+    return profiled(profile, machines, request.level)
 
 
 def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology]:
@@ -211,7 +215,9 @@ def _text(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
 
 def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
     head = ["  size", "time", "busbw" if diagnosis.curve.ranks else "algbw", "regime"]
-    yield [*head, *(("expected", "of it", "algorithm") if diagnosis.expected else ()), ""]
+    sure = diagnosis.expected.intervals if diagnosis.expected else ()
+    span = [f"{sure[0].level:.0%} of runs"] if sure else []
+    yield [*head, *(("expected", *span, "of it", "algorithm") if diagnosis.expected else ()), ""]
     binary = in_binary(map(float, diagnosis.samples.size))
     for row in point_records(diagnosis):
         size, time, rate = (
@@ -227,5 +233,7 @@ def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
         ]
         if diagnosis.expected:
             seconds, share = float(row["expected_s"] or 0), float(row["fraction"] or 0)
-            cells += [format_seconds(seconds), f"{share:.0%}", str(row["algorithm"])]
+            ends = [format_seconds(float(row[end] or 0)) for end in ("low_s", "high_s") if sure]
+            span = [" - ".join(ends)] if sure else []
+            cells += [format_seconds(seconds), *span, f"{share:.0%}", str(row["algorithm"])]
         yield [*cells, str(row["abnormal"])]

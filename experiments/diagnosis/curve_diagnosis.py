@@ -12,7 +12,7 @@ from experiments.diagnosis.advice import advice
 from experiments.diagnosis.anomalies import anomalies, span
 from experiments.diagnosis.envelope import Envelope, Piece, fit
 from experiments.diagnosis.expectation import Expectation, Expected
-from experiments.diagnosis.findings import FAR_BELOW, FEWEST, MISFIT, Finding, Kind
+from experiments.diagnosis.findings import FALLS, FAR_BELOW, FEWEST, MISFIT, Finding, Kind
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
 from experiments.diagnosis.regimes import MOSTLY, regimes
 from experiments.diagnosis.samples import Places, Samples, samples
@@ -165,7 +165,9 @@ def _misfit(points: Samples, expected: Expected) -> Finding | None:
     explains. `factor` is how many times slower the machine is.
     """
     ratio = points.seconds / expected.seconds
-    slow, fast = bool((ratio > MISFIT).all()), bool((ratio[-TOP:] < 1 / MISFIT).all())
+    above = (ratio > MISFIT) & (points.seconds > expected.high)
+    below = (ratio < 1 / MISFIT) & (points.seconds < expected.low)
+    slow, fast = bool(above.all()), bool(below[-TOP:].all())
     if not expected.profile or not (slow or fast):
         return None
     places = tuple(np.flatnonzero((ratio > MISFIT) | (ratio < 1 / MISFIT)).tolist())
@@ -209,7 +211,7 @@ def _against_machine(
     fraction = expected.seconds / points.seconds
     top = int(np.argmax(fraction[-TOP:])) + max(len(fraction) - TOP, 0)
     share = float(fraction[top])
-    if flat and share < FAR_BELOW:
+    if flat and _is_far_below(points, expected, top):
         nodes = nodes_of(curve, expected.topology)
         kind = Kind.FAR_BELOW if nodes > 1 else Kind.FAR_BELOW_IN_A_NODE
         guess = _guesses_nodes(curve, expected)
@@ -233,6 +235,32 @@ def _against_machine(
             f"another machine?"
         )
         yield Finding(Kind.BEATS_THE_BOUND, tuple(faster.tolist()), 1.0, text, alarm=False)
+    yield from _outside(points, expected)
+
+
+def _is_far_below(points: Samples, expected: Expected, place: int) -> bool:
+    """Whether a size of the plateau takes too long: longer than its interval, or far below what is
+    expected without one."""
+    ratio = points.seconds[place] / expected.seconds[place]
+    if not expected.intervals:
+        return bool(ratio > 1 / FAR_BELOW)
+    return bool(points.seconds[place] > expected.high[place] and ratio > FALLS)
+
+
+def _outside(points: Samples, expected: Expected) -> Iterator[Finding]:
+    """A note on times that are outside their intervals."""
+    slow, fast = points.seconds > expected.high, points.seconds < expected.low
+    places = np.flatnonzero(slow | fast)
+    if expected.intervals and len(places):
+        level, ratio = expected.intervals[0].level, points.seconds / expected.seconds
+        worst = int(places[np.argmax(np.abs(np.log(ratio[places])))])
+        text = (
+            f"{len(places)} of {counted(len(ratio), 'size')} outside the interval of {level:.0%} "
+            f"of runs; {format_bytes(points.size[worst])} takes {ratio[worst]:.3g} times the "
+            f"expected time"
+        )
+        factor = float(max(ratio[worst], 1 / ratio[worst]))
+        yield Finding(Kind.OUTSIDE, tuple(places.tolist()), factor, text, alarm=False)
 
 
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:

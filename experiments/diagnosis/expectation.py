@@ -18,6 +18,7 @@ from experiments.spellings import ANY_RUNS, named
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.profile import Profile, Run
+from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
@@ -64,6 +65,18 @@ class Expected:
     size."""
     better_s: Floats = field(default_factory=lambda: np.zeros(0))
     """The seconds of these, shape (points,)."""
+    intervals: tuple[Interval, ...] = ()
+    """That of a run at each size, by the profile; empty if it does not say how sure it is."""
+
+    @property
+    def low(self) -> Floats:
+        """The lower ends of the intervals, shape (points,); the expected seconds without any."""
+        return np.array([interval.low for interval in self.intervals] or self.seconds)
+
+    @property
+    def high(self) -> Floats:
+        """The upper ends of the intervals, shape (points,); the expected seconds without any."""
+        return np.array([interval.high for interval in self.intervals] or self.seconds)
 
 
 Expectation = Callable[[Curve, Floats], Expected | None]
@@ -107,9 +120,10 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
     return expect
 
 
-def profiled(profile: Calibrated, machines: Machines) -> Expectation:
-    """The expectation by a calibrated machine: software and protocols included."""
-    kind, simulation = library(profile.library), profile.simulated()
+def profiled(profile: Calibrated, machines: Machines, level: float | None = None) -> Expectation:
+    """The expectation by a calibrated machine: software and protocols included, with intervals of
+    `level` if it says how sure it is."""
+    kind, simulation = library(profile.library), profile.simulated().at_level(level)
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
         if curve.ranks is None or curve.ranks < 2:
@@ -146,13 +160,17 @@ def profiled(profile: Calibrated, machines: Machines) -> Expectation:
             [run.common + bound.seconds for run, bound in zip(runs, bounds, strict=True)]
         )
         choices = tuple(f"{name}, {run.protocol}" for name, run in fastest)
-        seconds = np.array([run.seconds for run in runs])
+        run_by = {case.algorithm.name: case for case in cases.values()}
+        known_intervals = [run_by[name].interval(run) for name, run in fastest]
+        intervals = tuple(sure for sure in known_intervals if sure is not None)
+        seconds = np.array([each.expected for each in intervals] or [run.seconds for run in runs])
         topology = runs[-1].timeline.routed.machine
         name = f"{profile.profile}, of {profile.machine}"
         free = kind.algorithms(curve.collective) if curve.algorithm else ()
         others = list(_profiled(free, curve, machines(curve), simulation))
         better = _best_of(others, sizes)
-        return Expected(seconds, choices, bounds_s, bounds[-1].name, topology, name, *better)
+        limit = bounds[-1].name
+        return Expected(seconds, choices, bounds_s, limit, topology, name, *better, intervals)
 
     return expect
 

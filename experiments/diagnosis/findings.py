@@ -55,6 +55,7 @@ class Kind(StrEnum):
     SLOWER_SETUP = "slower set-up"
     PROFILE_DOES_NOT_FIT = "profile does not fit"
     BEATS_THE_BOUND = "beats the bound"
+    OUTSIDE = "outside the interval"
     MEMORY = "memory"
     TIME_FALLS = "time falls"
     TIME_STANDS_STILL = "time stands still"

@@ -51,6 +51,10 @@ def _draw(axes: Axes, diagnosis: Diagnosis, nbytes: Floats | None) -> None:
 
     if expected:
         line(expected.seconds, style.COLOURS[2], "-.", "expected: simulated")
+        if expected.intervals:
+            ends = (expected.low, expected.high)
+            low, high = ends if nbytes is None else (nbytes / ends[1], nbytes / ends[0])
+            style.band(axes, size, low, high, style.COLOURS[2])
         line(expected.bound, style.GREY, "--", "best bound")
     line(diagnosis.envelope(size), style.COLOURS[0], "-", "fitted protocols")
     seconds = diagnosis.samples.seconds

@@ -21,6 +21,8 @@ POINT = {
     "regime": "regime",
     "fitted": "fitted_s",
     "expected": "expected_s",
+    "from": "low_s",
+    "to": "high_s",
     "of expected": "fraction",
     "bound": "bound_s",
     "algorithm": "algorithm",

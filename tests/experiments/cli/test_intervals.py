@@ -182,3 +182,18 @@ def test_judge_of_an_old_profile_has_no_intervals(
     Path(profile).write_text(SURE[: SURE.index("uncertainty:")])
     assert "inside" not in rows(simctl, "judge", profile, str(runs))[0]
     assert "inside" not in simctl("judge", profile, str(runs)).stdout
+
+
+def test_diagnose_expects_an_interval(simctl: Simctl, profile: str, tmp_path: Path) -> None:
+    runs = tmp_path / "runs.csv"
+    runs.write_text(MEASURED)
+    words = ("diagnose", str(runs), "--profile", profile)
+    points = rows(simctl, *words)
+    for point in points:
+        assert float(point["low_s"]) < float(point["expected_s"]) < float(point["high_s"])
+    assert [point["notes"] for point in points][-1] == "outside the interval"
+    answer = simctl(*words, "--level", "0.9").stdout
+    assert "90% of runs" in answer
+    refused = simctl("diagnose", str(runs), "--level", "0.9")
+    assert refused.returncode == 2
+    assert "--level 0.9 goes with --profile: write both" in refused.stderr

@@ -10,6 +10,7 @@ import pytest
 
 from experiments.diagnosis import Diagnosis, Expected, diagnose
 from experiments.measurements import Curve, Point
+from simulator.uncertainty.interval import Interval
 from topologies.shapes import star
 from topologies.topology import Floats
 
@@ -116,3 +117,43 @@ def test_a_machine_near_its_profile_and_one_without_are_judged_as_ever(healthy: 
 def test_where_the_ranks_are_is_not_guessed_for_an_alarm(healthy: Curve) -> None:
     host = replace(healthy, device="host memory")
     assert not against_profile(host, 0.3).abnormal
+
+
+def sure(measured: Curve, factor: float, half: float) -> Diagnosis:
+    """Measured against a profile that expects `factor` times its time, and is sure to `half` in
+    log."""
+
+    def expect(_: Curve, sizes: Floats) -> Expected:
+        seconds = factor * np.array([point.time_s for point in measured.points])
+        intervals = tuple(
+            Interval(each, each / np.exp(half), each * np.exp(half)) for each in seconds.tolist()
+        )
+        names, bound = ("ring, LL",) * len(sizes), seconds / 9
+        machine = star(8, bandwidth=50e9)
+        about = ("bound", machine, "mine, of nodes")
+        return Expected(seconds, names, bound, *about, intervals=intervals)
+
+    return diagnose(measured, expect)
+
+
+def test_times_inside_their_intervals_are_normal(healthy: Curve) -> None:
+    """Also where a fixed factor would call them far below, or of another machine."""
+    assert sure(healthy, 0.55, half=0.7).findings == ()
+    assert sure(healthy, 0.3, half=1.3).findings == ()
+
+
+def test_times_outside_their_intervals_are_named(healthy: Curve) -> None:
+    (note,) = sure(healthy, 0.95, half=0.03).findings
+    assert (note.kind, note.alarm, len(note.places)) == (
+        "outside the interval",
+        False,
+        len(healthy.points),
+    )
+    assert "outside the interval of 80% of runs" in note.text
+    assert "takes 1.05 times the expected time" in note.text
+
+
+def test_a_plateau_outside_its_interval_is_far_below(healthy: Curve) -> None:
+    kinds = [finding.kind for finding in sure(healthy, 0.7, half=0.1).findings]
+    assert kinds == ["far below", "outside the interval"]
+    assert against_profile(healthy, 0.7).findings == ()
