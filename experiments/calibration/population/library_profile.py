@@ -159,7 +159,7 @@ class _Steps:
         whose links have the β of a kind."""
         sources = {kind: by_kind[kind.name].protocols[number] for kind in self.kinds}
         links = {
-            kind.name: Link(source.links[kind.where].bandwidth, self._latency(kind, source.links))
+            kind.name: replace(source.links[kind.where], latency=self._latency(kind, source.links))
             for kind, source in sources.items()
         }
         source = next(iter(sources.values()))

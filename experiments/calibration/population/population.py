@@ -16,10 +16,10 @@ from topologies.topology import Floats
 
 NEAR = 0.25
 """The spread of a mean about the start of the library's own model."""
-USUAL, STRENGTH = 0.4, 3.0
+USUAL, STRENGTH = 0.4, 6.0
 """A machine's usual distance from the mean, and for how many machines that counts."""
-WIDEST = 1.0
-"""No spread is larger: a factor e."""
+WIDEST = 2.0
+"""No spread is larger: a factor of 7."""
 SPECIFIED = "times specified"
 """The unit of 1/β in units of what the machine's specification says."""
 EXPECTED = 0.2
@@ -86,7 +86,7 @@ def fit_population(runs: Sequence[Runs], near: float = NEAR) -> Population:
 
 
 class _Fit:
-    """The fit of a population. Arrays have the shape (members,)."""
+    """The fit of a population. Arrays have the shape (members,) or (members, members)."""
 
     def __init__(self, runs: Sequence[Runs], near: float) -> None:
         starts = _starts(runs)
@@ -98,58 +98,66 @@ class _Fit:
         machines = [each.machine for each in runs]
         self.machines = tuple(dict.fromkeys(machines))
         self.share = [1 / machines.count(machine) for machine in machines]
-        self.counted = self._sum([np.ones(len(each.names)) for each in runs])
-        self.variance = np.full(len(self.base), USUAL**2)
+        self.usual = np.eye(len(self.base)) * USUAL**2
+        self.covariance = self.usual
 
     def population(self) -> Population:
         """The population, after all rounds."""
         mean = self.base
         for _ in range(ROUNDS):
             found = [
-                each.evidence(self._of(mean, column, 0.0) + each.offset)
+                self._found(each, column, mean)
                 for each, column in zip(self.runs, self.columns, strict=True)
             ]
             target = mean
             for _ in range(STEPS):
                 target = self._step(found, target)
             mean = mean + DAMPING * (target - mean)
-        spread = np.minimum(np.sqrt(self.variance), WIDEST)
-        rows = np.stack((self.base, mean, spread, self.counted), axis=1).tolist()
+        spread = np.minimum(np.sqrt(np.diag(self.covariance)), WIDEST)
+        rows = np.stack((self.base, mean, spread, self._counted()), axis=1).tolist()
         members = {
             name: Member(unit, *row)
             for name, unit, row in zip(self.names, self.units, rows, strict=True)
         }
         return Population(self.runs[0].model.library.name, members, self.machines)
 
+    def _found(self, runs: Runs, column: Ints, mean: Floats) -> Evidence:
+        """What runs say of all members, if parameters of a single machine are integrated out."""
+        known = column >= 0
+        information, vector = runs.evidence(np.where(known, mean[column], 0.0) + runs.offset)
+        alone = information[np.ix_(~known, ~known)] + np.eye((~known).sum()) / ALONE**2
+        mixed = information[np.ix_(known, ~known)]
+        shared = Evidence(np.zeros_like(self.usual), np.zeros_like(self.base))
+        members = column[known]
+        shared.information[np.ix_(members, members)] = information[
+            np.ix_(known, known)
+        ] - mixed @ np.linalg.solve(alone, mixed.T)
+        shared.vector[members] = vector[known] - mixed @ np.linalg.solve(alone, vector[~known])
+        return shared
+
     def _step(self, found: Sequence[Evidence], mean: Floats) -> Floats:
-        """The next mean, by one step of expectation and maximisation; changes the variance."""
-        centres, variances = [], []
-        for (information, vector), column in zip(found, self.columns, strict=True):
-            precision = 1 / self._of(self.variance, column, ALONE**2)
-            covariance = np.linalg.inv(information + np.diag(precision))
-            centres.append(covariance @ (vector + precision * self._of(mean, column, 0.0)))
-            variances.append(np.diag(covariance))
-        weight = self._sum(centres) / self.variance + self.base / self.near**2
-        mean = weight / (self.counted / self.variance + 1 / self.near**2)
-        away = [
-            (centre - self._of(mean, column, 0.0)) ** 2 + variance
-            for centre, variance, column in zip(centres, variances, self.columns, strict=True)
+        """The next mean, by one step of expectation and maximisation; changes the covariance."""
+        precision = np.linalg.inv(self.covariance)
+        covariances = [np.linalg.inv(each.information + precision) for each in found]
+        centres = [
+            covariance @ (each.vector + precision @ mean)
+            for covariance, each in zip(covariances, found, strict=True)
         ]
-        usual = STRENGTH * USUAL**2
-        self.variance = (usual + self._sum(away)) / (STRENGTH + self.counted)
-        return np.asarray(mean)
+        machines, loose = sum(self.share), np.eye(len(mean)) / self.near**2
+        pull = sum(share * centre for share, centre in zip(self.share, centres, strict=True))
+        mean = np.linalg.solve(machines * precision + loose, precision @ pull + loose @ self.base)
+        apart = sum(
+            share * (np.outer(centre - mean, centre - mean) + covariance)
+            for share, centre, covariance in zip(self.share, centres, covariances, strict=True)
+        )
+        self.covariance = (STRENGTH * self.usual + apart) / (STRENGTH + machines)
+        return mean
 
-    def _of(self, members: Floats, column: Ints, alone: float) -> Floats:
-        """The members of some runs' parameters, shape (parameters,); `alone` for a parameter that
-        is of a single machine."""
-        return np.where(column >= 0, members[column], alone)
-
-    def _sum(self, values: Sequence[Floats]) -> Floats:
-        """The sum over machines of values of the runs' parameters; set-ups of a machine share its
-        weight."""
+    def _counted(self) -> Floats:
+        """The number of machines whose runs have each member."""
         total = np.zeros(len(self.base))
-        for each, column, share in zip(values, self.columns, self.share, strict=True):
-            np.add.at(total, column[column >= 0], share * each[column >= 0])
+        for column, share in zip(self.columns, self.share, strict=True):
+            np.add.at(total, column[column >= 0], share)
         return total
 
 
