@@ -67,9 +67,10 @@ def parse_training(
     machine: MachineOptions,
     rules: RuleOptions,
     profile: str | None,
+    level: float | None = None,
 ) -> Request:
     """The step to simulate. Raises InputError for options that do not go with a plan."""
-    setting = _setting(options, machine, rules, profile)
+    setting = _setting(options, machine, rules, profile, level)
     plan = parse_plan(_with_batch(text, options.batch), setting.gpus)
     parameters = {**setting.parameters, "plan": str(plan), "p": str(plan.degrees.ranks)}
     transfers = options.detail.value == "transfers"
@@ -106,7 +107,11 @@ def _with_batch(text: str, batch: int | None) -> str:
 
 
 def _setting(
-    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: str | None
+    options: TrainingOptions,
+    machine: MachineOptions,
+    rules: RuleOptions,
+    profile: str | None,
+    level: float | None = None,
 ) -> Setting:
     """What is the same for all plans."""
     usual = TrainingOptions()
@@ -117,7 +122,7 @@ def _setting(
             raise InputError(f"--{name} {value}: it does not go with --plan, leave one of them out")
     if options.model == usual.model:
         raise InputError("--plan: give --model with a transformer, like llama3_70b")
-    chosen, calibrated = machine.under(profile, usual="star")
+    chosen, calibrated = machine.under(profile, usual="star", level=level)
     blueprint = replace(chosen.blueprint, force=rules.force)
     choice = choose(options.model)
     if "batch" in choice.training:

@@ -221,6 +221,7 @@ def train(
     machine: MachineOptions = MachineOptions("star"),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
+    level: Level = None,
     timeline: RunTimeline = None,
     trace: TraceOptions = TraceOptions(),
     out: RunOut = None,
@@ -242,6 +243,7 @@ def train(
     if job.plan is None:
         for option, value in (
             ("profile", profile),
+            ("level", level),
             ("calibrate-compute", job.calibrate_compute),
             ("batch", job.batch),
         ):
@@ -265,9 +267,11 @@ def train(
 
         check_options(job.plan, timeline, plot, where.execution)
         if is_search(job.plan):
+            if level is not None:
+                raise InputError(f"--level {level:g}: it goes with a plan, not with --plan auto")
             searched = parse_search(job.plan, job, machine, rules, profile)
             raise typer.Exit(search_plans.run(searched, out, plot, format.value, report))
-        training = parse_training(job.plan, job, machine, rules, profile)
+        training = parse_training(job.plan, job, machine, rules, profile, level)
         written = train_plan.Files(timeline, out, report, choice)
         raise typer.Exit(train_plan.run(training, written, format.value))
     from experiments.commands import train as command

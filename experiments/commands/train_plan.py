@@ -15,13 +15,13 @@ from experiments.parallel.fitting import text as text_of
 from experiments.parallel.layer_report import figures as routed
 from experiments.parallel.layer_report import prove
 from experiments.parallel.layer_report import text as layers_of
-from experiments.parallel.plan_report import report, row_of, text
+from experiments.parallel.plan_report import report, row_of, text, with_interval
 from experiments.parallel.plan_step import Training, machine_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.trace_choice import ALL, TraceChoice
-from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import EP
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
@@ -48,11 +48,18 @@ class Request:
     parameters: Mapping[str, output.Value] = field(default_factory=dict)
     """The options as the user writes them: stored with the result."""
 
+    @property
+    def level(self) -> float | None:
+        """The share of runs that the profile's intervals hold; None without intervals."""
+        sure = self.profile.uncertainty if self.profile else None
+        return sure.level if sure else None
+
     def step(self) -> Step:
         """The operations of a step."""
         topology = machine_of(self.machine, self.plan)
         degrees, run = self.plan.degrees, self.rules.run
-        times = GroupTimes(topology, degrees, profile=self.profile, run=run)
+        end: End | None = "time" if self.level else None
+        times = GroupTimes(topology, degrees, profile=self.profile, run=run, end=end)
         return write(work_of(self.training, self.plan, times))
 
 
@@ -82,6 +89,8 @@ def run(request: Request, files: Files, how: str) -> int:
     routing = routing_of(shape, request.plan, request.training.seq, topology)
     proven = prove(request.plan, routing, shape.experts)
     exposed = float(measures.exposed[:, EP].mean())
+    if request.level:
+        row = with_interval(row, step, request.level)
     if request.transfers:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -13,9 +13,10 @@ from experiments.output import Record, Value, align, counted
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import Plan
 from simulator.analysis.critical_path import trace_back
+from simulator.parallel.group_times import End
 from simulator.parallel.passes import COMPUTE, GATHER, HOST, KINDS, REDUCE, STREAMS
-from simulator.parallel.step import Step
-from simulator.parallel.step_measures import StepMeasures
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import StepMeasures, measure
 from topologies.units import format_seconds
 
 SHOWN = 16
@@ -34,6 +35,7 @@ MEANINGS = {
     "copy": "into the buffers of gathers",
 }
 """What each stream carries."""
+ENDS: tuple[End, ...] = ("expected", "low", "high")
 COPIED = {GATHER: "copy parameters", REDUCE: "copy gradients"}
 """What a device computes for collectives: copies out of their buffers and into them."""
 
@@ -76,6 +78,14 @@ class PlanRow:
     """What the memory of the GPU lacks; 0 if the plan fits."""
     transfers_s: float | None = None
     """The step with every transfer of all ranks simulated; None without --detail transfers."""
+    expected_s: float | None = None
+    """The step with each call at its expected time; None if the profile has no intervals."""
+    low_s: float | None = None
+    """The step with each call at the lower end of its interval."""
+    high_s: float | None = None
+    """The step with each call at the upper end."""
+    level: float | None = None
+    """The share of runs that an interval holds."""
 
 
 def row_of(training: Training, plan: Plan, measures: StepMeasures) -> PlanRow:
@@ -103,6 +113,15 @@ def row_of(training: Training, plan: Plan, measures: StepMeasures) -> PlanRow:
             for column in (measures.launching, measures.idle, measures.idle_between)
         ),
     )
+
+
+def with_interval(row: PlanRow, step: Step, level: float) -> PlanRow:
+    """The row with the interval of the step. Errors of a machine are shared by all of its calls, so
+    all calls are at the same end of their intervals."""
+    expected, low, high = (
+        measure(write(replace(step.work, times=step.work.times.at(end)))).step for end in ENDS
+    )
+    return replace(row, expected_s=expected, low_s=low, high_s=high, level=level)
 
 
 def path_of(step: Step) -> dict[str, float]:
@@ -172,6 +191,12 @@ def text(row: PlanRow, step: Step, measures: StepMeasures) -> str:
         ],
         ["  micro-batches", str(row.micro_batches), "of each pipeline"],
     ]
+    if row.level is not None:
+        expected, *ends = (
+            format_seconds(each or 0.0) for each in (row.expected_s, row.low_s, row.high_s)
+        )
+        about = f"{row.level:.0%} of steps: {' - '.join(ends)}, by the error of communication"
+        lines.insert(1, ["  expected", expected, about])
     if row.transfers_s is not None:
         share = f"{row.transfers_s / (row.step_s or 1.0) - 1:+.2%} with streams that share links"
         lines.append(["  all transfers", format_seconds(row.transfers_s), share])

@@ -41,6 +41,8 @@ class Laid:
     """A collective of all groups on the machine."""
 
     algorithm: Algorithm
+    ranks: int
+    """The ranks of a group."""
     least: float
     """How long the busiest medium is busy, for V = 1 byte. The collective takes no less."""
     write: Callable[[], list[Routed]] = field(repr=False)
@@ -96,7 +98,7 @@ def lay(algorithm: Algorithm, topology: Topology, groups: Ints, *, merges: bool 
     def write() -> list[Routed]:
         return [part.routed(fitted, use, of) for part, of in zip(laid, busiest, strict=True)]
 
-    return Laid(algorithm, _load(use, busiest[0]), write)
+    return Laid(algorithm, size, _load(use, busiest[0]), write)
 
 
 class _Part(NamedTuple):

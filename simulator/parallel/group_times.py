@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from simulator.collectives import Algorithm, find
 from simulator.engines import run
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_routes import Laid, lay
 from simulator.parallel.two_levels import two_levels
+from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
+from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Ints, Topology
 
@@ -34,6 +38,9 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
 several nodes take two levels instead of rings. A dispatch sends tokens to their experts, and a
 combine returns them."""
 
+End = Literal["time", "expected", "low", "high"]
+"""What of a call counts: its simulated time, or its expected time or an end of its interval by the
+profile's measured runs."""
 Names = tuple[str | Algorithm, ...]
 """Algorithms, or their names."""
 
@@ -50,6 +57,15 @@ class Timed(NamedTuple):
 
     seconds: float
     algorithm: Algorithm
+    interval: Interval | None = None
+    """None if no end was asked for, or the profile does not say how sure it is."""
+
+    def at(self, end: End | None) -> float:
+        """Its time, or an end of its interval, in seconds."""
+        if self.interval is None or end is None or end == "time":
+            return self.seconds
+        ends = self.interval.expected, self.interval.low, self.interval.high
+        return dict(zip(("expected", "low", "high"), ends, strict=True))[end]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +84,8 @@ class GroupTimes:
     """A calibrated library, whose protocols are simulated."""
     run: Callable[[Routed], Timeline] = run
     """The engine."""
+    end: End | None = None
+    """What of each call counts. None is its time, without intervals."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
     _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
@@ -79,6 +97,10 @@ class GroupTimes:
     def under(self, degrees: Degrees) -> GroupTimes:
         """The times under other degrees. What one of both simulates, the other one remembers."""
         return replace(self, degrees=degrees, _names={})
+
+    def at(self, end: End) -> GroupTimes:
+        """The times with another end of the interval of each call."""
+        return replace(self, end=end, _times={} if self.end is None else self._times)
 
     def with_algorithms(self, algorithms: Mapping[str, Sequence[str | Algorithm]]) -> GroupTimes:
         """The times with further algorithms. What both simulate, both remember."""
@@ -137,13 +159,13 @@ class GroupTimes:
             times, refused = list[Timed](), InputError("")
             for laid in self._remembered(name, collective, groups):
                 try:
-                    times.append(Timed(self._time(laid, nbytes), laid.algorithm))
+                    times.append(self._time(laid, nbytes))
                 except InputError as error:
                     refused = error
             if not times:
                 raise refused
             self._times[key] = min(times, key=lambda timed: timed.seconds)
-        return self._times[key].seconds
+        return self._times[key].at(self.end)
 
     def _name(self, kind: str, groups: Callable[[], Ints]) -> bytes:
         """The ranks of groups, by which their times are remembered."""
@@ -186,9 +208,16 @@ class GroupTimes:
             return chosen
         return instead + [each for each in chosen if not each.name.startswith("rings")]
 
-    def _time(self, laid: Laid, nbytes: float) -> float:
-        """Seconds of the slowest part of the machine."""
+    def _time(self, laid: Laid, nbytes: float) -> Timed:
+        """The slowest part of the machine."""
         parts = [routed.scaled(nbytes) for routed in laid.parts]
         if self.profile is None:
-            return max(self.run(part).makespan for part in parts)
-        return max(self.profile.simulate(part, laid.algorithm, self.run).seconds for part in parts)
+            return Timed(max(self.run(part).makespan for part in parts), laid.algorithm)
+        runs = (self.profile.simulate(part, laid.algorithm, self.run) for part in parts)
+        slowest = max(runs, key=lambda each: each.seconds)
+        predicted = self.end and prediction(self.profile, slowest, laid.algorithm)
+        if not predicted:
+            return Timed(slowest.seconds, laid.algorithm)
+        place = replace(predicted.place, ranks=np.array([float(laid.ranks)]))
+        sure = interval_of(predicted._replace(place=place))
+        return Timed(slowest.seconds, laid.algorithm, sure)

@@ -114,6 +114,9 @@ def _figures(row: Record) -> dict[str, str]:
         "memory of the fullest GPU": "memory_bytes",
         "all transfers of all ranks simulated": "transfers_s",
     }
+    if row.get("level") is not None:
+        where = f"interval of {share(number(row, 'level'))} of steps"
+        names |= {"expected step": "expected_s", f"{where}, from": "low_s", "to": "high_s"}
     return {name: written(field, row.get(field)) for name, field in names.items()}
 
 

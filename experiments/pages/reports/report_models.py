@@ -115,6 +115,7 @@ class RunAnswer(Part):
     worth_s: Seconds
     chosen: Texts
     ranks_simulated: int
+    unsure: Texts | None = None
     grid_s: Real | None = None
     grid_error_s: Real | None = None
 

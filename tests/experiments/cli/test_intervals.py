@@ -197,3 +197,47 @@ def test_diagnose_expects_an_interval(simctl: Simctl, profile: str, tmp_path: Pa
     refused = simctl("diagnose", str(runs), "--level", "0.9")
     assert refused.returncode == 2
     assert "--level 0.9 goes with --profile: write both" in refused.stderr
+
+
+TRAIN = ("train", "--model", "gpt2", "--plan", "dp=4", "--profile")
+
+
+def test_a_step_has_an_interval(simctl: Simctl, profile: str, tmp_path: Path) -> None:
+    result = tmp_path / "step.json"
+    (row,) = rows(simctl, *TRAIN, profile, "--out", str(result))
+    low, expected, high = (float(row[name]) for name in ("low_s", "expected_s", "high_s"))
+    assert float(row["computing_s"]) < low < expected < high
+    assert "80% of steps: " in simctl(*TRAIN, profile).stdout
+    (wide,) = rows(simctl, *TRAIN, profile, "--level", "0.95")
+    assert float(wide["low_s"]) < low
+    assert float(wide["high_s"]) > high
+    page = simctl("report", str(result), "--out", str(tmp_path / "step.md"))
+    assert page.returncode == 0
+    assert "interval of 80% of steps" in (tmp_path / "step.md").read_text()
+
+
+def test_a_step_under_an_old_profile_has_none(simctl: Simctl, profile: str) -> None:
+    Path(profile).write_text(SURE[: SURE.index("uncertainty:")])
+    (row,) = rows(simctl, *TRAIN, profile)
+    assert row["expected_s"] == row["low_s"] == row["high_s"] == ""
+    assert "of steps" not in simctl(*TRAIN, profile).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--plan", "auto", "--gpus", "4", "--batch", "8"), "it goes with a plan"),
+        (("--strategy", "ddp"), "it goes with --plan"),
+    ],
+)
+def test_a_level_goes_with_one_plan(simctl: Simctl, words: tuple[str, ...], why: str) -> None:
+    refused = simctl("train", "--model", "gpt2", *words, "--level", "0.9")
+    assert refused.returncode == 2
+    assert why in refused.stderr
+
+
+def test_a_stored_run_is_read_again(simctl: Simctl, profile: str, tmp_path: Path) -> None:
+    out, page = tmp_path / "run.json", tmp_path / "run.md"
+    simctl("run", "--p", "16", "--profile", profile, "--out", str(out))
+    assert simctl("report", str(out), "--out", str(page)).returncode == 0
+    assert page.exists()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.profiles import parse
 from simulator.collectives import find
 from simulator.collectives.joined_calls import Call, join
 from simulator.engines import run, simulate
@@ -17,9 +18,12 @@ from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_routes import lay, side_by_side
 from simulator.parallel.group_times import ALGORITHMS, GroupTimes
 from simulator.parallel.two_levels import two_levels
+from simulator.predictions import Prediction, interval_of
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
+from simulator.uncertainty.interval import Interval
+from sure_profile import SURE
 from tests.simulator.parallel.test_degrees import degrees
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
@@ -169,3 +173,43 @@ def test_groups_of_whole_nodes_take_rings() -> None:
     topology = on("dgx_a100:nodes=2", plan)
     assert two_levels("all_gather", topology, plan.groups("data")[0]) == []
     assert two_levels("all_to_all", topology, np.array([0, 1, 8, 9], dtype=np.int32)) == []
+
+
+@given(st.floats(1, 1e9), st.sampled_from(["all_reduce", "all_gather", "all_to_all"]))
+@settings(max_examples=10)
+def test_ends_of_a_call_are_in_order(nbytes: float, collective: str) -> None:
+    profile = parse(SURE, "mine.yaml").simulated()
+    topology = machine("nodes:per_node=1").build(8)
+    times = GroupTimes(topology, Degrees(dp=4, tp=2), profile=profile, end="time")
+    alone = GroupTimes(topology, times.degrees, profile=profile)
+    plain = alone.seconds("data", collective, nbytes)
+    assert alone.at("high").seconds("data", collective, nbytes) > plain
+    assert times.seconds("data", collective, nbytes) == plain
+    low, expected, high = (
+        times.at(end).seconds("data", collective, nbytes) for end in ("low", "expected", "high")
+    )
+    assert low < expected < high
+    assert expected * expected == pytest.approx(low * high)
+
+
+def test_a_group_is_as_unsure_as_its_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups that meet are simulated as one schedule, but each has its own number of ranks."""
+    places = []
+
+    def kept(predicted: Prediction) -> Interval:
+        places.append(predicted.place)
+        return interval_of(predicted)
+
+    monkeypatch.setattr("simulator.parallel.group_times.interval_of", kept)
+    link = "network: {latency: 1.0e-06, bandwidth: 1.0e+09}"
+    text = SURE.replace(link, f"{link}\n    {link.replace('network', 'node')}")
+    topology, profile = machine("nodes:per_node=2").build(8), parse(text, "mine.yaml").simulated()
+    times = GroupTimes(topology, Degrees(dp=4, tp=2), profile=profile, end="time")
+    times.seconds("data", "all_reduce", 1024.0)
+    assert {float(where.ranks[0]) for where in places} == {4.0}
+
+
+def test_without_uncertainty_the_ends_are_the_time() -> None:
+    times = GroupTimes(star(8, bandwidth=1e9), Degrees(dp=8), end="time")
+    plain = times.seconds("data", "all_reduce", 1024.0)
+    assert times.at("high").seconds("data", "all_reduce", 1024.0) == plain
