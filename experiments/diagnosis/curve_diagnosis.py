@@ -255,9 +255,9 @@ def _outside(points: Samples, expected: Expected) -> Iterator[Finding]:
         level, ratio = expected.intervals[0].level, points.seconds / expected.seconds
         worst = int(places[np.argmax(np.abs(np.log(ratio[places])))])
         text = (
-            f"{len(places)} of {counted(len(ratio), 'size')} outside the interval of {level:.0%} "
-            f"of runs; {format_bytes(points.size[worst])} takes {ratio[worst]:.3g} times the "
-            f"expected time"
+            f"{len(places)} of {counted(len(ratio), 'size')}, by the profile's interval of "
+            f"{level:.0%} of runs; {format_bytes(points.size[worst])} takes {ratio[worst]:.3g} "
+            f"times the expected time"
         )
         factor = float(max(ratio[worst], 1 / ratio[worst]))
         yield Finding(Kind.OUTSIDE, tuple(places.tolist()), factor, text, alarm=False)

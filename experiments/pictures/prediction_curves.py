@@ -33,7 +33,8 @@ def measured_and_predicted(title: str, judged: Sequence[Judged], kind: str) -> b
 
 @mpl.rc_context(style.STYLE)
 def prediction_drawing(title: str, judged: Sequence[Judged]) -> Figure:
-    """Markers are measured, lines predicted. The lighter the colour, the more ranks."""
+    """Markers are measured, lines predicted, bands intervals. The lighter the colour, the more
+    ranks."""
     panels: dict[str, list[Judged]] = {}
     for curve, rows in judged:
         panels.setdefault(curve.label, []).append((curve, rows))
@@ -59,11 +60,12 @@ def prediction_drawing(title: str, judged: Sequence[Judged]) -> Figure:
         axes.tick_params(labelbottom=True)
     figure.suptitle(f"{title}: measured and predicted times", fontsize=12)
     left = [f"not drawn: {len(panels) - MOST} more algorithms"] if len(panels) > MOST else []
-    style.legend_beside(figure, _handles(looks), *left)
+    sure = any(row.interval for _, rows in judged for row in rows)
+    style.legend_beside(figure, _handles(looks, sure=sure), *left)
     return figure
 
 
-def _handles(looks: Looks) -> list[Line2D]:
+def _handles(looks: Looks, *, sure: bool) -> list[Line2D]:
     """At most as many numbers of ranks as a legend holds, evenly."""
     numbers = list(looks)
     every = -(-len(numbers) // style.MOST_CURVES)
@@ -72,13 +74,19 @@ def _handles(looks: Looks) -> list[Line2D]:
         for p in numbers[::every]
     ]
     dots = Line2D([], [], color="0.2", marker="o", linestyle="none", label="markers: measured")
-    return [*lines, dots, Line2D([], [], color="0.2", label="lines: predicted")]
+    lines += [dots, Line2D([], [], color="0.2", label="lines: predicted")]
+    band = Line2D([], [], color="0.85", linewidth=8, label="bands: intervals of a run")
+    return [*lines, band] if sure else lines
 
 
 def _panel(axes: Axes, label: str, curves: Sequence[Judged], looks: Looks) -> None:
     for curve, rows in sorted(curves, key=lambda pair: pair[0].ranks):
         colour, marker = looks[curve.ranks]
         axes.plot(curve.sizes, curve.seconds, marker, color=colour, markersize=4)
-        axes.plot([row.size for row in rows], [row.seconds for row in rows], color=colour)
+        sizes = [row.size for row in rows]
+        axes.plot(sizes, [row.seconds for row in rows], color=colour)
+        if sure := [row.interval for row in rows if row.interval]:
+            ends = [each.low for each in sure], [each.high for each in sure]
+            style.band(axes, sizes, *ends, colour)
     style.time_axis(axes, "")
     axes.set_title(style.folded(label.replace("|", " or "), 44), fontsize=10)

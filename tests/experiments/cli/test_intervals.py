@@ -240,4 +240,6 @@ def test_a_stored_run_is_read_again(simctl: Simctl, profile: str, tmp_path: Path
     out, page = tmp_path / "run.json", tmp_path / "run.md"
     simctl("run", "--p", "16", "--profile", profile, "--out", str(out))
     assert simctl("report", str(out), "--out", str(page)).returncode == 0
-    assert page.exists()
+    text = page.read_text()
+    assert "expected, by measured runs" in text
+    assert "16 ranks: measured runs have at most 8" in text

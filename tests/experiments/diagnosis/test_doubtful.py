@@ -149,7 +149,7 @@ def test_times_outside_their_intervals_are_named(healthy: Curve) -> None:
         False,
         len(healthy.points),
     )
-    assert "outside the interval of 80% of runs" in note.text
+    assert "by the profile's interval of 80% of runs" in note.text
     assert "takes 1.05 times the expected time" in note.text
 
 
