@@ -16,6 +16,7 @@ from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import Jobs, job, nodes_of, reduces
 from simulator.effects.memory_costs import Memory
 from simulator.effects.parameter_units import Count, Word
+from simulator.effects.pieces import Pieces
 from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
@@ -168,6 +169,8 @@ class Profile:
     """The launch of single algorithms, instead of `launch`."""
     exchanges: Exchanges = field(default_factory=Exchanges)
     """What long exchanges cost."""
+    pieces: Mapping[str, Pieces] = field(default_factory=dict)
+    """Into how many pieces the library divides V in single algorithms, by the algorithm's name."""
     ineffective: tuple[Ineffective, ...] = ()
     """Labels without effect on the runs of the profile."""
     uncertainty: Uncertainty | None = field(default=None, compare=False)

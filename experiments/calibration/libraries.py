@@ -24,8 +24,11 @@ from experiments.calibration.effects.ring_latency import Rings
 from experiments.calibration.effects.roots import Roots
 from experiments.calibration.effects.sends import Sends
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
+from simulator.effects.pieces import Pieces
 
 US, GBPS = 1e-6, 1e9
+ELEMENT = 4
+"""Bytes."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,13 @@ class Library:
     unsure: tuple[str, ...] = ()
     """Forced algorithms that the library replaces without a message if the machine lacks what they
     need."""
+    pieces: Mapping[str, Pieces] = field(default_factory=dict)
+    """The algorithms that the library divides into other pieces than simctl does."""
 
     @property
     def known(self) -> tuple[str, ...]:
         """The algorithms of all collectives that the library may choose."""
         return tuple(name for names in self.chooses.values() for name in self.all_of(names))
-
-    pieces: Mapping[str, int] = field(default_factory=dict)
-    """The number of pieces of algorithms that the library divides more finely than simctl does."""
 
     def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The algorithms, and those that replace them for few elements."""
@@ -77,9 +79,11 @@ class Library:
         return partial(rule, ranks) if rule else None
 
     def running(self, names: tuple[str, ...], elements: float, ranks: int) -> tuple[str, ...]:
-        """The algorithms that run on so many elements if `names` were chosen."""
+        """The algorithms that run on so many elements if `names` were chosen, with their pieces."""
+        ran = (self.few.get(name, name) if elements < ranks else name for name in names)
         return tuple(
-            dict.fromkeys(self.few.get(name, name) if elements < ranks else name for name in names)
+            self.pieces[name].name(name, elements * ELEMENT) if name in self.pieces else name
+            for name in dict.fromkeys(ran)
         )
 
     def forced_protocols(self, protocol: str) -> tuple[str, ...]:
@@ -94,10 +98,7 @@ class Library:
     def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
         """The algorithms here that may have run a collective; none if it is unknown."""
         words = self.spelled.get(forced, (forced,)) if forced else self.chooses.get(collective, ())
-        return tuple(
-            f"{name}:segments={self.pieces[name]}" if name in self.pieces else name
-            for name in named(words, collective)
-        )
+        return named(words, collective)
 
 
 def _step(node: float, network: float) -> dict[str, float]:
@@ -158,7 +159,7 @@ NCCL = Library(
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
     NCCL_RUNS,
     unsure=NCCL_NEEDS_HARDWARE,
-    pieces=dict.fromkeys(_BEHIND, 512),
+    pieces=dict.fromkeys(_BEHIND, Pieces(512, 512)) | {"double_tree": Pieces(8, 32, 2.0**20)},
 )
 """Latencies of a step are NCCL's own (src/graph/tuning.cc): those of Ring over NVLink and network,
 and those of Tree in proportion. Bandwidths are about those of an LL, LL128 and Simple step on a
@@ -167,6 +168,10 @@ node of 2020 to 2023. `short` is LL by a single warp. Its 32 lanes store 8 bytes
 
 LL and LL128 pass on each line that has arrived. So a chain has many small pieces: with 64, filling
 a chain of 128 ranks would take twice as long as sending V.
+
+A tree has chunks of at least 128 KiB in each channel (src/enqueue.cc): 1 MiB over eight channels.
+So trees of a few MiB have few pieces, which one rank after the other receives whole. Fewer than
+eight pieces made unseen sizes of the V100 runs worse.
 """
 
 _SCRATCH = {

@@ -91,7 +91,7 @@ class Model:
         return self._written(values, "several fits", "")
 
     def _written(self, values: Mapping[str, float], name: str, machine: str) -> Profile:
-        profile = Profile(name, machine, 0.0, ())
+        profile = Profile(name, machine, 0.0, (), pieces=self.library.pieces)
         for effect in self.effects:
             profile = effect.write(profile, values)
         return profile

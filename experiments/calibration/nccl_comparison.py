@@ -90,8 +90,9 @@ def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
 
     Seconds are nan if NCCL has no model. `bandwidth` is that of all channels together, in bytes/s.
     """
-    listed = (name.partition(":")[0] for name in curve.algorithms)
-    names = tuple(dict.fromkeys(NCCL_MODEL[name] for name in listed if name in NCCL_MODEL))
+    names = tuple(
+        dict.fromkeys(NCCL_MODEL[name] for name in curve.algorithms if name in NCCL_MODEL)
+    )
     if not names or curve.collective not in COLLECTIVES:
         return np.full(len(curve.sizes), np.nan)
     protocols = tuple(name for name in PROTOCOLS if name in curve.protocols) or PROTOCOLS

@@ -143,7 +143,7 @@ def _better(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
 
 def _force(diagnosis: Diagnosis, name: str) -> str:
     """How to force an algorithm, if NCCL has it."""
-    value = NCCL_MODEL.get(name.partition(":")[0], "nvls" if name == "nvls" else "")
+    value = NCCL_MODEL.get(name, "nvls" if name == "nvls" else "")
     if diagnosis.curve.uses_mpi or not value:
         return ""
     return f", or with NCCL_ALGO={value.upper() if value == 'nvls' else value.capitalize()}"

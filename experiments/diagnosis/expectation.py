@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -134,24 +135,23 @@ def profiled(profile: Calibrated, machines: Machines, level: float | None = None
         names = ignored.ran if ignored else kind.algorithms(curve.collective, curve.algorithm)
         by_rule = kind.rule(curve.collective, curve.ranks, curve.library, curve.nodes)
         rule = None if ignored or curve.algorithm else by_rule
-        if rule:
-            names = tuple(dict.fromkeys(map(rule, sizes.tolist())))
+        running = [
+            kind.running((rule(nbytes),) if rule else names, nbytes / ELEMENT, curve.ranks)
+            for nbytes in sizes.tolist()
+        ]
         cases = {
             name: case
-            for name in kind.all_of(names)
+            for name in dict.fromkeys(chain.from_iterable(running))
             for case in _profiled((name,), curve, machines(curve), simulation)
         }
-        runnable = tuple(name for name in names if name in cases)
-        if not runnable:
+        if not cases:
             return None
         fastest = []
-        for nbytes in sizes:
-            chosen = (rule(float(nbytes)),) if rule else runnable
-            running = kind.running(chosen, float(nbytes) / ELEMENT, curve.ranks)
-            known = [name for name in running if name in cases] or runnable
-            fastest.append(_fastest([cases[name] for name in known], float(nbytes)))
+        for nbytes, ran in zip(sizes.tolist(), running, strict=True):
+            known = [name for name in ran if name in cases] or list(cases)
+            fastest.append(_fastest([cases[name] for name in known], nbytes))
         runs = [run for _, run in fastest]
-        collective = cases[runnable[0]].algorithm.collective
+        collective = next(iter(cases.values())).algorithm.collective
         bounds = [
             best_bound(collective, run.timeline.routed.machine, curve.ranks, float(nbytes))
             for nbytes, run in zip(sizes, runs, strict=True)

@@ -18,6 +18,7 @@ from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.memory_costs import Memory
 from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
+from simulator.effects.pieces import Pieces
 from simulator.profile import Ineffective, Profile, Protocol, Uncertainty
 from topologies.errors import InputError
 from topologies.link import Link
@@ -100,6 +101,7 @@ class Calibrated(Part):
     slower: dict[Word, dict[Word, Times]] = Field({})
     launches: dict[Word, Seconds] = Field({})
     exchanges: Annotated[Exchanges, Keys, Whole] = Exchanges()
+    pieces: dict[Word, Annotated[Pieces, Keys, Whole]] = Field({})
     paced: bool = False
     pace_on_two: Times = 1.0
     ineffective: Labels = Field([])
@@ -142,6 +144,7 @@ class Calibrated(Part):
             self.slower,
             self.launches,
             self.exchanges,
+            self.pieces,
             tuple(self.ineffective),
             self._uncertainty(),
         )

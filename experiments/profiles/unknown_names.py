@@ -41,6 +41,7 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
         ("scratch", profile.scratch),
         ("joined", profile.joined),
         ("launches", profile.launches),
+        ("pieces", profile.pieces),
     ):
         for algorithm in named:
             yield from _among("algorithm", (key, algorithm), algorithms())

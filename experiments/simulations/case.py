@@ -7,7 +7,7 @@ from functools import cached_property
 
 from experiments.simulations import workload
 from experiments.simulations.rules import DEFAULT, Rules
-from simulator.collectives import Algorithm
+from simulator.collectives import Algorithm, find
 from simulator.collectives.best_options import best
 from simulator.collectives.operation_counts import bounds, estimate
 from simulator.collectives.proof import prove
@@ -49,6 +49,8 @@ class Case:
     """The machine without switches that take part."""
     _routed: Routed | None = field(init=False, default=None, repr=False)
     _fabric: Fabric | None = field(init=False, default=None, repr=False)
+    _divided: dict[str, Case] = field(init=False, default_factory=dict, repr=False)
+    """The cases of other numbers of pieces, by the name of the algorithm."""
 
     def __post_init__(self) -> None:
         self._machine = self.topology
@@ -126,13 +128,20 @@ class Case:
         return self._fabric
 
     def tuned(self, nbytes: float) -> Case:
-        """The same with the best options for a size, where the algorithm leaves some open."""
-        if not self.algorithm.searched:
-            return self
+        """The same with the best options for a size, where the algorithm leaves some open, or with
+        the pieces of the profile's library."""
 
         def tried(algorithm: Algorithm) -> Case:
             return Case(algorithm, self.ranks, self._machine, self.rules, self.profile)
 
+        if self.profile is not None and self.algorithm.name in self.profile.pieces:
+            name = self.algorithm.name
+            divided = self.profile.pieces[name].name(name, nbytes)
+            if divided not in self._divided:
+                self._divided[divided] = tried(find(divided))
+            return self._divided[divided]
+        if not self.algorithm.searched:
+            return self
         return tried(
             best(self.algorithm, self.ranks, lambda option: tried(option).run(nbytes).seconds)
         )

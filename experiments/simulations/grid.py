@@ -176,7 +176,7 @@ def sweep(
 def _row(case: Case, nbytes: float) -> SweepRow:
     tuned = case.tuned(nbytes)
     row = judge(tuned, tuned.run(nbytes))
-    return replace(row, curve=case.algorithm.name) if case.algorithm.searched else row
+    return row if tuned is case else replace(row, curve=case.algorithm.name)
 
 
 def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | MissingPoint:

@@ -146,6 +146,13 @@ def test_long_chains_of_nccl_take_little_longer_than_short_ones(collective: str)
     assert rows[-1].seconds == pytest.approx(short, rel=1e-9)
 
 
+def test_a_tree_of_nccl_has_few_pieces_for_a_few_mebibytes() -> None:
+    series = curve("all_reduce", NCCL.algorithms("all_reduce"))
+    assert series.ran(NCCL, 2.0**12) == ("ring", "double_tree:segments=8")
+    assert series.ran(NCCL, 2.0**24) == ("ring", "double_tree:segments=16")
+    assert series.ran(NCCL, 2.0**32, ("double_tree",)) == ("double_tree:segments=32",)
+
+
 def test_a_protocol_that_was_forced_is_the_only_one() -> None:
     times = {}
     for protocol in ("", "LL", "Simple"):

@@ -70,8 +70,12 @@ def test_a_profile_from_its_file_gives_the_same_intervals(noisy: Fit) -> None:
     ).simulated()
     mean, variance = predicted(noisy)
     points, where = noisy.model.points, places(noisy)
+    ratios = []
     for point in range(0, len(points), 7):
-        algorithm = find(str(where.algorithm[point]))
+        name = str(where.algorithm[point])
+        if name in profile.pieces:
+            name = profile.pieces[name].name(name, float(points.size[point]))
+        algorithm = find(name)
         machine = nodes(int(points.ranks[point]), per_node=4, bandwidth=1e9, latency=1e-6)
         schedule, machine, _, _ = algorithm.on(machine, int(points.ranks[point]), 1.0)
         routed = route(schedule, machine).scaled(float(points.size[point]))
@@ -81,4 +85,7 @@ def test_a_profile_from_its_file_gives_the_same_intervals(noisy: Fit) -> None:
         interval = interval_of(predicted_run)
         assert np.log(interval.expected / run.seconds) == pytest.approx(mean[point], abs=1e-3)
         half = np.log(interval.high / interval.expected) / quantile(0.8)
-        assert half == pytest.approx(np.sqrt(variance[point]), rel=0.2)
+        ratios.append(half / np.sqrt(variance[point]))
+    assert np.median(ratios) == pytest.approx(1, abs=0.02)
+    assert min(ratios) > 0.5
+    assert max(ratios) < 2
