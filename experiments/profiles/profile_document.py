@@ -247,7 +247,9 @@ def _content(profile: Profile, library: str) -> dict[str, Any]:
         "slower": {name: dict(row) for name, row in profile.slower.items()},
         "launches": dict(profile.launches),
         "exchanges": profile.exchanges,
+        "pieces": dict(profile.pieces),
         "paced": profile.paced,
+        "pace_on_two": profile.pace_on_two,
         "ineffective": list(profile.ineffective),
     }
 

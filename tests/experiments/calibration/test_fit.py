@@ -133,7 +133,8 @@ def test_a_calibration_becomes_a_profile_that_is_read_back(made: Made) -> None:
     profile = document(calibration, "made up", "nodes:per_node=4", ["nowhere"], {"simctl": "0"})
     again = parse(dumps(profile), "made.yaml")
     assert again == profile
-    assert again.simulated() == profile.simulated()
+    fitted = calibration.fit.model.profile(calibration.fit.inner, "made up", "nodes:per_node=4")
+    assert again.simulated() == profile.simulated() == fitted
     assert set(profile.errors) == {"sizes", "ranks", "plateau"}
     assert profile.errors["sizes"].points == len(model.points)
 
