@@ -12,7 +12,7 @@ from simulator.effects.jobs import used_nodes
 from simulator.profile import Profile, Run, Uncertainty
 from simulator.schedules.routed import Routed
 from simulator.uncertainty.interval import Interval, interval
-from simulator.uncertainty.places import Places, place
+from simulator.uncertainty.measured_places import Places, place
 from simulator.uncertainty.reasons import reasons
 from topologies.topology import Floats
 

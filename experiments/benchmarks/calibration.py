@@ -28,7 +28,7 @@ from experiments.calibration.rule_learning import rules_file
 from experiments.calibration.transfer import ends, linked, port, transfer
 from experiments.measurements import Curve, read_all
 from experiments.measurements.setups import contradictions, setups
-from simulator.uncertainty.rules import Rules
+from simulator.uncertainty.interval_rules import Rules
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 

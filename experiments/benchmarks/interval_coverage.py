@@ -11,7 +11,7 @@ import numpy as np
 from experiments.calibration.held_out import HeldOut, Left
 from experiments.calibration.rule_learning import examples, learn
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.rules import Rules
+from simulator.uncertainty.interval_rules import Rules
 from topologies.topology import Floats
 
 GROUPS = 5

@@ -20,7 +20,7 @@ from simulator.collectives import find
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Ineffective, Profile
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.rules import Rules
+from simulator.uncertainty.interval_rules import Rules
 from topologies.errors import InputError
 
 LEAST, MOST, LINKED = 4, 20_000, 2

@@ -10,9 +10,9 @@ import numpy as np
 from experiments.calibration.fit import Fit, fit
 from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.uncertainty import kept_points, parameter_variance, places
-from simulator.uncertainty.places import Places
+from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.measured_places import Places
 from simulator.uncertainty.residuals import Residuals
-from simulator.uncertainty.rules import Rules
 from topologies.topology import Floats
 
 PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")

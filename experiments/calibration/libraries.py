@@ -21,7 +21,7 @@ from experiments.calibration.effects.protocols import Prior, Protocols
 from experiments.calibration.effects.reductions import Reductions
 from experiments.calibration.effects.registered_memory import RegisteredMemory
 from experiments.calibration.effects.ring_latency import Rings
-from experiments.calibration.effects.roots import Roots
+from experiments.calibration.effects.rooted_latency import Roots
 from experiments.calibration.effects.sends import Sends
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
 from simulator.effects.pieces import Pieces

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.held_out import Left
-from simulator.uncertainty.places import Apart, Beyond, apart, beyond
+from simulator.uncertainty.interval_rules import FREEDOM, Rules
+from simulator.uncertainty.measured_places import Apart, Beyond, apart, beyond
 from simulator.uncertainty.residuals import conditional, covariance, distance, likeness
-from simulator.uncertainty.rules import FREEDOM, Rules
 from topologies.topology import Floats, Ints
 
 START = Rules(

@@ -14,9 +14,9 @@ from experiments.calibration.known_paths import ALL, Ints
 from experiments.calibration.observations import Points
 from experiments.calibration.slopes import active, along
 from simulator.profile import Profile, Uncertainty
-from simulator.uncertainty.places import Flags, Places
+from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.measured_places import Flags, Places
 from simulator.uncertainty.residuals import Residuals
-from simulator.uncertainty.rules import Rules
 from topologies.topology import Floats
 
 MOST = 400

@@ -14,9 +14,9 @@ from pydantic import Field, PlainSerializer
 from experiments.profiles.document_parts import Keys, Part, Whole
 from simulator.effects.parameter_units import Bytes, Count, Word
 from simulator.profile import Uncertainty
-from simulator.uncertainty.places import Places
+from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.measured_places import Places
 from simulator.uncertainty.residuals import Residuals
-from simulator.uncertainty.rules import Rules
 from topologies.readers.mistakes import Mistake
 
 MOST_POINTS, MOST_VARIANTS = 2000, 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.uncertainty.places import Places, beyond
+from simulator.uncertainty.measured_places import Places, beyond
 from topologies.topology import Floats
 from topologies.units import format_bytes
 
@@ -12,7 +12,7 @@ from topologies.units import format_bytes
 def reasons(place: Places, seen: Places) -> tuple[str, ...]:
     """In what the one point of `place` is outside what was `seen`, a line each.
 
-    >>> from simulator.uncertainty.places import place
+    >>> from simulator.uncertainty.measured_places import place
     >>> seen = place("all_reduce", "ring", ranks=64, nodes=16, nbytes=1 << 20)
     >>> reasons(place("all_reduce", "ring", ranks=256, nodes=64, nbytes=1 << 20), seen)
     ('256 ranks: measured runs have at most 64',)

@@ -13,8 +13,8 @@ from math import log
 
 import numpy as np
 
-from simulator.uncertainty.places import Apart, Beyond, Places, apart, beyond
-from simulator.uncertainty.rules import FREEDOM, Rules
+from simulator.uncertainty.interval_rules import FREEDOM, Rules
+from simulator.uncertainty.measured_places import Apart, Beyond, Places, apart, beyond
 from topologies.topology import Floats
 
 ROUNDS = 3

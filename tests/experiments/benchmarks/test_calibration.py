@@ -13,7 +13,7 @@ from experiments.calibration.held_out import Left
 from experiments.calibration.observations import Points
 from experiments.measurements import read_all
 from simulator.cost_models.nccl import Job, channels, choice
-from simulator.uncertainty.places import Places
+from simulator.uncertainty.measured_places import Places
 
 SIZES = [4**k for k in range(6, 15)]
 INDEX = "case,family,collective,ranks,nodes,gpu_model,nccl_or_mpi_version,algorithm\n"

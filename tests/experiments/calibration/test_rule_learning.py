@@ -7,9 +7,9 @@ import yaml
 from experiments.calibration.held_out import Left, judged
 from experiments.calibration.rule_learning import START, examples, learn, rules_file
 from simulator.uncertainty.interval import quantile
-from simulator.uncertainty.places import Places, apart, beyond
+from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.measured_places import Places, apart, beyond
 from simulator.uncertainty.residuals import Residuals, distance, likeness
-from simulator.uncertainty.rules import Rules
 
 TRUE = START._replace(collective=0.3, noise=0.1, size=64.0, more_ranks=0.4)
 RANKS = (8, 16, 32, 64)

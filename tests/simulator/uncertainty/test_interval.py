@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 from simulator.uncertainty.interval import interval, quantile
-from simulator.uncertainty.rules import FREEDOM
+from simulator.uncertainty.interval_rules import FREEDOM
 from topologies.errors import InputError
 
 

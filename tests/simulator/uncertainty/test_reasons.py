@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.uncertainty.places import Places, beyond, place
+from simulator.uncertainty.measured_places import Places, beyond, place
 from simulator.uncertainty.reasons import reasons
 
 SEEN = Places(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.uncertainty.places import Places, apart, beyond, place
+from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.measured_places import Places, apart, beyond, place
 from simulator.uncertainty.residuals import Residuals, distance, likeness, shared
-from simulator.uncertainty.rules import Rules
 
 RULES = Rules(
     machine=0.05,
