@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -37,7 +37,7 @@ APART = "single logs"
 WORST = 3
 RULES = "rules.yaml"
 """The file of the rules that were learnt."""
-COLUMNS = ("sizes", "ranks", "plateau")
+COLUMNS = calibration_page.SPLITS
 JUDGED = ("model", "discrepancy", "line", "nccl")
 """What is judged: the model, with its discrepancy, one α and one β a curve, NCCL's own model."""
 _GPU = re.compile(r"\b[ABHV]\d{2,3}\b")
@@ -138,6 +138,7 @@ def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -
         calibration_page.write(
             out,
             [_record(group) for group in judged_groups],
+            [record for group in judged_groups for record in _worst_records(group)],
             [_pair_record(group) for group in pairs],
         )
         output.write(out / RULES, rules_file(rules, families))
@@ -262,7 +263,7 @@ def _cell(errors: Sequence[float | None] | None) -> str:
 def _own(group: Group, measured: Points, protocol: str) -> float | None:
     """The error of NCCL's own model on the points that `protocol` leaves out. None if it has none,
     or the GPUs are unknown."""
-    if group.library is not NCCL:
+    if group.library is not NCCL or protocol == "collectives":
         return None
     errors = nccl_comparison.held_out(measured, nccl_comparison.generations(group.curves), protocol)
     middle = np.nanmedian if protocol == "plateau" else np.nanmean
@@ -300,13 +301,32 @@ def _links(group: Group, curves: Iterable[Curve]) -> list[Curve]:
     ]
 
 
-def _worst(judged: Judged) -> list[list[str]]:
+def _worst_records(judged: Judged) -> list[output.Record]:
+    """The points of unseen sizes with the greatest errors, with discrepancy, the worst first."""
     if "sizes" not in judged.held_out:
         return []
-    sizes, measured, rows = judged.held_out["sizes"], judged.fitted.points, []
-    for k in np.argsort(-np.nan_to_num(sizes.model))[:WORST]:
-        curve = measured.curves[measured.curve[k]]
-        label = f"{judged.fitted.group.name}: {Path(curve.name).stem}"
-        cells = [format_bytes(float(measured.size[k])), format_seconds(float(measured.seconds[k]))]
-        rows.append([label, *cells, f"{sizes.model[k]:.0%}", f"{sizes.discrepancy[k]:.0%}"])
-    return rows
+    sizes, measured = judged.held_out["sizes"], judged.fitted.points
+    return [
+        {
+            "group": judged.fitted.group.name,
+            "curve": Path(measured.curves[measured.curve[k]].name).stem,
+            "size_B": float(measured.size[k]),
+            "measured_s": float(measured.seconds[k]),
+            "model": float(sizes.model[k]),
+            "error": float(sizes.discrepancy[k]),
+        }
+        for k in np.argsort(-np.nan_to_num(sizes.discrepancy))[:WORST].tolist()
+    ]
+
+
+def _worst(judged: Judged) -> list[list[str]]:
+    return [
+        [
+            f"{record['group']}: {record['curve']}",
+            format_bytes(cast(float, record["size_B"])),
+            format_seconds(cast(float, record["measured_s"])),
+            f"{record['model']:.0%}",
+            f"{record['error']:.0%}",
+        ]
+        for record in _worst_records(judged)
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,18 +17,26 @@ from statistics import median
 from string import Template
 
 from experiments import output
+from topologies.units import format_bytes, format_seconds
 
 RESULTS = Path("docs/reference/calibration-results")
 """The folder of the csv files and of the page's text."""
 PAGE = RESULTS.with_suffix(".md")
 ERRORS, PAIRS, NAMES, MADE = "held-out.csv", "two-points.csv", "groups.csv", "made.json"
+WORST, REASONS = "worst.csv", "reasons.csv"
+SPLITS = ("sizes", "ranks", "collectives", "plateau")
 TEXT = "page.txt"
 PACKAGES = ("simctl-collectives", "numpy", "scipy", "numba", "simpy")
 COMMAND = ("python", "-m", "experiments.benchmarks", "calibration", "FOLDER")
 Row = dict[str, str]
 
 
-def write(folder: Path, errors: Sequence[output.Record], pairs: Sequence[output.Record]) -> None:
+def write(
+    folder: Path,
+    errors: Sequence[output.Record],
+    worst: Sequence[output.Record],
+    pairs: Sequence[output.Record],
+) -> None:
     """Write the csv files of a run, and how they were made; the folders of this machine are left
     out."""
     families = [argument for argument in sys.argv[3:] if argument not in ("--out", str(folder))]
@@ -40,6 +48,7 @@ def write(folder: Path, errors: Sequence[output.Record], pairs: Sequence[output.
     output.write_all(
         {
             folder / ERRORS: output.to_csv(errors),
+            folder / WORST: output.to_csv(worst),
             folder / PAIRS: output.to_csv(pairs),
             folder / MADE: json.dumps(provenance, indent=1) + "\n",
         }
@@ -60,9 +69,8 @@ def page(folder: Path = RESULTS) -> str:
         versions=", ".join(f"{name} {number}" for name, number in provenance["versions"].items()),
         note=provenance.get("note", ""),
         summary=_summary(errors),
-        sizes=_held_out(errors, "sizes"),
-        ranks=_held_out(errors, "ranks"),
-        plateau=_held_out(errors, "plateau"),
+        **{split: _held_out(errors, split) for split in SPLITS},
+        worst=_worst(folder, names),
         pairs=_pairs(pairs),
     )
 
@@ -78,18 +86,25 @@ def _unnamed(row: Row) -> Row:
 
 
 def _summary(errors: Iterable[Row]) -> str:
-    """Medians over groups, by what the runs were used for."""
+    """Medians over groups, and coverage, by what the runs were used for."""
     rows = list(errors)
     lines = []
     for use in dict.fromkeys(row["use"] for row in rows):
-        for split in ("sizes", "ranks", "plateau"):
+        for split in SPLITS:
             judged = [r for r in rows if r["use"] == use and r[f"{split}_model"]]
+            if not judged:
+                continue
             compared = [r for r in judged if r[f"{split}_line"]]
-            nearer = sum(float(r[f"{split}_model"]) < float(r[f"{split}_line"]) for r in compared)
-            middle = (_median(compared, f"{split}_{model}") for model in ("model", "line"))
-            lines.append([use, split, str(len(judged)), *middle, f"{nearer} of {len(compared)}"])
-    heads = ("use of the runs", "held out", "groups", "model", "line", "model is nearer")
-    return _markdown(heads, lines)
+            nearer = sum(
+                float(r[f"{split}_discrepancy"]) < float(r[f"{split}_line"]) for r in compared
+            )
+            middle = [_median(judged, f"{split}_{of}") for of in ("model", "discrepancy", "line")]
+            inside = [float(r[f"{split}_inside"]) for r in judged]
+            covered = [f"{sum(inside) / len(inside):.0%}", f"{min(inside):.0%}"]
+            counts = [str(len(judged)), *middle, f"{nearer} of {len(compared)}"]
+            lines.append([use, split, *counts, *covered])
+    heads = ("use of the runs", "held out", "groups", "model", "expected", "line")
+    return _markdown((*heads, "expected is nearer", "inside, mean", "inside, least"), lines)
 
 
 def _median(rows: Iterable[Row], column: str) -> str:
@@ -97,17 +112,36 @@ def _median(rows: Iterable[Row], column: str) -> str:
     return f"{median(values):.1%}" if values else ""
 
 
-def _held_out(errors: Iterable[Row], split: str) -> str:
-    heads = ("runs", "use", "curves", "points", "model", "with discrepancy", "line", "NCCL's own")
-    columns = [f"{split}_{model}" for model in ("model", "discrepancy", "line", "nccl")]
+def _held_out(rows: Iterable[Row], split: str) -> str:
+    errors = ("model", "expected", "line", "NCCL's own")
+    intervals = ("inside", "half width", "score", "score of one width")
+    figures = ("model", "discrepancy", "line", "nccl", "inside", "width", "score", "constant")
+    columns = [f"{split}_{figure}" for figure in figures]
     return _markdown(
-        heads,
+        ("runs", "use", "curves", "points", *errors, *intervals),
         (
             [row["runs"], row["use"], row["curves"], row["points"], *map(_percent(row), columns)]
-            for row in errors
+            for row in rows
             if row[columns[0]]
         ),
     )
+
+
+def _worst(folder: Path, names: Mapping[str, Row]) -> str:
+    """The worst point of each group, with its reason where one is known."""
+    known = {(row["curve"], row["size_B"]): row["reason"] for row in _rows(folder / REASONS)}
+    heads = ("runs", "point", "measured", "error", "reason")
+    lines = [
+        [
+            names.get(row["group"], _unnamed(row))["runs"],
+            f"{row['curve']}, {format_bytes(float(row['size_B']))}",
+            format_seconds(float(row["measured_s"])),
+            f"{float(row['error']):.0%}",
+            known.get((row["curve"], row["size_B"]), ""),
+        ]
+        for row in _rows(folder / WORST)
+    ]
+    return _markdown(heads, lines)
 
 
 def _pairs(pairs: Iterable[Row]) -> str:

@@ -65,10 +65,11 @@ def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
 ) -> None:
     monkeypatch.setattr(calibration, "_lefts", lefts)
     header, *rows = table(folder).split("\n\n")[0].splitlines()
-    assert header.count("NCCL's own") == 3
-    cells = {row.split()[0]: row.split()[-12:] for row in rows}
-    assert cells["one:"] == ["1.0%", "1.0%", "3.0%", "0.0%"] * 3
-    assert cells["two:"] == cells["three:"] == ["1.0%", "1.0%", "3.0%", "-"] * 3
+    assert header.count("NCCL's own") == 4
+    own, none = ["1.0%", "1.0%", "3.0%", "0.0%"], ["1.0%", "1.0%", "3.0%", "-"]
+    cells = {row.split()[0]: row.split()[-16:] for row in rows}
+    assert cells["one:"] == [*own * 2, *none, *own]
+    assert cells["two:"] == cells["three:"] == none * 4
 
 
 def test_the_page_is_written_from_the_files_of_a_run(
@@ -77,14 +78,19 @@ def test_the_page_is_written_from_the_files_of_a_run(
     monkeypatch.setattr(calibration, "_lefts", lefts)
     monkeypatch.setattr("sys.argv", ["", "calibration", str(folder), "X01", "--out", str(tmp_path)])
     table(folder, out=tmp_path)
-    text = "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n$pairs"
+    text = (
+        "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n$worst\n$pairs"
+    )
     (tmp_path / "page.txt").write_text(text)
+    (tmp_path / "reasons.csv").write_text("curve,size_B,reason\nx01_ar_p8,4096.0,made up\n")
     (tmp_path / "groups.csv").write_text('group,runs,use\none: NCCL,"Made, NCCL",tuned\n')
     page = calibration_page.page(tmp_path)
     assert page.startswith("python -m experiments.benchmarks calibration FOLDER X01\n")
-    assert "| Made, NCCL | tuned | 2 | 18 | 1.0% | 1.0% | 3.0% | 0.0% |" in page
-    assert "| three: MPI forced | not used | 2 | 18 | 1.0% | 1.0% | 3.0% |  |" in page
-    assert "| not used | sizes | 2 | 1.0% | 3.0% | 2 of 2 |" in page
+    assert "| Made, NCCL | tuned | 2 | 18 | 1.0% | 1.0% | 3.0% | 0.0% | 100.0% |" in page
+    assert "| three: MPI forced | not used | 2 | 18 | 1.0% | 1.0% | 3.0% |  | 100.0% |" in page
+    assert "| Made, NCCL | x01_ar_p8, 4KiB | " in page
+    assert page.count("| made up |") == 1
+    assert "| not used | sizes | 2 | 1.0% | 1.0% | 3.0% | 2 of 2 | 100% | 100% |" in page
 
 
 def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_path: Path) -> None:
