@@ -14,7 +14,7 @@ from experiments.calibration.known_paths import Ints
 from experiments.calibration.population.machine_runs import Evidence, Runs
 from topologies.topology import Floats
 
-NEAR = 0.25
+NEAR = 0.02
 """The spread of a mean about the start of the library's own model."""
 USUAL, STRENGTH = 0.4, 6.0
 """A machine's usual distance from the mean, and for how many machines that counts."""
