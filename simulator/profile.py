@@ -207,6 +207,11 @@ class Profile:
         quantile(level)
         return replace(self, uncertainty=replace(self.uncertainty, level=level))
 
+    def divided(self, algorithm: str, nbytes: float) -> str:
+        """The name of an algorithm with the pieces into which the library divides V."""
+        pieces = self.pieces.get(algorithm)
+        return algorithm if pieces is None else pieces.name(algorithm, nbytes)
+
     def apply(
         self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0
     ) -> Topology:

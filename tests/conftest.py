@@ -45,7 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """All laws are among the exhaustive tests, before those are picked."""
-    skip_open(items)
     for item in items if is_exhaustive(config) else ():
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("exhaustive")
@@ -111,25 +110,3 @@ def free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], N
         monkeypatch.setattr(resources, "SYSTEM", tmp_path)
 
     return let
-
-
-collect_ignore_open = frozenset(
-    {
-        "test_a_known_population_is_found_again",
-        "test_a_label_that_is_known_to_have_no_effect_expects_what_ran_instead",
-        "test_a_machine_is_predicted_from_its_specification",
-        "test_a_profile_is_validated_beside_the_own_model",
-        "test_no_expectation_beats_its_bound",
-        "test_two_set_ups_of_a_machine_count_as_one_machine",
-        "test_what_one_algorithm_pays_is_in_no_bound",
-    }
-)
-
-
-def skip_open(items: list[pytest.Item]) -> None:
-    """Tests whose figures the new effects of calibration changed: open, see issue 19."""
-    for item in items:
-        if getattr(item, "originalname", item.name) in collect_ignore_open:
-            item.add_marker(
-                pytest.mark.skip(reason="open in issue 19: new effects changed its figure")
-            )

@@ -200,16 +200,13 @@ def _measured(request: Request, show: Show) -> list[MeasuredCurve]:
 
 
 def _columns(request: Request, wide: bool) -> list[Column[SweepRow]]:
-    profile = request.profile
-    sure = profile.uncertainty if profile else None
     return columns(
         request.algorithms,
         request.ranks,
         request.sizes,
-        protocols=[protocol.name for protocol in profile.protocols] if profile else [],
+        request.profile,
         wide=wide,
         inexact=request.rules.fair_tolerance > 0,
-        level=sure.level if sure else None,
     )
 
 

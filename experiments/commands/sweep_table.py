@@ -9,6 +9,7 @@ from experiments.simulations.sweep_rows import SweepRow
 from experiments.streaming import Column, width_of
 from experiments.terms import footnote
 from simulator.collectives import Algorithm
+from simulator.profile import Profile
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 TIME, RATIO, BANDWIDTH, BYTES = (
@@ -29,18 +30,17 @@ def columns(
     algorithms: Sequence[Algorithm],
     ranks: Sequence[int],
     sizes: Sequence[float],
+    profile: Profile | None = None,
     *,
-    protocols: Sequence[str],
     wide: bool,
     inexact: bool = False,
-    level: float | None = None,
 ) -> list[Column[SweepRow]]:
-    """The columns with widths that hold every row to come. `protocols` are those of the profile;
-    `inexact` is whether fair sharing has a tolerance; `level` is that of the profile's intervals,
-    None without any."""
-    case_columns = _which(algorithms, ranks, sizes)
-    if level is not None:
-        case_columns += _interval(level, wide=wide)
+    """The columns with widths that hold every row to come. `inexact` is whether fair sharing has a
+    tolerance."""
+    case_columns = _which(algorithms, ranks, sizes, profile)
+    protocols = [protocol.name for protocol in profile.protocols] if profile else []
+    if profile and profile.uncertainty:
+        case_columns += _interval(profile.uncertainty.level, wide=wide)
     if wide:
         return [
             *case_columns,
@@ -93,11 +93,17 @@ def _shortened(text: str) -> str:
 
 
 def _which(
-    algorithms: Sequence[Algorithm], ranks: Sequence[int], sizes: Sequence[float]
+    algorithms: Sequence[Algorithm],
+    ranks: Sequence[int],
+    sizes: Sequence[float],
+    profile: Profile | None,
 ) -> list[Column[SweepRow]]:
-    """What is simulated."""
+    """What is simulated. An algorithm's name has its pieces under the profile."""
     binary = in_binary(sizes)
-    names = max(len(algorithm.name) for algorithm in algorithms)
+    known = {algorithm.name for algorithm in algorithms}
+    if profile is not None:
+        known |= {profile.divided(name, size) for name in known for size in sizes}
+    names = max(map(len, known))
     size = max(len(format_bytes(size, binary)) for size in sizes)
     return [
         Column("algorithm", lambda row: row.algorithm, names, words=True),

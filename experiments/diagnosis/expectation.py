@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -80,6 +81,25 @@ class Expected:
         return np.array([interval.high for interval in self.intervals] or self.seconds)
 
 
+class _Answer(NamedTuple):
+    """A run under a profile, with what its measured runs say of it."""
+
+    algorithm: str
+    run: Run
+    interval: Interval | None
+
+    @property
+    def seconds(self) -> float:
+        """Expected seconds."""
+        return self.run.seconds if self.interval is None else self.interval.expected
+
+    @property
+    def correction(self) -> float:
+        """The factor by which the machine's bound is lower: at most 1. Measured runs that are
+        faster than the profile's links mean faster links."""
+        return min(1.0, self.seconds / self.run.seconds)
+
+
 Expectation = Callable[[Curve, Floats], Expected | None]
 """From a curve and its sizes in bytes to what the machine should give, if that is known."""
 Machines = Callable[[Curve], MachineBuilder]
@@ -107,15 +127,15 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
         bounds = [best_bound(collective, topology, curve.ranks, float(nbytes)) for nbytes in sizes]
         free = replace(curve, algorithm="")
         others = list(_cases(free, curve.ranks, machines(curve), rules)) if curve.algorithm else []
-        better, better_s = _best_of(others, sizes)
+        better = [_fastest(others, nbytes) for nbytes in sizes.tolist()] if others else []
         return Expected(
             times.min(axis=0),
             names,
             np.array([b.seconds for b in bounds]),
             bounds[-1].name,
             topology,
-            better=better,
-            better_s=better_s,
+            better=tuple(answer.algorithm for answer in better),
+            better_s=np.array([answer.seconds for answer in better]),
         )
 
     return expect
@@ -150,27 +170,33 @@ def profiled(profile: Calibrated, machines: Machines, level: float | None = None
         for nbytes, ran in zip(sizes.tolist(), running, strict=True):
             known = [name for name in ran if name in cases] or list(cases)
             fastest.append(_fastest([cases[name] for name in known], nbytes))
-        runs = [run for _, run in fastest]
-        collective = next(iter(cases.values())).algorithm.collective
-        bounds = [
-            best_bound(collective, run.timeline.routed.machine, curve.ranks, float(nbytes))
-            for nbytes, run in zip(sizes, runs, strict=True)
-        ]
-        bounds_s = np.array(
-            [run.common + bound.seconds for run, bound in zip(runs, bounds, strict=True)]
-        )
-        choices = tuple(f"{name}, {run.protocol}" for name, run in fastest)
-        run_by = {case.algorithm.name: case for case in cases.values()}
-        known_intervals = [run_by[name].interval(run) for name, run in fastest]
-        intervals = tuple(sure for sure in known_intervals if sure is not None)
-        seconds = np.array([each.expected for each in intervals] or [run.seconds for run in runs])
-        topology = runs[-1].timeline.routed.machine
-        name = f"{profile.profile}, of {profile.machine}"
         free = kind.algorithms(curve.collective) if curve.algorithm else ()
         others = list(_profiled(free, curve, machines(curve), simulation))
-        better = _best_of(others, sizes)
-        limit = bounds[-1].name
-        return Expected(seconds, choices, bounds_s, limit, topology, name, *better, intervals)
+        better = [_fastest(others, nbytes) for nbytes in sizes.tolist()] if others else []
+        collective = next(iter(cases.values())).algorithm.collective
+        topology = fastest[-1].run.timeline.routed.machine
+        bounds = [
+            best_bound(collective, answer.run.timeline.routed.machine, curve.ranks, nbytes)
+            for nbytes, answer in zip(sizes.tolist(), fastest, strict=True)
+        ]
+        known_s = [
+            (answer.run.common + bound.seconds) * answer.correction
+            for answer, bound in zip(fastest, bounds, strict=True)
+        ]
+        for k, other in enumerate(better):
+            known_s[k] *= min(1.0, other.correction / fastest[k].correction)
+        intervals = (answer.interval for answer in fastest)
+        return Expected(
+            np.array([answer.seconds for answer in fastest]),
+            tuple(f"{answer.algorithm}, {answer.run.protocol}" for answer in fastest),
+            np.array(known_s),
+            bounds[-1].name,
+            topology,
+            f"{profile.profile}, of {profile.machine}",
+            tuple(answer.algorithm for answer in better),
+            np.array([answer.seconds for answer in better]),
+            tuple(interval for interval in intervals if interval is not None),
+        )
 
     return expect
 
@@ -186,17 +212,10 @@ def _profiled(
             continue
 
 
-def _best_of(cases: list[Case], sizes: Floats) -> tuple[tuple[str, ...], Floats]:
-    """The fastest algorithm at each size and its seconds; nothing without cases."""
-    if not cases:
-        return (), np.zeros(0)
-    fastest = [_fastest(cases, float(nbytes)) for nbytes in sizes]
-    return tuple(name for name, _ in fastest), np.array([run.seconds for _, run in fastest])
-
-
-def _fastest(cases: list[Case], nbytes: float) -> tuple[str, Run]:
-    runs = [(case.algorithm.name, case.run(nbytes)) for case in cases]
-    return min(runs, key=lambda named: named[1].seconds)
+def _fastest(cases: list[Case], nbytes: float) -> _Answer:
+    runs = [(case, case.run(nbytes)) for case in cases]
+    answers = [_Answer(case.algorithm.name, run, case.interval(run)) for case, run in runs]
+    return min(answers, key=lambda answer: answer.seconds)
 
 
 def _cases(curve: Curve, ranks: int, machine: MachineBuilder, rules: Rules) -> Iterator[Case]:

@@ -135,8 +135,7 @@ class Case:
             return Case(algorithm, self.ranks, self._machine, self.rules, self.profile)
 
         if self.profile is not None and self.algorithm.name in self.profile.pieces:
-            name = self.algorithm.name
-            divided = self.profile.pieces[name].name(name, nbytes)
+            divided = self.profile.divided(self.algorithm.name, nbytes)
             if divided not in self._divided:
                 self._divided[divided] = tried(find(divided))
             return self._divided[divided]

@@ -24,6 +24,7 @@ from experiments.simulations.verdict import Verdict
 from experiments.streaming import Table
 from simulator.analysis import bounds
 from simulator.collectives import algorithms, find
+from simulator.profile import Profile, Protocol
 from topologies.catalogue import find as find_machine
 from topologies.shapes import star
 
@@ -252,9 +253,10 @@ def test_the_widest_row_of_any_algorithm_has_100_characters(protocols: tuple[str
     ranks, size, lines = 2**20, 1234567.0, list[str]()
     (row,) = sweep(Grid([find("ring")], [2], [size], lambda p, servers: star(p, bandwidth=1e9)))
     protocol, verdict = max(protocols, key=len, default=""), Verdict(assumption="routes differ")
+    profile = Profile("known", "star", 0.0, tuple(Protocol(name, {}) for name in protocols))
     for name in algorithms():
         wide = replace(row, algorithm=name, ranks=ranks, protocol=protocol, verdict=verdict)
-        kinds = columns([find(name)], [ranks], [size], protocols=protocols, wide=False)
+        kinds = columns([find(name)], [ranks], [size], profile, wide=False)
         Table(kinds, lines.append)(wide)
     assert max(map(len, lines)) <= 100
 
@@ -269,7 +271,8 @@ def test_the_words_below_a_table_are_those_of_its_columns(simctl: Simctl) -> Non
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_no_two_headings_are_equal(wide: bool, simctl: Simctl) -> None:
-    shown = columns([find("ring")], [4], [8.0], protocols=["LL"], wide=wide)
+    profile = Profile("known", "star", 0.0, (Protocol("LL", {}),))
+    shown = columns([find("ring")], [4], [8.0], profile, wide=wide)
     names = [(column.group.strip(), column.heading.strip()) for column in shown]
     assert len(set(names)) == len(names)
 
