@@ -185,17 +185,15 @@ def split_binary_broadcast(segments: int) -> CostModel:
         pieces = (segments + max(0, levels - 2)) * piece
         return pieces + levels * fabric.latency + fabric.send(nbytes / 2)
 
-    return CostModel(
+    return replace(
+        binary_tree_broadcast(segments),
         latex=r"(m + \max(0, \lceil\log_2 p\rceil - 2))\,x + \lceil\log_2 p\rceil\alpha + g + "
         r"\frac{V}{2\beta},\ x = g + \frac{V}{2m\beta}",
         assumes=f"{ASSUMES}; a port for each peer; m = {segments} pieces of a half",
         source="coll_base_bcast.c of open-mpi/ompi; Pjesivac-Grbovic et al., Performance analysis "
         "of MPI collective operations, Cluster Comp. 10(2), 2007",
         time=time,
-        volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=log2_ceil,
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
         unclaimed="ports of several messages",
     )
 

@@ -1,6 +1,6 @@
-"""A profile that says how sure it is, as the text of its file."""
+"""Profiles as the texts of their files: one of them says how sure it is."""
 
-SURE = """\
+UNSURE = """\
 profile: mine
 machine: nodes:per_node=1
 library: MPI
@@ -8,6 +8,11 @@ launch: 5.0e-06
 protocols:
   short:
     network: {latency: 1.0e-06, bandwidth: 1.0e+09}
+"""
+"""The least profile: it does not say how sure it is."""
+SURE = (
+    UNSURE
+    + """\
 uncertainty:
   rules: {machine: 0.1, collective: 0.1, algorithm: 0.1, allocation: 0.1, curve: 0.1, noise: 0.1,
     size: 8, ranks: 8, parameters: 1, more_ranks: 0.1, more_bytes: 0.1, network: 0.3,
@@ -19,3 +24,4 @@ uncertainty:
     launch: [6.0e-06, 5.0e-06]
     protocols/short/network/latency: [1.0e-06, 2.0e-06]
 """
+)

@@ -8,17 +8,13 @@ from experiments.profiles import find, names, parse
 from experiments.profiles.profile_document import dumps, of
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.profile import Profile, Protocol
+from sure_profile import UNSURE
 from topologies.errors import InputError
 from topologies.link import Link
 
-GOOD = """\
-profile: mine
-machine: nodes:per_node=1
-library: MPI
-launch: 5.0e-06
-protocols:
-  short:
-    network: {latency: 1.0e-06, bandwidth: 1.0e+09}
+GOOD = (
+    UNSURE
+    + """\
 factors:
   short:
     ring: {network: 2.0}
@@ -28,6 +24,7 @@ memory: {copy: 1.0e-10}
 scratch: {ring: 1.0}
 paced: false
 """
+)
 MISTAKES = [
     (
         "  short:\n    ring",
