@@ -164,6 +164,7 @@ class MachineOptions:
                 raise InputError(f"--level {level:g} goes with --profile: write both")
             return self, None
         from experiments.profiles import find as find_profile
+        from experiments.profiles.interval_levels import at_level
 
         for option in ("bandwidth", "latency", "gap", "reduction"):
             if (value := getattr(self, option)) is not None:
@@ -171,7 +172,7 @@ class MachineOptions:
                     f"--{option} {value}: --profile {name} has links of its own, leave one of the "
                     "two out"
                 )
-        profile = find_profile(name).simulated().at_level(level)
+        profile = at_level(find_profile(name).simulated(), level)
         return replace(self, topology=profile.machine) if self.topology == usual else self, profile
 
     def _described(self, library: LibraryName) -> Profile:

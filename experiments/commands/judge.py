@@ -21,6 +21,7 @@ from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import Job, Predicted, coverage, errors, predict_all
 from experiments.measurements import Curve, doubts, read_all, setups
+from experiments.profiles.interval_levels import at_level
 from experiments.profiles.profile_document import Calibrated, Error
 from topologies.catalogue import Blueprint
 from topologies.catalogue import find as find_machine
@@ -140,7 +141,7 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
 
 def _judge(request: Request, machine: Blueprint, measured: Points) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
-    simulated = request.profile.simulated().at_level(request.level)
+    simulated = at_level(request.profile.simulated(), request.level)
     kind = library(request.profile.library)
     progress = output.Progress("algorithms and numbers of ranks")
 

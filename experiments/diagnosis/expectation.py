@@ -12,6 +12,7 @@ import numpy as np
 from experiments.calibration.libraries import library
 from experiments.calibration.observations import OWN
 from experiments.measurements import Curve
+from experiments.profiles.interval_levels import at_level
 from experiments.profiles.profile_document import Calibrated
 from experiments.simulations.case import Case
 from experiments.simulations.grid import MachineBuilder
@@ -144,7 +145,7 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
 def profiled(profile: Calibrated, machines: Machines, level: float | None = None) -> Expectation:
     """The expectation by a calibrated machine: software and protocols included, with intervals of
     `level` if it says how sure it is."""
-    kind, simulation = library(profile.library), profile.simulated().at_level(level)
+    kind, simulation = library(profile.library), at_level(profile.simulated(), level)
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
         if curve.ranks is None or curve.ranks < 2:

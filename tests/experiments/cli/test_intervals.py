@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sure_profile import SURE
+from sure_profile import SURE, UNSURE
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 SWEEP = ("sweep", "--p", "8", "--size", "1KiB,8KiB,1MiB", "--profile")
@@ -67,6 +67,22 @@ def test_a_run_says_what_it_is_expected_to_take(simctl: Simctl, profile: str) ->
     summary = json.loads(simctl(*words, "--format", "json").stdout)["summary"]
     assert "80% of runs" in line
     assert summary["low_s"] < summary["expected_s"] < summary["high_s"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("sweep", "--p", "8"), ("run", "--p", "8"), ("recommend", "--p", "8", "--size", "1KiB")],
+    ids=lambda words: words[0],
+)
+def test_a_profile_without_intervals_still_works_and_says_so(
+    words: tuple[str, ...], simctl: Simctl, tmp_path: Path
+) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(UNSURE)
+    answer = simctl(*words, "--profile", str(path))
+    assert answer.returncode == 0
+    assert "note: the profile mine does not say how sure it is" in answer.stderr
+    assert "of runs" not in answer.stdout
 
 
 def test_a_run_says_why_it_is_unsure(simctl: Simctl, profile: str) -> None:
