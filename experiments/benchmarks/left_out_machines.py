@@ -25,11 +25,14 @@ from experiments.calibration.observations import Flags
 from experiments.calibration.population import population_file
 from experiments.calibration.population.bare_links import bare_links
 from experiments.calibration.population.few_points import evenly, predicted, sharpened
+from experiments.calibration.population.machine_rules import learn_from, unseen
 from experiments.calibration.population.machine_runs import Runs
 from experiments.calibration.population.population import Population, fit_population
 from experiments.calibration.population.specification import Specification, specification_of
+from experiments.calibration.uncertainty import shipped_rules
 from experiments.measurements import Curve
 from simulator.cost_models.nccl import GENERATIONS
+from simulator.uncertainty.interval import LEVEL, quantile
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -38,6 +41,10 @@ LEAST = 2
 FEW = 4
 LIBRARIES = {"nccl": (NCCL,), "mpi": (MPI, FUJITSU)}
 """The libraries that share a population, by its name."""
+RESULTS = "left-out.csv"
+"""The file of the errors."""
+KEYS = ("specification", "few", "nccl", "links", "inside", "width")
+"""Its columns of figures."""
 COLUMNS = ("specification", f"{FEW} points", "NCCL's own model", "bare links")
 
 
@@ -50,11 +57,15 @@ class Measured(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Median |ln(predicted / measured)| of the runs of a machine that was left out."""
+    """The runs of a machine that was left out."""
 
     measured: Measured
     errors: tuple[float, ...]
-    """By COLUMNS; nan without a prediction."""
+    """Median |ln(predicted / measured)| by COLUMNS; nan without a prediction."""
+    inside: float
+    """The share of points inside the 80% intervals of the specification alone."""
+    width: float
+    """The median of half an interval's width, in log time."""
 
 
 def parse(arguments: Sequence[str]) -> tuple[Path, str, Sequence[str], Path | None]:
@@ -86,11 +97,17 @@ def table(
                 raise InputError(f"{folder}: no runs of {name}")
             rows = list(_left_out(measured, families))
             if out is not None:
-                whole = fit_population([one.runs for one in measured])
-                known = replace(whole, error=next(_medians(rows)))
+                known = _population([one.runs for one in measured])
+                known = replace(known, error=next(_medians(rows)))
                 output.write(out / f"{name}.yaml", population_file.dumps(known))
+                output.write(out / f"{name}-{RESULTS}", output.to_csv(list(map(_record, rows))))
             parts.append(_table(name, rows))
     return "\n\n".join(parts)
+
+
+def _population(runs: Sequence[Runs]) -> Population:
+    """The population of some runs, with its rules of intervals."""
+    return replace(fit_population(runs), intervals=learn_from(runs, shipped_rules()))
 
 
 def _measured(chosen: Sequence[Group]) -> Iterator[Measured]:
@@ -128,13 +145,22 @@ def _left_out(measured: Sequence[Measured], families: Sequence[str]) -> Iterator
         machine = one.runs.machine
         if machine not in populations:
             populations[machine] = without(machine, [other.runs for other in measured])
-        yield Row(one, tuple(_errors(one.runs, populations[machine])))
+        errors = tuple(_errors(one.runs, populations[machine]))
+        yield Row(one, errors, *_covered(one.runs, populations[machine]))
     progress(len(judged), len(judged))
 
 
 def without(machine: str, runs: Sequence[Runs]) -> Population:
     """The population of all other machines."""
-    return fit_population([each for each in runs if each.machine != machine])
+    return _population([each for each in runs if each.machine != machine])
+
+
+def _covered(runs: Runs, population: Population) -> tuple[float, float]:
+    """The share of points inside their 80% intervals, and the median of half their width."""
+    assert population.intervals is not None
+    points = unseen(runs, population)
+    half = quantile(LEVEL) * np.sqrt(points.variance(population.intervals, shipped_rules()))
+    return float((np.abs(points.off) <= half).mean()), float(np.median(half))
 
 
 def _errors(runs: Runs, population: Population) -> Iterator[float]:
@@ -166,14 +192,42 @@ def _own_model(runs: Runs) -> Floats:
 
 
 def _table(name: str, rows: Sequence[Row]) -> str:
-    lines = [[f"{name}: machine left out", "runs", "points", *COLUMNS]]
-    for measured, errors in rows:
+    lines = [[f"{name}: machine left out", "runs", "points", *COLUMNS, "inside 80%", "half width"]]
+    for measured, errors, inside, half in rows:
         runs = measured.runs
         called = f"{measured.family} {measured.name.rpartition(': ')[2]}"
-        cells = [_percent(value) for value in errors]
+        cells = [*map(_percent, errors), f"{inside:.0%}", f"{half:.2f}"]
         lines.append([runs.machine, called, str(len(runs.model.points)), *cells])
-    lines.append(["median over machines", "", "", *map(_percent, _medians(rows))])
-    return output.align(lines)
+    lines.append(["median over machines", "", "", *map(_percent, _medians(rows)), "", ""])
+    shares = _shares_inside(rows)
+    most = sum(share >= 0.5 for share in shares)
+    return f"{output.align(lines)}\nhalf of the points inside: {most} of {len(shares)} families"
+
+
+def _shares_inside(rows: Sequence[Row]) -> list[float]:
+    """The share of points inside their intervals, by family."""
+    counts: dict[str, list[float]] = {}
+    for row in rows:
+        points = len(row.measured.runs.model.points)
+        total = counts.setdefault(row.measured.family, [0.0, 0.0])
+        total[0] += points * row.inside
+        total[1] += points
+    return [inside / points for inside, points in counts.values()]
+
+
+def _record(row: Row) -> output.Record:
+    """The row of a csv file."""
+    figures = dict(zip(KEYS, (*row.errors, row.inside, row.width), strict=True))
+    return {
+        "machine": row.measured.runs.machine,
+        "family": row.measured.family,
+        "group": row.measured.name,
+        "points": len(row.measured.runs.model.points),
+        **{
+            key: None if np.isnan(value) else float(f"{value:.4g}")
+            for key, value in figures.items()
+        },
+    }
 
 
 def _medians(rows: Sequence[Row]) -> Iterator[float]:

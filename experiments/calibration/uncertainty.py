@@ -68,7 +68,13 @@ def _spread(points: Points, kept: Flags) -> Flags:
 def moves(fit: Fit) -> Floats:
     """Changes of the parameters by one standard deviation along independent directions, shape
     (directions, parameters)."""
-    variances, vectors = np.linalg.eigh(fit.covariance())
+    return directions(fit.covariance())
+
+
+def directions(covariance: Floats) -> Floats:
+    """One standard deviation along each of the independent directions of a covariance, shape
+    (directions, parameters), the widest first. Directions without any are left out."""
+    variances, vectors = np.linalg.eigh(covariance)
     deviations = np.sqrt(np.maximum(variances, 0))
     seen = deviations > LEAST
     return np.asarray((vectors[:, seen] * deviations[seen]).T[::-1])

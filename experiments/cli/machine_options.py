@@ -161,7 +161,7 @@ class MachineOptions:
             return self, self._described(library).at_level(level)
         if name is None:
             if level is not None:
-                raise InputError(f"--level {level:g} goes with --profile: write both")
+                raise InputError(f"--level {level:g} goes with --profile or --library: write both")
             return self, None
         from experiments.profiles import find as find_profile
         from experiments.profiles.interval_levels import at_level

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
 from experiments.calibration.effects.protocols import BETWEEN
-from experiments.calibration.fit import SCALE
 from experiments.calibration.libraries import GLOO, MPI, NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.population.machine_runs import shared_names
-from experiments.calibration.population.population import EXPECTED, Population
+from experiments.calibration.population.population import EXPECTED, Population, Spread
 from experiments.calibration.population.population_file import find
+from experiments.calibration.population.specification import specifications
+from experiments.calibration.uncertainty import shipped_rules
 from simulator.effects.jobs import nodes_of
-from simulator.profile import Profile, Protocol
+from simulator.profile import Profile, Protocol, Uncertainty
+from simulator.uncertainty.interval import LEVEL, quantile
+from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.measured_places import Places
+from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Floats, Topology
@@ -34,6 +40,14 @@ SEEN = ("node", "network", "nvlink", "xgmi", "pcie", "upi", "ib", "ethernet")
 """Kinds of link that measured machines have."""
 FOREIGN = {"nccl": ("xgmi", "rccl"), "rccl": ("nvlink", "nccl")}
 """A kind of link between GPUs of another vendor, and the library of that vendor."""
+AMD = "cdna"
+"""How the names of the generations of AMD's GPUs begin."""
+ENOUGH = 3
+"""So many machines show what a library differs in from another one."""
+GUESSED = Spread(machine=log(2) / quantile(LEVEL), parameters=0.0)
+"""For a library that nobody measured: the interval is from half to twice the time."""
+NOWHERE = Places(*(np.zeros(0, dtype) for dtype in (np.str_, np.str_, float, float, float)))
+"""No measured point."""
 PER_NODE, NODES = 2, (4, 16)
 """The jobs that show all parameters of a library. Their usual number of nodes is 8."""
 SIZE = 2.0**20
@@ -42,13 +56,10 @@ LEAST = 1e-9
 
 
 class Described(NamedTuple):
-    """A library on a machine, and how sure that is."""
+    """A library on a machine, and what to know of that."""
 
     profile: Profile
-    """What simulations take."""
-    spreads: dict[str, float]
-    """The standard deviation over machines of each parameter: of its logarithm, or of itself if it
-    is a power."""
+    """What simulations take. It says how sure it is."""
     notes: tuple[str, ...]
     """Where the figures are from, and what they do not reach."""
 
@@ -75,10 +86,20 @@ def profile_for(name: str, topology: Topology) -> Described:
         raise InputError(f"--library {name[:40]!r}: expected {', '.join(LIBRARIES)}")
     library, steps = LIBRARIES[name], _Steps(topology)
     population, model = find(library.name), _model(library)
-    rest = _rest(model, population)
-    profile = model.profile(rest, f"{name} on {topology.name}", topology.name)
+    rest, called = _rest(model, population), f"{name} on {topology.name}"
+    notes, far = _notes(name, population), list(_unreached(name, steps, population))
+    residuals = Residuals(_rules(population, len(far)), NOWHERE, np.zeros(0))
+    variants = (_written(model, rest + move, steps, called) for move in _moves(model, population))
+    profile = _written(model, rest, steps, called)
+    sure = replace(profile, uncertainty=Uncertainty(residuals, tuple(variants)))
+    return Described(replace(sure, machine=topology.name), (*notes, *far))
+
+
+def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:
+    """The parameters as a profile of a machine with these steps."""
+    profile = model.profile(rest, name)
     by_kind = {kind.name: model.profile(rest + _given(model, kind)) for kind in steps.kinds}
-    written = replace(
+    return replace(
         profile,
         protocols=tuple(
             steps.protocol(number, by_kind) for number in range(len(profile.protocols))
@@ -90,7 +111,6 @@ def profile_for(name: str, topology: Topology) -> Described:
             if kind.where == "network" and "network" in profile.crowding
         },
     )
-    return Described(written, _spreads(model, population), tuple(_notes(name, steps, population)))
 
 
 def _model(library: Library) -> Model:
@@ -126,10 +146,18 @@ def _given(model: Model, kind: Kind) -> Floats:
     return np.array([given * (one.specified and one.unit == "s/B") for one in model.parameters])
 
 
-def _spreads(model: Model, population: Population | None) -> dict[str, float]:
-    if population is not None:
-        return population.spreads
-    return {one.name: SCALE / one.weight for one in model.parameters}
+def _moves(model: Model, population: Population | None) -> Floats:
+    """How machines differ, shape (directions, parameters): see `Population.moves`."""
+    names = shared_names(model)
+    return population.moves(names) if population is not None else np.zeros((0, len(names)))
+
+
+def _rules(population: Population | None, unreached: int) -> Rules:
+    """The rules of intervals, if the population does not reach the machine for so many reasons.
+    Each adds the variance of another machine."""
+    spread = population.intervals if population is not None else None
+    machine, parameters = spread or GUESSED
+    return shipped_rules()._replace(machine=machine * sqrt(1 + unreached), parameters=parameters)
 
 
 class _Steps:
@@ -200,8 +228,8 @@ def _kinds(topology: Topology, inside: Sequence[str], between: Sequence[str]) ->
             yield Kind(name, where, bandwidth, max(latency, LEAST))
 
 
-def _notes(name: str, steps: _Steps, population: Population | None) -> Iterator[str]:
-    """Where figures are from, then what they do not reach."""
+def _notes(name: str, population: Population | None) -> Iterator[str]:
+    """Where the figures are from."""
     if population is None:
         yield (
             f"{name}: no machine was measured, so all figures are usual ones: expect errors of a "
@@ -212,13 +240,37 @@ def _notes(name: str, steps: _Steps, population: Population | None) -> Iterator[
         f"{name} on machines like this: population of {len(population.machines)} measured machines"
         f", median error {population.error:.0%} on a machine that was left out"
     )
+
+
+def _unreached(name: str, steps: _Steps, population: Population | None) -> Iterator[str]:
+    """What the population does not reach. For each of these the intervals are wider."""
+    if population is None:
+        return
     kinds = [kind.name for kind in steps.kinds]
     foreign, other = FOREIGN.get(name, ("", ""))
     if foreign in kinds:
-        yield f"{name} does not run on GPUs with links of kind {foreign}: --library {other} does"
+        yield (
+            f"{name} does not run on GPUs with links of kind {foreign}: --library {other} does, "
+            f"so intervals are wider"
+        )
     if unseen := [kind for kind in kinds if kind not in SEEN]:
         yield (
             f"no measured machine has links of kind {unseen[0]}: simctl takes them as links "
             f"{'inside nodes' if steps.where[unseen[0]] == 'node' else 'between nodes'}, with "
-            f"their specified bandwidth"
+            f"their specified bandwidth, so intervals are wider"
         )
+    if name in FOREIGN and (count := _machines_with(name, population)) < ENOUGH:
+        yield (
+            f"only {count} of these machines have {name}: it shares their figures with "
+            f"{FOREIGN[name][1]}, so intervals are wider"
+        )
+
+
+def _machines_with(name: str, population: Population) -> int:
+    """The number of measured machines with GPUs of the vendor of a library."""
+    ours = {
+        row.machine
+        for row in specifications()
+        if row.generation.startswith(AMD) == (name == "rccl")
+    }
+    return len(ours.intersection(population.machines))

@@ -12,6 +12,8 @@ import numpy as np
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.known_paths import Ints
 from experiments.calibration.population.machine_runs import Evidence, Runs
+from experiments.calibration.uncertainty import directions
+from simulator.uncertainty.interval_rules import Deviation
 from topologies.topology import Floats
 
 NEAR = 0.02
@@ -45,7 +47,17 @@ class Member(NamedTuple):
     """The number of machines whose runs depend on it."""
 
 
-@dataclass(frozen=True)
+class Spread(NamedTuple):
+    """The rules of intervals on a machine that nobody has measured. They were learnt from machines
+    that were left out."""
+
+    machine: Deviation
+    """What all points of the machine share."""
+    parameters: Deviation
+    """The factor on what the differences between machines contribute."""
+
+
+@dataclass(frozen=True, eq=False)
 class Population:
     """The parameters of a library by their shared name."""
 
@@ -55,13 +67,27 @@ class Population:
     """The parameters."""
     machines: tuple[str, ...]
     """The machines."""
+    correlations: Floats
+    """How parameters go together over machines, shape (parameters, parameters)."""
     error: float = nan
     """The median |ln(predicted / measured)| of machines that were left out of a population."""
+    intervals: Spread | None = None
+    """The rules of intervals. None if nobody learnt them."""
 
     @property
     def spreads(self) -> dict[str, float]:
         """The standard deviation over machines of each parameter, as the fit counts it."""
         return {name: member.spread for name, member in self.members.items()}
+
+    def moves(self, names: Sequence[str]) -> Floats:
+        """Differences of machines from the mean: one standard deviation along each of several
+        independent directions, in the parameters of these names, shape (directions, names). A name
+        that the population does not have does not move."""
+        spread = np.array(list(self.spreads.values()))
+        whole = directions(self.correlations * np.outer(spread, spread))
+        place = {name: k for k, name in enumerate(self.members)}
+        columns = np.array([place.get(name, -1) for name in names], dtype=np.int64)
+        return np.where(columns >= 0, whole[:, columns], 0.0)
 
     def inner(self, runs: Runs) -> Floats:
         """The parameters of a machine that nobody has measured, shape (parameters,)."""
@@ -113,13 +139,16 @@ class _Fit:
             for _ in range(STEPS):
                 target = self._step(found, target)
             mean = mean + DAMPING * (target - mean)
-        spread = np.minimum(np.sqrt(np.diag(self.covariance)), WIDEST)
+        deviation = np.sqrt(np.diag(self.covariance))
+        spread = np.minimum(deviation, WIDEST)
         rows = np.stack((self.base, mean, spread, self._counted()), axis=1).tolist()
         members = {
             name: Member(unit, *row)
             for name, unit, row in zip(self.names, self.units, rows, strict=True)
         }
-        return Population(self.runs[0].model.library.name, members, self.machines)
+        correlations = self.covariance / np.outer(deviation, deviation)
+        library = self.runs[0].model.library.name
+        return Population(library, members, self.machines, correlations)
 
     def _found(self, runs: Runs, column: Ints, mean: Floats) -> Evidence:
         """What runs say of all members, if parameters of a single machine are integrated out."""

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from math import exp, log
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
-from experiments.calibration.population.population import Member, Population
+from experiments.calibration.population.population import Member, Population, Spread
 from experiments.calibration.population.specification import FOLDER
-from experiments.profiles.document_parts import Part
+from experiments.profiles.document_parts import Keys, Part, Whole
 from simulator.effects.parameter_units import Word
 from topologies.readers import yaml_files
 from topologies.readers.mistakes import Mistakes
+from topologies.topology import Floats
 
 MADE = (
     "python -m experiments.benchmarks population: a mean over machines near the library's own "
     "model, and the spread of machines about it"
 )
+DIGITS = 3
+"""Of a correlation, after the point."""
 
 
 class MemberPart(Part):
@@ -52,7 +57,19 @@ class PopulationDocument(Part):
     """The machines whose runs it is of: `machines.csv` has their specifications and sources."""
     error: Annotated[float, Field(gt=0, le=100)]
     """The median |ln(predicted / measured)| of machines that were left out."""
+    intervals: Annotated[Spread, Keys, Whole] | None = None
+    """The rules of intervals."""
     parameters: Annotated[dict[Word, MemberPart], Field(min_length=1)]
+    correlations: dict[Word, list[Annotated[float, Field(ge=-1, le=1)]]] = Field({})
+    """How each parameter goes together with those before it. Those that are left out do not."""
+
+    def matrix(self) -> Floats:
+        """The correlations, shape (parameters, parameters)."""
+        matrix = np.eye(len(self.parameters))
+        for k, name in enumerate(self.parameters):
+            row = self.correlations.get(name, [])
+            matrix[k, : len(row)] = matrix[: len(row), k] = row
+        return matrix
 
 
 @cache
@@ -73,21 +90,45 @@ def parse(text: str, name: str) -> Population:
         for key, part in document.parameters.items()
         if part.unit != "power" and min(part.start, part.mean) <= 0
     )
+    known = list(document.parameters)
+    mistakes.add(
+        (
+            ("correlations", key),
+            f"{key}: expected a parameter, with the {known.index(key)} before it"
+            if key in known
+            else f"{key}: no parameter of the population",
+        )
+        for key, row in document.correlations.items()
+        if key not in known or len(row) != known.index(key)
+    )
     mistakes.report(place)
     members = {key: part.member() for key, part in document.parameters.items()}
-    return Population(document.library, members, tuple(document.machines), document.error)
+    return Population(
+        document.library,
+        members,
+        tuple(document.machines),
+        document.matrix(),
+        document.error,
+        document.intervals,
+    )
 
 
 def dumps(population: Population) -> str:
     """A population as YAML that is read back as one that is equal but for rounding."""
     import yaml
 
+    rules = population.intervals
     content = {
         "library": population.library,
         "made": MADE,
         "machines": list(population.machines),
         "error": float(f"{population.error:.3g}"),
+        **({"intervals": _rounded(rules._asdict())} if rules is not None else {}),
         "parameters": {key: _part(one) for key, one in population.members.items()},
+        "correlations": {
+            key: population.correlations[k, :k].round(DIGITS).tolist()
+            for k, key in enumerate(population.members)
+        },
     }
     text: str = yaml.safe_dump(
         content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
@@ -100,4 +141,8 @@ def _part(member: Member) -> dict[str, str | float]:
         value if member.unit == "power" else exp(value) for value in (member.start, member.mean)
     )
     rounded = {"start": start, "mean": mean, "spread": member.spread, "machines": member.machines}
-    return {"unit": member.unit} | {key: float(f"{value:.4g}") for key, value in rounded.items()}
+    return {"unit": member.unit} | _rounded(rounded)
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {key: float(f"{value:.4g}") for key, value in values.items()}

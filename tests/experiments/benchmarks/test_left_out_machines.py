@@ -1,6 +1,7 @@
 """Machines that are left out of a population, on a folder made for it: curves as NCCL's own model
 says."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -39,13 +40,22 @@ def test_machines_are_predicted_and_the_population_is_written(folder: Path, tmp_
         "MareNostrum 5 ACC",
         "ABCI V100",
         "median over machines",
+        "half of the points inside: 2 of 2 families",
     ]
-    for line in lines[1:]:
-        specification, _, own, bare = (float(cell.rstrip("%")) for cell in line.split()[-4:])
+    for line in lines[1:3]:
+        cells = [float(cell.rstrip("%")) for cell in line.split()[-6:]]
+        specification, _, own, bare, inside, _ = cells
         assert own < 1 < specification < bare
+        assert inside > 50
+    rows = list(csv.DictReader((tmp_path / "nccl-left-out.csv").read_text().splitlines()))
+    assert [row["family"] for row in rows] == ["X01", "X02"]
+    for row, line in zip(rows, lines[1:3], strict=True):
+        assert f"{float(row['specification']):.1%}" in line
+        assert line.endswith(f"{float(row['width']):.2f}")
     written = population((tmp_path / "nccl.yaml").read_text(), "nccl.yaml")
     assert written.machines == ("MareNostrum 5 ACC", "ABCI V100", "Alps")
-    assert f"{written.error:.1%}" in lines[-1]
+    assert f"{written.error:.1%}" in lines[-2]
+    assert written.intervals is not None
 
 
 def test_a_folder_without_runs_of_a_library_is_refused(folder: Path) -> None:

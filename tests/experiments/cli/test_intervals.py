@@ -123,7 +123,7 @@ def test_a_level_is_a_share(simctl: Simctl, profile: str, level: str) -> None:
 def test_a_level_goes_with_a_profile(simctl: Simctl) -> None:
     refused = simctl("sweep", "--p", "8", "--level", "0.9")
     assert refused.returncode == 2
-    assert "--level 0.9 goes with --profile: write both" in refused.stderr
+    assert "--level 0.9 goes with --profile or --library: write both" in refused.stderr
 
 
 RECOMMEND = ("recommend", "--p", "8", "--collective", "all_gather", "--size", "1KiB,1MiB")

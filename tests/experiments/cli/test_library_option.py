@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import subprocess
 from collections.abc import Callable
 
@@ -24,6 +25,28 @@ def test_a_note_says_where_figures_are_from(simctl: Simctl, words: tuple[str, ..
     assert done.returncode == 0
     assert done.stderr.startswith(NOTE)
     assert done.stderr.count("note:") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_times_have_intervals(simctl: Simctl, command: str) -> None:
+    words = (command, "--algo", "ring", "--p", "8", "--size", "1MiB", "--topology", "dgx_a100")
+    factors = []
+    for level in ((), ("--level", "0.95")):
+        done = simctl(*words, "--library", "nccl", *level, "--format", "csv")
+        (row,) = csv.DictReader(io.StringIO(done.stdout))
+        assert float(row["expected_s"]) == pytest.approx(float(row["time_s"]))
+        factors.append(float(row["high_s"]) / float(row["low_s"]))
+    usual, wide = factors
+    assert 1.5 < usual < wide
+    assert "80% of runs" in simctl(*words, "--library", "nccl").stdout
+
+
+def test_advice_has_intervals(simctl: Simctl) -> None:
+    """What both algorithms share does not blur which is faster."""
+    words = ("recommend", "--p", "8", "--explain", "1MiB", "--topology", "dgx_a100")
+    rows = json.loads(simctl(*words, "--library", "nccl", "--format", "json").stdout)
+    assert all(row["low_s"] < row["expected_s"] < row["high_s"] for row in rows)
+    assert any(row["low_s"] < rows[0]["high_s"] and not row["rival"] for row in rows[1:])
 
 
 def test_more_ranks_than_one_node_have_links_between_nodes(simctl: Simctl) -> None:

@@ -1,6 +1,7 @@
 """Libraries on machines that nobody has measured."""
 
 from itertools import pairwise
+from math import log
 
 import pytest
 from hypothesis import given
@@ -37,10 +38,36 @@ def test_a_library_runs_on_any_machine(name: str, machine: str) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_every_parameter_has_a_spread(name: str) -> None:
-    spreads = profile_for(name, built("dgx_a100")).spreads
-    assert "launch" in spreads
-    assert all(0 < spread < 10 for spread in spreads.values())
+def test_a_library_says_how_sure_it_is(name: str) -> None:
+    topology = built("dgx_a100")
+    profile = profile_for(name, topology).profile
+    (timed,) = times(profile, algorithm("ring"), topology, 8, [1e6]).values()
+    assert timed.interval is not None
+    assert timed.interval.expected == pytest.approx(timed.seconds)
+    assert timed.interval.high > 1.3 * timed.interval.expected
+    assert timed.interval.unsure == ("no run was measured",)
+
+
+def test_what_the_population_does_not_reach_has_wider_intervals() -> None:
+    """RCCL runs on two of the measured machines, and not with NVLinks."""
+    topology, rules = built("dgx_a100"), []
+    for name in ("nccl", "rccl"):
+        sure = profile_for(name, topology).profile.uncertainty
+        assert sure is not None
+        rules.append(sure.residuals.rules)
+    reached, wider = rules
+    assert wider.machine == pytest.approx(reached.machine * 3**0.5)
+    assert wider._replace(machine=0) == reached._replace(machine=0)
+
+
+def test_variants_move_as_the_population_does() -> None:
+    """Variances of the launch add up to that of the population."""
+    members = population("NCCL")
+    assert members is not None
+    profile = profile_for("nccl", built("dgx_a100")).profile
+    assert profile.uncertainty is not None
+    moved = [log(each.launch / profile.launch) for each in profile.uncertainty.variants]
+    assert sum(move**2 for move in moved) ** 0.5 == pytest.approx(members.spreads["launch"])
 
 
 @given(st.floats(1e9, 1e11), st.floats(1.1, 10))
@@ -91,7 +118,8 @@ def test_protocols_begin_faster_and_end_slower() -> None:
         ("nccl", "dgx_a100", ["median error"]),
         ("gloo", "nodes:per_node=4", ["no machine was measured"]),
         ("nccl", "mi300x", ["population of", "--library rccl does"]),
-        ("rccl", "dgx_a100", ["population of", "--library nccl does"]),
+        ("rccl", "dgx_a100", ["population of", "--library nccl does", "only 2 of these"]),
+        ("rccl", "mi300x", ["population of", "only 2 of these machines have rccl"]),
         ("nccl", "star", ["population of", "has links of kind link: simctl takes them as"]),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.calibration.population.population import Member, Population
+from experiments.calibration.population.population import Member, Population, Spread
 from experiments.calibration.population.population_file import dumps, find, parse
 from topologies.errors import InputError
 
@@ -13,6 +13,9 @@ error: 0.2
 parameters:
   launch: {unit: s, start: 1.0e-5, mean: 2.0e-5, spread: 0.5, machines: 2}
   network α by nodes: {unit: power, start: 0.0, mean: -0.1, spread: 0.2, machines: 1}
+intervals: {machine: 0.4, parameters: 0.9}
+correlations:
+  network α by nodes: [0.3]
 """
 
 
@@ -23,6 +26,15 @@ def test_a_population_is_read_back_as_it_was_written() -> None:
     for name, member in again.members.items():
         assert member.unit == population.members[name].unit
         assert member[1:] == pytest.approx(population.members[name][1:], abs=1e-3)
+    assert again.correlations.tolist() == [[1, 0.3], [0.3, 1]]
+    assert again.intervals == Spread(0.4, 0.9)
+
+
+def test_a_file_of_an_earlier_version_has_no_intervals() -> None:
+    old = parse(GOOD[: GOOD.index("intervals")], "x.yaml")
+    assert old.intervals is None
+    assert old.correlations.tolist() == [[1, 0], [0, 1]]
+    assert "intervals" not in dumps(old)
 
 
 def test_values_are_as_a_fit_counts_them() -> None:
@@ -43,6 +55,10 @@ def test_values_are_as_a_fit_counts_them() -> None:
         ("unit: s,", "unit: m,", r"^x.yaml line 6, .*unit"),
         ("machines: [one, two]", "machine: one", r"^x.yaml .*machine"),
         ("library: NCCL\n", "", r"^x.yaml.*library: is missing"),
+        ("nodes: [0.3]", "nodes: [1.3]", r"^x.yaml line 10, .*1.3: input should be less"),
+        ("nodes: [0.3]", "nodes: []", r"^x.yaml line 10, .*expected .* the 1 before it"),
+        ("  network α by nodes: [0.3]", "  other: []", r"^x.yaml .*other: no parameter of the"),
+        ("machine: 0.4", "machine: -1", r"^x.yaml line 8, .*-1"),
         (GOOD, "[]", r"^x.yaml.*not a mapping"),
     ],
 )
