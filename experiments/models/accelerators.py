@@ -28,6 +28,8 @@ class Accelerator(NamedTuple):
     """FLOP/s in each dtype that it has instructions for."""
     source: str
     """The source of the figures."""
+    multiprocessors: int = 0
+    """Multiprocessors or compute units that run kernels; 0 for a CPU."""
     tuned: float = 1.0
     """Its libraries reach this multiple of the usual shares of a peak."""
 
@@ -61,37 +63,46 @@ def _peak(**tera: float) -> dict[str, float]:
 
 ACCELERATORS: dict[str, Accelerator] = {
     "p100": Accelerator(
-        16 * GIGA, 732 * GIGA, _peak(fp32=10.6), "recalled: NVIDIA P100 datasheet, SXM2 with 16 GB"
+        16 * GIGA,
+        732 * GIGA,
+        _peak(fp32=10.6),
+        "recalled: NVIDIA P100 datasheet, SXM2 with 16 GB",
+        56,
     ),
     "v100": Accelerator(
         32 * GIGA,
         900 * GIGA,
         _peak(fp32=15.7, fp16=125),
         "NVIDIA V100 datasheet, SXM2 with 32 GB (as fanghostt/transformers-benchmarks lists it)",
+        80,
     ),
     "a100": Accelerator(
         80 * GIGA,
         2039 * GIGA,
         _peak(fp32=19.5, tf32=156, fp16=312, bf16=312),
         "NVIDIA A100 datasheet, SXM with 80 GB",
+        108,
     ),
     "h100": Accelerator(
         80 * GIGA,
         3350 * GIGA,
         _peak(fp32=67, tf32=494.5, fp16=989, bf16=989, fp8=1979),
         "NVIDIA H100 datasheet, SXM with 80 GB",
+        132,
     ),
     "h200": Accelerator(
         141 * GIGA,
         4800 * GIGA,
         _peak(fp32=67, tf32=494.5, fp16=989, bf16=989, fp8=1979),
         "NVIDIA H200 datasheet, SXM",
+        132,
     ),
     "b200": Accelerator(
         180 * GIGA,
         8000 * GIGA,
         _peak(fp32=80, tf32=1125, fp16=2250, bf16=2250, fp8=4500),
         "NVIDIA DGX B200 datasheet",
+        148,
     ),
     "mi300x": Accelerator(
         192 * GIGA,
@@ -99,6 +110,7 @@ ACCELERATORS: dict[str, Accelerator] = {
         _peak(fp32=163.4, tf32=653.7, fp16=1307.4, bf16=1307.4, fp8=2614.9),
         "AMD Instinct MI300X datasheet; its best matrix multiplications reach 51% to 60% of "
         "peak, NVIDIA's 80% to 87%",
+        304,
         tuned=0.7,
     ),
     "cpu": Accelerator(

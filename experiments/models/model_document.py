@@ -99,6 +99,7 @@ _MODEL: Mapping[str, _Key] = {
     "inputs": _SIZE,
     "outputs": _SIZE,
     "memory_bandwidth": _Key(Bandwidth, bandwidth_text),
+    "multiprocessors": _Key(Count),
     "device": _Key(Name),
     "source": _Key(Note),
     "registration": _Key(list[Name]),

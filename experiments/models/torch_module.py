@@ -162,6 +162,7 @@ def _model(module: nn.Module, about: _About, measured: _Measured) -> Model:
         inputs=inputs,
         outputs=outputs,
         memory_bandwidth=memory_bandwidth(about.device),
+        multiprocessors=_multiprocessors(about.device),
         device=_hardware(about.device),
         source=_source(about, measured),
         registration=_registration(module, layers, measured.traces[0].names),
@@ -299,6 +300,15 @@ def _hardware(device: torch.device) -> str:
         if device.type == "cuda"
         else platform.processor() or platform.machine()
     )
+
+
+def _multiprocessors(device: torch.device) -> int:
+    """Of a GPU; 0 for a CPU."""
+    import torch
+
+    if device.type != "cuda":
+        return 0
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def _source(about: _About, measured: _Measured) -> str:

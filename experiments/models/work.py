@@ -252,6 +252,7 @@ def estimate(
         inputs=batch * architecture.inputs,
         outputs=batch * architecture.outputs * costs.precision.width,
         memory_bandwidth=accelerator(device).bandwidth,
+        multiprocessors=accelerator(device).multiprocessors,
         device=device,
         source=costs.source(architecture.kinds),
         registration=architecture.registration,

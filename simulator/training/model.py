@@ -93,6 +93,8 @@ class Model:
     """Bytes that the last layer returns for a batch."""
     memory_bandwidth: float = inf
     """Of the device, bytes/s."""
+    multiprocessors: int = 0
+    """Of the device; 0: unknown, or none."""
     device: str = "unknown"
     source: str = "unknown"
     """Where the numbers are from."""
@@ -113,7 +115,7 @@ class Model:
                     f"model {self.name} has the {quantity} {dtype!r}: it is one of "
                     f"{', '.join(WIDTHS)}"
                 )
-        for quantity in ("optimizer", "state", "inputs", "outputs"):
+        for quantity in ("optimizer", "state", "inputs", "outputs", "multiprocessors"):
             _check(f"model {self.name}", quantity, getattr(self, quantity))
         if not self.memory_bandwidth > 0:
             raise InputError(

@@ -88,6 +88,8 @@ def test_no_estimate_passes_for_a_measurement(name: str, device: str) -> None:
     assert model.source.startswith("estimated, not measured: FLOPs at ")
     assert device in model.source
     assert model.memory_bandwidth == ACCELERATORS[device].bandwidth
+    assert model.multiprocessors == ACCELERATORS[device].multiprocessors
+    assert (model.multiprocessors > 0) == (device != "cpu")
 
 
 @pytest.mark.parametrize(

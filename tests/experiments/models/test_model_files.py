@@ -44,6 +44,7 @@ def models(draw: st.DrawFn) -> Model:
         inputs=draw(sizes),
         outputs=draw(sizes),
         memory_bandwidth=draw(st.just(float("inf")) | st.floats(1, 1e18)),
+        multiprocessors=draw(st.integers(0, 2**31 - 1)),
         device=draw(names),
         source=draw(names),
         registration=draw(st.just(()) | st.permutations(range(len(layers))).map(tuple)),
