@@ -72,12 +72,21 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
             best = rings
         if best.bandwidth >= most:
             break
-    plain = np.arange(ranks, dtype=np.int32)
-    alone = _together(topology, 1, _uses(topology, plain, 0))
+    alone = in_rank_order(topology, ranks)
     if not channels and alone > best.bandwidth * (1 + GAIN):
-        return Rings(plain[None], alone)
+        return Rings(np.arange(ranks, dtype=np.int32)[None], alone)
     orders, box = alike(best.orders, groups, lambda rings: _loads(topology, rings))
     return Rings(orders, best.bandwidth, box)
+
+
+def in_rank_order(topology: Topology, ranks: int) -> float:
+    """What one ring in rank order passes on from rank to rank, in bytes/s.
+
+    >>> from topologies.machines import dgx1
+    >>> in_rank_order(dgx1(), 2) / 1e9
+    20.0
+    """
+    return _together(topology, 1, _uses(topology, np.arange(ranks, dtype=np.int32), 0))
 
 
 def _second_nodes(topology: Topology, groups: list[Ints]) -> list[Ints | None]:

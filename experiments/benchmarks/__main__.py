@@ -132,7 +132,7 @@ def _compares(arguments: Sequence[str]) -> bool:
     """Run what compares with measurements or writes a page, if that is what the arguments say."""
     name, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
     if len(rest) == 1 and name in ("accuracy", "training", "plans"):
-        file = "plan_accuracy" if name == "plans" else name
+        file = {"plans": "plan_accuracy", "training": "training_runs"}.get(name, name)
         output.say(import_module(f"experiments.benchmarks.{file}").table(Path(rest[0])))
     elif name == "calibration" and rest:
         folder, *families = rest

@@ -58,7 +58,8 @@ class Loss(NamedTuple):
     loss: float
     """The share by which a step is longer than on one node."""
     exposed: float
-    """Seconds of exposed communication."""
+    """Seconds by which a step is longer than its computing: exposed communication, copies, and
+    interference."""
 
 
 def runs(path: Path) -> list[Nodes]:

@@ -30,6 +30,9 @@ MIB = 2.0**20
 NOISY = 0.25
 """Rows with a coefficient of variation (standard deviation over mean) above this are ignored."""
 FITTED_RANKS = (2, 3)
+COPYING = 10e9
+"""Bytes/s that torch reads and writes to copy 64 MiB on one core of a machine like the lab's. No
+training step is fitted to it."""
 
 
 class Reduced(NamedTuple):
@@ -164,6 +167,7 @@ def slept(row: Slept, software: float, extra: Overhead) -> float:
             )
             for k in range(row.layers)
         ),
+        memory_bandwidth=COPYING,
     )
     if not row.buckets:
         return model.compute

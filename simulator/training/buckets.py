@@ -19,6 +19,8 @@ class Bucket(NamedTuple):
 
     nbytes: float
     layers: tuple[int, ...]
+    tensors: int
+    """How many parameters have these gradients."""
 
 
 def rebuilt(model: Model, cap: float) -> list[Bucket]:
@@ -37,9 +39,8 @@ def initial(model: Model, cap: float) -> list[Bucket]:
 
 def whole(model: Model) -> list[Bucket]:
     """One bucket of all: the first iteration of a DDP that will rebuild its buckets."""
-    return [
-        Bucket(model.gradients, tuple(k for k, layer in enumerate(model.layers) if layer.tensors))
-    ]
+    owners = tuple(k for k, layer in enumerate(model.layers) if layer.tensors)
+    return [Bucket(model.gradients, owners, sum(len(layer.tensors) for layer in model.layers))]
 
 
 def _cut(model: Model, order: Iterable[int], cap: float, *, backwards: bool) -> list[Bucket]:
@@ -54,8 +55,13 @@ def _cut(model: Model, order: Iterable[int], cap: float, *, backwards: bool) -> 
             nbytes += tensor.nbytes * model.gradient_width
             layers.append(number)
             if nbytes >= limits[min(len(buckets), len(limits) - 1)]:
-                buckets.append(Bucket(nbytes, tuple(dict.fromkeys(layers))))
+                buckets.append(_bucket(nbytes, layers))
                 nbytes, layers = 0.0, []
     if layers:
-        buckets.append(Bucket(nbytes, tuple(dict.fromkeys(layers))))
+        buckets.append(_bucket(nbytes, layers))
     return [bucket for bucket in buckets if bucket.nbytes > 0]
+
+
+def _bucket(nbytes: float, layers: list[int]) -> Bucket:
+    """A bucket whose parameters are of `layers`, a layer as often as it has parameters here."""
+    return Bucket(nbytes, tuple(dict.fromkeys(layers)), len(layers))

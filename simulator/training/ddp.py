@@ -13,24 +13,23 @@ from simulator.collectives import Algorithm, find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.collectives.operation_counts import bounds
 from simulator.schedules.schedule import Schedule
+from simulator.training import bucket_costs
+from simulator.training.bucket_costs import HOOK, PASSES, Overheads
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
 from simulator.training.communicator import (
     Communicator,
-    Layout,
-    Region,
     builder_of,
     choose,
     find_all_reduce,
     layout,
 )
-from simulator.training.conditions import Attempt
+from simulator.training.ddp_operations import Steps
 from simulator.training.model import Model
-from simulator.training.plan import COMMUNICATION, Holdings, Plan, Setting
+from simulator.training.plan import Holdings, Plan, Setting
 from simulator.training.size import Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
-from topologies.topology import Ints
 from topologies.units import format_bytes
 
 SCALAR = 4.0
@@ -39,8 +38,8 @@ WALK = 1e-6
 """Seconds a parameter to walk autograd's graph. Measured with torch 2.13 on a CPU of two cores: 0.3
 us a parameter of convolutions and batch norms, 0.9 to 3 us of transformer layers, which have more
 nodes a parameter."""
-MOST_BATCHES, MOST_STREAMS = 1024, 64
-"""The most batches of a step, and the most collectives in flight."""
+MOST_BATCHES, MOST_STREAMS, MOST_PASSES = 1024, 64, 1000
+"""The most batches of a step, collectives in flight, and passes over memory."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,9 @@ class DDP(Strategy):
 
     The all-reduce of a bucket starts on one of `streams` communication streams when the gradients
     of this bucket and of all earlier buckets are complete.
+
+    A step of two or more workers also takes what :mod:`simulator.training.bucket_costs` describes.
+    `copies`, `hooks` and `interference` turn each part off or give it another value.
 
     With `find_unused` each worker walks autograd's graph after the forward whose backward is
     synchronised. That takes `walk` seconds a parameter. torch's notes on DistributedDataParallel
@@ -89,8 +91,17 @@ class DDP(Strategy):
         0.0, "rank 0 prepares data for so long while all wait at a barrier, like 2ms", "seconds"
     )
     launch: float = option(0.0, "time to launch a collective, like 10us", "seconds")
+    copies: float = option(
+        PASSES, "reads and writes of a gradient to copy it into its bucket and back; 0: free"
+    )
+    hooks: float = option(
+        HOOK, "CPU time of the hook of a parameter; a bucket takes 3 times as long", "seconds"
+    )
+    interference: bool = option(
+        True, "no: collectives take no multiprocessors and no memory bandwidth from the backward"
+    )
     slowdown: float = option(
-        0.0, "share by which computing is slower while communicating, like 0.1"
+        0.0, "instead of interference: share by which computing is slower while communicating"
     )
 
     def __post_init__(self) -> None:
@@ -101,6 +112,8 @@ class DDP(Strategy):
             )
         if not 0 <= self.slowdown < 100:
             raise InputError(f"ddp: slowdown={self.slowdown}: a share from 0 on, like 0.1")
+        if not 0 <= self.copies < MOST_PASSES:
+            raise InputError(f"ddp: copies={self.copies}: passes over memory from 0 on, like 4")
 
     def servers(self, ranks: int) -> int:
         """Devices that are needed in addition to those of the workers."""
@@ -121,18 +134,23 @@ class DDP(Strategy):
         slots = layout(reduced, self._extra(model, setting, communicator))
         builder = builder_of(slots, chosen)
         trainer = Trainer(model, setting, builder, startup=int(self.startup), chosen=chosen)
-        steps = _Steps(self, trainer, slots)
+        steps = Steps(self, trainer, slots, self._overheads(model, setting))
         if self.startup:
             steps.start(self._first(model))
+        usual = steps.reduced(buckets, slots.buckets)
         for attempt in setting.conditions.attempts(setting.steps):
-            steps.step(buckets, slots.buckets, attempt)
+            steps.step(usual, attempt)
         lanes = (
             "compute",
             "communication",
             *(f"communication {k}" for k in range(2, self.streams + 1)),
             "host",
         )
-        words = (_described(buckets), *communicator.words)
+        words = (
+            _described(buckets),
+            *usual.costs.words(steps.overheads.interference),
+            *communicator.words,
+        )
         holdings = self._holdings(model, setting.ranks)
         return steps.trainer.plan(
             communicator.topology,
@@ -164,9 +182,32 @@ class DDP(Strategy):
             + (self.prepare > 0)
         )
         step += (ranks - 1 + ends) * (self.broadcast_buffers and model.buffers > 0)
-        first = step + len(self._first(model)) * (large + ends) + ranks - 1 + ends
+        rules = self._rules(ranks)
+
+        def reduced(buckets: list[Bucket]) -> float:
+            beside = bucket_costs.costs(model, buckets, 0.0, rules).operations()
+            return len(buckets) * (large + ends) + ranks * beside
+
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
-        return Size(step + len(buckets) * (large + ends), first * self.startup)
+        if not self.startup:
+            return Size(step + reduced(buckets))
+        first = step + reduced(self._first(model)) + ranks - 1 + ends
+        return Size(step + reduced(buckets), first)
+
+    def _rules(self, ranks: int) -> Overheads:
+        """What copies and hooks depend on. A single worker has none."""
+        if ranks == 1:
+            return Overheads()
+        half = self.copies / 2
+        return Overheads(half, 0.0 if self.gradient_as_bucket_view else half, self.hooks)
+
+    def _overheads(self, model: Model, setting: Setting) -> Overheads:
+        """The same, and what collectives take from the backward."""
+        rules = self._rules(setting.ranks)
+        if setting.ranks == 1 or self.slowdown or not (self.interference and self.overlap):
+            return rules
+        algorithm, place = find_all_reduce(self.algo), (setting.topology, setting.ranks)
+        return rules._replace(interference=bucket_costs.interference_of(model, algorithm, *place))
 
     def _alike(self, model: Model) -> bool:
         """Whether all ranks do the same: the other collectives are trees, or have a root."""
@@ -222,115 +263,6 @@ class DDP(Strategy):
         return extra | {
             name: communicator.small(SCALAR) for name, is_wanted in wanted.items() if is_wanted
         }
-
-
-class _Steps:
-    """The steps of one run."""
-
-    def __init__(self, options: DDP, trainer: Trainer, slots: Layout) -> None:
-        self.options, self.trainer, self.slots = options, trainer, slots
-        self.layers = trainer.model.layers
-        self.waits: list[Ints | None] = []
-
-    def start(self, buckets: list[Bucket]) -> None:
-        """Rank 0's model goes to all; the first iteration has `buckets` of its own."""
-        self.waits.append(self._extra("model", "broadcast model"))
-        regions = [self.slots.extra[f"first {number}"] for number in range(len(buckets))]
-        self.step(buckets, regions, Attempt(0))
-
-    def step(self, buckets: list[Bucket], regions: list[Region], attempt: Attempt) -> None:
-        """Forwards and backwards of all batches, the collectives of the last, the optimizer."""
-        self.waits.append(self._prepared())
-        self._extra("join", "all-reduce join", self.trainer.tail)
-        for batch in range(self.options.accumulate):
-            self._forward(first=batch == 0)
-            if attempt.fails:
-                self.trainer.restart()
-                self.trainer.end(lost=True)
-                return
-            if batch == self.options.accumulate - 1:
-                self._walk()
-            arrived = self._backward()
-        self._reduce(buckets, regions, arrived)
-        self.trainer.optimize(*self.trainer.streams())
-        metric = self._extra("metric", "all-reduce metric", self.trainer.tail)
-        self.trainer.end(metric, lost=attempt.lost, batches=self.options.accumulate)
-        self.waits.append(metric)
-
-    def _extra(self, name: str, phase: str, *after: Ints | None) -> Ints | None:
-        """One of the other collectives, if it is wanted."""
-        region = self.slots.extra.get(name)
-        if region is None:
-            return None
-        return self.trainer.collective(phase, region, *after, seconds=(self.options.launch, 0.0))
-
-    def _prepared(self) -> Ints | None:
-        """Rank 0 prepares data; all wait for it at a barrier."""
-        if not self.options.prepare:
-            return None
-        tail = self.trainer.tail
-        before = np.full(self.trainer.setting.ranks, -1, np.int32) if tail is None else tail.copy()
-        self.trainer.builder.phase("prepare data")
-        host = 1 + self.options.streams
-        before[0] = self.trainer.builder.compute(
-            0, self.options.prepare, lane=host, after=before[:1]
-        )[0]
-        return self._extra("barrier", "barrier", before)
-
-    def _forward(self, *, first: bool) -> None:
-        if first:
-            self.waits.append(
-                self._extra("buffers", "broadcast buffers", self.trainer.tail, *self.waits)
-            )
-        for layer in self.layers:
-            self.trainer.forward(layer, *self.waits)
-            self.waits = [
-                self._extra(f"forward {layer.name}", f"all-gather {layer.name}", self.trainer.tail)
-            ]
-
-    def _walk(self) -> None:
-        """Which parameters take part: found before the backward that is synchronised."""
-        if self.options.find_unused:
-            seconds = self.options.walk * sum(len(layer.tensors) for layer in self.layers)
-            self.trainer.compute("walk", seconds * self.trainer.factor)
-
-    def _backward(self) -> list[Ints]:
-        """Layer by layer, the last first; returns the operations after which the gradients of each
-        are there."""
-        arrived: list[Ints] = []
-        for layer in reversed(self.layers):
-            synced = self._extra(
-                f"backward {layer.name}", f"all-reduce {layer.name}", self.trainer.tail
-            )
-            arrived.append(self.trainer.backward(layer, *self.waits, synced))
-            self.waits = []
-        return arrived[::-1]
-
-    def _reduce(self, buckets: list[Bucket], regions: list[Region], arrived: list[Ints]) -> None:
-        """A bucket is launched when it is full and all before it are launched."""
-        entered: Ints | None = None
-        for number, (bucket, region) in enumerate(zip(buckets, regions, strict=True)):
-            full = arrived[min(bucket.layers)] if self.options.overlap else self.trainer.tail
-            packing = self._packing(bucket)
-            self.trainer.collective(
-                f"all-reduce bucket {number}",
-                region,
-                full,
-                entered,
-                lane=COMMUNICATION + number % self.options.streams,
-                seconds=(self.options.launch + packing, packing),
-            )
-            entered = self.trainer.entered()
-        self._extra("used", "all-reduce used parameters", self.trainer.tail, entered)
-
-    def _packing(self, bucket: Bucket) -> float:
-        """Seconds to compress a bucket or to expand it: read it and write half of it, or the
-        reverse."""
-        return (
-            1.5 * bucket.nbytes / self.trainer.model.memory_bandwidth
-            if self.options.compress
-            else 0.0
-        )
 
 
 def _described(buckets: list[Bucket]) -> str:

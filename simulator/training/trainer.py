@@ -94,11 +94,10 @@ class Trainer:
             f"forward {layer.name}", layer.forward_of(len(self.ranks)) * self.factor, *after
         )
 
-    def backward(self, layer: Layer, *after: Ints | None) -> Ints:
-        """A layer's backward at every worker."""
-        return self.compute(
-            f"backward {layer.name}", layer.backward_of(len(self.ranks)) * self.factor, *after
-        )
+    def backward(self, layer: Layer, *after: Ints | None, slower: float = 0.0) -> Ints:
+        """A layer's backward at every worker, longer by `slower` seconds."""
+        seconds = (layer.backward_of(len(self.ranks)) + slower) * self.factor
+        return self.compute(f"backward {layer.name}", seconds, *after)
 
     def optimize(self, *after: Ints | None) -> Ints:
         """The optimizer at every worker."""

@@ -290,6 +290,7 @@ VALUES: dict[str, Value] = {
         *(
             "ddp:startup=yes",
             "ddp:launch=10us,slowdown=0.1",
+            "ddp:copies=0,hooks=20us,interference=no",
             "ssgd:server=gpu,scatter=yes",
             "ddp:prepare=2ms",
             "ddp:bucket=1MiB,overlap=no,asgd",

@@ -42,10 +42,13 @@ def test_computing_is_what_one_node_takes_less_what_it_exposes() -> None:
     )
 
 
-def test_a_free_network_costs_nothing() -> None:
+def test_a_free_network_costs_copies_alone_which_one_node_has_too() -> None:
     fits = {gpus: Fit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0)) for gpus in (4, 8)}
     results = losses([Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 0.4, 0.3)], fits)
-    assert np.ravel(results) == pytest.approx([0.0] * 4)
+    assert [result.loss for result in results] == pytest.approx([0.0] * 2)
+    one, two = (result.exposed for result in results)
+    assert 0 < one < 0.01 * 0.3
+    assert two == pytest.approx(one)
 
 
 def test_an_epoch_beside_its_steps_is_not_divided_among_nodes() -> None:

@@ -26,7 +26,7 @@ def model(*sizes: tuple[float, ...], registration: tuple[int, ...] = ()) -> Mode
 
 def test_a_bucket_is_closed_by_the_tensor_that_reaches_the_cap() -> None:
     buckets = rebuilt(model((3.0,), (4.0,), (5.0,), (6.0,)), 10.0)
-    assert buckets == [Bucket(11.0, (3, 2)), Bucket(7.0, (1, 0))]
+    assert buckets == [Bucket(11.0, (3, 2), 2), Bucket(7.0, (1, 0), 2)]
 
 
 def test_a_tensor_larger_than_the_cap_overshoots() -> None:
@@ -82,7 +82,7 @@ def test_an_arrival_names_each_parameter_once(arrival: tuple[int, ...]) -> None:
 def test_a_cap_above_the_model_is_one_bucket() -> None:
     layers = model((1.0, 2.0), (3.0,))
     assert [bucket.nbytes for bucket in rebuilt(layers, 1e9)] == [6.0]
-    assert whole(layers) == [Bucket(6.0, (0, 1))]
+    assert whole(layers) == [Bucket(6.0, (0, 1), 3)]
 
 
 @pytest.mark.parametrize("cap", [-1.0, float("nan")])

@@ -42,9 +42,8 @@ def test_half_the_bytes_travel_under_compression() -> None:
     plain, halved = planned(quiet(), 4), planned(quiet(compress=True), 4)
     assert halved.schedule.volume == plain.schedule.volume / 2
     packing = replace(MODEL, memory_bandwidth=1.5 * 4096.0)
-    extra = step(quiet(compress=True, overlap=False, bucket=0.0), 2, model=packing) - step(
-        quiet(compress=True, overlap=False, bucket=0.0), 2
-    )
+    strategy = quiet(compress=True, overlap=False, bucket=0.0, copies=0.0)
+    extra = step(strategy, 2, model=packing) - step(strategy, 2)
     assert extra == pytest.approx(4 * 2)
 
 
