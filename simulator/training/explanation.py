@@ -22,7 +22,7 @@ from simulator.schedules.routed import alike
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
 from simulator.training.replay import Done, Replay, Replayed
-from simulator.training.segments import Segment, ready_from_outside
+from simulator.training.segments import Segment
 from topologies.topology import Floats, Ints
 
 MOST_TIMELINES = 8
@@ -114,7 +114,7 @@ class Explanation:
             blocks = [block for done in chosen for block in done.segment.blocks]
             segment = Segment(segment.first, chosen[-1].segment.last, tuple(blocks))
         written = self.replay.written(segment)
-        ready, _ = ready_from_outside(self.replay.schedule, segment, self.replay.finish)
+        ready = self.replay.entrance(segment).ready(self.replay.finish)
         start = self.replay.ready[segment.first : segment.last]
         from_outside = ready == start
         name = (

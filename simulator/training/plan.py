@@ -167,6 +167,8 @@ class Plan:
     """The collectives of a step that together keep the promise of the strategy."""
     structures: dict[tuple[int, int], tuple[object, ...]] = field(default_factory=dict)
     """The structures of parts, by their first operation and the one behind their last."""
+    entrances: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """What parts wait for, by the same."""
     written: dict[tuple[object, ...], Any] = field(default_factory=dict)
     """Parts that are written out, by their structure."""
     outcomes: dict[tuple[object, ...], Any] = field(default_factory=dict)

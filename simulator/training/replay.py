@@ -16,11 +16,12 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import Plan
 from simulator.training.segments import (
+    Entrance,
     Segment,
     Written,
     amounts,
+    entrance,
     groups,
-    ready_from_outside,
     sized,
     structure,
     write,
@@ -108,6 +109,7 @@ class Replay:
         self._free = np.zeros(self._serials + len(plan.topology.medium_bandwidth))
         self._last = np.full(len(self._free), -np.inf)
         self._user = np.full(len(self._free), -1)
+        self._ends: dict[int, float] = {}
         self.done: list[Done] = []
         self._names: set[tuple[object, ...]] = set()
         changed = machine(plan.topology)
@@ -176,11 +178,14 @@ class Replay:
         self._free[windows.place] = done.base + windows.free
         self._last[windows.place] = np.maximum(self._last[windows.place], done.base + windows.last)
         self._user[windows.place] = len(self.done)
+        for slot in _regions(segment):
+            self._ends[slot] = max(self._ends.get(slot, 0.0), done.base + outcome.end)
         self.done.append(done)
 
     def _forget(self, number: int) -> None:
         kept = self.done[:number]
         self._free[:], self._last[:], self._user[:], self.done = 0.0, -np.inf, -1, []
+        self._ends.clear()
         for done in kept:
             self._keep(done)
 
@@ -189,7 +194,7 @@ class Replay:
         windows, regions = done.outcome.windows, _regions(done.segment)
         arrival = done.base + windows.first
         used = bool(np.any(self._last[windows.place] > arrival))
-        if not used and not regions:
+        if not used and all(self._ends.get(slot, 0.0) <= done.base for slot in regions):
             return None
         first = np.full(len(self._free), np.inf)
         first[windows.place] = arrival
@@ -204,12 +209,13 @@ class Replay:
         return None
 
     def _timed(self, segment: Segment) -> Done:
-        ready, roots = ready_from_outside(self.schedule, segment, self.finish)
-        base = float(np.maximum(ready[roots], 0.0).min(initial=np.inf))
+        entered = self.entrance(segment)
+        ready = entered.ready(self.finish)
+        base = float(np.maximum(ready[entered.roots], 0.0).min(initial=np.inf))
         entry = ready - base
-        if not segment.blocks and segment.last - segment.first == len(roots):
+        if not segment.blocks and entered.is_independent:
             entry = np.maximum(entry, 0.0)
-            outcome = self._computed(segment, entry, base)
+            outcome = self._computed(segment, entered.lanes, entry, base)
             return Done(segment, outcome, base, entry, np.zeros(0), False, len(self.done))
         written = self.written(segment)
         left = np.maximum(self._free[written.places] - base, 0.0)
@@ -237,6 +243,14 @@ class Replay:
         outcome = self._outcomes[name]
         since = int(self._user[outcome.waits].min(initial=len(self.done)))
         return Done(segment, outcome, base, entry, left, known, since)
+
+    def entrance(self, segment: Segment) -> Entrance:
+        """What the segment waits for, found once for all simulations of the plan."""
+        rows, cache = (segment.first, segment.last), self.plan.entrances
+        if rows not in cache:
+            cache[rows] = entrance(self.schedule, segment)
+        result: Entrance = cache[rows]
+        return result
 
     def written(self, segment: Segment) -> Written:
         """The segment, written out; all that are alike share this."""
@@ -317,17 +331,14 @@ class Replay:
         routed, room = self.routed(segment), self._room
         return continued.run(routed, ready, free, written.parts, fills=fills, room=room)
 
-    def _computed(self, segment: Segment, entry: Floats, base: float) -> Outcome:
-        """Computations that do not wait for each other."""
-        rows = slice(segment.first, segment.last)
-        rank = self.schedule.rank[rows].astype(np.int64)
-        place = rank * (self.schedule.lanes + 1) + self.schedule.lane[rows]
-        assert len(np.unique(place)) == len(place)
-        start = np.maximum(entry, self._free[place] - base)
-        finish = start + whole_ticks(self.schedule.seconds[rows], self._tick)
+    def _computed(self, segment: Segment, lanes: Places, entry: Floats, base: float) -> Outcome:
+        """Computations on `lanes` that do not wait for each other."""
+        start = np.maximum(entry, self._free[lanes] - base)
+        seconds = self.schedule.seconds[segment.first : segment.last]
+        finish = start + whole_ticks(seconds, self._tick)
         end = float(finish.max(initial=0.0))
-        windows = Windows(place, entry, entry, finish)
-        return Outcome(entry, start, finish, windows, end, place[:0])
+        windows = Windows(lanes, entry, entry, finish)
+        return Outcome(entry, start, finish, windows, end, lanes[:0])
 
 
 def _regions(segment: Segment) -> set[int]:

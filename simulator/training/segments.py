@@ -202,15 +202,42 @@ def _waits(schedule: Schedule, segment: Segment, place: Ints, begin: int, end: i
     return result
 
 
-def ready_from_outside(schedule: Schedule, segment: Segment, finish: Floats) -> tuple[Floats, Ints]:
-    """When what each operation waits for before the segment is finished, -inf if it waits for
-    nothing there; and the operations that wait for nothing in the segment."""
-    begin, end = schedule.indptr[segment.first], schedule.indptr[segment.last]
-    before = schedule.indices[begin:end]
+class Entrance(NamedTuple):
+    """What a segment waits for."""
+
+    rows: int
+    """The number of its operations."""
+    waiting: Ints
+    """The operation that waits, for each operation before the segment that one waits for."""
+    before: Ints
+    """What these wait for."""
+    roots: Ints
+    """The operations that wait for nothing in the segment."""
+    lanes: Places
+    """The lane of each operation, as rank · (lanes + 1) + lane."""
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether no operation waits for another one of the segment."""
+        return len(self.roots) == self.rows
+
+    def ready(self, finish: Floats) -> Floats:
+        """When what each operation waits for before the segment is finished, -inf if it waits for
+        nothing there. `finish` has a time for each operation of the outline."""
+        ready = np.full(self.rows, -np.inf)
+        np.maximum.at(ready, self.waiting, finish[self.before])
+        return ready
+
+
+def entrance(schedule: Schedule, segment: Segment) -> Entrance:
+    """What the operations of `segment` wait for."""
+    rows = slice(segment.first, segment.last)
+    before = schedule.indices[schedule.indptr[segment.first] : schedule.indptr[segment.last]]
     count = np.diff(schedule.indptr[segment.first : segment.last + 1])
     row = np.repeat(np.arange(len(count)), count)
     outer = before < segment.first
-    ready = np.full(len(count), -np.inf)
-    np.maximum.at(ready, row[outer], finish[before[outer]])
     waits = np.bincount(row[~outer], minlength=len(count))
-    return ready, np.flatnonzero(waits == 0).astype(np.int32)
+    roots = np.flatnonzero(waits == 0).astype(np.int32)
+    lanes = schedule.rank[rows].astype(np.int64) * (schedule.lanes + 1) + schedule.lane[rows]
+    assert segment.blocks or len(roots) < len(count) or len(np.unique(lanes)) == len(lanes)
+    return Entrance(len(count), row[outer].astype(np.int32), before[outer], roots, lanes)
