@@ -34,9 +34,11 @@ COLOURS = {
     "barrier": "#8c8c8c",
     "wait": "#bbbbbb",
     "restart": "#a51c30",
+    "copy": "#aa4499",
+    "hooks": "#cc6677",
 }
 """The colours of the usual kinds, after Okabe and Ito and after Tol."""
-SPARE = ("#44aa99", "#aa4499", "#88ccee", "#cc6677", "#6699cc", "#aa4466", "#4477aa", "#a6761d")
+SPARE = ("#44aa99", "#88ccee", "#6699cc", "#aa4466", "#4477aa", "#a6761d")
 """The colours of other kinds."""
 
 QUEUE = "queue behind other ranks"
