@@ -89,6 +89,7 @@ def test_impossible_links_are_doubted(simctl: Simctl, two: Path, tmp_path: Path)
     )
 
 
+@pytest.mark.exhaustive
 def test_no_gap_is_found_where_nothing_tells_it(simctl: Simctl, tmp_path: Path) -> None:
     path, out = tmp_path / "runs.csv", tmp_path / "mine.yaml"
     rows = (

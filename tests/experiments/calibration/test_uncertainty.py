@@ -44,6 +44,7 @@ def test_moves_have_the_covariance_of_the_parameters(exact_fit: Fit) -> None:
     assert changes.T @ changes == pytest.approx(exact_fit.covariance(), abs=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_profile_keeps_a_part_of_very_many_points(made: Made) -> None:
     sizes = np.geomspace(256, 2.0**28, 1 + MOST)
     model, _ = made((8,), ("ring",))

@@ -14,7 +14,10 @@ from topologies.degraded import slowed
 from topologies.shapes import SHAPES, torus
 
 LIMITS = {2: 6 / 5, 3: 28 / 27, 4: 1.0084}
-TORI = [(4,), (16,), (4, 4), (8, 8), (16, 16), (4, 4, 4), (8, 8, 8), (4, 4, 4, 4)]
+LARGE = [
+    pytest.param(dims, marks=pytest.mark.exhaustive) for dims in [(16, 16), (8, 8, 8), (4, 4, 4, 4)]
+]
+TORI = [(4,), (16,), (4, 4), (8, 8), (4, 4, 4), *LARGE]
 
 
 @pytest.mark.parametrize("dims", TORI)
