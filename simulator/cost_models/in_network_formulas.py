@@ -6,6 +6,10 @@ from dataclasses import replace
 
 from simulator.cost_models.cost_model import CostModel, log2_ceil
 
+BUFFERS = 2
+"""A worker of NVLS has room for so many pieces. With one, its port idles while a sum is on its
+way."""
+
 
 def sharp(segments: int, leaves: int = 1) -> CostModel:
     """All workers push pieces into a switch, which multicasts the sum. With several `leaves`, these
@@ -29,6 +33,11 @@ def sharp(segments: int, leaves: int = 1) -> CostModel:
     )
 
 
+def _rounds(segments: int) -> int:
+    """How often a worker waits for room for more pieces of NVLS."""
+    return -(-segments // BUFFERS)
+
+
 def nvls(segments: int, groups: int = 1, *, in_network: bool = False) -> CostModel:
     """The switch reduces every chunk on its way to the owner. The owners of all groups all-reduce
     it. The switch then multicasts it. All of this is done in `segments`."""
@@ -44,7 +53,9 @@ def nvls(segments: int, groups: int = 1, *, in_network: bool = False) -> CostMod
         ),
         volume=lambda p, nbytes: (2 * p + groups + across) * nbytes,
         steps=lambda p: (
-            2 * segments + (2 if in_network else 2 * (groups - 1)) + (2 if p > groups else 1)
+            2 * _rounds(segments)
+            + (2 if in_network else 2 * (groups - 1))
+            + (2 if p > groups else 1)
         ),
         peak=lambda p, nbytes: nbytes,
         redundant=lambda p, nbytes: (p - 1) * nbytes,
@@ -59,7 +70,7 @@ def nvls_tree(segments: int, groups: int = 1) -> CostModel:
     return replace(
         plain,
         source="NVLSTree of NVIDIA/nccl since 2.18",
-        steps=lambda p: 2 * segments + 2 * log2_ceil(groups) + (2 if p > groups else 1),
+        steps=lambda p: 2 * _rounds(segments) + 2 * log2_ceil(groups) + (2 if p > groups else 1),
     )
 
 

@@ -251,3 +251,13 @@ def test_a_schedule_cannot_reduce_in_a_plain_switch() -> None:
         simulate(
             sharp_all_reduce(3, 3.0), replace(plain, placement=np.append(plain.placement, switch))
         )
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_nvls_in_many_pieces_takes_its_closed_form(ranks: int) -> None:
+    """A worker has room for two pieces, so its port never idles: (1 + 1/p) V / β."""
+    machine, nbytes = reducing_star(ranks, node=0), 2.0**20
+    fitted = fit("nvls:segments=64", machine, ranks, nbytes)
+    fabric = Fabric(1.0, 0.0, 0.0, reduction=0.0, ports="peer", uniform=True)
+    best = fitted.cost.time(fabric, ranks, nbytes)
+    assert best <= simulate(fitted.schedule, fitted.topology).makespan <= 1.03 * best
