@@ -206,10 +206,13 @@ def hypercube(ranks: int, link: Link, reduction: float) -> Topology:
 
 
 @shape
-def nodes(ranks: int, link: Link, reduction: float, per_node: int = 8) -> Topology:
+def nodes(
+    ranks: int, link: Link, reduction: float, per_node: int = 8, multicast: bool = False
+) -> Topology:
     """Nodes of `per_node` ranks: each rank has a link of kind "node" to its node's switch, and each
     node a way out and a way in, which all its ranks reach at no cost, with links of kind "network"
-    to the switch of all. One rank a node is a star.
+    to the switch of all. One rank a node is a star. With `multicast`, the switches in nodes reduce
+    and multicast.
 
     >>> top = nodes(8, bandwidth=1e9, latency=1e-6, per_node=4)
     >>> [len(top.route(0, rank)) for rank in (1, 4)]
@@ -224,7 +227,7 @@ def nodes(ranks: int, link: Link, reduction: float, per_node: int = 8) -> Topolo
         builder.wire(gpus, builder.devices(["network"], "switch"), link, kind="network")
         return builder.build(gpus)
     names = Numbered(count, ("node", ""))
-    switches = builder.devices(names, "switch", node=np.arange(count))
+    switches = builder.devices(names, "switch", node=np.arange(count), in_network=multicast)
     builder.wire(gpus, switches[number], link, kind="node")
     if count > 1:
         _ports(builder, gpus, number, link)

@@ -11,7 +11,7 @@ SHAPE_KEYS = {
     "tree": [*LINK_KEYS, "branching"],
     "grid": [*LINK_KEYS, "dims", "periodic"],
     "torus": [*LINK_KEYS, "dims"],
-    "nodes": [*LINK_KEYS, "per_node"],
+    "nodes": [*LINK_KEYS, "per_node", "multicast"],
     "leaf_spine": [*LINK_KEYS, "ports_per_leaf", "spines", "oversubscription"],
     "fat_tree": [*LINK_KEYS, "k"],
     "dragonfly": [*LINK_KEYS, "hosts", "routers", "global_links", "cables"],

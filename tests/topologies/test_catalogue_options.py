@@ -17,6 +17,7 @@ from topologies.shapes import SHAPES
 EXAMPLES: dict[str, tuple[str, object]] = {
     "nodes": ("3", 3),
     "per_node": ("4", 4),
+    "multicast": ("yes", True),
     "network": ("leaf_spine", "leaf_spine"),
     "nics": ("4", 4),
     "port": ("hdr", "hdr"),

@@ -137,6 +137,13 @@ def test_ranks_of_a_node_meet_at_its_switch_and_leave_by_its_port() -> None:
     assert set(nodes(3, bandwidth=1e9, per_node=4).link_kinds) == {"node"}
 
 
+def test_switches_in_nodes_multicast_if_asked_to() -> None:
+    plain, multicast = (nodes(8, bandwidth=1e9, per_node=4, multicast=yes) for yes in (False, True))
+    assert not plain.in_network.any()
+    names = [multicast.device_names[k] for k in np.flatnonzero(multicast.in_network).tolist()]
+    assert names == ["node0", "node1"]
+
+
 @pytest.mark.parametrize("ranks", RANKS)
 def test_the_edges_are_networkxs(ranks: int) -> None:
     assert set(line(ranks, bandwidth=1e9).graph.edges) == gpu_edges(nx.path_graph(ranks))
