@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from experiments.calibration import measured_machines
 from experiments.calibration.fit import Estimate, Fit, explore
 from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
 from experiments.calibration.known_paths import Machine, as_nodes
@@ -16,7 +18,7 @@ from experiments.calibration.observations import OWN, Points, Series, forced, se
 from experiments.calibration.uncertainty import shipped_rules, uncertainty
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated, Error, Estimated, of
-from simulator.collectives import find
+from simulator.collectives import find, in_network
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Ineffective, Profile
 from simulator.uncertainty.interval import LEVEL, quantile
@@ -84,8 +86,11 @@ def points(
             )
             continue
         try:
-            curve_points = series(curve, library, in_place=in_place, ran=_ran(curve, profile))
-            _check(curve_points, machine)
+            multicast = _multicasts(curve, machine)
+            curve_points = series(
+                curve, library, in_place=in_place, ran=_ran(curve, profile), multicast=multicast
+            )
+            _check(curve_points, machine, multicast)
         except InputError as error:
             skipped.append(str(error))
             continue
@@ -117,7 +122,16 @@ def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
     return entry.ran if entry else ()
 
 
-def _check(curve: Series, machine: Machine) -> None:
+def _multicasts(curve: Curve, machine: Machine) -> bool:
+    """Whether the switches of a node multicast, by the machine or else by what the curve says."""
+    if not measured_machines.may_multicast(curve):
+        return False
+    if machine is as_nodes:
+        return measured_machines.multicasts(curve)
+    return in_network.multicasts(machine(curve.ranks or 2, curve.ranks or 2))
+
+
+def _check(curve: Series, machine: Machine, multicast: bool) -> None:
     """Raise InputError if the machine has the ranks on other nodes than the measurement.
 
     The same holds if an algorithm depends on the machine, and there is none.
@@ -130,10 +144,11 @@ def _check(curve: Series, machine: Machine) -> None:
             f"{curve.name}: {curve.ranks} ranks on {curve.nodes} nodes, which the machine has on "
             f"{count:.0f}"
         )
+    built = partial(as_nodes, multicast=multicast) if machine is as_nodes else machine
     for name in curve.algorithms:
         if (fitted := find(name).fit) is not None:
             try:
-                fitted(machine(curve.ranks, curve.per_node), curve.ranks, 1.0)
+                fitted(built(curve.ranks, curve.per_node), curve.ranks, 1.0)
             except InputError as error:
                 raise InputError(f"{curve.name}: {name}: {error}") from None
 

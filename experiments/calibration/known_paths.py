@@ -26,9 +26,10 @@ Machine = Callable[[int, int], Topology]
 """From the number of ranks and of ranks a node to the machine."""
 
 
-def as_nodes(ranks: int, per_node: int) -> Topology:
-    """The machine as a library sees it: each rank has a port, and each node has a port."""
-    return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6)
+def as_nodes(ranks: int, per_node: int, *, multicast: bool = True) -> Topology:
+    """The machine as a library sees it: each rank has a port, and each node has a port. The curves
+    say whether switches in nodes multicast, so here they can."""
+    return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6, multicast=multicast)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from experiments.calibration.effects.host_memory import HostMemory
 from experiments.calibration.effects.launch import Launch
 from experiments.calibration.effects.long_exchanges import LongExchanges
 from experiments.calibration.effects.message_gaps import MessageGaps
+from experiments.calibration.effects.multicast import Multicast
 from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.effects.pinned_memory import PinnedMemory
 from experiments.calibration.effects.ports import Ports
@@ -44,6 +45,8 @@ class Library:
     change what earlier effects wrote."""
     chooses: Mapping[str, tuple[str, ...]]
     """The algorithms of each collective if none is forced, and no published rule says which."""
+    multicasts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The algorithms that it may choose besides if the switches of a node multicast."""
     spelled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The algorithms that may run under a name that is not one of ours."""
     few: Mapping[str, str] = field(default_factory=dict)
@@ -95,10 +98,15 @@ class Library:
             if protocol and protocol in (prior.name, prior.kind_of)
         )
 
-    def algorithms(self, collective: str, forced: str = "") -> tuple[str, ...]:
-        """The algorithms here that may have run a collective; none if it is unknown."""
-        words = self.spelled.get(forced, (forced,)) if forced else self.chooses.get(collective, ())
-        return named(words, collective)
+    def algorithms(
+        self, collective: str, forced: str = "", *, multicast: bool = False
+    ) -> tuple[str, ...]:
+        """The algorithms here that may have run a collective; none if it is unknown. `multicast`:
+        whether the switches of a node multicast."""
+        if forced:
+            return named(self.spelled.get(forced, (forced,)), collective)
+        more = self.multicasts.get(collective, ()) if multicast else ()
+        return named((*self.chooses.get(collective, ()), *more), collective)
 
 
 def _step(node: float, network: float) -> dict[str, float]:
@@ -153,13 +161,16 @@ NCCL = Library(
         partial(Launch, start=6.6 * US),
         partial(Protocols, weight=LIKELY),
         partial(Sends, algorithms={"shift": "sends", "pairwise": "all-to-all"}),
+        partial(Multicast, algorithm="nvls", latency=18.4 * US, efficiency=0.85),
         Growth,
         Ports,
     ),
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
-    NCCL_RUNS,
+    {"all_reduce": ("nvls",)},
+    spelled=NCCL_RUNS,
     unsure=NCCL_NEEDS_HARDWARE,
-    pieces=dict.fromkeys(_BEHIND, Pieces(512, 512)) | {"double_tree": Pieces(8, 32, 2.0**20)},
+    pieces=dict.fromkeys(_BEHIND, Pieces(512, 512))
+    | {"double_tree": Pieces(8, 32, 2.0**20), "nvls": Pieces(8, 64, 2.0**22)},
 )
 """Latencies of a step are NCCL's own (src/graph/tuning.cc): those of Ring over NVLink and network,
 and those of Tree in proportion. Bandwidths are about those of an LL, LL128 and Simple step on a
@@ -172,6 +183,10 @@ a chain of 128 ranks would take twice as long as sending V.
 A tree has chunks of at least 128 KiB in each channel (src/enqueue.cc): 1 MiB over eight channels.
 So trees of a few MiB have few pieces, which one rank after the other receives whole. Fewer than
 eight pieces made unseen sizes of the V100 runs worse.
+
+NVLS takes 25 us where other algorithms have a base of 6.6 us, and reaches 0.85 of the rate of
+NVLinks on Hopper (src/graph/tuning.cc). Its chunks have 32 to 64 KiB in each of 8 heads and 16
+channels, so pieces have 4 to 8 MiB.
 """
 
 _SCRATCH = {
@@ -218,8 +233,8 @@ MPI = Library(
         "reduce_scatter": ("recursive_halving_reduce_scatter", "ring_reduce_scatter"),
         "all_to_all": ("pairwise_sync", "linear_all_to_all", "bruck_all_to_all"),
     },
-    MPI_RUNS,
-    {"ring": "recursive_doubling"},
+    spelled=MPI_RUNS,
+    few={"ring": "recursive_doubling"},
     deviates=True,
 )
 """There are three message protocols. Short messages travel with their header, eager messages are

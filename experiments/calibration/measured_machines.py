@@ -12,6 +12,15 @@ _GPU = re.compile(
     r"\b(?:[ABHPV]\d{2,3}[GS]?|A\d{4}|G[HB]\d{3}|MI\d{3}[AX]?|gfx\d{3}|L4|L40S?|T4|\d{4} "
     r"?Ti|[2-5]0[5-9]0)\b"
 )
+_SHARP = re.compile(r"G?[HB]\d{2,3}")
+"""GPUs whose NVSwitches reduce and multicast."""
+_CARD = re.compile(r"h\d{3} (pcie|nvl)\b")
+"""GPUs on cards, without NVSwitches."""
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+NVLS_SINCE = 2, 17
+"""The first version of NCCL with NVLS."""
+PAIR, MESHED = 2, 4
+"""NCCL takes no NVLS for two GPUs, and at most four have direct NVLinks to one another."""
 SHOWN = 4
 """A message names at most so many machines."""
 
@@ -52,6 +61,32 @@ def gpu(curve: Curve) -> str:
     """
     match = _GPU.search(f"{curve.device} {curve.machine}".replace("_", " "))
     return match[0] if match else ""
+
+
+def may_multicast(curve: Curve) -> bool:
+    """Whether NCCL takes NVLS if the switches of the node multicast: from 2.17 on, with three GPUs
+    or more of Hopper or later on one node (src/transport/nvls.cc).
+
+    >>> from experiments.measurements import Curve
+    >>> may_multicast(Curve("all_reduce", 8, 1, (), (), "x.log", device="NVIDIA H100 80GB HBM3"))
+    True
+    """
+    model = gpu(curve)
+    version = _VERSION.search(curve.library)
+    return (
+        curve.nodes == 1
+        and (curve.ranks or 0) > PAIR
+        and (not model or _SHARP.fullmatch(model) is not None)
+        and (version is None or (int(version[1]), int(version[2])) >= NVLS_SINCE)
+    )
+
+
+def multicasts(curve: Curve) -> bool:
+    """Whether the GPUs of a curve are on NVSwitches that multicast, as far as its file tells: it
+    names them, or more GPUs are on a node than have direct NVLinks to one another."""
+    words = f"{curve.device} {curve.machine} {curve.topology}".lower()
+    switched = "nvswitch" in words or (curve.ranks or 0) > MESHED
+    return may_multicast(curve) and bool(gpu(curve)) and switched and not _CARD.search(words)
 
 
 def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:

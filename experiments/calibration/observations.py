@@ -93,15 +93,21 @@ def forced(curve: Curve) -> str:
 
 
 def series(
-    curve: Curve, library: Library, *, in_place: bool = False, ran: tuple[str, ...] = ()
+    curve: Curve,
+    library: Library,
+    *,
+    in_place: bool = False,
+    ran: tuple[str, ...] = (),
+    multicast: bool = False,
 ) -> Series:
     """A curve as data of a fit.
 
     Its algorithms are those in `ran` if the caller knows them. Otherwise they are the forced
-    algorithm, or those that `library` chooses from. Raises InputError if the curve lacks something
+    algorithm, or those that `library` chooses from if the switches of a node multicast or do not.
+    Raises InputError if the curve lacks something
     that a fit needs.
     """
-    algorithms = ran or library.algorithms(curve.collective, curve.algorithm)
+    algorithms = ran or library.algorithms(curve.collective, curve.algorithm, multicast=multicast)
     word = forced(curve)
     rule = (
         None

@@ -95,11 +95,7 @@ def run(choice: Request, out: Path | None, how: str, page: Path | None = None) -
     ):
         output.note(line)
     calibration = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
-    where = (
-        machine.text
-        if machine
-        else f"nodes:per_node={max(curve.per_node for curve in measured.curves)}"
-    )
+    where = machine.text if machine else _nodes(measured)
     called = choice.name or (out.stem if out else "profile")
     ignored = label_detection.of_fit(calibration.fit)
     fitted = {curve.name for curve in measured.curves}
@@ -150,6 +146,14 @@ def _linked(chosen: Library, choice: Request) -> Library:
     bandwidth = port(measured.curves)
     output.note(f"links: {format_bandwidth(bandwidth)} out of a node")
     return linked(chosen, bandwidth)
+
+
+def _nodes(measured: Points) -> str:
+    """The machine of curves whose files name none: nodes, with switches that multicast if the
+    library may have used them."""
+    per_node = max(curve.per_node for curve in measured.curves)
+    multicast = any("nvls" in curve.algorithms for curve in measured.curves)
+    return f"nodes:per_node={per_node}{',multicast=yes' if multicast else ''}"
 
 
 def _uneven(measured: Points) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.libraries import library
+from experiments.calibration.measured_machines import may_multicast
 from experiments.calibration.observations import OWN
 from experiments.measurements import Curve
 from experiments.profiles.interval_levels import at_level
@@ -153,7 +154,12 @@ def profiled(profile: Calibrated, machines: Machines, level: float | None = None
         ignored = simulation.ignored(
             curve.algorithm or OWN, curve.collective, curve.ranks, curve.nodes, curve.library
         )
-        names = ignored.ran if ignored else kind.algorithms(curve.collective, curve.algorithm)
+        multicast = may_multicast(curve)
+        names = (
+            ignored.ran
+            if ignored
+            else kind.algorithms(curve.collective, curve.algorithm, multicast=multicast)
+        )
         by_rule = kind.rule(curve.collective, curve.ranks, curve.library, curve.nodes)
         rule = None if ignored or curve.algorithm else by_rule
         running = [
@@ -171,7 +177,8 @@ def profiled(profile: Calibrated, machines: Machines, level: float | None = None
         for nbytes, ran in zip(sizes.tolist(), running, strict=True):
             known = [name for name in ran if name in cases] or list(cases)
             fastest.append(_fastest([cases[name] for name in known], nbytes))
-        free = kind.algorithms(curve.collective) if curve.algorithm else ()
+        chosen = kind.algorithms(curve.collective, multicast=multicast)
+        free = chosen if curve.algorithm else ()
         others = list(_profiled(free, curve, machines(curve), simulation))
         better = [_fastest(others, nbytes) for nbytes in sizes.tolist()] if others else []
         collective = next(iter(cases.values())).algorithm.collective

@@ -1,0 +1,50 @@
+"""All-reduces by switches in a node that reduce and multicast."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import e, log
+
+from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
+from experiments.calibration.effects.protocols import reach
+from simulator.profile import Profile
+
+
+class Multicast(Effect):
+    """A latency, and a factor on 1/β, of an algorithm in which switches reduce and multicast.
+
+    Its pieces follow one another without waiting, so the latency counts once and α not at all. Data
+    show it where some curves may be of the algorithm. Rings keep their own 1/β, as do collectives
+    in which the switches do not reduce.
+    """
+
+    def __init__(self, data: Data, *, algorithm: str, latency: float, efficiency: float) -> None:
+        """`latency` in seconds, and `efficiency`, the share of β that the switches reach, are where
+        the fit starts."""
+        self.algorithm, self.data = algorithm, data
+        if not any(algorithm in curve.algorithms for curve in data.points.curves):
+            return
+        word = algorithm.upper()
+        self.latency = f"latency of {word}"
+        self.slowness = {
+            f"{kind} 1/β of {word}": kind for kind in data.paths.kinds if reach(kind) == "node"
+        }
+        self.parameters = (
+            Parameter(self.latency, latency, "s", LIKELY),
+            *(
+                Parameter(name, -log(efficiency), "power", LIKELY, kind)
+                for name, kind in self.slowness.items()
+            ),
+        )
+
+    def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
+        """The launch, α and 1/β of the algorithm."""
+        if not self.parameters:
+            return profile
+        name = self.algorithm
+        slower = {kind: e ** values[parameter] for parameter, kind in self.slowness.items()}
+        return replace(
+            profile,
+            protocols=tuple(protocol.slowed((name,), 0.0) for protocol in profile.protocols),
+            slower={**profile.slower, name: slower},
+            launches={**profile.launches, name: profile.launch + values[self.latency]},
+        )
