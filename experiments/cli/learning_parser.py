@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.plan_parser import parse_training
+from experiments.cli.profile_options import ProfileOptions
 from experiments.cli.strategy_parser import names_in
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands.learn import Request
@@ -56,10 +57,11 @@ def parse(
     options: TrainingOptions,
     machine: MachineOptions,
     rules: RuleOptions,
-    profile: str | None,
+    profile: ProfileOptions,
 ) -> Request:
     """The runs along which to learn: one for each plan or strategy."""
     task = parse_task(text, options.seed)
+    profile.refuse("an interval of a step does not go with --learn", "level")
     if options.plan is not None:
         return _of_plans(options.plan, task, options, machine, rules, profile)
     return _of_strategies(task, options, machine, rules)
@@ -109,7 +111,7 @@ def _of_plans(
     options: TrainingOptions,
     machine: MachineOptions,
     rules: RuleOptions,
-    profile: str | None,
+    profile: ProfileOptions,
 ) -> Request:
     """A run for each plan."""
     if not _names(text):

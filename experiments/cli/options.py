@@ -136,7 +136,8 @@ Level = Annotated[
     float | None,
     typer.Option(
         "--level",
-        help="The share of runs that an interval holds. It goes with --profile.  [default: 0.8]",
+        help="The share of runs that an interval holds. It goes with --profile or "
+        "--library.  [default: 0.8]",
         show_default=False,
     ),
 ]

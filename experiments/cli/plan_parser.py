@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import DetailName
+from experiments.cli.profile_options import ProfileOptions
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands.search_plans import SearchRequest
 from experiments.commands.train_plan import Request
@@ -66,11 +67,10 @@ def parse_training(
     options: TrainingOptions,
     machine: MachineOptions,
     rules: RuleOptions,
-    profile: str | None,
-    level: float | None = None,
+    profile: ProfileOptions,
 ) -> Request:
     """The step to simulate. Raises InputError for options that do not go with a plan."""
-    setting = _setting(options, machine, rules, profile, level)
+    setting = _setting(options, machine, rules, profile)
     plan = parse_plan(_with_batch(text, options.batch), setting.gpus)
     parameters = {**setting.parameters, "plan": str(plan), "p": str(plan.degrees.ranks)}
     transfers = options.detail.value == "transfers"
@@ -83,9 +83,10 @@ def parse_search(
     options: TrainingOptions,
     machine: MachineOptions,
     rules: RuleOptions,
-    profile: str | None,
+    profile: ProfileOptions,
 ) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
+    profile.refuse("it goes with a plan, not with --plan auto", "level")
     setting = _setting(options, machine, rules, profile)
     if options.detail is not DetailName.auto:
         raise InputError(f"--detail {options.detail.value}: it does not go with --plan auto")
@@ -110,8 +111,7 @@ def _setting(
     options: TrainingOptions,
     machine: MachineOptions,
     rules: RuleOptions,
-    profile: str | None,
-    level: float | None = None,
+    profile: ProfileOptions,
 ) -> Setting:
     """What is the same for all plans."""
     usual = TrainingOptions()
@@ -122,13 +122,13 @@ def _setting(
             raise InputError(f"--{name} {value}: it does not go with --plan, leave one of them out")
     if options.model == usual.model:
         raise InputError("--plan: give --model with a transformer, like llama3_70b")
-    chosen, calibrated = machine.under(profile, usual="star", level=level)
+    chosen, calibrated = profile.of(machine, usual="star")
     blueprint = replace(chosen.blueprint, force=rules.force)
     choice = choose(options.model)
     if "batch" in choice.training:
         raise InputError(f"{choice.name}: batch={choice.training['batch']}: write it in --plan")
     device = choice.training.get(
-        "device", DEVICES.get(blueprint.name) or DEVICES.get(profile or "", "a100")
+        "device", DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
     )
     times = DeviceTimes(device, choice.training.get("dtype", "bf16"))
     fitted: dict[str, str] = {}
@@ -145,7 +145,7 @@ def _setting(
         "model": options.model,
         "device": device,
         **fitted,
-        **({} if profile is None else {"profile": profile}),
+        **profile.parameters,
         **chosen.parameters,
         **rules.parameters,
     }

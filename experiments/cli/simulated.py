@@ -33,6 +33,7 @@ from experiments.cli.options import (
     Timeline,
 )
 from experiments.cli.pattern_options import PatternOptions
+from experiments.cli.profile_options import ProfileOptions
 from experiments.cli.trace_options import TraceOptions
 from experiments.cli.training_options import ModelOptions, TrainingOptions, parse_shapes
 from topologies.errors import InputError
@@ -220,8 +221,7 @@ def train(
     job: TrainingOptions = TrainingOptions(),
     machine: MachineOptions = MachineOptions("star"),
     rules: RuleOptions = RuleOptions(),
-    profile: ProfileName = None,
-    level: Level = None,
+    profile: ProfileOptions = ProfileOptions(),
     timeline: RunTimeline = None,
     trace: TraceOptions = TraceOptions(),
     out: RunOut = None,
@@ -241,9 +241,8 @@ def train(
     if timeline is None or job.learn is not None:
         choice.check(None)
     if job.plan is None:
+        profile.refuse("it goes with --plan, leave it out")
         for option, value in (
-            ("profile", profile),
-            ("level", level),
             ("calibrate-compute", job.calibrate_compute),
             ("batch", job.batch),
         ):
@@ -267,11 +266,9 @@ def train(
 
         check_options(job.plan, timeline, plot, where.execution)
         if is_search(job.plan):
-            if level is not None:
-                raise InputError(f"--level {level:g}: it goes with a plan, not with --plan auto")
             searched = parse_search(job.plan, job, machine, rules, profile)
             raise typer.Exit(search_plans.run(searched, out, plot, format.value, report))
-        training = parse_training(job.plan, job, machine, rules, profile, level)
+        training = parse_training(job.plan, job, machine, rules, profile)
         written = train_plan.Files(timeline, out, report, choice)
         raise typer.Exit(train_plan.run(training, written, format.value))
     from experiments.commands import train as command

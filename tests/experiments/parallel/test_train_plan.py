@@ -47,6 +47,17 @@ def test_a_profile_changes_the_time_of_communication(simctl: Simctl) -> None:
     assert calibrated["computing_s"] == plain["computing_s"]
 
 
+def test_a_library_has_an_interval_on_a_machine_without_measurements(simctl: Simctl) -> None:
+    command = *TRAIN, "tp=4,dp=2", "--format", "json"
+    plain = json.loads(simctl(*command).stdout)["summary"]
+    result = simctl(*command, "--library", "nccl", "--level", "0.9")
+    step = json.loads(result.stdout)["summary"]
+    assert "note: nccl on machines like this: population of" in result.stderr
+    assert step["step_s"] > plain["step_s"]
+    assert step["low_s"] < step["expected_s"] < step["high_s"]
+    assert step["level"] == 0.9
+
+
 def test_a_single_gpu_trains_alone(simctl: Simctl) -> None:
     figures = json.loads(simctl("train", "--model", MODEL, "--plan", "", "--format", "json").stdout)
     assert figures["summary"]["gpus"] == 1
@@ -86,6 +97,13 @@ def test_all_transfers_are_simulated_where_the_user_asks_for_them(simctl: Simctl
         ),
         (("--plan", "tp=8", "--model", "resnet50"), "--plan: give --model with a transformer"),
         (("--profile", "mn5_acc"), "it goes with --plan"),
+        (("--library", "nccl"), "--library nccl: it goes with --plan"),
+        (
+            ("--plan", "tp=2", "--library", "nccl", "--profile", "mn5_acc"),
+            "--library nccl and --profile mn5_acc: leave one of them out",
+        ),
+        (("--plan", "tp=2", "--level", "0.9"), "--level 0.9 goes with --profile or --library"),
+        (("--plan", "auto", "--level", "0.9"), "it goes with a plan, not with --plan auto"),
     ],
 )
 def test_wrong_options_are_refused(simctl: Simctl, options: tuple[str, ...], message: str) -> None:

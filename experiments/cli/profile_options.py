@@ -1,0 +1,39 @@
+"""The options that say under which library collectives run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from experiments.cli.machine_options import MachineOptions
+from experiments.cli.options import Level, PopulationName, ProfileName
+from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from simulator.profile import Profile
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """A calibrated machine, or a library on a machine that nobody has measured."""
+
+    profile: ProfileName = None
+    library: PopulationName = None
+    level: Level = None
+
+    def of(self, machine: MachineOptions, usual: str) -> tuple[MachineOptions, Profile | None]:
+        """The machine and the profile. With --topology `usual`, it is the profile's machine. Raises
+        InputError for options that contradict."""
+        return machine.under(self.profile, usual, self.level, self.library)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The profile or the library, to be stored with a result."""
+        stored = {"profile": self.profile, "library": self.library}
+        return {name: str(value) for name, value in stored.items() if value is not None}
+
+    def refuse(self, why: str, *names: str) -> None:
+        """Raise InputError if one of the options is there; by default any of them."""
+        for name, value in asdict(self).items():
+            if value is not None and name in (names or asdict(self)):
+                raise InputError(f"--{name} {value}: {why}")
