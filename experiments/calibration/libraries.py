@@ -25,6 +25,7 @@ from experiments.calibration.effects.ring_latency import Rings
 from experiments.calibration.effects.rooted_latency import Roots
 from experiments.calibration.effects.sends import Sends
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
+from simulator.cost_models import nccl
 from simulator.effects.pieces import Pieces
 
 US, GBPS = 1e-6, 1e9
@@ -138,6 +139,10 @@ _CHOSEN = {
     "reduce": ("chain_reduce",),
 }
 
+_CHUNKS = dict.fromkeys(("nvls", "nvls_tree"), Pieces(8, 64, 2.0**22))
+NVLS_LATENCY = (nccl.NVLS_BASE - nccl.BASE["ring"][0]) * US
+"""What NVLS takes besides the launch."""
+
 NCCL = Library(
     "NCCL",
     (
@@ -158,10 +163,15 @@ NCCL = Library(
         Prior("Simple", _step(3.4, 14.0), _rates(240, 80), _tree(4.0 / 3.4, 1.0)),
     ),
     (
-        partial(Launch, start=6.6 * US),
+        partial(Launch, start=nccl.BASE["ring"][0] * US),
         partial(Protocols, weight=LIKELY),
         partial(Sends, algorithms={"shift": "sends", "pairwise": "all-to-all"}),
-        partial(Multicast, algorithm="nvls", latency=18.4 * US, efficiency=0.85),
+        partial(
+            Multicast,
+            algorithm="nvls",
+            latency=NVLS_LATENCY,
+            efficiency=nccl.NVLS_EFFICIENCY["hopper"],
+        ),
         Growth,
         Ports,
     ),
@@ -170,7 +180,7 @@ NCCL = Library(
     spelled=NCCL_RUNS,
     unsure=NCCL_NEEDS_HARDWARE,
     pieces=dict.fromkeys(_BEHIND, Pieces(512, 512))
-    | {"double_tree": Pieces(8, 32, 2.0**20), "nvls": Pieces(8, 64, 2.0**22)},
+    | {"double_tree": Pieces(8, 32, 2.0**20), **_CHUNKS},
 )
 """Latencies of a step are NCCL's own (src/graph/tuning.cc): those of Ring over NVLink and network,
 and those of Tree in proportion. Bandwidths are about those of an LL, LL128 and Simple step on a

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +22,9 @@ from experiments.cli.options import (
     Report,
 )
 from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from topologies.topology import Topology
 
 app = typer.Typer()
 USUAL_SIZES = "1KiB..1GiB:x4"
@@ -86,18 +90,9 @@ def recommend(
     machine, calibrated = machine.under(profile, usual="star", level=level, library=library)
     listed = of_collective(collective)
     blueprint = replace(machine.blueprint, force=rules.force)
-    chosen: tuple[str, ...] = ()
     name = listed[0].collective.name
-    if profile is not None:
-        from experiments.calibration.libraries import library as library_of
-        from experiments.profiles import find as find_profile
-
-        chosen = library_of(find_profile(profile).library).algorithms(name)
-    if library is not None:
-        from experiments.calibration.population.library_profile import LIBRARIES
-
-        chosen = LIBRARIES[library].algorithms(name)
     ranks = parse_ranks(usual_ranks(blueprint, listed, "8") if p is None else p)
+    chosen = _chosen(name, profile, library, lambda: blueprint.build(ranks[0]))
     question = Question(name, ranks[0], blueprint.build, rules.rules, calibrated, chosen)
     sizes = sorted(parse_sizes(size or USUAL_SIZES))
     if len(ranks) > 1:
@@ -117,3 +112,22 @@ def recommend(
         report,
     )
     raise typer.Exit(command.run(request, format.value))
+
+
+def _chosen(
+    collective: str, profile: str | None, library: str | None, job: Callable[[], Topology]
+) -> tuple[str, ...]:
+    """The algorithms among which the library of a profile, or `library`, chooses in a job; none
+    without either."""
+    if profile is None and library is None:
+        return ()
+    from experiments.calibration.libraries import library as library_of
+    from experiments.calibration.population.library_profile import LIBRARIES
+    from experiments.profiles import find as find_profile
+    from simulator.collectives.in_network import multicasts
+    from simulator.effects.jobs import used_nodes
+
+    known = LIBRARIES[library] if library else library_of(find_profile(str(profile)).library)
+    topology = job()
+    multicast = topology.ranks > 2 and used_nodes(topology) == 1 and multicasts(topology)
+    return known.algorithms(collective, multicast=multicast)

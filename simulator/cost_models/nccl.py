@@ -24,6 +24,10 @@ GENERATIONS = ("volta", "ampere", "hopper", "blackwell")
 
 NVLINK = dict(zip(GENERATIONS, (20.0, 20.0, 20.6, 40.1), strict=True))
 """GB/s of one link (src/graph/topo.h)."""
+NVLS_EFFICIENCY = {"hopper": 0.85, "blackwell": 0.74}
+"""The share of the NVLinks' rate that an all-reduce in NVSwitches reaches."""
+NVLS_BASE = 25.0
+"""us of it, whatever its size."""
 BASE = {"ring": (6.6, 14.0, 8.4), "tree": (6.8, 14.0, 8.4)}
 """us of software, by protocol."""
 STEP = {

@@ -40,11 +40,18 @@ class Multicast(Effect):
         """The launch, α and 1/β of the algorithm."""
         if not self.parameters:
             return profile
-        name = self.algorithm
         slower = {kind: e ** values[parameter] for parameter, kind in self.slowness.items()}
-        return replace(
-            profile,
-            protocols=tuple(protocol.slowed((name,), 0.0) for protocol in profile.protocols),
-            slower={**profile.slower, name: slower},
-            launches={**profile.launches, name: profile.launch + values[self.latency]},
-        )
+        return multicasting(profile, self.algorithm, values[self.latency], slower)
+
+
+def multicasting(
+    profile: Profile, algorithm: str, latency: float, slower: Mapping[str, float]
+) -> Profile:
+    """The profile with an algorithm whose `latency` in seconds counts once, and whose 1/β is longer
+    by the factors of `slower`, by kind of link."""
+    return replace(
+        profile,
+        protocols=tuple(protocol.slowed((algorithm,), 0.0) for protocol in profile.protocols),
+        slower={**profile.slower, algorithm: slower},
+        launches={**profile.launches, algorithm: profile.launch + latency},
+    )

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.calibration.effects.multicast import multicasting
 from experiments.calibration.effects.protocols import BETWEEN
-from experiments.calibration.libraries import GLOO, MPI, NCCL, Library
+from experiments.calibration.libraries import GLOO, MPI, NCCL, NVLS_LATENCY, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.population.machine_runs import shared_names
@@ -18,6 +19,8 @@ from experiments.calibration.population.population import EXPECTED, Population, 
 from experiments.calibration.population.population_file import find
 from experiments.calibration.population.specification import specifications
 from experiments.calibration.uncertainty import shipped_rules
+from simulator.collectives.in_network import multicasts
+from simulator.cost_models import nccl
 from simulator.effects.jobs import nodes_of
 from simulator.profile import Profile, Protocol, Uncertainty
 from simulator.uncertainty.interval import LEVEL, quantile
@@ -51,6 +54,10 @@ NOWHERE = Places(*(np.zeros(0, dtype) for dtype in (np.str_, np.str_, float, flo
 PER_NODE, NODES = 2, (4, 16)
 """The jobs that show all parameters of a library. Their usual number of nodes is 8."""
 SIZE = 2.0**20
+HOPPER = 500e9
+"""The NVLinks of a GPU of Hopper are below this β in bytes/s, and those of Blackwell above."""
+MULTICASTING = ("nvls", "nvls_tree")
+"""Algorithms of NCCL in switches that reduce and multicast."""
 LEAST = 1e-9
 """No link has less α in proportion, in seconds."""
 
@@ -89,8 +96,14 @@ def profile_for(name: str, topology: Topology) -> Described:
     rest, called = _rest(model, population), f"{name} on {topology.name}"
     notes, far = _notes(name, population), list(_unreached(name, steps, population))
     residuals = Residuals(_rules(population, len(far)), NOWHERE, np.zeros(0))
-    variants = (_written(model, rest + move, steps, called) for move in _moves(model, population))
     profile = _written(model, rest, steps, called)
+    variants = [_written(model, rest + move, steps, called) for move in _moves(model, population)]
+    if name == "nccl" and multicasts(topology):
+        slower = dict(_reducing_slowness(profile, steps))
+        for algorithm in MULTICASTING:
+            profile, *variants = (
+                multicasting(one, algorithm, NVLS_LATENCY, slower) for one in (profile, *variants)
+            )
     sure = replace(profile, uncertainty=Uncertainty(residuals, tuple(variants)))
     return Described(replace(sure, machine=topology.name), (*notes, *far))
 
@@ -111,6 +124,16 @@ def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:
             if kind.where == "network" and "network" in profile.crowding
         },
     )
+
+
+def _reducing_slowness(profile: Profile, steps: _Steps) -> Iterator[tuple[str, float]]:
+    """The kinds of link inside nodes, and the factors on their 1/β in NVLS. By NCCL's own model it
+    has a share of their specified β."""
+    for kind in steps.kinds:
+        if kind.where == "node":
+            generation = "blackwell" if kind.bandwidth > HOPPER else "hopper"
+            reached = nccl.NVLS_EFFICIENCY[generation] * kind.bandwidth
+            yield kind.name, profile.protocols[-1].links[kind.name].bandwidth / reached
 
 
 def _model(library: Library) -> Model:

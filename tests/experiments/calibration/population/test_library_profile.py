@@ -128,3 +128,43 @@ def test_notes_say_where_figures_are_from(name: str, machine: str, words: list[s
     assert len(notes) == len(words)
     for note, part in zip(notes, words, strict=True):
         assert part in note
+
+
+@pytest.mark.parametrize(
+    ("machine", "ranks", "busbw"),
+    [
+        ("hgx_h100", 4, 376e9),
+        ("hgx_h200", 5, 414e9),
+        ("hgx_h200", 6, 436e9),
+        ("hgx_h200", 7, 460e9),
+        ("hgx_h200", 8, 473e9),
+        ("b200", 6, 778e9),
+        ("b200", 7, 811e9),
+        ("b200", 8, 838e9),
+    ],
+)
+def test_nvls_has_the_bandwidth_that_was_published(machine: str, ranks: int, busbw: float) -> None:
+    """All-reduces of 8 GiB: nccl-tests in ml-engineering's pages on networks, and of four H100 on
+    one node (NCCL 2.18.3)."""
+    topology, nbytes = find(machine).build(ranks), 2.0**33
+    profile = profile_for("nccl", find(machine).whole()).profile
+    name = profile.divided("nvls", nbytes)
+    took = times(profile, algorithm(name), topology, ranks, [nbytes])[nbytes][0]
+    assert 2 * (ranks - 1) / ranks * nbytes / took == pytest.approx(busbw, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"), [("nccl", "dgx_a100"), ("nccl", "nodes:per_node=4"), ("gloo", "hgx_h100")]
+)
+def test_nvls_has_figures_only_where_nccl_finds_switches_that_multicast(
+    name: str, machine: str
+) -> None:
+    assert "nvls" not in profile_for(name, built(machine)).profile.slower
+
+
+def test_a_surer_profile_of_nvls_moves_with_the_links() -> None:
+    """NVLS has the same factor on 1/β in all variants of a profile."""
+    profile = profile_for("nccl", built("hgx_h100")).profile
+    assert profile.uncertainty is not None
+    factors = [one.slower["nvls"] for one in profile.uncertainty.variants]
+    assert factors == [profile.slower["nvls"]] * len(factors)
