@@ -58,13 +58,23 @@ def prediction(profile: Profile, run: Run | Path, algorithm: Algorithm) -> Predi
     times = [_seconds(each, path, algorithm) for each in (profile, *variants)]
     where = place(
         algorithm.collective.name,
-        algorithm.listed_name,
+        _measured_as(algorithm.listed_name),
         path.routed.schedule.ranks,
         used_nodes(path.routed.machine),
         path.routed.schedule.nbytes_total,
     )
     shifts = np.log(np.array(times[1:]) / times[0])
     return Prediction(path.seconds, where, shifts, profile.uncertainty)
+
+
+def _measured_as(name: str) -> str:
+    """The name of an algorithm among measured runs. A ring of a library takes all NICs of a node,
+    so `rings` counts as `ring`.
+
+    >>> _measured_as("rings_all_gather"), _measured_as("tree")
+    ('ring_all_gather', 'tree')
+    """
+    return f"ring{name.removeprefix('rings')}" if name.startswith("rings") else name
 
 
 def interval_of(predicted: Prediction) -> Interval:

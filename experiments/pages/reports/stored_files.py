@@ -46,6 +46,11 @@ def read_any(path: Path) -> Result:
             return read_result(path)
         if path.suffix.lower() in TABLE_ENDINGS and (table := _table(path)):
             return table
+    if path.suffix.lower() in (".yaml", ".yml"):
+        raise InputError(
+            f"{path}: a page is of results, tables and logs. For one of a profile, compare it with "
+            f"runs: simctl judge {path} RUNS --report PAGE.html"
+        )
     return _log(path)
 
 

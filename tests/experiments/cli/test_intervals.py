@@ -259,3 +259,21 @@ def test_a_stored_run_is_read_again(simctl: Simctl, profile: str, tmp_path: Path
     text = page.read_text()
     assert "expected, by measured runs" in text
     assert "16 ranks: measured runs have at most 8" in text
+
+
+def test_rings_over_all_nics_count_as_the_ring_that_was_measured(
+    simctl: Simctl, profile: str
+) -> None:
+    words = ("run", "--p", "8", "--size", "1KiB", "--topology", "nodes:per_node=1")
+    reports = [
+        json.loads(simctl(*words, "--algo", name, "--profile", profile, "--format", "json").stdout)
+        for name in ("ring", "rings")
+    ]
+    assert reports[0]["unsure"] == reports[1]["unsure"] == []
+
+
+def test_a_profile_is_no_result(simctl: Simctl, profile: str, tmp_path: Path) -> None:
+    refused = simctl("report", profile, "--out", str(tmp_path / "page.html"))
+    assert refused.returncode == 2
+    assert f"simctl judge {profile} RUNS --report PAGE.html" in refused.stderr
+    assert refused.stderr.count("\n") == 1
