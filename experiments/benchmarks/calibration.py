@@ -17,10 +17,11 @@ import numpy as np
 from experiments import output
 from experiments.benchmarks import calibration_page
 from experiments.benchmarks.interval_coverage import Coverage, Lefts, coverage, learnt
+from experiments.benchmarks.worst_points import curve_of, reason
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import LINKED, error, library_of, points
 from experiments.calibration.fit import explore
-from experiments.calibration.held_out import PROTOCOLS, HeldOut, judged, left_out
+from experiments.calibration.held_out import PROTOCOLS, HeldOut, Left, judged, left_out
 from experiments.calibration.libraries import NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
@@ -111,7 +112,7 @@ def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -
     """
     columns = (f"{name}: model, with discrepancy, α+β, NCCL's own" for name in COLUMNS)
     rows = [["curves of", "curves", "points", "fit", *columns]]
-    worst = [["worst unseen sizes", "", "measured", "error", "with discrepancy"]]
+    worst = [["worst unseen sizes", "", "measured", "error", "with discrepancy", "reason"]]
     pair_rows = [["from links and two points", "points", "with the links", "without"]]
     all_groups = list(groups(folder, families))
     rules, judged_groups = _judged(list(_fitted(all_groups)))
@@ -306,6 +307,7 @@ def _worst_records(judged: Judged) -> list[output.Record]:
     if "sizes" not in judged.held_out:
         return []
     sizes, measured = judged.held_out["sizes"], judged.fitted.points
+    lefts = tuple(judged.fitted.lefts["sizes"])
     return [
         {
             "group": judged.fitted.group.name,
@@ -314,9 +316,15 @@ def _worst_records(judged: Judged) -> list[output.Record]:
             "measured_s": float(measured.seconds[k]),
             "model": float(sizes.model[k]),
             "error": float(sizes.discrepancy[k]),
+            "reason": _reason(measured, lefts, k),
         }
         for k in np.argsort(-np.nan_to_num(sizes.discrepancy))[:WORST].tolist()
     ]
+
+
+def _reason(measured: Points, lefts: tuple[Left, ...], point: int) -> str:
+    curve, places = curve_of(measured, lefts, int(measured.curve[point]))
+    return reason(curve, places.index(point))
 
 
 def _worst(judged: Judged) -> list[list[str]]:
@@ -327,6 +335,7 @@ def _worst(judged: Judged) -> list[list[str]]:
             format_seconds(cast(float, record["measured_s"])),
             f"{record['model']:.0%}",
             f"{record['error']:.0%}",
+            str(record["reason"]),
         ]
         for record in _worst_records(judged)
     ]

@@ -1,6 +1,6 @@
 """The page of calibration results, written from committed csv files.
 
-`python -m experiments.benchmarks calibration FOLDER --out docs/reference/calibration-results`
+`python -m experiments.benchmarks calibration FOLDER --out experiments/calibration/results`
 measures them anew, and `python -m experiments.benchmarks calibration-page` writes the page.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,13 +19,24 @@ from string import Template
 from experiments import output
 from topologies.units import format_bytes, format_seconds
 
-RESULTS = Path("docs/reference/calibration-results")
-"""The folder of the csv files and of the page's text."""
-PAGE = RESULTS.with_suffix(".md")
+RESULTS = Path("experiments/calibration/results")
+"""The folder of the csv files. They ship with simctl, because `validate` compares with them."""
+POPULATION = Path("experiments/profiles/population")
+"""The folder of the errors on machines that were left out."""
+TEXT = Path("docs/reference/calibration-results.txt")
+PAGE = TEXT.with_suffix(".md")
 ERRORS, PAIRS, NAMES, MADE = "held-out.csv", "two-points.csv", "groups.csv", "made.json"
-WORST, REASONS = "worst.csv", "reasons.csv"
+WORST, LEFT_OUT = "worst.csv", "left-out.csv"
+LIBRARIES = {"nccl": "NCCL, RCCL", "mpi": "MPI"}
+"""The libraries whose machines are left out, by the beginning of their file's name."""
+PREDICTIONS = {
+    "specification": "specification",
+    "few": "4 points",
+    "nccl": "NCCL's own",
+    "links": "bare links",
+}
+"""What predicts a machine that was left out, by the column of its file."""
 SPLITS = ("sizes", "ranks", "collectives", "plateau")
-TEXT = "page.txt"
 PACKAGES = ("simctl-collectives", "numpy", "scipy", "numba", "simpy")
 COMMAND = ("python", "-m", "experiments.benchmarks", "calibration", "FOLDER")
 Row = dict[str, str]
@@ -55,7 +66,7 @@ def write(
     )
 
 
-def page(folder: Path = RESULTS) -> str:
+def page(folder: Path = RESULTS, text: Path = TEXT, population: Path = POPULATION) -> str:
     """The page in Markdown."""
     names = {row["group"]: row for row in _rows(folder / NAMES)}
     order = {group: place for place, group in enumerate(names)}
@@ -63,13 +74,16 @@ def page(folder: Path = RESULTS) -> str:
     errors = [row | names.get(row["group"], _unnamed(row)) for row in rows]
     pairs = [row | names.get(row["group"], _unnamed(row)) for row in _rows(folder / PAIRS)]
     provenance = json.loads((folder / MADE).read_text())
-    return Template((folder / TEXT).read_text()).substitute(
+    machines = list(_left_out(population, names))
+    return Template(text.read_text()).substitute(
         command=" ".join(provenance["command"]),
         date=provenance["date"],
         versions=", ".join(f"{name} {number}" for name, number in provenance["versions"].items()),
         note=provenance.get("note", ""),
         summary=_summary(errors),
         **{split: _held_out(errors, split) for split in SPLITS},
+        machines_summary=_machines_summary(machines),
+        machines=_machines(machines),
         worst=_worst(folder, names),
         pairs=_pairs(pairs),
     )
@@ -127,9 +141,65 @@ def _held_out(rows: Iterable[Row], split: str) -> str:
     )
 
 
+def _left_out(folder: Path, names: Mapping[str, Row]) -> Iterator[Row]:
+    """The runs of machines that were left out of the populations."""
+    for name, library in LIBRARIES.items():
+        path = folder / f"{name}-{LEFT_OUT}"
+        for row in _rows(path) if path.is_file() else []:
+            yield row | {"library": library} | names.get(row["group"], _unnamed(row))
+
+
+def _machines_summary(rows: Iterable[Row]) -> str:
+    """The medians over machines, each of which counts by the median of its runs, and how many
+    families have half of their points inside."""
+    by_library: dict[str, list[Row]] = {}
+    for row in rows:
+        by_library.setdefault(row["library"], []).append(row)
+    lines = []
+    for library, members in by_library.items():
+        machines = _grouped(members, "machine")
+        middle = [_over_machines(machines.values(), column) for column in PREDICTIONS]
+        inside = [_inside(family) for family in _grouped(members, "family").values()]
+        enough = sum(share >= 0.5 for share in inside)
+        lines.append([library, str(len(machines)), *middle, f"{enough} of {len(inside)}"])
+    heads = ("library", "machines", *PREDICTIONS.values(), "families with half inside")
+    return _markdown(heads, lines)
+
+
+def _grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
+    grouped: dict[str, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(row[column], []).append(row)
+    return grouped
+
+
+def _over_machines(machines: Iterable[Sequence[Row]], column: str) -> str:
+    errors = [[float(row[column]) for row in rows if row[column]] for rows in machines]
+    known = [median(values) for values in errors if values]
+    return f"{median(known):.1%}" if known else ""
+
+
+def _inside(rows: Sequence[Row]) -> float:
+    """The share of points inside their intervals."""
+    points = [float(row["points"]) for row in rows]
+    shares = zip(points, rows, strict=True)
+    return sum(count * float(row["inside"]) for count, row in shares) / sum(points)
+
+
+def _machines(rows: Iterable[Row]) -> str:
+    heads = ("machine", "runs", "use", "points", *PREDICTIONS.values(), "inside", "half width")
+    columns = (*PREDICTIONS, "inside", "width")
+    return _markdown(
+        heads,
+        (
+            [row["machine"], row["runs"], row["use"], row["points"], *map(_percent(row), columns)]
+            for row in rows
+        ),
+    )
+
+
 def _worst(folder: Path, names: Mapping[str, Row]) -> str:
-    """The worst point of each group, with its reason where one is known."""
-    known = {(row["curve"], row["size_B"]): row["reason"] for row in _rows(folder / REASONS)}
+    """The worst points of each group, with what can be told of them."""
     heads = ("runs", "point", "measured", "error", "reason")
     lines = [
         [
@@ -137,7 +207,7 @@ def _worst(folder: Path, names: Mapping[str, Row]) -> str:
             f"{row['curve']}, {format_bytes(float(row['size_B']))}",
             format_seconds(float(row["measured_s"])),
             f"{float(row['error']):.0%}",
-            known.get((row["curve"], row["size_B"]), ""),
+            row.get("reason", ""),
         ]
         for row in _rows(folder / WORST)
     ]

@@ -78,6 +78,8 @@ def parse(arguments: Sequence[str]) -> tuple[Path, str, Sequence[str], Path | No
     if library and library not in LIBRARIES:
         raise InputError(f"--library {library[:40]!r}: expected {' or '.join(LIBRARIES)}")
     out = Path(options["--out"]) if "--out" in options else None
+    if out is not None and not out.is_dir():
+        raise InputError(f"--out {str(out)!r} is no folder: make it")
     return Path(folder), library, [name for name in families.split(",") if name], out
 
 

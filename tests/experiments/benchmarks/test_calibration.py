@@ -72,6 +72,13 @@ def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
     assert cells["two:"] == cells["three:"] == none * 4
 
 
+LEFT_OUT = """machine,family,group,points,specification,few,nccl,links,inside,width
+M1,X01,one: NCCL,10,0.4,0.1,,0.7,0.3,0.5
+M1,X02,two: MPI,10,0.2,0.1,0.2,0.7,0.9,0.5
+M2,X01,three: MPI,10,0.2,0.1,0.2,0.7,0.4,0.5
+"""
+
+
 def test_the_page_is_written_from_the_files_of_a_run(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,17 +86,20 @@ def test_the_page_is_written_from_the_files_of_a_run(
     monkeypatch.setattr("sys.argv", ["", "calibration", str(folder), "X01", "--out", str(tmp_path)])
     table(folder, out=tmp_path)
     text = (
-        "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n$worst\n$pairs"
+        "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n"
+        "$machines_summary\n\n$machines\n$worst\n$pairs"
     )
     (tmp_path / "page.txt").write_text(text)
-    (tmp_path / "reasons.csv").write_text("curve,size_B,reason\nx01_ar_p8,4096.0,made up\n")
+    (tmp_path / "nccl-left-out.csv").write_text(LEFT_OUT)
     (tmp_path / "groups.csv").write_text('group,runs,use\none: NCCL,"Made, NCCL",tuned\n')
-    page = calibration_page.page(tmp_path)
+    page = calibration_page.page(tmp_path, tmp_path / "page.txt", tmp_path)
     assert page.startswith("python -m experiments.benchmarks calibration FOLDER X01\n")
     assert "| Made, NCCL | tuned | 2 | 18 | 1.0% | 1.0% | 3.0% | 0.0% | 100.0% |" in page
     assert "| three: MPI forced | not used | 2 | 18 | 1.0% | 1.0% | 3.0% |  | 100.0% |" in page
     assert "| Made, NCCL | x01_ar_p8, 4KiB | " in page
-    assert page.count("| made up |") == 1
+    assert "its smallest size; the whole curve is slower: by 1% in the median |" in page
+    assert "| NCCL, RCCL | 2 | 25.0% | 10.0% | 20.0% | 70.0% | 1 of 2 |" in page
+    assert "| M1 | Made, NCCL | tuned | 10 | 40.0% | 10.0% |  | 70.0% | 30.0% | 50.0% |" in page
     assert "| not used | sizes | 2 | 1.0% | 1.0% | 3.0% | 2 of 2 | 100% | 100% |" in page
 
 

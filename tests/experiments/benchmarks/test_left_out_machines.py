@@ -63,9 +63,9 @@ def test_a_folder_without_runs_of_a_library_is_refused(folder: Path) -> None:
         table(folder, "mpi")
 
 
-def test_arguments_are_read() -> None:
-    words = ["there", "--library", "nccl", "--families", "F01,F02", "--out", "here"]
-    assert parse(words) == (Path("there"), "nccl", ["F01", "F02"], Path("here"))
+def test_arguments_are_read(tmp_path: Path) -> None:
+    words = ["there", "--library", "nccl", "--families", "F01,F02", "--out", str(tmp_path)]
+    assert parse(words) == (Path("there"), "nccl", ["F01", "F02"], tmp_path)
     assert parse(["there"]) == (Path("there"), "", [], None)
 
 
@@ -75,6 +75,7 @@ def test_arguments_are_read() -> None:
         (["there", "--library", "gloo"], "--library 'gloo': expected nccl or mpi"),
         (["there", "--library"], "population FOLDER takes --library NAME"),
         (["there", "--what", "x"], "population FOLDER takes --library NAME"),
+        (["there", "--out", "nowhere"], "--out 'nowhere' is no folder: make it"),
     ],
 )
 def test_other_arguments_are_refused(words: list[str], message: str) -> None:
