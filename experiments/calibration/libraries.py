@@ -25,8 +25,11 @@ from experiments.calibration.effects.ring_latency import Rings
 from experiments.calibration.effects.rooted_latency import Roots
 from experiments.calibration.effects.sends import Sends
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
+from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
+from simulator.effects.jobs import used_nodes
 from simulator.effects.pieces import Pieces
+from topologies.topology import Topology
 
 US, GBPS = 1e-6, 1e9
 ELEMENT = 4
@@ -108,6 +111,16 @@ class Library:
             return named(self.spelled.get(forced, (forced,)), collective)
         more = self.multicasts.get(collective, ()) if multicast else ()
         return named((*self.chooses.get(collective, ()), *more), collective)
+
+    def algorithms_on(
+        self, topology: Topology, collective: str, forced: str = ""
+    ) -> tuple[str, ...]:
+        """As :meth:`algorithms`, in a job on all ranks of a machine. A label that is unknown counts
+        as none."""
+        single = topology.ranks > 2 and used_nodes(topology) == 1
+        multicast = single and multicasts(topology)
+        labelled = self.algorithms(collective, forced) if forced else ()
+        return labelled or self.algorithms(collective, multicast=multicast)
 
 
 def _step(node: float, network: float) -> dict[str, float]:

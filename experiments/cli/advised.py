@@ -11,10 +11,11 @@ import typer
 
 from experiments.cli.completion import collective_names, completer
 from experiments.cli.groups import with_groups
-from experiments.cli.machine_options import MachineOptions, RuleOptions
+from experiments.cli.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.cli.options import (
     Format,
     Level,
+    LibraryName,
     Output,
     Plot,
     PopulationName,
@@ -115,19 +116,9 @@ def recommend(
 
 
 def _chosen(
-    collective: str, profile: str | None, library: str | None, job: Callable[[], Topology]
+    collective: str, profile: str | None, name: LibraryName | None, job: Callable[[], Topology]
 ) -> tuple[str, ...]:
-    """The algorithms among which the library of a profile, or `library`, chooses in a job; none
-    without either."""
-    if profile is None and library is None:
-        return ()
-    from experiments.calibration.libraries import library as library_of
-    from experiments.calibration.population.library_profile import LIBRARIES
-    from experiments.profiles import find as find_profile
-    from simulator.collectives.in_network import multicasts
-    from simulator.effects.jobs import used_nodes
-
-    known = LIBRARIES[library] if library else library_of(find_profile(str(profile)).library)
-    topology = job()
-    multicast = topology.ranks > 2 and used_nodes(topology) == 1 and multicasts(topology)
-    return known.algorithms(collective, multicast=multicast)
+    """The algorithms among which the library of a profile, or that of a name, chooses in a job;
+    none without either."""
+    library = library_of(profile, name)
+    return () if library is None else library.algorithms_on(job(), collective)

@@ -23,6 +23,7 @@ from topologies.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from experiments.calibration.libraries import Library
     from experiments.simulations.rules import Rules
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
@@ -193,6 +194,20 @@ class MachineOptions:
         for note in described.notes:
             output.note(note)
         return described.profile
+
+
+def library_of(profile: str | None, name: LibraryName | None) -> Library | None:
+    """The library of a profile, or of that name. None without both."""
+    if profile is not None:
+        from experiments.calibration.libraries import library
+        from experiments.profiles import find as find_profile
+
+        return library(find_profile(profile).library)
+    if name is not None:
+        from experiments.calibration.population.library_profile import LIBRARIES
+
+        return LIBRARIES[name]
+    return None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from experiments.cli.completion import (
     profile_names,
 )
 from experiments.cli.groups import with_groups
-from experiments.cli.machine_options import TOPOLOGY_HELP, MachineOptions
+from experiments.cli.machine_options import TOPOLOGY_HELP, MachineOptions, library_of
 from experiments.cli.measuring_options import MeasuringOptions
 from experiments.cli.options import (
     AlgorithmFile,
@@ -29,6 +29,7 @@ from experiments.cli.options import (
     Level,
     Output,
     Plot,
+    PopulationName,
     ProfileName,
     Report,
 )
@@ -113,6 +114,9 @@ def validate(
     p: Ranks = None,
     in_place: InPlace = False,
     machine: MachineOptions = MachineOptions("star"),
+    profile: ProfileName = None,
+    library: PopulationName = None,
+    level: Level = None,
     engine: Engines = EngineName.auto,
     plot: CurvePlot = None,
     report: Report = None,
@@ -120,7 +124,9 @@ def validate(
 ) -> None:
     """Compare a measured log with the simulation.
 
-    With --fit, the errors at the sizes that the fit has not seen are printed separately.
+    With --fit, the errors at the sizes that the fit has not seen are printed separately. With
+    --profile or --library, each time has an interval, and the last lines say where your machine
+    stands among measured machines.
     """
     from experiments.cli.machine_options import RuleOptions
     from experiments.cli.values import parse_algorithm, parse_rank_count
@@ -130,6 +136,10 @@ def validate(
         raise InputError(
             "--fit finds α and β itself: leave out --bandwidth and --latency, or --fit"
         )
+    if fit and (profile or library):
+        option, name = ("profile", profile) if profile else ("library", library)
+        raise InputError(f"--fit finds α and β itself: leave out --{option} {name}, or --fit")
+    machine, simulated = machine.under(profile, usual="star", level=level, library=library)
     request = command.Request(
         log,
         machine.blueprint,
@@ -138,6 +148,9 @@ def validate(
         RuleOptions(engine=engine).rules,
         fit,
         in_place,
+        simulated,
+        library_of(profile, library),
+        calibrated=profile is not None,
     )
     raise typer.Exit(command.run(request, plot, format.value, report))
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from math import isclose, log
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments import output
 from experiments.calibration import Interval
+from experiments.calibration.standing import calibrated, standing, unmeasured
 from experiments.measurements import Curve, Measurements, read
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.validation import Validation, validate
+from experiments.simulations.validation import (
+    ComparedPoint,
+    Validation,
+    validate,
+    validate_under,
+)
 from simulator.collectives import Algorithm, algorithms
+from simulator.profile import Profile
+from simulator.uncertainty.interval import LEVEL
 from topologies.catalogue import BANDWIDTH, LATENCY, Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -24,6 +34,9 @@ from topologies.units import (
     format_seconds,
     in_binary,
 )
+
+if TYPE_CHECKING:
+    from experiments.calibration.libraries import Library
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,12 @@ class Request:
     """Whether α and β are fitted to every other size."""
     in_place: bool = False
     """Whether the in-place times count."""
+    profile: Profile | None = None
+    """A library under which the machine is simulated."""
+    library: Library | None = None
+    """The library of the profile. It says which algorithms may have run."""
+    calibrated: bool = False
+    """Whether the profile was fitted to measured runs."""
 
 
 def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
@@ -55,8 +74,7 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
         )
     measurements = read(request.log)
     results = [
-        _validated(request, curve, algorithm)
-        for curve, algorithm in _pair(measurements, request.algorithm, request.log)
+        _validated(request, curve, algorithms) for curve, algorithms in _pair(measurements, request)
     ]
     if not results:
         raise InputError(f"{str(request.log)!r}: {_no_curve(request.algorithm)}")
@@ -66,17 +84,17 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
         _write_report(page, request, results)
     for line in measurements.skipped:
         output.note(f"skipped {line}")
-    if not request.fit and machine.has_default_links:
+    if not request.fit and not request.profile and machine.has_default_links:
         usual = f"links of {format_bandwidth(BANDWIDTH)} and {format_seconds(LATENCY)}"
         output.note(
             f"predicted for default links ({machine.text}, {usual}), not yours: give --bandwidth "
             "and --latency, a machine as --topology, or --fit"
         )
-    output.say(_render(results, machine, how))
+    output.say(_render(results, request, how))
     return 0
 
 
-def _validated(request: Request, curve: Curve, algorithm: Algorithm) -> Validation:
+def _validated(request: Request, curve: Curve, algorithms: Sequence[Algorithm]) -> Validation:
     if request.ranks and curve.ranks and request.ranks != curve.ranks:
         counted = output.counted(curve.ranks, "rank")
         raise InputError(
@@ -89,9 +107,21 @@ def _validated(request: Request, curve: Curve, algorithm: Algorithm) -> Validati
     def build(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:
         return request.machine.with_links(bandwidth, latency).build(ranks, servers)
 
+    if request.profile is not None:
+        servers = max(each.servers for each in algorithms)
+        machine = request.machine.for_job(ranks, curve.nodes or 0).build(ranks, servers)
+        return validate_under(
+            request.profile,
+            curve,
+            _may_have_run(request, curve, machine) or algorithms,
+            ranks,
+            machine,
+            in_place=request.in_place,
+            rules=request.rules,
+        )
     return validate(
         curve,
-        algorithm,
+        algorithms[0],
         ranks,
         build,
         fit=request.fit,
@@ -101,23 +131,23 @@ def _validated(request: Request, curve: Curve, algorithm: Algorithm) -> Validati
 
 
 def _pair(
-    measurements: Measurements, chosen: Algorithm | None, log: Path
-) -> Iterator[tuple[Curve, Algorithm]]:
-    """Each curve with the algorithm to simulate; the others are named."""
+    measurements: Measurements, request: Request
+) -> Iterator[tuple[Curve, Sequence[Algorithm]]]:
+    """Each curve with the algorithms that may have run; the others are named."""
+    chosen, name = request.algorithm, request.log.name
     for curve in measurements.curves:
-        algorithm = chosen or _default(curve.collective)
-        if algorithm is None:
+        algorithms = [chosen] if chosen else _declared(curve.collective)[:1]
+        if not algorithms:
             output.note(
-                f"skipped {curve.collective} of {log.name}: no algorithm for it, choose one with "
-                f"--algo"
+                f"skipped {curve.collective} of {name}: no algorithm for it, choose one with --algo"
             )
-        elif curve.collective not in (algorithm.collective.name, "unknown"):
+        elif curve.collective not in (algorithms[0].collective.name, "unknown"):
             output.note(
-                f"skipped {curve.collective} of {log.name}: {algorithm.name} is "
-                f"{algorithm.collective.name}"
+                f"skipped {curve.collective} of {name}: {algorithms[0].name} is "
+                f"{algorithms[0].collective.name}"
             )
         else:
-            yield curve, algorithm
+            yield curve, algorithms
 
 
 def _no_curve(chosen: Algorithm | None) -> str:
@@ -127,9 +157,18 @@ def _no_curve(chosen: Algorithm | None) -> str:
     return f"no curve to simulate by {chosen.name}: choose another algorithm, or leave out --algo"
 
 
-def _default(collective: str) -> Algorithm | None:
-    """The first algorithm declared for a collective."""
-    return next((a for a in algorithms().values() if a.collective.name == collective), None)
+def _declared(collective: str) -> list[Algorithm]:
+    """The algorithms of a collective."""
+    return [each for each in algorithms().values() if each.collective.name == collective]
+
+
+def _may_have_run(request: Request, curve: Curve, machine: Topology) -> list[Algorithm]:
+    """The algorithm that the curve is labelled with, or those that the library chooses from. None
+    if the user chose, or nothing is known of the library."""
+    if request.algorithm is not None or request.library is None:
+        return []
+    names = request.library.algorithms_on(machine, curve.collective, curve.algorithm)
+    return [each for each in _declared(curve.collective) if each.name in names]
 
 
 def _draw(results: list[Validation], plot: Path) -> None:
@@ -161,23 +200,60 @@ def _write_report(path: Path, request: Request, results: list[Validation]) -> No
         "log": str(request.log),
         "topology": request.machine.text,
         "fit": request.fit,
+        **({"profile": request.profile.name} if request.profile else {}),
     }
-    missing = [] if request.fit else assumptions(request.machine, profile=False)
+    under = request.profile is not None
+    missing = [] if request.fit else assumptions(request.machine, profile=under)
     report = list(map(_record, results))
     write(path, Result("validate", report, origin(parameters), pictures, left_out=missing))
 
 
-def _render(results: list[Validation], machine: Blueprint, how: str) -> str:
+def _render(results: list[Validation], request: Request, how: str) -> str:
     if how == "json":
         return output.to_json(list(map(_record, results)))
     if how == "csv":
         return output.to_csv([row for result in results for row in _rows(result)]).rstrip("\n")
-    return "\n\n".join(_text(result, machine) for result in results)
+    texts = [_text(result, request.machine, _level(request)) for result in results]
+    return "\n\n".join([*texts, *_standing(results, request)])
+
+
+def _level(request: Request) -> float:
+    """That of the profile's intervals, 0 without any."""
+    profile = request.profile
+    return profile.uncertainty.level if profile and profile.uncertainty else 0.0
+
+
+def _standing(results: Sequence[Validation], request: Request) -> Iterator[str]:
+    """Where the machine stands among measured machines, in a block of its own."""
+    if request.library is None:
+        return
+    points = [point for result in results for point in result.points if not point.wrong]
+    errors = [
+        abs(log((point.expected_s or point.predicted_s) / point.measured_s)) for point in points
+    ]
+    inside = [point.inside for point in points if point.inside is not None]
+    try:
+        known = calibrated() if request.calibrated else unmeasured(request.library.name)
+    except InputError as nothing:
+        output.note(f"{nothing}: there are no results to compare yours with")
+        return
+    share = sum(inside) / len(inside) if inside and isclose(_level(request), LEVEL) else None
+    if errors:
+        lines = standing(known, np.array(errors), share)
+        yield "\n".join(["among the runs of measured machines", *(f"  {line}" for line in lines)])
 
 
 def _record(result: Validation) -> dict[str, object]:
     fit = result.fit._asdict() if result.fit else None
-    return asdict(replace(result, fit=None)) | {"fit": fit, "mean_abs_error": _means(result)}
+    points = {"points": list(map(_fields, result.points))}
+    record = asdict(replace(result, fit=None, points=()))
+    return record | points | {"fit": fit, "mean_abs_error": _means(result)}
+
+
+def _fields(point: ComparedPoint) -> dict[str, output.Value]:
+    """The fields that a point has, and whether it is inside its interval."""
+    fields = {name: value for name, value in asdict(point).items() if value is not None}
+    return fields if point.inside is None else fields | {"inside": point.inside}
 
 
 def _means(result: Validation) -> dict[str, float | None]:
@@ -191,19 +267,20 @@ def _rows(result: Validation) -> list[dict[str, output.Value]]:
         "algorithm": result.algorithm,
         "ranks": result.ranks,
     }
-    return [about | asdict(point) for point in result.points]
+    return [about | _fields(point) for point in result.points]
 
 
-def _text(result: Validation, machine: Blueprint) -> str:
+def _text(result: Validation, machine: Blueprint, level: float) -> str:
     lines = [f"{result.title}: {result.algorithm} on {machine.text}"]
     lines += [f"  note: {note.removeprefix('note: ')}" for note in result.notes]
     if result.fit:
         lines += _parameters(result, machine)
-    return "\n".join([*lines, output.align(_table(result)), *_summaries(result)])
+    return "\n".join([*lines, output.align(_table(result, level)), *_summaries(result, level)])
 
 
-def _summaries(result: Validation) -> Iterator[str]:
-    """A line on the errors of the sizes that the fit has seen, and one on those of the others."""
+def _summaries(result: Validation, level: float) -> Iterator[str]:
+    """A line on the errors of the sizes that the fit has seen, and one on those of the others; one
+    on how many are inside their intervals."""
     for role, fitted in (("fitted", True), ("unseen", False)):
         errors = result.errors(fitted)
         if len(errors):
@@ -211,9 +288,17 @@ def _summaries(result: Validation) -> Iterator[str]:
             mean, median, worst = errors.mean(), np.median(errors), errors.max()
             yield f"  |error| of {sizes}: mean {mean:.1%}, median {median:.1%}, worst {worst:.1%}"
 
+    inside = [point.inside for point in result.points if point.inside is not None]
+    if inside:
+        sizes = output.counted(len(inside), "size")
+        yield f"  {sum(inside)} of {sizes} inside their {level:.0%} intervals"
 
-def _table(result: Validation) -> list[list[str]]:
-    rows = [["  size", "measured", "predicted", "error", "the fit" if result.fit else ""]]
+
+def _table(result: Validation, level: float) -> list[list[str]]:
+    sure = ["expected", f"{level:.0%} of runs"] if level else []
+    by = ["by"] if any(point.algorithm for point in result.points) else []
+    last = "the fit" if result.fit else ""
+    rows = [["  size", "measured", "predicted", "error", *sure, *by, last]]
     binary = in_binary(point.size_B for point in result.points)
     for point in result.points:
         role = "has seen it" if point.fitted else "has not"
@@ -224,10 +309,18 @@ def _table(result: Validation) -> list[list[str]]:
             [
                 f"  {cells[0]}",
                 *cells[1:],
+                *(_interval_cells(point) if level else []),
+                *([point.algorithm] if point.algorithm else []),
                 "wrong result" if point.wrong else role if result.fit else "",
             ]
         )
     return rows
+
+
+def _interval_cells(point: ComparedPoint) -> list[str]:
+    ends = (point.expected_s, point.low_s, point.high_s)
+    expected, low, high = (format_seconds(end or 0.0) for end in ends)
+    return [expected, f"{low} - {high}"]
 
 
 def _parameters(result: Validation, machine: Blueprint) -> list[str]:

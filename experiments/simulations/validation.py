@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from experiments.measurements import Point as Measured
 from experiments.simulations.case import Case
 from experiments.simulations.rules import Rules
 from simulator.collectives import Algorithm
+from simulator.profile import Profile
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -36,6 +37,21 @@ class ComparedPoint:
     """Whether the fit has seen the point."""
     wrong: bool
     """Whether the measured result was wrong."""
+    algorithm: str | None = None
+    """The algorithm that a profile takes. None without a profile."""
+    expected_s: float | None = None
+    """The time that half of the runs exceed. None if no profile says how sure it is."""
+    low_s: float | None = None
+    """The lower end of the interval of a run."""
+    high_s: float | None = None
+    """The upper end of the interval."""
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured time is inside the interval. None without one."""
+        if self.low_s is None or self.high_s is None:
+            return None
+        return self.low_s <= self.measured_s <= self.high_s
 
 
 @dataclass(frozen=True)
@@ -76,12 +92,7 @@ def validate(
     A size whose result was wrong is predicted but not fitted. Raises InputError if there is too
     little to fit.
     """
-    measured = curve.in_place if in_place else curve.points
-    if not measured:
-        raise InputError(
-            f"{curve.source}: no {'in-place' if in_place else 'out-of-place'} times: use the "
-            f"other ones"
-        )
+    measured = _measured(curve, in_place=in_place)
     machine = links(ranks, algorithm.servers, None, None)
     case = Case(algorithm, ranks, machine, rules._replace(symmetry="off"))
     indices = set(_every_other(measured)) if fit else set()
@@ -97,9 +108,66 @@ def validate(
         _point(point, case.simulate(float(point.size)).makespan, k in indices)
         for k, point in enumerate(measured)
     )
-    title = f"{curve.collective}, {ranks} ranks, {Path(curve.source).name}"
+    title = _title(curve, ranks)
     notes = (*curve.notes, *(links_fit.notes if links_fit else ()))
     return Validation(title, curve.collective, algorithm.name, ranks, points, links_fit, notes)
+
+
+def validate_under(
+    profile: Profile,
+    curve: Curve,
+    algorithms: Sequence[Algorithm],
+    ranks: int,
+    machine: Topology,
+    *,
+    in_place: bool,
+    rules: Rules,
+) -> Validation:
+    """Simulate every size of `curve` under a profile, by the algorithm that is fastest there.
+
+    Raises InputError if no algorithm runs on them.
+    """
+    measured = _measured(curve, in_place=in_place)
+    cases = [
+        Case(algorithm, ranks, machine, rules._replace(symmetry="off"), profile)
+        for algorithm in algorithms
+        if algorithm.defined(ranks)
+    ]
+    if not cases:
+        raise InputError(f"{curve.source}: no algorithm for {ranks} ranks: choose one with --algo")
+    names = ", ".join(case.algorithm.name for case in cases)
+    points = tuple(_predicted(point, cases) for point in measured)
+    return Validation(
+        _title(curve, ranks), curve.collective, names, ranks, points, None, tuple(curve.notes)
+    )
+
+
+def _predicted(point: Measured, cases: Sequence[Case]) -> ComparedPoint:
+    """A point by the fastest of some algorithms."""
+    nbytes = float(point.size)
+    tuned = [case.tuned(nbytes) for case in cases]
+    case, run = min(
+        ((case, case.run(nbytes)) for case in tuned), key=lambda candidate: candidate[1].seconds
+    )
+    compared, sure = _point(point, run.seconds, fitted=False), case.interval(run)
+    compared = replace(compared, algorithm=case.algorithm.name)
+    if sure is None:
+        return compared
+    return replace(compared, expected_s=sure.expected, low_s=sure.low, high_s=sure.high)
+
+
+def _measured(curve: Curve, *, in_place: bool) -> tuple[Measured, ...]:
+    measured = curve.in_place if in_place else curve.points
+    if not measured:
+        raise InputError(
+            f"{curve.source}: no {'in-place' if in_place else 'out-of-place'} times: use the "
+            f"other ones"
+        )
+    return tuple(measured)
+
+
+def _title(curve: Curve, ranks: int) -> str:
+    return f"{curve.collective}, {ranks} ranks, {Path(curve.source).name}"
 
 
 def _every_other(points: tuple[Measured, ...]) -> list[int]:

@@ -1,0 +1,127 @@
+"""`simctl validate` under a profile or a library: intervals, and where the machine stands."""
+
+import csv
+import io
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sure_profile import SURE, UNSURE
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+MEASURED = """\
+collective,algorithm,library,ranks,nodes,size_bytes,time_us
+all_reduce,ring,MPI,8,8,1024,38
+all_reduce,ring,MPI,8,8,8192,50
+all_reduce,ring,MPI,8,8,1048576,9000
+"""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> str:
+    path = tmp_path / "runs.csv"
+    path.write_text(MEASURED)
+    return str(path)
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    path = tmp_path / "mine.yaml"
+    path.write_text(SURE)
+    return str(path)
+
+
+def rows(simctl: Simctl, *arguments: str) -> list[dict[str, str]]:
+    text = simctl("validate", *arguments, "--format", "csv").stdout
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_each_point_has_an_interval(simctl: Simctl, runs: str, profile: str) -> None:
+    """The last time is far too long."""
+    points = rows(simctl, runs, "--profile", profile)
+    assert [point["inside"] for point in points] == ["True", "True", "False"]
+    for point in points:
+        assert float(point["low_s"]) < float(point["expected_s"]) < float(point["high_s"])
+    (result,) = json.loads(
+        simctl("validate", runs, "--profile", profile, "--format", "json").stdout
+    )
+    assert [point["inside"] for point in result["points"]] == [True, True, False]
+    text = simctl("validate", runs, "--profile", profile).stdout
+    assert "80% of runs" in text
+    assert "2 of 3 sizes inside their 80% intervals" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [("--profile", "sizes that their fits had not seen"), ("--library", "machines that were left")],
+)
+def test_the_machine_stands_among_measured_machines(
+    simctl: Simctl, runs: str, profile: str, option: str, what: str
+) -> None:
+    value = profile if option == "--profile" else "openmpi"
+    machine = ("--topology", "nodes:per_node=1")
+    done = simctl("validate", runs, option, value, *machine)
+    assert done.returncode == 0, done.stderr
+    error, inside = done.stdout.splitlines()[-2:]
+    assert what in error
+    assert "nearest: " in error
+    assert "your share inside is " in inside
+    wide = simctl("validate", runs, option, value, *machine, "--level", "0.95").stdout
+    assert "95% of runs" in wide
+    assert "your share inside" not in wide
+
+
+def test_nobody_measured_gloo(simctl: Simctl, runs: str) -> None:
+    done = simctl("validate", runs, "--library", "gloo", "--topology", "nodes:per_node=1")
+    assert done.returncode == 0
+    assert "no measured machine has gloo: there are no results to compare" in done.stderr
+    assert "your " not in done.stdout
+
+
+def test_a_profile_without_intervals_is_compared_by_its_times(
+    simctl: Simctl, runs: str, profile: str
+) -> None:
+    Path(profile).write_text(UNSURE)
+    text = simctl("validate", runs, "--profile", profile).stdout
+    assert "of runs" not in text.replace("of runs of", "")
+    assert "your mean |ln(expected / measured)|" in text
+    assert "inside" not in rows(simctl, runs, "--profile", profile)[0]
+
+
+def test_the_library_chooses_where_no_algorithm_is_known(
+    simctl: Simctl, runs: str, profile: str
+) -> None:
+    Path(runs).write_text(MEASURED.replace(",ring,", ",,"))
+    points = rows(simctl, runs, "--profile", profile)
+    chosen = [float(point["predicted_s"]) for point in points]
+    ring = rows(simctl, runs, "--profile", profile, "--algo", "ring")
+    assert all(fast <= float(each["predicted_s"]) for fast, each in zip(chosen, ring, strict=True))
+    assert chosen[0] < float(ring[0]["predicted_s"])
+
+
+def test_a_picture_has_the_band(simctl: Simctl, runs: str, profile: str, tmp_path: Path) -> None:
+    picture, page = tmp_path / "runs.svg", tmp_path / "runs.md"
+    words = ("validate", runs, "--profile", profile, "--plot", str(picture))
+    assert simctl(*words, "--report", str(page)).returncode == 0
+    assert "interval of runs" in picture.read_text()
+    assert "mine" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--profile", "mn5_acc", "--fit"), "--fit finds α and β itself: leave out --profile"),
+        (("--library", "nccl", "--fit"), "--fit finds α and β itself: leave out --library nccl"),
+        (("--level", "0.9"), "--level 0.9 goes with --profile or --library"),
+        (("--library", "nccl", "--profile", "mn5_acc"), "leave one of them out"),
+    ],
+)
+def test_contradictions_are_refused(
+    simctl: Simctl, runs: str, words: tuple[str, ...], why: str
+) -> None:
+    refused = simctl("validate", runs, *words)
+    assert refused.returncode == 2
+    assert why in refused.stderr
