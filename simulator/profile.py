@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -54,6 +55,8 @@ class Protocol:
     """What a link costs, by its kind."""
     factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The factors on α in single algorithms, by the algorithm's name and the link's kind."""
+    most: float = inf
+    """The bytes of the longest message that the protocol carries."""
 
     def factor(self, algorithm: str, kind: str) -> float:
         """The factor by which α of links of `kind` is longer in `algorithm`."""
@@ -303,12 +306,19 @@ class Profile:
         fastest. A schedule that is folded is checked for lanes: see
         :func:`simulator.schedules.routed.route`."""
         overheads = self.overheads(routed.schedule, routed.machine, algorithm)
-        laid = self.laid(routed, self.protocols, algorithm)
+        protocols = self.carrying(routed.schedule)
+        laid = self.laid(routed, protocols, algorithm)
         runs = (
             Run(protocol.name, run(routes), overheads)
-            for protocol, routes in zip(self.protocols, laid, strict=True)
+            for protocol, routes in zip(protocols, laid, strict=True)
         )
         return min(runs, key=lambda candidate: candidate.seconds)
+
+    def carrying(self, schedule: Schedule) -> tuple[Protocol, ...]:
+        """The protocols that carry all messages of a schedule. If none does, all."""
+        longest = schedule.longest_message
+        protocols = tuple(protocol for protocol in self.protocols if longest <= protocol.most)
+        return protocols or self.protocols
 
     def laid(
         self, routed: Routed, protocols: Sequence[Protocol], algorithm: Algorithm

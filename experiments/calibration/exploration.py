@@ -42,9 +42,11 @@ class Exploration:
     def _settle(self, place: Place, size: float) -> float:
         """Simulate the protocols that come near the fastest at a size, according to the known
         paths."""
-        numbers = range(len(self.profile.protocols))
-        known = [place.paths.longest(self.costs(place, q, size), size, q) for q in numbers]
-        return max(self._wrong(place, q, size) for q in numbers if known[q] <= NEAR * min(known))
+        most = [protocol.most for protocol in self.profile.protocols]
+        numbers = np.flatnonzero(place.paths.carried(size, most)).tolist()
+        known = {q: place.paths.longest(self.costs(place, q, size), size, q) for q in numbers}
+        near = NEAR * min(known.values())
+        return max(self._wrong(place, q, size) for q in numbers if known[q] <= near)
 
     def _wrong(self, place: Place, number: int, size: float) -> float:
         costs = self.costs(place, number, size)

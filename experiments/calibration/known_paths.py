@@ -95,6 +95,9 @@ class KnownPaths:
         self.jobs: Jobs = jobs(listed, ranks, nodes, per_node, reduce)
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         self.kinds = tuple(kind for kind in self.figures if kind in kinds)
+        versions = {curve.library for curve in points.curves}
+        self.most = tuple(prior.most(versions) for prior in library.protocols)
+        """The bytes of the longest message that each protocol carries."""
         self.version = 0
         self.beyond = inf
         """The bytes of a message from which on it is a long exchange."""
@@ -148,10 +151,9 @@ class KnownPaths:
         numbers = {key: number for number, key in enumerate(self.of)}
         for point, names in enumerate(self.candidates):
             curve, size = points.curves[points.curve[point]], float(points.size[point])
-            barred = [
-                q
-                for q, prior in enumerate(self.library.protocols)
-                if curve.protocols and prior.name not in curve.protocols
+            forced = [
+                not curve.protocols or prior.name in curve.protocols
+                for prior in self.library.protocols
             ]
             for a, name in enumerate(names):
                 key = (name, curve.ranks, curve.per_node)
@@ -165,7 +167,8 @@ class KnownPaths:
                         for column, count in zip((latencies, crossed, gaps), counts, strict=True):
                             column[(*place, columns)] = count.T
                         merged[place] = rows[:, -1]
-                crossed[point, a, barred] = ENDLESS
+                carried = paths.carried(size, self.most)
+                crossed[point, a, ~(np.array(forced) & carried)] = ENDLESS
                 job[point, a] = numbers[key]
                 excess[point, a] = paths.exchanged(size, self.beyond)
         for c in range(len(points.curves)):

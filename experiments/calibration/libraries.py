@@ -242,7 +242,7 @@ def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
 MPI = Library(
     "MPI",
     (
-        Prior("short", _step(0.6, 2.5), _rates(2, 0.5)),
+        Prior("short", _step(0.6, 2.5), _rates(2, 0.5), longest={"cray mpich": 192.0}),
         Prior("eager", _step(1.2, 5.0), _rates(6, 2)),
         Prior("rendezvous", _step(3.0, 12.0), _rates(20, 12)),
     ),
@@ -261,7 +261,8 @@ MPI = Library(
     deviates=True,
 )
 """There are three message protocols. Short messages travel with their header, eager messages are
-copied at both ends, and large messages wait for their receiver.
+copied at both ends, and large messages wait for their receiver. On Slingshot a command holds
+messages of up to 192 bytes (libfabric, prov/cxi, cxip_send_eager_idc and C_MAX_IDC_PAYLOAD_UNR).
 
 Open MPI's ring needs an element for each rank, and is recursive doubling otherwise. Its scratch is
 that of ompi/mca/coll/base. Nonoverlapping is a reduce and then a broadcast, each by the library's

@@ -22,7 +22,7 @@ from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import nodes_of
 from simulator.engines import run
 from simulator.schedules.routed import route
-from topologies.topology import Floats, Topology
+from topologies.topology import Flags, Floats, Topology
 
 LARGE = 100_000
 """A schedule of at least so many operations is simulated for two points at a time only."""
@@ -114,6 +114,12 @@ class Paths:
             messages = schedule.exchanged(beyond, nodes_of(self.routed.topology))
             self.long[nbytes, beyond] = Exchanges(beyond=beyond).excess(messages)
         return self.long[nbytes, beyond]
+
+    def carried(self, nbytes: float, most: Sequence[float]) -> Flags:
+        """Which protocols carry all messages of V = `nbytes`, by the longest message of each."""
+        if all(map(isinf, most)):
+            return np.ones(len(most), dtype=np.bool_)
+        return np.asarray(self.routed.schedule.scaled(nbytes).longest_message <= np.array(most))
 
     def _keep(
         self, row: Floats, costs: Costs, nbytes: float, protocol: int, makespan: float

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from simulator.analysis.path_counts import PathCounts, path_counts
@@ -77,7 +78,7 @@ class _Large:
         self.simulate(protocols[0], sizes[0])
         self.simulate(protocols[-1], sizes[-1])
         seem = {
-            size: {protocol.name: self.seems(protocol, size) for protocol in protocols}
+            size: {protocol.name: self.seems(protocol, size) for protocol in self.carrying(size)}
             for size in sizes
         }
         result: dict[float, dict[str, float]] = {size: {} for size in sizes}
@@ -85,7 +86,7 @@ class _Large:
             near = [
                 size
                 for size in sizes
-                if seem[size][protocol.name] <= NEAR * min(seem[size].values())
+                if seem[size].get(protocol.name, inf) <= NEAR * min(seem[size].values())
             ]
             for size, seconds in self.between(protocol, near).items():
                 result[size][protocol.name] = seconds
@@ -95,6 +96,10 @@ class _Large:
             size: self.timed(name, size, overheads[size] + result[size][name])
             for size, name in best.items()
         }
+
+    def carrying(self, size: float) -> Sequence[Protocol]:
+        """The protocols that carry all messages."""
+        return self.profile.carrying(self.routed.schedule.scaled(size))
 
     def timed(self, name: str, size: float, seconds: float) -> Timed:
         """A run whose critical path is known, by the name of its protocol."""

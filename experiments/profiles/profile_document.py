@@ -5,7 +5,7 @@ All numbers are SI: seconds, bytes a second, seconds a byte.
 
 from __future__ import annotations
 
-from math import inf, isinf
+from math import inf, isfinite, isinf
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -94,6 +94,8 @@ class Calibrated(Part):
     launch: Seconds
     protocols: Annotated[dict[Word, dict[Word, LinkPart]], Field(min_length=1, max_length=MOST)]
     factors: dict[Word, dict[Word, dict[Word, Ratio]]] = Field({})
+    longest: dict[Word, Bytes] = Field({})
+    """The bytes of the longest message that a protocol carries. Without an entry, any message."""
     crowding: dict[Word, CrowdingPart] = Field({})
     memory: Annotated[Memory, Keys, Whole] = Memory()
     scratch: dict[Word, Ratio] = Field({})
@@ -126,6 +128,7 @@ class Calibrated(Part):
                     for kind, link in links.items()
                 },
                 self.factors.get(name, {}),
+                self.longest.get(name, inf),
             )
             for name, links in self.protocols.items()
         )
@@ -240,6 +243,7 @@ def _content(profile: Profile, library: str) -> dict[str, Any]:
         "launch": profile.launch,
         "protocols": protocols,
         "factors": {name: rows for name, rows in factors.items() if rows},
+        "longest": {one.name: one.most for one in profile.protocols if isfinite(one.most)},
         "crowding": {kind: _crowding_part(crowd) for kind, crowd in profile.crowding.items()},
         "memory": profile.memory,
         "scratch": dict(profile.scratch),

@@ -21,6 +21,8 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
             yield from _among("algorithm", ("factors", protocol, algorithm), algorithms())
             for kind in by_kind:
                 yield from _among("kind of link", ("factors", protocol, algorithm, kind), kinds)
+    for protocol in profile.longest:
+        yield from _among("protocol", ("longest", protocol), profile.protocols)
     for algorithm, by_kind in profile.slower.items():
         yield from _among("algorithm", ("slower", algorithm), algorithms())
         for kind in by_kind:

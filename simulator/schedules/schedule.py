@@ -142,6 +142,11 @@ class Schedule:
             sent = sent[self.fold.shifts.folded(np.arange(self.ranks))]
         return np.asarray(sent, dtype=np.float64)
 
+    @property
+    def longest_message(self) -> float:
+        """The bytes of the longest transfer between two ranks; 0 without any."""
+        return float(self.nbytes[self.remote].max(initial=0.0))
+
     def exchanged(self, beyond: float, node: Ints) -> Floats:
         """The bytes of the longest message of each step in which ranks on two nodes send each other
         more than `beyond` bytes.

@@ -66,6 +66,17 @@ def test_a_factor_counts_in_its_algorithm_alone() -> None:
     assert links(profile.apply(machine(), LL, "tree"), "node")[0] == {1e-6}
 
 
+def test_a_protocol_carries_no_longer_messages_than_it_can() -> None:
+    """A ring of eight sends V/8 at a time. Where no protocol can, all are taken."""
+    limited = replace(SIMPLE, name="limited", links=LL.links, most=192.0)
+    slow = replace(LL, links={kind: Link(1e6, 1e-3) for kind in LL.links})
+    profile = Profile("x", "nodes", 0.0, (limited, slow))
+    for nbytes, name in ((8 * 192.0, "limited"), (8 * 192.0 + 8, "LL")):
+        routed = route(*RING.on(machine(), 8, nbytes)[:2])
+        assert profile.simulate(routed, RING).protocol == name
+    assert replace(profile, protocols=(limited,)).simulate(routed, RING).protocol == "limited"
+
+
 def test_more_nodes_crowd_the_links_between_them() -> None:
     profile = Profile("x", "nodes", 0.0, (LL,), {"network": Crowding(2.0, 1.0, 0.5)})
     assert links(profile.apply(machine(8), LL), "network") == ({2e-6}, {0.0}, {2e9})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 
@@ -42,10 +43,20 @@ class Prior:
     """The protocol that this one is a form of."""
     share: float = 1.0
     """The share of a link's β that the protocol's flags leave."""
+    longest: Mapping[str, float] = field(default_factory=dict)
+    """The bytes of its longest message, by the library's name in words, in lower case."""
 
     def rate(self, kind: str) -> str:
         """The name of the parameter that is 1/β of links of `kind`."""
         return f"{self.name} 1/β" if self.one_rate else f"{self.name} {kind} 1/β"
+
+    def most(self, libraries: Iterable[str]) -> float:
+        """The bytes of its longest message in all `libraries`, names and versions in words."""
+        names = [library.lower() for library in libraries]
+        limits = (
+            limit for words, limit in self.longest.items() if all(words in name for name in names)
+        )
+        return min(limits, default=inf)
 
     def factor(self, algorithm: str, reach: str) -> float:
         """The factor on α in `algorithm`, inside a "node" or in the "network"."""
@@ -64,6 +75,7 @@ class Protocols(Effect):
         """`weight`: that of the start of each α."""
         self.data, self.kinds = data, data.paths.kinds
         self.priors: tuple[Prior, ...] = data.library.protocols
+        self.most = data.paths.most
         self.parameters = tuple(
             parameter for prior in self.priors for parameter in self._parameters(prior, weight)
         )
@@ -91,8 +103,8 @@ class Protocols(Effect):
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
         """The protocols, with the factors of their priors."""
         protocols = (
-            Protocol(prior.name, self._links(number, values), self._factors(prior))
-            for number, prior in enumerate(self.priors)
+            Protocol(prior.name, self._links(number, values), self._factors(prior), most)
+            for number, (prior, most) in enumerate(zip(self.priors, self.most, strict=True))
         )
         return replace(profile, protocols=tuple(protocols))
 

@@ -67,6 +67,19 @@ def test_paths_and_simulation_agree(
         )
 
 
+def test_paths_and_simulation_agree_where_messages_of_a_protocol_have_a_limit() -> None:
+    measured = curve("all_reduce", ("ring", "halving_doubling"))
+    model = Model(Points([Series(**(vars(measured) | {"library": "Cray MPICH"}))]), MPI)
+    model.explore(model.start)
+    assert model.explore(model.start) < 1e-9
+    profile = model.profile(model.start)
+    found = predict(profile, MPI, model.points.curves[0], as_nodes(measured.ranks, 4))
+    assert model.predict(model.start) == pytest.approx([row.seconds for row in found], rel=1e-6)
+    unlimited = Model(Points([measured]), MPI)
+    unlimited.explore(unlimited.start)
+    assert (model.predict(model.start) >= unlimited.predict(model.start) * (1 - 1e-9)).all()
+
+
 def test_a_path_is_counted_in_links_bytes_and_bytes_merged() -> None:
     """Ring of 4 on a star: 6 steps of two links, 6/4 V on the way, 6 messages, 3/4 V merged."""
     paths = Paths(find("ring"), as_nodes(4, 1), 4, ("network",))

@@ -1,6 +1,9 @@
 """A large schedule is simulated at a few sizes, and takes as long at the others as simulations
 say."""
 
+from dataclasses import replace
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -31,6 +34,7 @@ def machine() -> Profile:
     return model.profile(model.start, "made up", "nodes")
 
 
+@pytest.mark.parametrize("most", [inf, 192.0])
 @pytest.mark.parametrize(
     "name",
     [
@@ -42,8 +46,13 @@ def machine() -> Profile:
         "pairwise",
     ],
 )
-def test_few_simulations_say_what_all_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_simulations_say_what_all_say(
+    name: str, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the messages of the first protocol have a limit."""
     profile, algorithm, topology = machine(), find(name), as_nodes(8, 4)
+    first, *others = profile.protocols
+    profile = replace(profile, protocols=(replace(first, most=most), *others))
     every = times(profile, algorithm, topology, 8, SIZES)
     runs: list[Routed] = []
 

@@ -63,6 +63,8 @@ MISTAKES = [
         "line 14, slower.ring.nod: no such kind of link: there are network",
     ),
     ("scratch: {ring: 1.0}", "slower: {ring: {node: 0}}", "line 14, slower.ring.node: 0: "),
+    ("scratch: {ring: 1.0}", "longest: {shrt: 192}", "line 14, longest.shrt: no such protocol: "),
+    ("scratch: {ring: 1.0}", "longest: {short: 0}", "line 14, longest.short: 0: above 0"),
     ("{copy: 1.0e-10}", "[1.0]", "line 13, memory: a list is not a mapping of keys to values"),
     ("{copy: 1.0e-10}", "3", "line 13, memory: 3 is not a mapping of keys to values"),
     ("copy: 1.0e-10", "copy: -1", "line 13, memory.copy: -1: 0 or more"),
@@ -161,7 +163,7 @@ def test_a_mistake_is_one_line_with_its_place_in_our_words(
 
 def test_any_number_of_nodes_may_have_something_of_its_own() -> None:
     corrections = tuple(NodeCorrection(n, 0.1, -0.1) for n in range(1, 100))
-    protocols = (Protocol("short", {"network": Link(1e9, 1e-6)}),)
+    protocols = (Protocol("short", {"network": Link(1e9, 1e-6)}, most=192.0),)
     profile = Profile(
         "x", "nodes", 1e-6, protocols, {"network": Crowding(4.0, 0.1, 0.2, corrections)}
     )

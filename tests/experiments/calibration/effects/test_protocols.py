@@ -1,5 +1,7 @@
 """What links cost by each protocol."""
 
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from experiments.calibration.effects.protocols import Protocols
 from experiments.calibration.libraries import MPI, NCCL, Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import Points, Series
 from made_up_curves import curve
 
 
@@ -47,6 +49,19 @@ def test_protocols_keep_their_roles(library: Library, shifts: list[float]) -> No
         for protocol, prior in zip(profile.protocols, library.protocols, strict=True):
             most = prior.share * profile.protocols[-1].links[kind].bandwidth
             assert protocol.links[kind].bandwidth <= most * (1 + 1e-9)
+
+
+def test_short_messages_of_cray_mpich_have_at_most_192_bytes() -> None:
+    """On Slingshot. Runs of several libraries have no limit together."""
+    measured = curve("all_reduce", ("ring",))
+    cray, other = (
+        Series(**(vars(measured) | {"library": name})) for name in ("Cray MPICH 8.1.29", "MPICH")
+    )
+    limits = []
+    for curves in ([cray], [other], [cray, other]):
+        model = Model(Points(curves), MPI)
+        limits.append([each.most for each in model.profile(model.start).protocols])
+    assert limits == [[192.0, inf, inf], [inf, inf, inf], [inf, inf, inf]]
 
 
 def test_a_protocol_with_flags_reaches_no_more_than_its_share_of_a_link() -> None:
