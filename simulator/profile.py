@@ -12,6 +12,7 @@ import numpy as np
 from annotated_types import Len
 
 from simulator.collectives.collective import Algorithm
+from simulator.effects.channels import Channels, few_channels
 from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import Jobs, job, nodes_of, reduces
@@ -174,6 +175,8 @@ class Profile:
     """What long exchanges cost."""
     pieces: Mapping[str, Pieces] = field(default_factory=dict)
     """Into how many pieces the library divides V in single algorithms, by the algorithm's name."""
+    channels: Mapping[str, Channels] = field(default_factory=dict)
+    """The channels of a message to one peer, by the algorithm's name."""
     ineffective: tuple[Ineffective, ...] = ()
     """Labels without effect on the runs of the profile."""
     uncertainty: Uncertainty | None = field(default=None, compare=False)
@@ -350,7 +353,8 @@ class Profile:
         self, jobs: Jobs, nbytes: Floats | float, excess: Floats | float, kinds: Sequence[str]
     ) -> dict[str, Floats]:
         """Seconds that no link takes, by name, each in the jobs' shape: the call, the copy of V to
-        where it is reduced, fresh memory, and what long exchanges between nodes take more.
+        where it is reduced, fresh memory, and what long exchanges between nodes and messages to
+        one peer in a node take more.
 
         `excess` is what they have beyond `exchanges.beyond`, in bytes. It slows down with the
         number of nodes as links between nodes do: as the first of `kinds` that does.
@@ -366,7 +370,13 @@ class Profile:
             "long exchanges": longer * excess * between.slower(jobs.nodes)[1]
             if np.any(longer)
             else np.zeros(jobs.nodes.shape),
+            "few channels": few_channels(self.channels, jobs, nbytes, self._slowness),
         }
+
+    def _slowness(self, algorithm: str, kind: str) -> float:
+        """1/β of links of `kind` by the last protocol in an algorithm."""
+        factor = self.slower.get(algorithm, {}).get(kind, 1.0)
+        return factor / self.protocols[-1].links[kind].bandwidth
 
     def ignored(
         self, label: str, collective: str, ranks: int, nodes: int | None = None, library: str = ""

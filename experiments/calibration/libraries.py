@@ -10,6 +10,7 @@ from typing import Any
 from experiments.calibration.decisions import Rule, rules
 from experiments.calibration.effects.crowding import Growth
 from experiments.calibration.effects.effect import LIKELY, Data, Effect
+from experiments.calibration.effects.few_channels import FewChannels
 from experiments.calibration.effects.host_memory import HostMemory
 from experiments.calibration.effects.launch import Launch
 from experiments.calibration.effects.long_exchanges import LongExchanges
@@ -152,6 +153,9 @@ _CHOSEN = {
     "reduce": ("chain_reduce",),
 }
 
+CHANNEL = 1 / (20.4 * GBPS)
+"""1/β of a channel on Hopper, about that of an NVLink: eight GPUs of the H100 cluster send 64 MiB
+to one peer at 81.8 GB/s over four channels, and four GPUs at 157 GB/s over eight."""
 _CHUNKS = dict.fromkeys(("nvls", "nvls_tree"), Pieces(8, 64, 2.0**22))
 NVLS_LATENCY = (nccl.NVLS_BASE - nccl.BASE["ring"][0]) * US
 """What NVLS takes besides the launch."""
@@ -179,6 +183,7 @@ NCCL = Library(
         partial(Launch, start=nccl.BASE["ring"][0] * US),
         partial(Protocols, weight=LIKELY),
         partial(Sends, algorithms={"shift": "sends", "pairwise": "all-to-all"}),
+        partial(FewChannels, algorithm="shift", slowness=CHANNEL),
         partial(
             Multicast,
             algorithm="nvls",

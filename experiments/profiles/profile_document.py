@@ -14,6 +14,7 @@ from experiments.profiles.document_parts import Changed, Keys, Part, Whole
 from experiments.profiles.uncertainty_document import ABOUT, UncertaintyPart, part_of
 from experiments.profiles.unknown_names import unknown_names
 from experiments.spellings import library_name
+from simulator.effects.channels import Channels
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.memory_costs import Memory
@@ -104,6 +105,7 @@ class Calibrated(Part):
     launches: dict[Word, Seconds] = Field({})
     exchanges: Annotated[Exchanges, Keys, Whole] = Exchanges()
     pieces: dict[Word, Annotated[Pieces, Keys, Whole]] = Field({})
+    channels: dict[Word, Annotated[Channels, Keys, Whole]] = Field({})
     paced: bool = False
     pace_on_two: Times = 1.0
     ineffective: Labels = Field([])
@@ -148,6 +150,7 @@ class Calibrated(Part):
             self.launches,
             self.exchanges,
             self.pieces,
+            self.channels,
             tuple(self.ineffective),
             self._uncertainty(),
         )
@@ -252,6 +255,7 @@ def _content(profile: Profile, library: str) -> dict[str, Any]:
         "launches": dict(profile.launches),
         "exchanges": profile.exchanges,
         "pieces": dict(profile.pieces),
+        "channels": dict(profile.channels),
         "paced": profile.paced,
         "pace_on_two": profile.pace_on_two,
         "ineffective": list(profile.ineffective),

@@ -27,6 +27,8 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
         yield from _among("algorithm", ("slower", algorithm), algorithms())
         for kind in by_kind:
             yield from _among("kind of link", ("slower", algorithm, kind), kinds)
+    for algorithm, channels in profile.channels.items():
+        yield from _among("kind of link", ("channels", algorithm, channels.kind), kinds)
     for kind, crowd in profile.crowding.items():
         yield from _among("kind of link", ("crowding", kind), kinds)
         counts = [correction.nodes for correction in crowd.apart]
@@ -44,6 +46,7 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
         ("joined", profile.joined),
         ("launches", profile.launches),
         ("pieces", profile.pieces),
+        ("channels", profile.channels),
     ):
         for algorithm in named:
             yield from _among("algorithm", (key, algorithm), algorithms())

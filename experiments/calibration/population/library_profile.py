@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.calibration.effects.multicast import multicasting
 from experiments.calibration.effects.protocols import BETWEEN
-from experiments.calibration.libraries import GLOO, MPI, NCCL, NVLS_LATENCY, Library
+from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL, NVLS_LATENCY, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.population.machine_runs import shared_names
@@ -21,6 +21,7 @@ from experiments.calibration.population.specification import specifications
 from experiments.calibration.uncertainty import shipped_rules
 from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
+from simulator.effects.channels import Channels
 from simulator.effects.jobs import nodes_of
 from simulator.profile import Profile, Protocol, Uncertainty
 from simulator.uncertainty.interval import LEVEL, quantile
@@ -99,11 +100,8 @@ def profile_for(name: str, topology: Topology) -> Described:
     profile = _written(model, rest, steps, called)
     variants = [_written(model, rest + move, steps, called) for move in _moves(model, population)]
     if name == "nccl" and multicasts(topology):
-        slower = dict(_reducing_slowness(profile, steps))
-        for algorithm in MULTICASTING:
-            profile, *variants = (
-                multicasting(one, algorithm, NVLS_LATENCY, slower) for one in (profile, *variants)
-            )
+        slowness = _reducing_slowness(profile, steps)
+        profile, *variants = (_in_switches(one, steps, slowness) for one in (profile, *variants))
     sure = replace(profile, uncertainty=Uncertainty(residuals, tuple(variants)))
     return Described(replace(sure, machine=topology.name), (*notes, *far))
 
@@ -126,14 +124,23 @@ def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:
     )
 
 
-def _reducing_slowness(profile: Profile, steps: _Steps) -> Iterator[tuple[str, float]]:
-    """The kinds of link inside nodes, and the factors on their 1/β in NVLS. By NCCL's own model it
-    has a share of their specified β."""
-    for kind in steps.kinds:
-        if kind.where == "node":
-            generation = "blackwell" if kind.bandwidth > HOPPER else "hopper"
-            reached = nccl.NVLS_EFFICIENCY[generation] * kind.bandwidth
-            yield kind.name, profile.protocols[-1].links[kind.name].bandwidth / reached
+def _reducing_slowness(profile: Profile, steps: _Steps) -> float:
+    """The factor on 1/β of NVLinks in NVLS. By NCCL's own model it has a share of what is
+    specified."""
+    generation = "hopper" if steps.fastest.bandwidth < HOPPER else "blackwell"
+    reached = nccl.NVLS_EFFICIENCY[generation] * steps.fastest.bandwidth
+    return profile.protocols[-1].links[steps.fastest.name].bandwidth / reached
+
+
+def _in_switches(profile: Profile, steps: _Steps, slowness: float) -> Profile:
+    """The profile with NVLS, and with the channels of a message to one peer. Only those of Hopper
+    were measured."""
+    kind = steps.fastest
+    for algorithm in MULTICASTING:
+        profile = multicasting(profile, algorithm, NVLS_LATENCY, {kind.name: slowness})
+    if kind.bandwidth > HOPPER:
+        return profile
+    return replace(profile, channels={"shift": Channels(kind.name, CHANNEL)})
 
 
 def _model(library: Library) -> Model:
@@ -191,6 +198,7 @@ class _Steps:
         inside = _crossed(topology, (nodes == nodes[0]) & (np.arange(len(nodes)) > 0))
         between = _crossed(topology, nodes != nodes[0])
         self.kinds = tuple(_kinds(topology, inside, between))
+        self.fastest = max(self.kinds, key=lambda kind: kind.bandwidth)
         where = {kind.name: kind.where for kind in self.kinds}
         self.where = where
         """Whether links of a kind are inside a "node" or in the "network"."""

@@ -168,3 +168,12 @@ def test_a_surer_profile_of_nvls_moves_with_the_links() -> None:
     assert profile.uncertainty is not None
     factors = [one.slower["nvls"] for one in profile.uncertainty.variants]
     assert factors == [profile.slower["nvls"]] * len(factors)
+
+
+@pytest.mark.parametrize(("ranks", "busbw"), [(4, 157e9), (8, 81.8e9)])
+def test_sends_in_a_node_have_few_channels(ranks: int, busbw: float) -> None:
+    """64 MiB to one peer, as measured on H100 with NVSwitches."""
+    topology, nbytes = find("hgx_h100").build(ranks), 2.0**26
+    profile = profile_for("nccl", find("hgx_h100").whole()).profile
+    took = times(profile, algorithm("shift"), topology, ranks, [nbytes])[nbytes][0]
+    assert nbytes / took == pytest.approx(busbw, rel=0.05)
