@@ -240,6 +240,17 @@ def test_the_calibration_results_are_what_the_csv_files_say(
     assert calibration_page.PAGE.read_text() == written
 
 
+def test_the_page_on_accuracy_has_the_figures_of_the_csv_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    written = calibration_page.accuracy()
+    if os.environ.get("SIMCTL_UPDATE_DOCS"):
+        calibration_page.ACCURACY.write_text(written)
+    assert calibration_page.ACCURACY.read_text() == written
+    assert all(written.count(mark) == 1 for mark in calibration_page.MARKS)
+
+
 def test_the_page_of_speed_is_what_the_csv_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     written = speed_page.page()

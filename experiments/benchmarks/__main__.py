@@ -148,6 +148,8 @@ def _compares(arguments: Sequence[str]) -> bool:
     elif name in ("calibration-page", "speed-page") and not rest:
         module = import_module(f"experiments.benchmarks.{name.replace('-', '_')}")
         output.write(module.PAGE, module.page())
+        if name == "calibration-page":
+            output.write(module.ACCURACY, module.accuracy())
     elif name == "gloo" and len(rest) <= 1:
         module = import_module("experiments.benchmarks.gloo_lab")
         output.say(module.table(Path(rest[0]) if rest else module.COMMITTED))

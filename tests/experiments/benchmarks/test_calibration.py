@@ -87,7 +87,7 @@ def test_the_page_is_written_from_the_files_of_a_run(
     table(folder, out=tmp_path)
     text = (
         "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n"
-        "$machines_summary\n\n$machines\n$worst\n$pairs"
+        "$machines_summary\n\n$machines\n$by_machine\n$worst\n$pairs"
     )
     (tmp_path / "page.txt").write_text(text)
     (tmp_path / "nccl-left-out.csv").write_text(LEFT_OUT)
@@ -99,6 +99,8 @@ def test_the_page_is_written_from_the_files_of_a_run(
     assert "| Made, NCCL | x01_ar_p8, 4KiB | " in page
     assert "its smallest size; the whole curve is slower: by 1% in the median |" in page
     assert "| NCCL, RCCL | 2 | 25.0% | 10.0% | 20.0% | 70.0% | 1 of 2 |" in page
+    assert "| three: MPI forced | not used | 1.0% | 100.0% |" in page
+    assert "| 1.0% | 100.0% | 40.0% | 30.0% |" in page
     assert "| M1 | Made, NCCL | tuned | 10 | 40.0% | 10.0% |  | 70.0% | 30.0% | 50.0% |" in page
     assert "| not used | sizes | 2 | 1.0% | 1.0% | 3.0% | 2 of 2 | 100% | 100% |" in page
 
