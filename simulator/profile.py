@@ -219,11 +219,17 @@ class Profile:
         return algorithm if pieces is None else pieces.name(algorithm, nbytes)
 
     def apply(
-        self, topology: Topology, protocol: Protocol, algorithm: str = "", nbytes: float = 1.0
+        self,
+        topology: Topology,
+        protocol: Protocol,
+        algorithm: str = "",
+        nbytes: float = 1.0,
+        jobs: Jobs | None = None,
     ) -> Topology:
-        """`topology` as `protocol` finds it. Raises InputError if it has a kind of link that is not
-        known."""
-        return self._applied(topology, (protocol,), job(algorithm, topology), nbytes)[0]
+        """`topology` as `protocol` finds it in `jobs`, by default in one of all its ranks. Raises
+        InputError if it has a kind of link that is not known."""
+        jobs = job(algorithm, topology) if jobs is None else jobs
+        return self._applied(topology, (protocol,), jobs, nbytes)[0]
 
     def _applied(
         self, topology: Topology, protocols: Sequence[Protocol], jobs: Jobs, nbytes: float

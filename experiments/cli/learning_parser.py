@@ -64,6 +64,7 @@ def parse(
     profile.refuse("an interval of a step does not go with --learn", "level")
     if options.plan is not None:
         return _of_plans(options.plan, task, options, machine, rules, profile)
+    profile.refuse("it goes with --plan, or without --learn")
     return _of_strategies(task, options, machine, rules)
 
 

@@ -241,7 +241,6 @@ def train(
     if timeline is None or job.learn is not None:
         choice.check(None)
     if job.plan is None:
-        profile.refuse("it goes with --plan, leave it out")
         for option, value in (
             ("calibrate-compute", job.calibrate_compute),
             ("batch", job.batch),
@@ -274,7 +273,7 @@ def train(
     from experiments.commands import train as command
 
     files = command.Files(timeline, out, plot, report, choice)
-    request = job.request(machine, rules)
+    request = job.request(machine, rules, profile)
     raise typer.Exit(command.run(request, files, format.value, where.execution))
 
 

@@ -24,6 +24,7 @@ from experiments.cli.epoch_options import (
 )
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import AlgorithmFile, DetailName
+from experiments.cli.profile_options import ProfileOptions
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -167,8 +168,25 @@ class TrainingOptions:
     batch: Batch = None
     calibrate_compute: CalibrateCompute = None
 
-    def request(self, machine: MachineOptions, rules: RuleOptions = RuleOptions()) -> Request:
-        """The values of the options."""
+    def request(
+        self,
+        machine: MachineOptions,
+        rules: RuleOptions = RuleOptions(),
+        profile: ProfileOptions = ProfileOptions(),
+    ) -> Request:
+        """The values of the options, under a library."""
+        machine, calibrated = profile.of(machine, usual="star")
+        if calibrated is not None and self.slow_link is not None:
+            raise InputError(
+                f"--slow-link {self.slow_link[:40]}: a library has links of its own, leave it out"
+            )
+        if calibrated is None:
+            return self._plain(machine, rules)
+        options = replace(self, model=self._on_devices_of(profile.profile or ""))
+        return options._plain(machine, rules).under(calibrated, profile.parameters)
+
+    def _plain(self, machine: MachineOptions, rules: RuleOptions) -> Request:
+        """The values of the options, on bare links."""
         from experiments.cli.strategy_parser import names_in
         from experiments.commands.train import Request
         from experiments.training.strategy_options import options_of
@@ -177,7 +195,7 @@ class TrainingOptions:
         if len(strategies) > 1:
             return self._comparison(strategies, machine, rules)
         if strategies and strategies != [self.strategy]:
-            return replace(self, strategy=strategies[0]).request(machine, rules)
+            return replace(self, strategy=strategies[0])._plain(machine, rules)
         model = self._on_devices_of(machine.blueprint.name)
         job = self._job(model, machine, rules)
         ranks, variants = self._ranks(job), self._variants(job, model)
@@ -214,7 +232,7 @@ class TrainingOptions:
         requests = {name: replace(self, strategy=name) for name in strategies}
         return comparison(
             self.strategy,
-            {name: options.request(machine, rules) for name, options in requests.items()},
+            {name: options._plain(machine, rules) for name, options in requests.items()},
         )
 
     def _on_devices_of(self, machine: str) -> str:

@@ -28,6 +28,7 @@ from experiments.training.strategy_options import SweptValue
 from experiments.training.training_grid import TrainingGrid, failure_of
 from experiments.training.training_report import report, text
 from experiments.training.training_table import cells
+from simulator.profile import Profile
 from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.resources import duration
@@ -48,6 +49,16 @@ class Request:
     """Its values with their jobs, if there are any."""
     parameters: Mapping[str, output.Value]
     """The options as the user writes them: stored with the result."""
+
+    def under(self, profile: Profile, parameters: Mapping[str, output.Value]) -> Request:
+        """The same under a calibrated library, whose `parameters` are stored, too."""
+        variants = [(value, replace(job, profile=profile)) for value, job in self.variants]
+        return replace(
+            self,
+            job=replace(self.job, profile=profile),
+            variants=variants,
+            parameters={**self.parameters, **parameters},
+        )
 
 
 class Files(NamedTuple):
@@ -143,7 +154,7 @@ def _keep_one(training: TrainingRun, report: object, request: Request, files: Fi
     from experiments.pages.reports.assumptions import assumptions
     from experiments.pages.reports.kept import keep_training
 
-    missing = assumptions(request.job.machine, profile=False)
+    missing = assumptions(request.job.machine, profile=request.job.profile is not None)
     out = files.out if output.is_result(files.out) else None
     kept = output.RunFiles(None, out, files.report)
     keep_training(report, training, kept, request.parameters, missing)
@@ -161,7 +172,7 @@ def _keep_several(records: Sequence[output.Record], request: Request, files: Fil
         f"{request.job.model.name} on {machine.text}",
         lambda: training_figure(records, request.swept, names, machine.text, "svg"),
     )
-    missing = assumptions(machine, profile=False)
+    missing = assumptions(machine, profile=request.job.profile is not None)
     made = origin(request.parameters)
     out = files.out if output.is_result(files.out) else None
     keep(Result("runs", records, made, [picture], left_out=missing), out, files.report)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -20,10 +20,19 @@ from experiments.training.changes import (
     Change,
 )
 from experiments.training.epochs import Epochs
+from experiments.training.library_costs import (
+    LibraryCosts,
+    costs_of,
+    overhead_of,
+    slower_calls,
+)
+from experiments.training.training_row import Simulated, TrainingRow
 from simulator.analysis.critical_path import PARTS, Path, trace_back, worth
 from simulator.analysis.memory import Memory
 from simulator.analysis.waits import Wait, waits
+from simulator.profile import Profile
 from simulator.schedules import semantics
+from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
@@ -58,6 +67,8 @@ class Job:
     """Whether every transfer is simulated, or only where that is quick."""
     epochs: Epochs = field(default_factory=Epochs)
     """The time of an epoch beside its steps, and the rate of the input."""
+    profile: Profile | None = None
+    """A calibrated library, whose fastest protocol is simulated."""
 
     def topology(self, ranks: int) -> Topology:
         """The machine with devices for `ranks` workers and their servers."""
@@ -67,22 +78,33 @@ class Job:
         topology = machine.build(max(ranks, fewest), servers, server_kind=self.strategy.server_kind)
         for link, factor in self.slow_links.items():
             topology = slowed(topology, link, factor)
-        return topology
+        if self.profile is None:
+            return topology
+        merge = self.profile.memory.merge(self.model.gradients)
+        return replace(topology, reduction=np.full_like(topology.reduction, merge))
 
     def setting(self, ranks: int) -> Setting:
         """Where and how long `ranks` workers train, and what of it is simulated."""
         symmetric = self.rules.symmetry == "auto"
         replays = self.detail == "auto" and self.rules.training().replays
         most = WRITTEN if replays else inf
+        topology = self.topology(ranks)
         return Setting(
-            self.topology(ranks),
+            topology,
             ranks,
             self.steps,
             self.conditions,
             outline_beyond=most,
             symmetric=symmetric,
             force=self.rules.force,
+            overhead=self._overhead(topology),
         )
+
+    def _overhead(self, topology: Topology) -> Callable[[Schedule], float] | None:
+        """What a collective takes beside its links."""
+        if self.profile is None:
+            return None
+        return overhead_of(self.profile, self.strategy, topology)
 
     def plan(self, ranks: int) -> Plan:
         """The operations of `ranks` workers."""
@@ -92,7 +114,11 @@ class Job:
         """Simulate the job on `ranks` workers, whose operations are those of `plan`, if it is
         there already."""
         plan = plan or self.plan(ranks)
-        return TrainingRun(self, ranks, plan, train(plan, self.rules.training()))
+        if self.profile is None or ranks == 1:
+            return TrainingRun(self, ranks, plan, train(plan, self.rules.training()))
+        costs = costs_of(self.profile, self.strategy, plan, self.rules)
+        rules = replace(self.rules.training(costs.machine), explained=True)
+        return TrainingRun(self, ranks, plan, train(plan, rules), costs)
 
     def simulates_again(self, plan: Plan) -> bool:
         """Whether it is quick to simulate `plan` under each change, or asked for by `force`."""
@@ -105,87 +131,22 @@ class Job:
         written = OPERATION.seconds * len(plan.schedule)
         return written + AGAIN.seconds * times * plan.operations
 
-    def alone(self, ranks: int) -> float:
+    def alone(self, ranks: int, costs: LibraryCosts | None = None) -> float:
         """Samples per second of a single worker, without disturbances.
 
-        It runs where the first of `ranks` workers and its server would run.
+        It runs where the first of `ranks` workers and its server would run, with links that have
+        the `costs` of a library.
         """
         topology = replace(self, slow_links={}).topology(ranks)
         servers = topology.placement[ranks:][: self.strategy.servers(1)]
         topology = replace(topology, placement=np.append(topology.placement[:1], servers))
         plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps, force=True))
-        return measure(plan, train(plan, self.rules.training())).samples_per_s
+        rules = self.rules.training(costs and costs.machine)
+        return measure(plan, train(plan, rules)).samples_per_s
 
 
 WhatIf = Mapping[str, tuple[float, float | None]]
 """Seconds of a step, to first order and simulated, by what changes."""
-
-
-@dataclass(frozen=True)
-class TrainingRow:
-    """A run in a table. Seconds are means over the workers, for a step."""
-
-    model: str
-    device: str
-    strategy: str
-    ranks: int
-    """The number of workers."""
-    batch: int
-    """Samples of a worker in a step."""
-    step_s: float
-    samples_per_s: float
-    """Samples per second of all workers together."""
-    efficiency: float
-    """`samples_per_s` as a share of what as many workers without communication would reach."""
-    computing_s: float
-    restarting_s: float
-    """Time lost to restarts after a failure."""
-    exposed_s: float
-    """Communication while the worker does not compute."""
-    hidden_s: float
-    """Communication while the worker computes."""
-    transfer_s: float
-    """Bubbles in which the worker waits for messages."""
-    contention_s: float
-    """Bubbles in which such a message waits behind messages of other ranks."""
-    slower_peer_s: float
-    """Bubbles in which the worker waits for a computation of another rank."""
-    drain_s: float
-    """Bubbles at the end of the run, in which the worker has nothing left to do."""
-    volume_B: float
-    """Bytes that all ranks send in a step."""
-    peak_B: float | None
-    """Peak memory of the fullest rank, None if there are too many operations to trace it."""
-    redundant_B: float | None
-    """The peak amount of duplicate data over all ranks, None as above."""
-    staleness: float
-    """Mean number of updates between reading parameters and updating them."""
-    staleness_max: int
-
-
-class Simulated(NamedTuple):
-    """What of a run has been simulated."""
-
-    ranks: int
-    """The workers that stand for all."""
-    collectives: int
-    """The collectives that are timed as a whole; 0: all transfers are simulated at their time."""
-    replayed: int
-    """Those of them that have the times of an earlier simulation."""
-    rounds: int
-    """How often collectives were simulated again, together."""
-
-    def words(self, ranks: int) -> tuple[str, str]:
-        """The same for people, of a run of `ranks` workers."""
-        who = "all ranks" if ranks == self.ranks else f"{self.ranks} of {ranks} ranks"
-        if not self.collectives:
-            return who, "all transfers"
-        rounds = f", {self.rounds} rounds" if self.rounds else ""
-        simulated = self.collectives - self.replayed
-        return who, (
-            f"{self.collectives} collectives: {simulated} simulated, {self.replayed} "
-            f"replayed{rounds}"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +157,8 @@ class TrainingRun:
     ranks: int
     plan: Plan
     timeline: Timeline
+    costs: LibraryCosts | None = None
+    """What the library makes of the calls."""
 
     @cached_property
     def measures(self) -> Measures:
@@ -328,7 +291,7 @@ class TrainingRun:
             batch=self.plan.model.batch,
             step_s=max(measures.step, self.least),
             samples_per_s=rate,
-            efficiency=rate / (self.ranks * self.job.alone(self.ranks)),
+            efficiency=rate / (self.ranks * self.job.alone(self.ranks, self.costs)),
             computing_s=float(measures.computing.mean()) / steps,
             restarting_s=float(measures.restarting.mean()) / steps,
             exposed_s=float(measures.exposed.mean()) / steps,
@@ -342,7 +305,22 @@ class TrainingRun:
             redundant_B=memory.peak_redundant if memory else None,
             staleness=float(measures.staleness.mean()) if len(measures.staleness) else 0.0,
             staleness_max=int(measures.staleness.max(initial=0)),
+            **self._interval(),
         )
+
+    def _interval(self) -> dict[str, float]:
+        """The step with all calls at the same end of their intervals: a machine's errors are
+        shared by its calls."""
+        interval = self.costs and self.costs.interval
+        if not interval or not self.costs:
+            return {}
+        ends: dict[str, float] = {"level": interval.level}
+        for name in ("expected", "low", "high"):
+            factor = getattr(interval, name)
+            rules = self.job.rules.training(self.costs.slower(factor))
+            timeline = train(self.plan, rules, slower_calls(self.plan, factor))
+            ends[f"{name}_s"] = max(measure(self.plan, timeline).step, self.least)
+        return ends
 
     @property
     def record(self) -> dict[str, Value]:
@@ -379,7 +357,10 @@ class TrainingRun:
         return self.by_phase().get(RESTART, 0.0) / self.measures.window.steps
 
     def _simulated(self, change: Change) -> float:
-        seconds, rules = change.seconds(self.plan), self.job.rules.training(change.machine)
+        def machine(topology: Topology) -> Topology:
+            return change.machine(self.costs.machine(topology) if self.costs else topology)
+
+        seconds, rules = change.seconds(self.plan), self.job.rules.training(machine)
         timeline = train(self.plan, rules, seconds)
         counted = window(self.plan, timeline)
         return float(timeline.finish[counted.last]) / counted.steps

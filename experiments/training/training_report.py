@@ -108,7 +108,8 @@ def text(run: TrainingRun, what_if: WhatIf) -> str:
         ),
         "what would help\n" + align(_helping(run, what_if)),
     ]
-    blocks.append(f"  not included  {SOFTWARE}")
+    if run.job.profile is None:
+        blocks.append(f"  not included  {SOFTWARE}")
     chosen = run.plan.words
     more = [f"... {len(chosen)} lines, all with --format json"] if len(chosen) > WORDS else []
     words = [*chosen[:WORDS], *more, f"model: {run.plan.model.source}"]
@@ -121,6 +122,7 @@ def _summary(run: TrainingRun) -> list[list[str]]:
     communicating = row.exposed_s + row.hidden_s
     lines = [
         ["  step", format_seconds(row.step_s), _spread(run)],
+        *_expected(run),
         *_epochs(run),
         [
             "  samples/s",
@@ -155,6 +157,18 @@ def _summary(run: TrainingRun) -> list[list[str]]:
     lines.append(["  simulated", *run.simulated.words(run.ranks)])
     lines.append(["  verdict", "ok" if not run.wrong else f"FAIL: {run.wrong}", run.proof])
     return lines
+
+
+def _expected(run: TrainingRun) -> list[list[str]]:
+    """The interval of a step, if the library says how sure it is."""
+    row = run.row
+    if row.expected_s is None:
+        return []
+    expected, low, high = (
+        format_seconds(each or 0.0) for each in (row.expected_s, row.low_s, row.high_s)
+    )
+    about = f"{row.level:.0%} of steps: {low} - {high}, by the error of communication"
+    return [["  expected", expected, about]]
 
 
 def _epochs(run: TrainingRun) -> list[list[str]]:

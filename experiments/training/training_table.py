@@ -43,6 +43,7 @@ def cells(swept: str, names: Mapping[str, str], jobs: Sequence[Job]) -> Mapping[
     columns |= {
         "p": lambda record: str(record["ranks"]),
         "step": _seconds("step_s"),
+        **_interval(jobs),
         "samples/s": lambda record: rate(float(record["samples_per_s"] or 0.0)),
         "efficiency": lambda record: f"{float(record['efficiency'] or 0.0):.1%}",
         "exposed": _seconds("exposed_s"),
@@ -64,6 +65,26 @@ def cells(swept: str, names: Mapping[str, str], jobs: Sequence[Job]) -> Mapping[
         for name, heading in zip(COLUMNS.values(), ("2β", "α/2", "2x compute"), strict=True):
             columns[heading] = _what_if_cell(name)
     return columns
+
+
+def _interval(jobs: Sequence[Job]) -> Mapping[str, Cell]:
+    """The columns of intervals, if libraries say how sure they are."""
+    profile = jobs[0].profile
+    if profile is None or profile.uncertainty is None:
+        return {}
+
+    def ends(record: Record) -> str:
+        low, high = record["low_s"], record["high_s"]
+        if low is None or high is None:
+            return "-"
+        return f"{format_seconds(float(low))} - {format_seconds(float(high))}"
+
+    return {
+        "expected": lambda record: (
+            "-" if record["expected_s"] is None else _seconds("expected_s")(record)
+        ),
+        f"{profile.uncertainty.level:.0%} of steps": ends,
+    }
 
 
 def _what_if_cell(name: str) -> Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -45,6 +46,8 @@ class Setting:
     """Whether one rank may stand for all that do the same."""
     force: bool = False
     """Whether to build a run that is likely too large."""
+    overhead: Callable[[Schedule], float] | None = None
+    """The seconds that a rank takes to enter a collective; None: nothing."""
 
     def __post_init__(self) -> None:
         if self.ranks < 1:

@@ -120,6 +120,8 @@ class Trainer:
         Returns the operation with which each worker leaves.
         """
         self.builder.phase(phase)
+        if self.setting.overhead is not None and self.setting.ranks > 1:
+            seconds = seconds[0] + self.setting.overhead(region.schedule), seconds[1]
         waits = columns(self._streams.get(lane), *after)
         if self._outline:
             first = self.builder.compute(self.ranks, seconds[0], lane=lane, after=waits)

@@ -243,7 +243,7 @@ def test_a_step_under_an_old_profile_has_none(simctl: Simctl, profile: str) -> N
     ("words", "why"),
     [
         (("--plan", "auto", "--gpus", "4", "--batch", "8"), "it goes with a plan"),
-        (("--strategy", "ddp"), "it goes with --plan"),
+        (("--strategy", "ddp"), "--level 0.9 goes with --profile or --library"),
     ],
 )
 def test_a_level_goes_with_one_plan(simctl: Simctl, words: tuple[str, ...], why: str) -> None:

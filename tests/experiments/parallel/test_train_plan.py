@@ -96,8 +96,6 @@ def test_all_transfers_are_simulated_where_the_user_asks_for_them(simctl: Simctl
             "batch=2: write it",
         ),
         (("--plan", "tp=8", "--model", "resnet50"), "--plan: give --model with a transformer"),
-        (("--profile", "mn5_acc"), "it goes with --plan"),
-        (("--library", "nccl"), "--library nccl: it goes with --plan"),
         (
             ("--plan", "tp=2", "--library", "nccl", "--profile", "mn5_acc"),
             "--library nccl and --profile mn5_acc: leave one of them out",

@@ -1,0 +1,141 @@
+"""A training step under a calibrated library: what links and calls cost, and how sure that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.simulations.rules import Rules
+from simulator.collectives import Algorithm, find
+from simulator.effects.jobs import job
+from simulator.predictions import interval_of, prediction
+from simulator.profile import Profile, Run
+from simulator.schedules.routed import route
+from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.schedule import Schedule
+from simulator.training import Strategy
+from simulator.training.communicator import find_all_reduce
+from simulator.training.plan import COMMUNICATION, Plan
+from simulator.uncertainty.interval import Interval
+from topologies.topology import Floats, Topology
+
+MOST_SIZES = 4
+"""So many sizes of calls stand for all: those with the most bytes."""
+
+
+class LibraryCosts(NamedTuple):
+    """What a library makes of the calls of a plan."""
+
+    protocol: str
+    """The protocol of the run: the one that most of the time of its calls takes."""
+    machine: Callable[[Topology], Topology]
+    """The machine as this protocol finds it. Routes stay."""
+    interval: Interval | None = None
+    """The time of all calls as a share of what is simulated; None if the profile does not say how
+    sure it is."""
+
+    def slower(self, factor: float) -> Callable[[Topology], Topology]:
+        """The machine if its links take `factor` times as long."""
+
+        def changed(topology: Topology) -> Topology:
+            found = self.machine(topology)
+            return replace(
+                found,
+                latency=found.latency * factor,
+                medium_gap=found.medium_gap * factor,
+                medium_bandwidth=found.medium_bandwidth / factor,
+            )
+
+        return changed
+
+
+def algorithm_of(strategy: Strategy) -> Algorithm:
+    """The algorithm by which a library knows the calls of a strategy: its all-reduce, or messages
+    to and from a server."""
+    name = getattr(strategy, "algo", None)
+    return find("shift") if name is None else find_all_reduce(name)
+
+
+def overhead_of(
+    profile: Profile, strategy: Strategy, topology: Topology
+) -> Callable[[Schedule], float]:
+    """The seconds that a collective takes beside its links, found once for each schedule."""
+    algorithm, known = algorithm_of(strategy), dict[int, tuple[Schedule, float]]()
+
+    def overhead(schedule: Schedule) -> float:
+        if id(schedule) not in known:
+            parts = profile.overheads(schedule, topology, algorithm)
+            known[id(schedule)] = schedule, sum(parts.values())
+        return known[id(schedule)][1]
+
+    return overhead
+
+
+def costs_of(profile: Profile, strategy: Strategy, plan: Plan, rules: Rules) -> LibraryCosts:
+    """What the library makes of the calls of `plan`.
+
+    Each call is simulated alone, under each protocol. Errors of a machine are shared by all of its
+    calls, so the ends of their intervals add up.
+    """
+    algorithm, topology = algorithm_of(strategy), plan.topology
+    calls = [
+        (_alone(profile, algorithm, schedule, topology, rules), number)
+        for schedule, number in _calls(plan, algorithm)
+    ]
+    seconds = dict.fromkeys((run.protocol for run, _ in calls), 0.0)
+    for run, number in calls:
+        seconds[run.protocol] += number * run.seconds
+    name = max(seconds, key=lambda each: seconds[each])
+    protocol = next(each for each in profile.protocols if each.name == name)
+
+    def machine(changed: Topology) -> Topology:
+        jobs = job(algorithm.listed_name, topology)
+        found = profile.apply(changed, protocol, jobs=jobs)
+        return replace(found, reduction=changed.reduction)
+
+    total = sum(seconds.values())
+    intervals = [
+        (interval_of(predicted), number)
+        for run, number in calls
+        if (predicted := prediction(profile, run, algorithm))
+    ]
+    if not intervals or not total:
+        return LibraryCosts(name, machine)
+    expected, low, high = (
+        sum(number * getattr(each, end) for each, number in intervals) / total
+        for end in ("expected", "low", "high")
+    )
+    unsure = intervals[0][0].unsure
+    interval = Interval(expected, low, high, intervals[0][0].level, unsure)
+    return LibraryCosts(name, machine, interval)
+
+
+def slower_calls(plan: Plan, factor: float) -> Floats:
+    """What computations take if calls take `factor` times as long to begin."""
+    schedule = plan.schedule
+    first = np.unique(plan.spans.first)
+    called = (schedule.kind[first] == COMPUTATION) & (schedule.lane[first] >= COMMUNICATION)
+    seconds = schedule.seconds.copy()
+    seconds[first[called]] *= factor
+    return seconds
+
+
+def _calls(plan: Plan, algorithm: Algorithm) -> list[tuple[Schedule, int]]:
+    """The collectives of a step that send most, and how often each runs."""
+    if not plan.buckets:
+        ranks = max(2, plan.schedule.workers)
+        return [(algorithm.build(ranks, plan.model.gradients), 1)]
+    schedules = {region.schedule.nbytes_total: region.schedule for region in plan.buckets}
+    number = Counter(region.schedule.nbytes_total for region in plan.buckets)
+    sizes = sorted(schedules, key=lambda nbytes: -nbytes * number[nbytes])[:MOST_SIZES]
+    return [(schedules[nbytes], number[nbytes]) for nbytes in sizes]
+
+
+def _alone(
+    profile: Profile, algorithm: Algorithm, schedule: Schedule, topology: Topology, rules: Rules
+) -> Run:
+    return profile.simulate(route(schedule, topology, merges=True), algorithm, rules.run)

@@ -1,0 +1,144 @@
+"""Training steps under a calibrated library."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Literal
+
+import pytest
+
+from experiments.profiles import find
+from experiments.simulations.rules import Rules
+from experiments.training.job import Job
+from experiments.training.training_report import text
+from simulator.collectives import find as algorithm_called
+from simulator.predictions import interval_of, prediction
+from simulator.profile import Profile
+from simulator.schedules.routed import route
+from simulator.training import Strategy
+from simulator.training.asgd import ASGD
+from simulator.training.data_parallel import DataParallel
+from simulator.training.ddp import DDP
+from simulator.training.local_sgd import LocalSGD
+from simulator.training.model import Layer, Model, Tensor
+from simulator.training.ssgd import SSGD
+from topologies.catalogue import find as machine_called
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+MEGABYTE = 1e6
+TRAIN = "train", "--model", "resnet50", "--topology", "hgx_h100:nodes=2"
+
+
+@cache
+def profile() -> Profile:
+    """NCCL on nodes of four GPUs."""
+    return find("mn5_acc").simulated()
+
+
+def model(layers: int = 4) -> Model:
+    """Layers of 25 MB each."""
+    tensor = Tensor("weight", 25 * MEGABYTE)
+    each = [Layer(f"fc{k}", 1e-3, 2e-3, MEGABYTE, (tensor,)) for k in range(layers)]
+    return Model("four", 8, tuple(each), optimizer=1e-3)
+
+
+def job(strategy: Strategy, detail: Literal["auto", "transfers"] = "auto") -> Job:
+    """A job on nodes of four GPUs."""
+    machine = machine_called("nodes:per_node=4")
+    steps = strategy.usual_steps
+    return Job(model(), "one", strategy, machine, Rules(), steps, detail=detail, profile=profile())
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_a_step_that_hides_nothing_takes_a_call_longer(ranks: int) -> None:
+    """The call and its interval are those of `simctl run`."""
+    alone = DDP(bucket=1e12, overlap=False, copies=0, hooks=0.0, broadcast_buffers=False)
+    row = job(alone).run(ranks).row
+    algorithm = algorithm_called("rings")
+    topology = machine_called("nodes:per_node=4").build(ranks)
+    routed = route(algorithm.build(ranks, model().gradients), topology)
+    call = profile().simulate(routed, algorithm)
+    predicted = prediction(profile(), call, algorithm)
+    assert predicted is not None
+    sure = interval_of(predicted)
+    ends = row.step_s, row.expected_s, row.low_s, row.high_s
+    for step, seconds in zip(ends, (call.seconds, sure.expected, sure.low, sure.high), strict=True):
+        assert step is not None
+        assert step - row.computing_s == pytest.approx(seconds, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "strategy", [DDP(), SSGD(), ASGD(), LocalSGD(every=2), DataParallel()], ids=lambda s: type(s)
+)
+def test_each_strategy_has_an_interval(strategy: Strategy) -> None:
+    row = job(strategy).run(4).row
+    assert row.low_s is not None
+    assert row.expected_s is not None
+    assert row.high_s is not None
+    assert row.low_s <= row.expected_s <= row.high_s
+    assert row.low_s < row.high_s
+    assert row.level == 0.8
+
+
+def test_the_same_step_with_all_transfers() -> None:
+    plain, written = (
+        job(DDP(broadcast_buffers=False), how).run(64) for how in ("auto", "transfers")
+    )
+    assert plain.row.step_s == pytest.approx(written.row.step_s, rel=1e-9)
+    assert plain.row.high_s == pytest.approx(written.row.high_s, rel=1e-9)
+
+
+def test_a_worker_alone_has_no_interval() -> None:
+    run = job(DDP()).run(1)
+    assert run.row.expected_s is None
+    assert "expected" not in text(run, run.what_if())
+
+
+def test_a_profile_without_uncertainty_has_the_same_step_and_no_interval() -> None:
+    sure = job(DDP())
+    unsure = replace(sure, profile=replace(profile(), uncertainty=None))
+    assert unsure.run(8).row.step_s == sure.run(8).row.step_s
+    assert unsure.run(8).row.high_s is None
+
+
+def test_twice_the_bandwidth_is_of_the_librarys_links() -> None:
+    run = job(DDP(bucket=1e12, overlap=False)).run(8)
+    for name, (first_order, simulated) in run.what_if().items():
+        assert simulated is not None
+        assert simulated == pytest.approx(first_order, rel=0.05), name
+        assert simulated <= run.row.step_s
+
+
+def test_a_library_on_a_machine_without_measurements(simctl: Simctl) -> None:
+    result = simctl(*TRAIN, "--library", "nccl", "--level", "0.5")
+    assert result.returncode == 0
+    assert "note: nccl on machines like this: population of" in result.stderr
+    assert "50% of steps: " in result.stdout
+    assert "not included" not in result.stdout
+    table = simctl(*TRAIN, "--library", "nccl", "--p", "8,16", "--format", "json")
+    assert all(row["low_s"] < row["high_s"] for row in json.loads(table.stdout))
+    assert "80% of steps" in simctl(*TRAIN, "--library", "nccl", "--p", "8,16").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--level", "0.9"), "--level 0.9 goes with --profile or --library: write both"),
+        (("--library", "nccl", "--level", "2"), "level 2: expected a share between 0 and 1"),
+        (("--library", "nccl", "--profile", "mn5_acc"), "leave one of them out"),
+        (("--library", "nccl", "--latency", "1us"), "--library nccl has its own"),
+        (("--library", "nccl", "--slow-link", "3:0.5"), "a library has links of its own"),
+        (("--profile", "mn5_acc"), "knows nothing of"),
+        (("--library", "nccl", "--learn", "softmax"), "it goes with --plan, or without --learn"),
+    ],
+)
+def test_wrong_options_are_refused(simctl: Simctl, options: tuple[str, ...], message: str) -> None:
+    result = simctl(*TRAIN, *options)
+    assert result.returncode == 2
+    error = [line for line in result.stderr.splitlines() if not line.startswith("note: ")]
+    assert len(error) == 1
+    assert message in error[0]
