@@ -86,7 +86,7 @@ def points(
             )
             continue
         try:
-            multicast = _multicasts(curve, machine)
+            multicast = _multicasts(curve, machine) and _knows(profile, library, curve)
             curve_points = series(
                 curve, library, in_place=in_place, ran=_ran(curve, profile), multicast=multicast
             )
@@ -120,6 +120,12 @@ def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
         curve.library,
     )
     return entry.ran if entry else ()
+
+
+def _knows(profile: Profile | None, library: Library, curve: Curve) -> bool:
+    """Whether a profile has figures of the algorithms in switches; an old file has none."""
+    names = library.multicasts.get(curve.collective, ())
+    return profile is None or all(name in profile.launches for name in names)
 
 
 def _multicasts(curve: Curve, machine: Machine) -> bool:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from experiments.calibration.calibrated_profile import points
 from experiments.calibration.effects.multicast import Multicast
 from experiments.calibration.fit import explore
 from experiments.calibration.known_paths import as_nodes
@@ -10,6 +11,8 @@ from experiments.calibration.libraries import NCCL
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import predict
+from experiments.measurements import Curve
+from experiments.measurements.curve import Point
 from made_up_curves import curve
 
 CHOSEN = NCCL.algorithms("all_reduce", multicast=True)
@@ -75,3 +78,17 @@ def test_latency_counts_once_whatever_the_pieces() -> None:
     seconds = model.predict(model.start)
     values = model.values(model.start)
     assert seconds[0] == pytest.approx(values["launch"] + values["latency of NVLS"], rel=0.01)
+
+
+def test_an_old_profile_has_no_nvls() -> None:
+    """A profile that was fitted without NVLS would take it with the figures of rings."""
+    measured = tuple(Point(2**size, 1e-3) for size in range(20, 30))
+    run = Curve(
+        "all_reduce", 8, 1, measured, (), "x.log", device="NVIDIA H100 80GB HBM3", library="NCCL"
+    )
+    old = Model(Points([curve("all_reduce", ("ring",), 8, 1)]), NCCL)
+    new = Model(Points([curve("all_reduce", CHOSEN, 8, 1)]), NCCL)
+    for model, known in ((old, False), (new, True)):
+        judged, _ = points([run], NCCL, profile=model.profile(model.start))
+        assert ("nvls" in judged.curves[0].algorithms) == known
+    assert "nvls" in points([run], NCCL)[0].curves[0].algorithms
