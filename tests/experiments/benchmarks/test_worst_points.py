@@ -20,6 +20,7 @@ def curve(
         (curve([10, 11, 50, 12, 13], [0, 0, 1.5, 0, 0]), 2, "a bump: 4.4 times"),
         (curve([10, 11, 50, 60, 70], [0, 0, 2.0, 0, 0]), 2, "a step: 4.5 times the size before"),
         (curve([10, 20, 15, 30, 40], [0, 0, -1, 0, 0]), 2, "no longer than a smaller size"),
+        (curve([10, 20, 50, 51, 40], [0, 0, 1, 0, 0]), 2, "longer than a larger size"),
         (curve([10, 11, 12, 13, 14], [1, 0, 0, 0, 0]), 0, "the end of the curve: its smallest"),
         (curve([10, 11, 12, 13, 14], [0, 0, 0, 0, 1]), 4, "the end of the curve: its largest"),
         (curve([10, 11, 12, 13, 14], [0.7, 0.7, 1, 0.7, 0.7]), 2, "slower: by 101% in the median"),
