@@ -89,6 +89,7 @@ def recommend(
             if value is not None:
                 raise InputError(f"--explain {explain} and {name} {value}: leave one of them out")
     machine, calibrated = machine.under(profile, usual="star", level=level, library=library)
+    calibrated = rules.sure(calibrated)
     listed = of_collective(collective)
     blueprint = replace(machine.blueprint, force=rules.force)
     name = listed[0].collective.name

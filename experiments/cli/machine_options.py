@@ -237,6 +237,17 @@ class RuleOptions:
             self._tolerance,
         )
 
+    def sure(self, profile: Profile | None) -> Profile | None:
+        """The profile; under fair sharing without intervals, which need the counts of a critical
+        path."""
+        if profile is None or self.sharing is not SharingName.fair:
+            return profile
+        from experiments import output
+
+        if profile.uncertainty is not None:
+            output.note("--sharing fair: no intervals, they go with --sharing fifo")
+        return replace(profile, uncertainty=None)
+
     @property
     def _tolerance(self) -> float:
         """The share of the time by which messages may end early or late."""

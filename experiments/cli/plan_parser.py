@@ -123,6 +123,7 @@ def _setting(
     if options.model == usual.model:
         raise InputError("--plan: give --model with a transformer, like llama3_70b")
     chosen, calibrated = profile.of(machine, usual="star")
+    calibrated = rules.sure(calibrated)
     blueprint = replace(chosen.blueprint, force=rules.force)
     choice = choose(options.model)
     if "batch" in choice.training:

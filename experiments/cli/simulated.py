@@ -112,6 +112,7 @@ def sweep(
     from topologies.units import parse_sizes
 
     machine, calibrated = machine.under(profile, usual="ring", level=level, library=library)
+    calibrated = rules.sure(calibrated)
     algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file)]
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, algorithms, "2..64"))
     size = pattern.size(size)
@@ -184,6 +185,7 @@ def run(
     from topologies.units import parse_bytes
 
     machine, calibrated = machine.under(profile, usual="ring", level=level, library=library)
+    calibrated = rules.sure(calibrated)
     algorithm = pattern.of(parse_algorithm(algo, algo_file))
     if groups is not None:
         from experiments.cli.group_parser import GroupOptions

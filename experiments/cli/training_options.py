@@ -176,6 +176,7 @@ class TrainingOptions:
     ) -> Request:
         """The values of the options, under a library."""
         machine, calibrated = profile.of(machine, usual="star")
+        calibrated = rules.sure(calibrated)
         if calibrated is not None and self.slow_link is not None:
             raise InputError(
                 f"--slow-link {self.slow_link[:40]}: a library has links of its own, leave it out"

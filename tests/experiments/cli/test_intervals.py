@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -277,3 +278,22 @@ def test_a_profile_is_no_result(simctl: Simctl, profile: str, tmp_path: Path) ->
     assert refused.returncode == 2
     assert f"simctl judge {profile} RUNS --report PAGE.html" in refused.stderr
     assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--p", "4"),
+        ("sweep", "--p", "4"),
+        ("recommend", "--p", "4", "--collective", "all_reduce", "--size", "1MiB"),
+        ("train", "--p", "4"),
+        ("train", "--p", "4", "--model", "gpt2", "--plan", "dp=4"),
+    ],
+    ids=" ".join,
+)
+def test_fair_sharing_has_times_and_no_interval(simctl: Simctl, words: tuple[str, ...]) -> None:
+    fair = "--sharing", "fair", "--format", "json"
+    done = simctl(*words, "--topology", "hgx_h100", "--library", "nccl", *fair)
+    assert done.returncode == 0
+    assert "note: --sharing fair: no intervals, they go with --sharing fifo" in done.stderr
+    assert not re.search(r'"(low|high|expected)_s": [0-9]', done.stdout)
