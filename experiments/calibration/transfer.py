@@ -12,6 +12,7 @@ from experiments.calibration.fit import Fit, explore
 from experiments.calibration.libraries import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags, Points
+from experiments.calibration.population.specification import FED
 from experiments.measurements import Curve
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -60,7 +61,9 @@ def linked(library: Library, bandwidth: float) -> Library:
 
 
 def _slowed(prior: Prior, bandwidth: float) -> Prior:
-    return _between(prior, max(prior.slowness["network"], 1 / (prior.share * bandwidth)))
+    reached = prior.reached.get("network")
+    usual = 1 / (reached * max(FED, bandwidth)) if reached else prior.slowness["network"]
+    return _between(prior, max(usual, 1 / (prior.share * bandwidth)))
 
 
 def _between(prior: Prior, slowness: float) -> Prior:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp
+from math import exp, log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,11 +42,18 @@ class Parameter:
     specified: bool = False
     """Whether a machine's specification says about what the number is: 1/β of its links, or how
     ranks share NICs."""
+    reached: float = 1.0
+    """The usual share of a specified β."""
 
     @property
     def inner(self) -> float:
         """The start as the fit counts it."""
         return self.start if self.unit == "power" else float(np.log(self.start))
+
+    @property
+    def rest(self) -> float:
+        """The start as the fit counts it, without what a machine's specification gives."""
+        return -log(self.reached) if self.specified else self.inner
 
     def outer(self, inner: float) -> float:
         """The value for a number `inner` of the fit."""

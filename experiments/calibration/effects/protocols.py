@@ -45,6 +45,8 @@ class Prior:
     """The share of a link's β that the protocol's flags leave."""
     longest: Mapping[str, float] = field(default_factory=dict)
     """The bytes of its longest message, by the library's name in words, in lower case."""
+    reached: Mapping[str, float] = field(default_factory=dict)
+    """The usual share of a specified β. Empty: the links of a machine do not limit the protocol."""
 
     def rate(self, kind: str) -> str:
         """The name of the parameter that is 1/β of links of `kind`."""
@@ -86,11 +88,13 @@ class Protocols(Effect):
             yield Parameter(f"{prior.name} {kind} α", latency, "s", weight, kind)
             if (prior.name, kind) in self.data.gaps:
                 yield Parameter(f"{prior.name} {kind} g", latency * SHORT, "s", LIKELY, kind)
-        last = prior is self.priors[-1]
         rates = {prior.rate(kind): (kind, slowness) for kind, (_, slowness) in starts.items()}
         for name, (kind, slowness) in rates.items():
             of_kind = "" if prior.one_rate else kind
-            yield Parameter(name, slowness, "s/B", LOOSE, of_kind, last)
+            reached = prior.reached.get(reach(kind), 1.0)
+            yield Parameter(
+                name, slowness, "s/B", LOOSE, of_kind, bool(prior.reached), reached=reached
+            )
 
     def _start(self, prior: Prior, kind: str) -> tuple[float, float]:
         """α and 1/β of a kind of link: those of the prior, or the machine's in proportion."""
@@ -98,7 +102,8 @@ class Protocols(Effect):
             return prior.latency[kind], prior.slowness[kind]
         latency, slowness = self.data.paths.figures[kind]
         longer = prior.latency[reach(kind)] / self.priors[0].latency[reach(kind)]
-        return max(NEGLIGIBLE, latency * longer), max(slowness, prior.slowness["node"])
+        reached = 1.0 if prior.one_rate else prior.reached.get(reach(kind), 1.0)
+        return max(NEGLIGIBLE, latency * longer), max(slowness / reached, prior.slowness["node"])
 
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
         """The protocols, with the factors of their priors."""

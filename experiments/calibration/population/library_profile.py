@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.multicast import multicasting
 from experiments.calibration.effects.protocols import BETWEEN
 from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL, NVLS_LATENCY, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.population.machine_runs import shared_names
-from experiments.calibration.population.population import EXPECTED, Population, Spread
+from experiments.calibration.population.population import Population, Spread
 from experiments.calibration.population.population_file import find
-from experiments.calibration.population.specification import specifications
+from experiments.calibration.population.specification import FED, specifications
 from experiments.calibration.uncertainty import shipped_rules
 from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
@@ -160,7 +161,7 @@ def _model(library: Library) -> Model:
 def _rest(model: Model, population: Population | None) -> Floats:
     """The parameters, without what a specification gives."""
     members = {} if population is None else population.members
-    usual = [EXPECTED if one.specified else one.inner for one in model.parameters]
+    usual = [one.rest for one in model.parameters]
     names = shared_names(model)
     return np.array(
         [
@@ -172,8 +173,22 @@ def _rest(model: Model, population: Population | None) -> Floats:
 
 def _given(model: Model, kind: Kind) -> Floats:
     """What the specified β of links of a kind gives, as if all links had it."""
-    given = -np.log(kind.bandwidth)
-    return np.array([given * (one.specified and one.unit == "s/B") for one in model.parameters])
+    return np.array(
+        [
+            _of_links(one, kind) if one.specified and one.unit == "s/B" else 0.0
+            for one in model.parameters
+        ]
+    )
+
+
+def _of_links(parameter: Parameter, kind: Kind) -> float:
+    """What links of a kind give to a 1/β. How many channels a job has depends on its network: see
+    :meth:`Specification.offset`."""
+    if parameter.kind:
+        return -log(kind.bandwidth)
+    if kind.where == "node":
+        return parameter.inner - parameter.rest
+    return -log(max(FED, kind.bandwidth))
 
 
 def _moves(model: Model, population: Population | None) -> Floats:

@@ -74,10 +74,16 @@ class Runs:
 
 
 def width(points: Points) -> float:
-    """The usual number of ranks a node in jobs over several nodes; 1 without any."""
+    """The usual number of ranks a node in jobs over several nodes; 0 without any."""
     widths = np.array([curve.per_node for curve in points.curves])[points.curve]
     between = widths[points.nodes > 1]
-    return float(np.exp(np.log(between).mean())) if len(between) else 1.0
+    return float(np.exp(np.log(between).mean())) if len(between) else 0.0
+
+
+def at_specification(model: Model, specification: Specification) -> Model:
+    """The model whose fit starts at what a machine's specification says of its links."""
+    rest = np.array([parameter.rest for parameter in model.parameters])
+    return model.starting(offsets(model, specification) + rest, model.weight)
 
 
 def offsets(model: Model, specification: Specification) -> Floats:
@@ -86,7 +92,7 @@ def offsets(model: Model, specification: Specification) -> Floats:
     given = [specification.offset(one, width(model.points)) for one in model.parameters]
     return np.array(
         [
-            parameter.inner if offset is None else offset
+            parameter.inner - parameter.rest if offset is None else offset
             for parameter, offset in zip(model.parameters, given, strict=True)
         ]
     )

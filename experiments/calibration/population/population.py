@@ -24,8 +24,6 @@ WIDEST = 2.0
 """No spread is larger: a factor of 7."""
 SPECIFIED = "times specified"
 """The unit of 1/β in units of what the machine's specification says."""
-EXPECTED = 0.2
-"""The logarithm of specified over reached β, before anybody measures."""
 ALONE = 0.3
 """The spread of parameters that are of a single machine."""
 ROUNDS, STEPS, DAMPING = 8, 20, 0.5
@@ -193,14 +191,12 @@ class _Fit:
 def _starts(runs: Sequence[Runs]) -> dict[str, tuple[str, float]]:
     """The unit and the rest of every shared parameter in the library's own model."""
     return {
-        name: _start(parameter)
+        name: (_unit(parameter), parameter.rest)
         for each in runs
         for parameter, name in zip(each.model.parameters, each.names, strict=True)
         if name
     }
 
 
-def _start(parameter: Parameter) -> tuple[str, float]:
-    if not parameter.specified:
-        return parameter.unit, parameter.inner
-    return ("power", 0.0) if parameter.unit == "power" else (SPECIFIED, EXPECTED)
+def _unit(parameter: Parameter) -> str:
+    return SPECIFIED if parameter.specified and parameter.unit == "s/B" else parameter.unit

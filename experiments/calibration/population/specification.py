@@ -21,6 +21,8 @@ from topologies.errors import InputError
 FOLDER = "experiments.profiles.population"
 FILE = "machines.csv"
 GBPS = 1e9
+FED = 25 * GBPS
+"""A job has as many channels as a network of this β feeds, or more: two channels at least."""
 
 
 class Specification(NamedTuple):
@@ -65,14 +67,21 @@ class Specification(NamedTuple):
         """The part of a parameter, as the fit counts it, that the specification gives. None if it
         does not.
 
-        `width` is the number of ranks a node of the runs.
+        `width` is the number of ranks a node of jobs over several nodes; 0 without such jobs.
         """
         if not parameter.specified:
             return 0.0
         if parameter.unit == "power":
             return self.sharing
-        bandwidth = self.bandwidth(reach(parameter.kind), width)
+        bandwidth = (
+            self.bandwidth(reach(parameter.kind), width) if parameter.kind else self._fed(width)
+        )
         return None if bandwidth is None else -log(bandwidth)
+
+    def _fed(self, width: float) -> float | None:
+        """β that says how many channels a job has: between nodes. None on one node."""
+        between = self.bandwidth("network", width) if width else None
+        return None if between is None else max(FED, min(between, self.node or between))
 
 
 @cache

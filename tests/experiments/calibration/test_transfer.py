@@ -56,8 +56,8 @@ def test_protocols_have_what_their_flags_leave_of_a_link() -> None:
         protocol.name: 1 / protocol.slowness["network"]
         for protocol in linked(NCCL, BANDWIDTH).protocols
     }
-    assert rates == pytest.approx({"short": 0.15e9, "LL": 5e9, "LL128": 9.2e9, "Simple": 10e9})
-    assert 1 / linked(NCCL, 1e12).protocols[1].slowness["network"] == pytest.approx(15e9)
+    assert rates == pytest.approx({"short": 0.15e9, "LL": 1.25e9, "LL128": 9.2e9, "Simple": 10e9})
+    assert 1 / linked(NCCL, 1e12).protocols[1].slowness["network"] == pytest.approx(50e9)
     last, before = linked(MPI, 1e12).protocols[-1], MPI.protocols[-1]
     assert 1 / last.slowness["network"] == pytest.approx(1e12)
     assert last.slowness["node"] == before.slowness["node"]
@@ -97,7 +97,7 @@ def test_links_and_two_points_foretell_the_others_better_than_two_points() -> No
         for library in (linked(NCCL, BANDWIDTH), NCCL)
     ]
     assert errors[0] < 0.1
-    assert errors[0] < errors[1] < 0.15
+    assert errors[0] < errors[1] < 0.2
 
 
 def test_nothing_is_learnt_from_what_was_not_chosen() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.population.specification import (
+    FED,
     GBPS,
     specification_of,
     specifications,
@@ -63,5 +64,9 @@ def test_only_specified_parameters_have_an_offset() -> None:
     assert machine.offset(link, 4) == pytest.approx(-log(40e9))
     assert machine.offset(Parameter("launch", 1e-6, "s", 1.0), 4) == 0.0
     assert machine._replace(nic=None).offset(link, 4) is None
+    every = Parameter("LL 1/β", 1e-9, "s/B", 1.0, specified=True)
+    assert machine.offset(every, 4) == pytest.approx(-log(40e9))
+    assert machine._replace(nic=1e9).offset(every, 4) == pytest.approx(-log(FED))
+    assert machine.offset(every, 0) is None
     ports = Parameter("network 1/β by ranks a node", 0.0, "power", 1.0, "network", specified=True)
     assert machine.offset(ports, 4) == -1.0

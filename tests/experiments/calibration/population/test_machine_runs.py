@@ -1,0 +1,43 @@
+"""A fit that starts at a machine's specification."""
+
+from math import log
+
+import numpy as np
+import pytest
+
+from experiments.calibration.fit import fit
+from experiments.calibration.population.few_points import explored
+from experiments.calibration.population.machine_runs import at_specification, width
+from tests.experiments.calibration.population.conftest import blank, runs_of, specification
+
+
+def test_what_is_specified_starts_there_and_the_rest_as_in_the_library() -> None:
+    model, machine = blank(), specification(3)
+    start = at_specification(model, machine).start - model.start
+    moved = {
+        one.name: value for one, value in zip(model.parameters, start, strict=True) if value != 0
+    }
+    assert moved.keys() == {"LL 1/β", "LL128 1/β", "Simple node 1/β", "Simple network 1/β"}
+    between = machine.bandwidth("network", 4)
+    assert between is not None
+    slowness = np.exp(at_specification(model, machine).start[model.index["Simple network 1/β"]])
+    assert slowness == pytest.approx(1 / 0.89 / between)
+
+
+def test_jobs_on_one_node_say_nothing_of_networks() -> None:
+    model = blank((2, 4))
+    assert width(model.points) == 0
+    start = at_specification(model, specification(3)).start
+    assert start[model.index["LL 1/β"]] == model.start[model.index["LL 1/β"]]
+
+
+def test_runs_on_one_node_and_a_specification_say_how_fast_several_nodes_are() -> None:
+    """The machine has slow NICs, which no fitted run crosses."""
+    runs = runs_of(1)
+    on_one = runs.model.points.nodes == 1
+    long = ~on_one & runs.model.points.largest
+    errors = []
+    for model in (runs.model, at_specification(runs.model, runs.specification)):
+        explored(model, model.start)
+        errors.append(np.abs(fit(model, on_one).residuals[long]).mean())
+    assert errors[1] < log(1.3) < errors[0]
