@@ -15,6 +15,7 @@ from experiments.calibration.observations import Points
 from experiments.calibration.paths import Paths
 from simulator.collectives import find
 from simulator.effects.jobs import Index, Jobs, jobs, reduces
+from topologies.errors import InputError
 from topologies.shapes import nodes
 from topologies.topology import Floats, Topology
 
@@ -94,10 +95,12 @@ class KnownPaths:
         listed = [algorithm.listed_name for algorithm in found]
         self.jobs: Jobs = jobs(listed, ranks, nodes, per_node, reduce)
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
-        self.kinds = tuple(kind for kind in self.figures if kind in kinds)
         versions = {curve.library for curve in points.curves}
         self.most = tuple(prior.most(versions) for prior in library.protocols)
         """The bytes of the longest message that each protocol carries."""
+        self.further = self._on_the_way(machine) - kinds
+        """Kinds of link that no run crosses, but jobs on more nodes do."""
+        self.kinds = tuple(kind for kind in self.figures if kind in kinds | self.further)
         self.version = 0
         self.beyond = inf
         """The bytes of a message from which on it is a long exchange."""
@@ -117,6 +120,19 @@ class KnownPaths:
             if kind not in self.figures and np.isfinite(topology.bandwidth[links]).all():
                 slowest = float(topology.bandwidth[links].min())
                 self.figures[kind] = float(np.median(topology.latency[links])), 1 / slowest
+
+    def _on_the_way(self, machine: Machine) -> set[str]:
+        """The kinds of link from node to node of a machine that is known. A profile says what they
+        cost, even if no run has two nodes."""
+        if machine is as_nodes:
+            return set()
+        width = max(curve.per_node for curve in self.points.curves)
+        try:
+            topology = machine(2 * width, width)
+        except InputError:
+            return set()
+        self._note(topology)
+        return {str(topology.link_kinds[link]) for link in topology.route(0, width)}
 
     def places(self) -> Iterator[Place]:
         """Every algorithm where it was measured."""

@@ -258,6 +258,26 @@ def test_any_machine_is_the_same_to_fit_and_profile(
         )
 
 
+def test_a_fit_of_one_node_says_what_links_to_other_nodes_cost() -> None:
+    """They start at what the machine has. No run crosses them, so they take no degree of freedom
+    from the fit of the others."""
+    build = machine_for(machine("dgx_a100"))
+    model = Model(Points([curve("all_reduce", ("ring",), 8, 1)]), NCCL, build)
+    assert "ib" in model.paths.further
+    ib = float(build(16, 8).bandwidth[build(16, 8).link_kinds.are("ib")].min())
+    simple = model.profile(model.start).protocols[-1]
+    assert simple.links["ib"].bandwidth == pytest.approx(0.89 * ib)
+    on_two = curve("all_reduce", ("ring",), 16, 2)
+    rows = predict(model.profile(model.start), NCCL, on_two, build(16, 8))
+    assert all(row.seconds > 0 for row in rows)
+
+
+def test_a_machine_of_one_node_has_no_links_to_others() -> None:
+    build = machine_for(machine("dgx_a100").with_options(nodes=1))
+    model = Model(Points([curve("all_reduce", ("ring",), 8, 1)]), NCCL, build)
+    assert not model.paths.further
+
+
 def test_any_machine_can_be_fitted_by_its_own_kinds_of_link() -> None:
     def hopper(ranks: int, per_node: int) -> Topology:
         return machine("hgx_h100").build(ranks)
