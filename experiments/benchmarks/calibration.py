@@ -25,6 +25,8 @@ from experiments.calibration.held_out import PROTOCOLS, HeldOut, Left, judged, l
 from experiments.calibration.libraries import NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
+from experiments.calibration.population.machine_runs import at_specification
+from experiments.calibration.population.specification import specification_of
 from experiments.calibration.rule_learning import rules_file
 from experiments.calibration.transfer import ends, linked, port, transfer
 from experiments.measurements import Curve, read_all
@@ -166,9 +168,20 @@ def _fitted(all_groups: Sequence[Group]) -> Iterator[Fitted]:
 
 
 def _lefts(group: Group, measured: Points) -> Lefts:
-    whole = explore(Model(measured, group.library))
+    whole = explore(_model(group, measured))
     lefts = {protocol: list(left_out(whole, protocol)) for protocol in PROTOCOLS}
     return {protocol: folds for protocol, folds in lefts.items() if folds}
+
+
+def _model(group: Group, measured: Points) -> Model:
+    """The model of a group. Its fit starts at the specification of the machine, if that is known:
+    nothing of a specification was fitted to runs."""
+    model = Model(measured, group.library)
+    try:
+        specification = specification_of(max(group.curves, key=lambda curve: curve.ranks or 0))
+    except InputError:
+        return model
+    return at_specification(model, specification)
 
 
 def _judged(fitted: Sequence[Fitted]) -> tuple[Rules, list[Judged]]:
