@@ -6,7 +6,7 @@ from math import e, log
 
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
 from experiments.calibration.effects.protocols import reach
-from simulator.profile import Profile
+from simulator.profile import Profile, Protocol
 
 
 class Multicast(Effect):
@@ -47,11 +47,23 @@ class Multicast(Effect):
 def multicasting(
     profile: Profile, algorithm: str, latency: float, slower: Mapping[str, float]
 ) -> Profile:
-    """The profile with an algorithm whose `latency` in seconds counts once, and whose 1/β is longer
-    by the factors of `slower`, by kind of link."""
+    """The profile with an algorithm whose `latency` in seconds counts once instead of the α of the
+    links in `slower`. Their 1/β is longer by the factors of `slower`, by kind of link. Other links,
+    as those between nodes, have α of the last protocol, as no other protocol does this."""
+    last = profile.protocols[-1].links
+
+    def factors(protocol: Protocol) -> Mapping[str, float]:
+        return {
+            kind: 0.0 if kind in slower else last[kind].latency / link.latency
+            for kind, link in protocol.links.items()
+        }
+
     return replace(
         profile,
-        protocols=tuple(protocol.slowed((algorithm,), 0.0) for protocol in profile.protocols),
+        protocols=tuple(
+            replace(one, factors={**one.factors, algorithm: factors(one)})
+            for one in profile.protocols
+        ),
         slower={**profile.slower, algorithm: slower},
         launches={**profile.launches, algorithm: profile.launch + latency},
     )

@@ -177,3 +177,16 @@ def test_sends_in_a_node_have_few_channels(ranks: int, busbw: float) -> None:
     profile = profile_for("nccl", find("hgx_h100").whole()).profile
     took = times(profile, algorithm("shift"), topology, ranks, [nbytes])[nbytes][0]
     assert nbytes / took == pytest.approx(busbw, rel=0.05)
+
+
+def test_nvls_between_nodes_has_the_latency_of_simple() -> None:
+    """NCCL has NVLS with the protocol Simple alone, so no other one is faster at small sizes."""
+    topology = built("hgx_h100:nodes=2")
+    profile = profile_for("nccl", topology).profile
+    simple = profile.protocols[-1].links["ib"].latency
+    for protocol in profile.protocols:
+        assert protocol.factor("nvls", "nvlink") == 0.0
+        latency = protocol.links["ib"].latency * protocol.factor("nvls", "ib")
+        assert latency == pytest.approx(simple)
+    timed = times(profile, algorithm("nvls"), topology, 16, [1e3, 1e6, 1e9])
+    assert {one.protocol for one in timed.values()} == {"Simple"}
