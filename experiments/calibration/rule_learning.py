@@ -35,12 +35,7 @@ FARTHEST = 3.0
 """Rules are at most this far from their start, in factors of e."""
 PULL = 0.001
 """The cost of a rule that is a factor of e from its start, in log likelihood of a point."""
-RARE = ("network", "other_algorithm", "other_collective")
-"""Rules that few families show. One family alone does not move them: leaving their start costs as
-much as the errors of one family can say for it: FREEDOM for each point and factor of e."""
-KNEE = 0.2
-"""From which distance on that cost grows evenly, in factors of e."""
-ROUNDS = 40
+ROUNDS = 12
 FOLDS, SEEN = 4, 120
 """So many folds of a protocol, and points that were seen, are enough to learn from."""
 WEIGHTS = {"sizes": 1.0, "ranks": 1.0, "plateau": 0.5, "collectives": 0.3}
@@ -102,17 +97,13 @@ def learn(
         return start
     total = sum(example.weight * len(example.off) for family in known for example in family)
     first, prior = np.log(start), np.log(START)
-    rare = np.isin(Rules._fields, RARE)
-    say = FREEDOM * np.array([max(_weight(family, name) for family in known) for name in RARE])
 
     def cost(inner: Floats) -> float:
         rules = Rules(*np.exp(inner).tolist())
         each = (
             example.weight * _surprise(rules, example) for family in known for example in family
         )
-        away = inner - prior
-        loyal = float(say @ (np.hypot(KNEE, away[rare]) - KNEE))
-        return (sum(each) + loyal) / total + PULL * float((away**2).sum())
+        return sum(each) / total + PULL * float(((inner - prior) ** 2).sum())
 
     end = minimize(
         cost,
@@ -123,11 +114,6 @@ def learn(
     )
     lengths = {name: max(1.0, value) for name, value in _named(end.x) if name in ("size", "ranks")}
     return Rules(*np.exp(end.x).tolist())._replace(**lengths)
-
-
-def _weight(family: Sequence[Example], rule: str) -> float:
-    """That of the points of a family that show a rare rule."""
-    return sum(example.weight * float(getattr(example.outside, rule).sum()) for example in family)
 
 
 def _named(inner: Floats) -> list[tuple[str, float]]:

@@ -80,29 +80,3 @@ def test_rules_are_written_as_a_profile_reads_them(learnt: Rules) -> None:
     content = yaml.safe_load(rules_file(learnt, ["X01", "X02"]))
     assert "X01, X02" in content["made"]
     assert Rules(**content["rules"]) == pytest.approx(learnt, rel=1e-3)
-
-
-def test_one_family_alone_does_not_move_a_rule_that_few_show() -> None:
-    """Its other collectives take 4.5 times as long as predicted. If most families say so, the rule
-    follows."""
-    families = [examples(family(seed, START)) for seed in range(8)]
-    surprising = [
-        [*known, *examples({"collectives": [other_collective(seed)]})]
-        for seed, known in enumerate(families)
-    ]
-    alone = learn([*families[1:], surprising[0]], rounds=20)
-    assert unmeasured(alone) < 1.2 * unmeasured(START)
-    assert unmeasured(learn(surprising, rounds=20)) > 2 * unmeasured(START)
-
-
-def unmeasured(rules: Rules) -> float:
-    """The deviation that a collective adds which was not measured."""
-    return float(np.hypot(rules.other_algorithm, rules.other_collective))
-
-
-def other_collective(seed: int) -> Left:
-    """The points of a collective that was not fitted, all wrong alike."""
-    sizes = family(seed)["sizes"][0]
-    where = sizes.where
-    unknown = Places(np.full(len(where), "other"), *list(vars(where).values())[1:])
-    return sizes._replace(where=unknown, off=np.full(len(where), 1.5))
