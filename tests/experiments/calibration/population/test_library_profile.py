@@ -190,3 +190,25 @@ def test_nvls_between_nodes_has_the_latency_of_simple() -> None:
         assert latency == pytest.approx(simple)
     timed = times(profile, algorithm("nvls"), topology, 16, [1e3, 1e6, 1e9])
     assert {one.protocol for one in timed.values()} == {"Simple"}
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "ranks", "busbw"),
+    [
+        ("ring", "hgx_h100", 4, 366e9),
+        ("ring", "hgx_h200", 8, 366e9),
+        ("ring", "b200", 6, 673e9),
+        ("ring", "b200", 8, 682e9),
+        ("ring_all_gather", "hgx_h200", 8, 361e9),
+        ("ring_reduce_scatter", "hgx_h200", 8, 363e9),
+    ],
+)
+def test_rings_do_not_have_the_bandwidth_of_nvls(
+    name: str, machine: str, ranks: int, busbw: float
+) -> None:
+    """Published busbw of 16 GiB. A ring of an all-reduce sends twice what the others send."""
+    topology, nbytes = find(machine).build(ranks), 2.0**34
+    profile = profile_for("nccl", find(machine).whole()).profile
+    took = times(profile, algorithm(name), topology, ranks, [nbytes])[nbytes][0]
+    rounds = 2 if name == "ring" else 1
+    assert rounds * (ranks - 1) / ranks * nbytes / took == pytest.approx(busbw, rel=0.05)
