@@ -161,7 +161,13 @@ def _figures(row: Record) -> dict[str, str]:
         "redundant: duplicate data over all ranks": "redundant_B",
         "staleness: updates between reading and updating weights": "staleness",
     }
-    return {name: written(field, row.get(field)) for name, field in names.items()}
+    figures = {name: written(field, row.get(field)) for name, field in names.items()}
+    if row.get("expected_s") is None:
+        return figures
+    expected, low, high = (
+        written(field, row[field]) for field in ("expected_s", "low_s", "high_s")
+    )
+    return figures | {"expected step": f"{expected} (interval: {low} to {high})"}
 
 
 def several(result: Result) -> Story:

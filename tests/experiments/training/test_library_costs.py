@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -122,6 +124,12 @@ def test_a_library_on_a_machine_without_measurements(simctl: Simctl) -> None:
     table = simctl(*TRAIN, "--library", "nccl", "--p", "8,16", "--format", "json")
     assert all(row["low_s"] < row["high_s"] for row in json.loads(table.stdout))
     assert "80% of steps" in simctl(*TRAIN, "--library", "nccl", "--p", "8,16").stdout
+
+
+def test_a_report_has_the_interval(simctl: Simctl, tmp_path: Path) -> None:
+    page = tmp_path / "step.md"
+    assert simctl(*TRAIN, "--library", "nccl", "--report", page).returncode == 0
+    assert re.search(r"expected step.*\(interval: .* to .*\)", page.read_text())
 
 
 @pytest.mark.parametrize(
