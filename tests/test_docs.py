@@ -141,7 +141,7 @@ def test_a_page_installs_torch_before_it_measures() -> None:
 @pytest.mark.parametrize(
     ("page", "commands"),
     [
-        ("README.md", ["sweep", "validate"]),
+        ("README.md", ["sweep", "validate", "sweep"]),
         ("docs/how-to/choose-an-algorithm.md", ["recommend", *["sweep"] * 5]),
         ("docs/how-to/explain-a-time.md", ["run"]),
         ("docs/how-to/animate-an-algorithm.md", ["animate"]),
