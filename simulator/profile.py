@@ -6,18 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from annotated_types import Len
 
 from simulator.collectives.collective import Algorithm
 from simulator.effects.channels import Channels, few_channels
 from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import Jobs, job, nodes_of, reduces
+from simulator.effects.labels import Ineffective
 from simulator.effects.memory_costs import Memory
-from simulator.effects.parameter_units import Count, Word
 from simulator.effects.pieces import Pieces
 from simulator.engines import run
 from simulator.schedules.routed import Routed
@@ -70,36 +69,6 @@ class Protocol:
             for name in algorithms
         }
         return replace(self, factors={**self.factors, **slowed})
-
-
-class Ineffective(NamedTuple):
-    """A label that had no effect: runs that were told to take one algorithm took another one."""
-
-    label: Word
-    """The algorithm that the runs were told to take."""
-    collective: Word
-    """The collective of the runs."""
-    ran: Annotated[tuple[Word, ...], Len(1, 64)]
-    """The algorithms that the runs may have taken instead."""
-    ranks: Count | None = None
-    """The number of ranks. None is every number that was measured."""
-    nodes: Count | None = None
-    """The number of nodes. None is every number that was measured."""
-    library: Annotated[str, Len(0, 200)] = ""
-    """The library in words. Empty is any library."""
-
-    def covers(
-        self, label: str, collective: str, ranks: int, nodes: int | None = None, library: str = ""
-    ) -> bool:
-        """Whether the entry is about runs with such a label. What is unknown of the runs, or not
-        stored, agrees."""
-        stored = self.ranks, self.nodes, self.library or None
-        facts = ranks, nodes, library or None
-        same = all(
-            value is None or fact is None or value == fact
-            for value, fact in zip(stored, facts, strict=True)
-        )
-        return same and (label.lower(), collective) == (self.label.lower(), self.collective)
 
 
 class Run(NamedTuple):

@@ -20,7 +20,8 @@ from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated, Error, Estimated, of
 from simulator.collectives import find, in_network
 from simulator.effects.jobs import used_nodes
-from simulator.profile import Ineffective, Profile
+from simulator.effects.labels import Ineffective
+from simulator.profile import Profile
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import Rules
 from topologies.errors import InputError

@@ -13,7 +13,8 @@ from experiments.calibration.libraries import Library
 from experiments.calibration.observations import OWN, Series, forced, series
 from experiments.calibration.prediction import Predicted, predict
 from experiments.measurements import Curve
-from simulator.profile import Ineffective, Profile
+from simulator.effects.labels import Ineffective
+from simulator.profile import Profile
 from topologies.errors import InputError
 
 LEAST = 4

@@ -29,7 +29,7 @@ from experiments.calibration.transfer import linked, port
 from experiments.measurements import doubts, read_all, setups
 from experiments.profiles import ENDINGS, write
 from experiments.profiles.profile_document import Calibrated, Estimated
-from simulator.profile import Ineffective
+from simulator.effects.labels import Ineffective
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds

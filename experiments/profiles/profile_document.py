@@ -17,10 +17,11 @@ from experiments.spellings import library_name
 from simulator.effects.channels import Channels
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
+from simulator.effects.labels import Ineffective
 from simulator.effects.memory_costs import Memory
 from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
 from simulator.effects.pieces import Pieces
-from simulator.profile import Ineffective, Profile, Protocol, Uncertainty
+from simulator.profile import Profile, Protocol, Uncertainty
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.readers.mistakes import WORDS, Mistakes, Place

@@ -20,7 +20,8 @@ from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
 from experiments.simulations.ineffective_labels import ineffective_labels
 from simulator.collectives import find
-from simulator.profile import Ineffective, Profile
+from simulator.effects.labels import Ineffective
+from simulator.profile import Profile
 from topologies.errors import InputError
 
 SIZES = tuple(4**k for k in range(4, 14))
