@@ -47,6 +47,8 @@ LL_MOST = {
 }
 """The most GB/s of LL on 1, 2 and more nodes. On several nodes NCCL takes volta's row with Intel's
 CPUs, and ampere's with AMD's."""
+FASTEST = {"volta": 150.0, "ampere": 300.0, "hopper": 500.0}
+"""The NVLinks of a GPU of a generation have less GB/s together, and those of later ones more."""
 MOST = {
     ("ring", "LL128"): ((20.0,) * 3, (20.0,) * 3, (36.7,) * 3, (40.0,) * 3),
     ("tree", "LL128"): ((20.0,) * 3, (20.0,) * 3, (36.7, 36.7, 29.0), (55.6, 31.67, 20.0)),
@@ -106,6 +108,23 @@ CORRECTION = {
     ),
 }
 """The share of its bandwidth that a tree reaches, from 64 B on, for each doubling of the size."""
+
+
+def generation_of(bandwidth: float) -> str:
+    """The generation of a GPU whose NVLinks have so many bytes/s together.
+
+    >>> generation_of(370.8e9)
+    'hopper'
+    """
+    return next((name for name, most in FASTEST.items() if bandwidth < most * GBPS), "blackwell")
+
+
+def most_on_one_node(generation: str, protocol: str, bandwidth: float) -> float:
+    """The most bytes/s of LL or LL128 in a ring on one node, over links of `bandwidth`.
+
+    LL128 has no limit but the links: a job has as many channels as they feed.
+    """
+    return min(bandwidth, LL_MOST[generation][0] * GBPS) if protocol == "LL" else bandwidth
 
 
 @dataclass(frozen=True)

@@ -61,30 +61,15 @@ def test_a_seed_draws_the_same_lines_every_time_and_each_once() -> None:
     assert len({(mutant.path, mutant.line) for mutant in drawn}) == 50
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("path", "first"),
     [
         ("simulator/analysis/memory.py", "tests/simulator/analysis/test_memory.py"),
-        pytest.param(
-            "simulator/engines/fair.py",
-            "tests/simulator/engines/test_fair.py",
-            marks=pytest.mark.exhaustive,
-        ),
-        pytest.param(
-            "simulator/collectives/gloo.py",
-            "tests/simulator/collectives/test_gloo.py",
-            marks=pytest.mark.exhaustive,
-        ),
-        pytest.param(
-            "topologies/routing.py",
-            "tests/topologies/test_routing.py",
-            marks=pytest.mark.exhaustive,
-        ),
-        pytest.param(
-            "topologies/_compile/code_cache.py",
-            "tests/simulator/engines/test_code_cache.py",
-            marks=pytest.mark.exhaustive,
-        ),
+        ("simulator/engines/fair.py", "tests/simulator/engines/test_fair.py"),
+        ("simulator/collectives/gloo.py", "tests/simulator/collectives/test_gloo.py"),
+        ("topologies/routing.py", "tests/topologies/test_routing.py"),
+        ("topologies/_compile/code_cache.py", "tests/simulator/engines/test_code_cache.py"),
     ],
 )
 def test_doctests_come_first_then_the_tests_of_the_file_and_the_laws_last(
@@ -96,6 +81,7 @@ def test_doctests_come_first_then_the_tests_of_the_file_and_the_laws_last(
     assert len(set(files)) == len(files)
 
 
+@pytest.mark.exhaustive
 def test_who_imports_a_file_by_way_of_its_package_is_near() -> None:
     """Tests find the algorithms by their names."""
     assert "tests/simulator/analysis/test_memory.py" in nearest(

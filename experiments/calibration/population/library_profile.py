@@ -186,6 +186,11 @@ def _of_links(parameter: Parameter, kind: Kind) -> float:
     :meth:`Specification.offset`."""
     if parameter.kind:
         return -log(kind.bandwidth)
+    if kind.where == "node" and kind.name == "nvlink":
+        protocol, _, _ = parameter.name.partition(" ")
+        generation = nccl.generation_of(kind.bandwidth)
+        most = nccl.most_on_one_node(generation, protocol, kind.bandwidth)
+        return log(parameter.reached / most)
     if kind.where == "node":
         return parameter.inner - parameter.rest
     return -log(max(FED, kind.bandwidth))

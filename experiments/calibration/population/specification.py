@@ -16,6 +16,7 @@ from typing import NamedTuple
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.protocols import reach
 from experiments.measurements import Curve
+from simulator.cost_models import nccl
 from topologies.errors import InputError
 
 FOLDER = "experiments.profiles.population"
@@ -73,14 +74,25 @@ class Specification(NamedTuple):
             return 0.0
         if parameter.unit == "power":
             return self.sharing
+        if not (parameter.kind or width):
+            return self._on_one_node(parameter)
         bandwidth = (
             self.bandwidth(reach(parameter.kind), width) if parameter.kind else self._fed(width)
         )
         return None if bandwidth is None else -log(bandwidth)
 
+    def _on_one_node(self, parameter: Parameter) -> float | None:
+        """The part of 1/β of LL and LL128, by NCCL's own model. None if it has no such GPUs."""
+        if self.node is None or self.generation not in nccl.GENERATIONS:
+            return None
+        protocol, _, _ = parameter.name.partition(" ")
+        most = nccl.most_on_one_node(self.generation, protocol, self.node)
+        return log(parameter.reached / most)
+
     def _fed(self, width: float) -> float | None:
-        """β that says how many channels a job has: between nodes. None on one node."""
-        between = self.bandwidth("network", width) if width else None
+        """β that says how many channels a job over several nodes has. None if nobody specifies
+        it."""
+        between = self.bandwidth("network", width)
         return None if between is None else max(FED, min(between, self.node or between))
 
 

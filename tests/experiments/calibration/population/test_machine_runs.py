@@ -27,8 +27,9 @@ def test_what_is_specified_starts_there_and_the_rest_as_in_the_library() -> None
 def test_jobs_on_one_node_say_nothing_of_networks() -> None:
     model = blank((2, 4))
     assert width(model.points) == 0
-    start = at_specification(model, specification(3)).start
-    assert start[model.index["LL 1/β"]] == model.start[model.index["LL 1/β"]]
+    slow, fast = (at_specification(model, specification(number)).start for number in (1, 9))
+    assert slow.tolist() == fast.tolist()
+    assert slow[model.index["LL 1/β"]] == pytest.approx(-log(141e9))
 
 
 def test_runs_on_one_node_and_a_specification_say_how_fast_several_nodes_are() -> None:

@@ -67,6 +67,12 @@ def test_only_specified_parameters_have_an_offset() -> None:
     every = Parameter("LL 1/β", 1e-9, "s/B", 1.0, specified=True)
     assert machine.offset(every, 4) == pytest.approx(-log(40e9))
     assert machine._replace(nic=1e9).offset(every, 4) == pytest.approx(-log(FED))
-    assert machine.offset(every, 0) is None
+    assert machine._replace(generation="cdna3").offset(every, 0) is None
+    hopper = machine._replace(node=370.8e9, generation="hopper")
+    assert hopper.offset(every, 0) == pytest.approx(-log(141e9))
+    assert hopper._replace(node=100e9).offset(every, 0) == pytest.approx(-log(100e9))
+    longer = Parameter("LL128 1/β", 1e-9, "s/B", 1.0, specified=True, reached=0.4)
+    assert hopper.offset(longer, 0) == pytest.approx(log(0.4 / 370.8e9))
+    assert hopper._replace(node=None).offset(every, 0) is None
     ports = Parameter("network 1/β by ranks a node", 0.0, "power", 1.0, "network", specified=True)
     assert machine.offset(ports, 4) == -1.0
