@@ -42,12 +42,12 @@ class LibraryCosts(NamedTuple):
         """The machine if its links take `factor` times as long."""
 
         def changed(topology: Topology) -> Topology:
-            found = self.machine(topology)
+            usual = self.machine(topology)
             return replace(
-                found,
-                latency=found.latency * factor,
-                medium_gap=found.medium_gap * factor,
-                medium_bandwidth=found.medium_bandwidth / factor,
+                usual,
+                latency=usual.latency * factor,
+                medium_gap=usual.medium_gap * factor,
+                medium_bandwidth=usual.medium_bandwidth / factor,
             )
 
         return changed
@@ -94,8 +94,8 @@ def costs_of(profile: Profile, strategy: Strategy, plan: Plan, rules: Rules) -> 
 
     def machine(changed: Topology) -> Topology:
         jobs = job(algorithm.listed_name, topology)
-        found = profile.apply(changed, protocol, jobs=jobs)
-        return replace(found, reduction=changed.reduction)
+        under_protocol = profile.apply(changed, protocol, jobs=jobs)
+        return replace(under_protocol, reduction=changed.reduction)
 
     total = sum(seconds.values())
     intervals = [

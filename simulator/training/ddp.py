@@ -185,8 +185,8 @@ class DDP(Strategy):
         rules = self._rules(ranks)
 
         def reduced(buckets: list[Bucket]) -> float:
-            beside = bucket_costs.costs(model, buckets, 0.0, rules).operations()
-            return len(buckets) * (large + ends) + ranks * beside
+            copies_and_hooks = bucket_costs.costs(model, buckets, 0.0, rules).operations()
+            return len(buckets) * (large + ends) + ranks * copies_and_hooks
 
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
         if not self.startup:

@@ -1,4 +1,4 @@
-"""The command line in this process and in one of its own."""
+"""The command line in this process and in one of its own, and a profile in a file."""
 
 import logging
 import subprocess
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from simctl_process import Simctl, simctl
+from sure_profile import SURE
 
 
 @pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.exhaustive)])
@@ -34,3 +35,11 @@ def command(
     monkeypatch.setattr("warnings.showwarning", warnings.showwarning)
     yield here if request.param == "here" else simctl
     logger.setLevel(level)
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    """The path of a profile that says how sure it is."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(SURE)
+    return str(path)

@@ -16,13 +16,6 @@ Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 SWEEP = ("sweep", "--p", "8", "--size", "1KiB,8KiB,1MiB", "--profile")
 
 
-@pytest.fixture
-def profile(tmp_path: Path) -> str:
-    path = tmp_path / "mine.yaml"
-    path.write_text(SURE)
-    return str(path)
-
-
 def rows(simctl: Simctl, *arguments: str) -> list[dict[str, str]]:
     text = simctl(*arguments, "--format", "csv").stdout
     return list(csv.DictReader(io.StringIO(text)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sure_profile import SURE, UNSURE
+from sure_profile import UNSURE
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 MEASURED = """\
@@ -24,13 +24,6 @@ all_reduce,ring,MPI,8,8,1048576,9000
 def runs(tmp_path: Path) -> str:
     path = tmp_path / "runs.csv"
     path.write_text(MEASURED)
-    return str(path)
-
-
-@pytest.fixture
-def profile(tmp_path: Path) -> str:
-    path = tmp_path / "mine.yaml"
-    path.write_text(SURE)
     return str(path)
 
 

@@ -29,9 +29,10 @@ def population(machines: list[Runs]) -> Population:
 
 
 def test_the_mean_stays_at_the_own_model_if_it_is_held_there(machines: list[Runs]) -> None:
-    held = fit_population(machines, 0.001)
+    near_own_model = fit_population(machines, 0.001)
     for name in CHANGED:
-        assert held.members[name].mean == pytest.approx(held.members[name].start, abs=0.01)
+        member = near_own_model.members[name]
+        assert member.mean == pytest.approx(member.start, abs=0.01)
 
 
 def test_a_known_population_is_found_again(population: Population) -> None:
@@ -83,10 +84,10 @@ def test_what_is_left_out_is_never_seen(machines: list[Runs]) -> None:
     nonsense, again = runs_of(1), copy(machines[0])
     nonsense.model.points.seconds = nonsense.model.points.seconds * 100
     expected = fit_population(machines[1:])
-    found = without("m1", [nonsense, *machines[1:], again])
-    assert found.members == expected.members
-    assert np.array_equal(found.correlations, expected.correlations)
-    assert found.intervals == learn_from(machines[1:], shipped_rules())
+    others = without("m1", [nonsense, *machines[1:], again])
+    assert others.members == expected.members
+    assert np.array_equal(others.correlations, expected.correlations)
+    assert others.intervals == learn_from(machines[1:], shipped_rules())
 
 
 def test_directions_add_up_to_the_spreads(population: Population) -> None:
