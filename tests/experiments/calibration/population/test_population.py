@@ -19,7 +19,7 @@ from experiments.calibration.population.population import (
 from experiments.calibration.uncertainty import shipped_rules
 from tests.experiments.calibration.population.conftest import CHANGED, SLOWER, runs_of
 
-LOOSE = 0.25
+LOOSE = 0.5
 """A spread about the library's own model that lets the mean move where the data say so."""
 
 
@@ -39,7 +39,7 @@ def test_a_known_population_is_found_again(population: Population) -> None:
     """What machines have in common, and that they hardly differ in it."""
     for name in CHANGED:
         member = population.members[name]
-        assert SLOWER / 3 < member.mean - member.start < 4 / 3 * SLOWER
+        assert member.mean - member.start == pytest.approx(SLOWER, abs=0.3)
     assert population.members["Simple network 1/β"].mean == pytest.approx(0.1, abs=0.1)
     assert population.members["Simple network 1/β"].spread < USUAL
 
@@ -75,7 +75,7 @@ def test_two_set_ups_of_a_machine_count_as_one_machine(
 ) -> None:
     twice = fit_population([*machines, machines[0]], LOOSE)
     for name, member in population.members.items():
-        assert twice.members[name][1:] == pytest.approx(member[1:], rel=1e-3)
+        assert twice.members[name][1:] == pytest.approx(member[1:], rel=1e-6)
     assert twice.machines == population.machines
 
 
