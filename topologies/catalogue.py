@@ -297,7 +297,9 @@ def _with_servers(machine: Topology, ranks: int, servers: int, kind: str | None)
     spare = np.concatenate(list(free.values())) if kind is None else free[kind]
     if len(spare) < servers:
         noun = "device" if kind is None else kind.upper()
+        wanted = f"{servers} server{'' if servers == 1 else 's'}"
         raise InputError(
-            f"{machine.name} has no {noun} left for {servers} servers besides {ranks} ranks"
+            f"{machine.name} has no {noun} left for {wanted} besides {ranks} ranks: take fewer "
+            f"ranks, or a larger machine"
         )
     return replace(machine, placement=np.concatenate((machine.placement[:ranks], spare[:servers])))

@@ -149,6 +149,8 @@ def parse_whole(text: str) -> int:
     >>> parse_whole("4")
     4
     """
+    if re.fullmatch(r"-\d{1,9}", text, re.ASCII):
+        raise InputError(f"{text!r} is negative: write a whole number like 4")
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise InputError(f"{text[:40]!r} is not a whole number: write it like 4")
     if len(text) > 9:
@@ -162,6 +164,8 @@ def parse_number(text: str) -> float:
     >>> parse_number("1.5")
     1.5
     """
+    if re.fullmatch(r"-\d{1,9}(\.\d{1,9})?", text, re.ASCII):
+        raise InputError(f"{text!r} is negative: write 0 or more, like 2 or 1.5")
     if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII):
         raise InputError(f"{text[:40]!r} is not a number: write it like 2 or 1.5")
     return float(text)

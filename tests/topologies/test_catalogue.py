@@ -216,7 +216,13 @@ def test_servers_of_several_nodes() -> None:
 
 def test_too_many_servers_are_refused() -> None:
     message = refusal(lambda: find("dgx1").build(8, 3))
-    assert message == "dgx1 has no device left for 3 servers besides 8 ranks"
+    assert message == (
+        "dgx1 has no device left for 3 servers besides 8 ranks: take fewer ranks, or a larger "
+        "machine"
+    )
+    assert "left for 1 server besides" in refusal(
+        lambda: find("hgx_h100:nodes=1").build(8, 1, "gpu")
+    )
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_merging_is_no_option_of_a_links(shape: str) -> None:
     [
         ("hgx_h100:nodes=", "hgx_h100:nodes: '' is not a whole number: write it like 4"),
         ("hgx_h100:nodes=two", "hgx_h100:nodes: 'two' is not a whole number: write it like 4"),
-        ("hgx_h100:nodes=-1", "hgx_h100:nodes: '-1' is not a whole number: write it like 4"),
+        ("hgx_h100:nodes=-1", "hgx_h100:nodes: '-1' is negative: write a whole number like 4"),
         ("hgx_h100:nodes=1.5", "hgx_h100:nodes: '1.5' is not a whole number: write it like 4"),
         ("hgx_h100:nodes=1e3", "hgx_h100:nodes: '1e3' is not a whole number: write it like 4"),
         ("hgx_h100:nodes=٣", "hgx_h100:nodes: '٣' is not a whole number: write it like 4"),
@@ -148,7 +148,7 @@ def test_merging_is_no_option_of_a_links(shape: str) -> None:
         ),
         (
             "hgx_h100:oversubscription=-2",
-            "hgx_h100:oversubscription: '-2' is not a number: write it like 2 or 1.5",
+            "hgx_h100:oversubscription: '-2' is negative: write 0 or more, like 2 or 1.5",
         ),
         (
             "hgx_h100:oversubscription=٢",

@@ -118,7 +118,7 @@ def test_every_kind_of_exchange_is_proven(key: str) -> None:
     [
         ("ep=16,router=zipf", "expected zipf:EXPONENT, like zipf:1.2"),
         ("ep=16,router=zipf:11", "the exponent is 11, expected 0 to 10"),
-        ("ep=16,router=zipf:-1", "'-1' is not a number"),
+        ("ep=16,router=zipf:-1", "'-1' is negative: write 0 or more"),
         ("ep=16,nodes=4", "nodes goes with router, like router=zipf:1.2,nodes=4"),
         ("ep=16,router=zipf:1,imbalance=2", "leave out imbalance"),
     ],
