@@ -114,7 +114,7 @@ class Job:
         """Simulate the job on `ranks` workers, whose operations are those of `plan`, if it is
         there already."""
         plan = plan or self.plan(ranks)
-        if self.profile is None or ranks == 1:
+        if self.profile is None or not plan.volume:
             return TrainingRun(self, ranks, plan, train(plan, self.rules.training()))
         costs = costs_of(self.profile, self.strategy, plan, self.rules)
         rules = replace(self.rules.training(costs.machine), explained=True)
@@ -134,15 +134,26 @@ class Job:
     def alone(self, ranks: int, costs: LibraryCosts | None = None) -> float:
         """Samples per second of a single worker, without disturbances.
 
-        It runs where the first of `ranks` workers and its server would run, with links that have
-        the `costs` of a library.
+        It runs where the first of `ranks` workers would run, or with a server the worker that is
+        nearest to it. Its links have the `costs` of a library.
         """
         topology = replace(self, slow_links={}).topology(ranks)
         servers = topology.placement[ranks:][: self.strategy.servers(1)]
-        topology = replace(topology, placement=np.append(topology.placement[:1], servers))
+        worker = topology.placement[self._nearest(topology, ranks) if len(servers) else 0]
+        topology = replace(topology, placement=np.append(worker, servers))
         plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps, force=True))
         rules = self.rules.training(costs and costs.machine)
         return measure(plan, train(plan, rules)).samples_per_s
+
+    def _nearest(self, topology: Topology, ranks: int) -> int:
+        """The worker that reaches the first server soonest with all gradients."""
+
+        def seconds(worker: int) -> float:
+            links = list(topology.route(worker, ranks))
+            slowest = topology.bandwidth[links].min(initial=inf)
+            return float(topology.latency[links].sum() + self.model.gradients / slowest)
+
+        return min(range(ranks), key=seconds)
 
 
 WhatIf = Mapping[str, tuple[float, float | None]]
@@ -308,13 +319,13 @@ class TrainingRun:
             **self._interval(),
         )
 
-    def _interval(self) -> dict[str, float]:
+    def _interval(self) -> dict[str, Any]:
         """The step with all calls at the same end of their intervals: a machine's errors are
         shared by its calls."""
         interval = self.costs and self.costs.interval
         if not interval or not self.costs:
             return {}
-        ends: dict[str, float] = {"level": interval.level}
+        ends: dict[str, Any] = {"level": interval.level, "unsure": "; ".join(interval.unsure)}
         for name in ("expected", "low", "high"):
             factor = getattr(interval, name)
             rules = self.job.rules.training(self.costs.slower(factor))

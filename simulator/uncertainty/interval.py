@@ -9,6 +9,8 @@ from topologies.errors import InputError
 
 LEVEL = 0.8
 """The level of an interval unless the user says otherwise."""
+WIDEST = 100.0
+"""No interval is wider than from 1 / e**WIDEST to e**WIDEST times the expected time."""
 
 
 class Interval(NamedTuple):
@@ -31,7 +33,7 @@ def interval(seconds: float, mean: float, variance: float, level: float = LEVEL)
     """The interval of a run that a model says takes `seconds`, if log(measured / model) has this
     mean and variance."""
     expected = seconds * exp(mean)
-    factor = exp(quantile(level) * sqrt(variance))
+    factor = exp(min(WIDEST, quantile(level) * sqrt(variance)))
     return Interval(expected, expected / factor, expected * factor, level)
 
 
@@ -43,6 +45,6 @@ def quantile(level: float) -> float:
     9(4), 2006. Raises InputError if `level` is no share.
     """
     if not 0 < level < 1:
-        raise InputError(f"level {level:g}: expected a share between 0 and 1, such as 0.8")
+        raise InputError(f"--level {level:g}: expected a share between 0 and 1, like 0.8 for 80%")
     root = sqrt((1 + level) * (1 - level))
     return 2 * sqrt(max(0.0, cos(acos(root) / 3) / root - 1))

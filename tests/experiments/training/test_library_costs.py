@@ -136,7 +136,7 @@ def test_a_report_has_the_interval(simctl: Simctl, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--level", "0.9"), "--level 0.9 goes with --profile or --library: write both"),
-        (("--library", "nccl", "--level", "2"), "level 2: expected a share between 0 and 1"),
+        (("--library", "nccl", "--level", "2"), "--level 2: expected a share between 0 and 1"),
         (("--library", "nccl", "--profile", "mn5_acc"), "leave one of them out"),
         (("--library", "nccl", "--latency", "1us"), "--library nccl has its own"),
         (("--library", "nccl", "--slow-link", "3:0.5"), "a library has links of its own"),

@@ -20,6 +20,12 @@ def test_the_expected_time_is_inside_and_a_higher_level_is_wider(
     assert narrow.expected == pytest.approx(seconds * np.exp(mean))
 
 
+@given(st.floats(0, 1e12), st.sampled_from([0.8, 1 - 1e-16]))
+def test_the_widest_interval_is_finite(variance: float, level: float) -> None:
+    expected, low, high, *_ = interval(1e-3, 0.0, variance, level)
+    assert 0 < low <= expected <= high < np.inf
+
+
 @given(st.floats(0.001, 0.999))
 def test_the_quantile_is_that_of_students_t(level: float) -> None:
     assert quantile(level) == pytest.approx(t.ppf((1 + level) / 2, FREEDOM), rel=1e-6)
@@ -33,5 +39,7 @@ def test_an_interval_has_its_share_of_runs() -> None:
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 80.0, float("nan")])
 def test_a_level_is_a_share(level: float) -> None:
-    with pytest.raises(InputError, match="expected a share between 0 and 1"):
+    with pytest.raises(
+        InputError, match=r"^--level .*: expected a share between 0 and 1, like 0.8 for 80%$"
+    ):
         quantile(level)
