@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from experiments.output import align
 from topologies.units import format_seconds
 
-SOFTWARE = "launches and protocols of a library: small sizes take longer"
+SOFTWARE = "launches and protocols: small sizes take longer"
 """What the links of a machine do not say."""
 TERMS = {
     "V": "the size: bytes of the collective, as nccl-tests counts them",
@@ -20,7 +20,7 @@ TERMS = {
     "not claimed": "an assumption of the formula does not hold, so a difference is no failure",
     "FAIL": "a check failed",
     "left out": "bounds that are not computed for so many ranks and links, but may be higher",
-    "not included": f"{SOFTWARE}; --profile adds them",
+    "not included": f"{SOFTWARE}; --profile or --library adds them",
     "--wide": "prints all columns: bounds, steps, bytes and memory too",
 }
 
