@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 

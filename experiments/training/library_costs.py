@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -109,8 +110,8 @@ def costs_of(profile: Profile, strategy: Strategy, plan: Plan, rules: Rules) -> 
         sum(number * getattr(each, end) for each, number in intervals) / total
         for end in ("expected", "low", "high")
     )
-    unsure = intervals[0][0].unsure
-    interval = Interval(expected, low, high, intervals[0][0].level, unsure)
+    unsure = dict.fromkeys(chain.from_iterable(each.unsure for each, _ in intervals))
+    interval = Interval(expected, low, high, intervals[0][0].level, tuple(unsure))
     return LibraryCosts(name, machine, interval)
 
 

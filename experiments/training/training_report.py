@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 
 from experiments.output import Value, align
-from experiments.terms import SOFTWARE
+from experiments.terms import footnote
 from experiments.training.job import TrainingRun, WhatIf
 from experiments.training.training_table import memory_cell, rate
 from experiments.wait_records import wait_cells, wait_records
@@ -109,7 +109,7 @@ def text(run: TrainingRun, what_if: WhatIf) -> str:
         "what would help\n" + align(_helping(run, what_if)),
     ]
     if run.job.profile is None:
-        blocks.append(f"  not included  {SOFTWARE}")
+        blocks.append(footnote(["not included"]))
     chosen = run.plan.words
     more = [f"... {len(chosen)} lines, all with --format json"] if len(chosen) > WORDS else []
     words = [*chosen[:WORDS], *more, f"model: {run.plan.model.source}"]
@@ -160,7 +160,7 @@ def _summary(run: TrainingRun) -> list[list[str]]:
 
 
 def _expected(run: TrainingRun) -> list[list[str]]:
-    """The interval of a step, if the library says how sure it is."""
+    """The interval of a step and why it is wide, if the library says how sure it is."""
     row = run.row
     if row.expected_s is None:
         return []
@@ -168,7 +168,9 @@ def _expected(run: TrainingRun) -> list[list[str]]:
         format_seconds(each or 0.0) for each in (row.expected_s, row.low_s, row.high_s)
     )
     about = f"{row.level:.0%} of steps: {low} - {high}, by the error of communication"
-    return [["  expected", expected, about]]
+    sure = run.costs and run.costs.interval
+    reasons = [["", "", f"unsure: {reason}"] for reason in (sure.unsure if sure else ())]
+    return [["  expected", expected, about], *reasons]
 
 
 def _epochs(run: TrainingRun) -> list[list[str]]:

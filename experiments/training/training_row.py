@@ -52,6 +52,8 @@ class TrainingRow:
     high_s: float | None = None
     level: float | None = None
     """The share of runs that an interval holds."""
+    unsure: str | None = None
+    """In what calls are outside the measured runs, in words; None without an interval."""
 
 
 class Simulated(NamedTuple):

@@ -100,6 +100,26 @@ def test_a_worker_alone_has_no_interval() -> None:
     assert "expected" not in text(run, run.what_if())
 
 
+@pytest.mark.parametrize("strategy", [SSGD(server="gpu"), ASGD()], ids=lambda s: type(s))
+def test_a_worker_alone_has_the_librarys_links_to_its_server(strategy: Strategy) -> None:
+    alone, two = (job(strategy).run(ranks).row for ranks in (1, 2))
+    assert alone.expected_s is not None
+    assert alone.efficiency == pytest.approx(1)
+    assert two.efficiency <= 1
+    assert alone.step_s <= two.step_s
+
+
+def test_a_step_says_in_what_it_is_outside_the_measured_runs() -> None:
+    seen, beyond = (job(DDP()).run(ranks) for ranks in (16, 128))
+    assert beyond.row.unsure == "128 ranks: measured runs have at most 64"
+    assert "  unsure: 128 ranks: measured runs have at most 64" in text(beyond, {})
+    assert "ranks" not in (seen.row.unsure or "")
+
+
+def test_a_step_without_a_library_names_what_adds_one(simctl: Simctl) -> None:
+    assert "; --profile or --library adds them" in simctl(*TRAIN).stdout
+
+
 def test_a_profile_without_uncertainty_has_the_same_step_and_no_interval() -> None:
     sure = job(DDP())
     unsure = replace(sure, profile=replace(profile(), uncertainty=None))

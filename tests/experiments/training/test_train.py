@@ -313,6 +313,7 @@ def test_a_restart_is_neither_computing_nor_faster_on_faster_devices(
         ("grid:dims=2x4", "asgd", "7"),
         ("hypercube", "ssgd:server=gpu", "7"),
         ("hgx_h100", "dp", "1"),
+        ("hgx_h100:nodes=2", "asgd", "15"),
     ],
 )
 def test_one_worker_alone_is_on_the_machine_of_all(
