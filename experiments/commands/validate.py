@@ -231,7 +231,7 @@ def _standing(results: Sequence[Validation], request: Request) -> Iterator[str]:
     errors = [
         abs(log((point.expected_s or point.predicted_s) / point.measured_s)) for point in points
     ]
-    inside = [point.inside for point in points if point.inside is not None]
+    inside = _inside(points)
     try:
         known = calibrated() if request.calibrated else unmeasured(request.library.name)
     except InputError as nothing:
@@ -278,6 +278,11 @@ def _text(result: Validation, machine: Blueprint, level: float) -> str:
     return "\n".join([*lines, output.align(_table(result, level)), *_summaries(result, level)])
 
 
+def _inside(points: Sequence[ComparedPoint]) -> list[bool]:
+    """Whether each point that has an interval is inside. Wrong results do not count."""
+    return [point.inside for point in points if point.inside is not None and not point.wrong]
+
+
 def _summaries(result: Validation, level: float) -> Iterator[str]:
     """A line on the errors of the sizes that the fit has seen, and one on those of the others; one
     on how many are inside their intervals."""
@@ -287,9 +292,7 @@ def _summaries(result: Validation, level: float) -> Iterator[str]:
             sizes = output.counted(len(errors), f"{role} size" if result.fit else "size")
             mean, median, worst = errors.mean(), np.median(errors), errors.max()
             yield f"  |error| of {sizes}: mean {mean:.1%}, median {median:.1%}, worst {worst:.1%}"
-
-    inside = [point.inside for point in result.points if point.inside is not None]
-    if inside:
+    if inside := _inside(result.points):
         sizes = output.counted(len(inside), "size")
         yield f"  {sum(inside)} of {sizes} inside their {level:.0%} intervals"
 

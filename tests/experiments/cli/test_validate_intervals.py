@@ -47,6 +47,17 @@ def test_each_point_has_an_interval(simctl: Simctl, runs: str, profile: str) -> 
     assert "2 of 3 sizes inside their 80% intervals" in text
 
 
+def test_a_wrong_result_is_not_counted(simctl: Simctl, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.csv"
+    head, *lines = MEASURED.splitlines()
+    wrong = zip([head, *lines], ["wrong", "0", "5", "0"], strict=True)
+    path.write_text("\n".join(",".join(pair) for pair in wrong))
+    words = "--library", "openmpi", "--topology", "nodes:per_node=1"
+    text = simctl("validate", str(path), *words).stdout
+    assert "|error| of 2 sizes" in text
+    assert "of 2 sizes inside their 80% intervals" in text
+
+
 @pytest.mark.parametrize(
     ("option", "what"),
     [("--profile", "sizes that their fits had not seen"), ("--library", "machines that were left")],
@@ -99,7 +110,7 @@ def test_a_picture_has_the_band(simctl: Simctl, runs: str, profile: str, tmp_pat
     picture, page = tmp_path / "runs.svg", tmp_path / "runs.md"
     words = ("validate", runs, "--profile", profile, "--plot", str(picture))
     assert simctl(*words, "--report", str(page)).returncode == 0
-    assert "interval of runs" in picture.read_text()
+    assert "interval of a run" in picture.read_text()
     assert "mine" in page.read_text()
 
 
