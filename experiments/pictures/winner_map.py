@@ -82,9 +82,10 @@ def _runs(row: Sequence[Winner], *, each: bool) -> Iterator[tuple[int, list[Winn
 
 
 def _words(axes: Axes, run: Sequence[Winner], place: tuple[float, int], letters: int) -> None:
-    """The name of the winner, and how far it is ahead at least."""
+    """The name of the winner, how far it is ahead at least, and whether this is unsure."""
     margins = [winner.margin for winner in run if winner.margin is not None]
-    ahead = [f"{min(margins):.2f}x{' or more' if len(run) > 1 else ''}"] if margins else []
+    unsure = "?" if any(winner.advice.rival for winner in run) else ""
+    ahead = [f"{min(margins):.2f}x{unsure}{' or more' if len(run) > 1 else ''}"] if margins else []
     lines = [style.folded(run[0].name, letters), *(style.folded(text, letters) for text in ahead)]
     axes.text(*place, "\n".join(lines), ha="center", va="center", fontsize=8)
 
@@ -104,4 +105,6 @@ def _notes(winners: Sequence[Winner]) -> list[str]:
     notes = ["1.2x: the second algorithm takes 1.2 times as long"]
     if any(map(_close, winners)):
         notes.append(f"pale: the second takes less than {CLOSE:g} times as long")
+    if any(winner.advice.rival for winner in winners):
+        notes.append("?: the second may be as fast: the difference is inside its error")
     return notes

@@ -53,6 +53,15 @@ def test_a_cell_has_winner_and_margin() -> None:
     assert legend(figure)[-1].startswith("pale: the second")
 
 
+def test_a_question_mark_says_that_the_second_may_be_as_fast() -> None:
+    (sure, unsure) = winners(["naive", "ring"])
+    unsure = replace(unsure, advice=replace(unsure.advice, rival="tree"))
+    figure = winner_map_drawing([sure, unsure], "all_reduce on star")
+    assert words(figure) == ["naive\n1.20x", "ring\n1.20x?"]
+    assert legend(figure)[-1].startswith("?: the second may be")
+    assert not legend(winner_map_drawing([sure], "all_reduce on star"))[-1].startswith("?")
+
+
 def test_many_sizes_have_words_for_each_stretch() -> None:
     figure = winner_map_drawing(winners(["naive"] * 12 + ["ring"] * 8), "title")
     assert words(figure) == ["naive\n1.20x or more", "ring\n1.20x or more"]
