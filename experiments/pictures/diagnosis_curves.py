@@ -54,7 +54,7 @@ def _draw(axes: Axes, diagnosis: Diagnosis, nbytes: Floats | None) -> None:
         if expected.intervals:
             ends = (expected.low, expected.high)
             low, high = ends if nbytes is None else (nbytes / ends[1], nbytes / ends[0])
-            style.band(axes, size, low, high, style.COLOURS[2])
+            style.band(axes, size, low, high, style.COLOURS[2], style.INTERVAL)
         line(expected.bound, style.GREY, "--", "best bound")
     line(diagnosis.envelope(size), style.COLOURS[0], "-", "fitted protocols")
     seconds = diagnosis.samples.seconds

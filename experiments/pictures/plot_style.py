@@ -60,6 +60,8 @@ TITLE, LEGEND = 88, 34
 
 BAND = 0.16
 """How opaque a band of intervals is."""
+INTERVAL = "interval of a run"
+"""The label of such a band."""
 
 
 def colour(number: int) -> str:
@@ -89,13 +91,19 @@ def sparse(count: int) -> int:
     return max(1, count // 16)
 
 
-def band(axes: Axes, x: Iterable[float], low: Any, high: Any, name: str) -> None:
+def band(axes: Axes, x: Iterable[float], low: Any, high: Any, name: str, label: str = "") -> None:
     """Intervals from `low` to `high` behind a line of the colour `name`; at one place, a bar."""
     places = list(x)
+    look: Any = {"color": name, "alpha": BAND, "zorder": 1, "label": label or None}
     if len(places) > 1:
-        axes.fill_between(places, low, high, color=name, alpha=BAND, linewidth=0, zorder=1)
+        axes.fill_between(places, low, high, linewidth=0, **look)
     else:
-        axes.vlines(places, low, high, color=name, alpha=BAND, linewidth=8, zorder=1)
+        axes.vlines(places, low, high, linewidth=8, **look)
+
+
+def band_handle() -> Line2D:
+    """What stands for the bands of several curves in a legend."""
+    return Line2D([], [], color="0.85", linewidth=8, label=INTERVAL)
 
 
 def entitle(axes: Axes, title: str) -> None:

@@ -280,7 +280,7 @@ def _handles(curves: Sequence[_Curve]) -> list[Line2D]:
         lines.append(Line2D([], [], color="0.2", linestyle=":", label=f"formula{where}"))
     lines.append(Line2D([], [], color=style.GREY, linestyle="--", label="best bound"))
     if any(_is_sure(curve.rows) for curve in curves):
-        lines.append(Line2D([], [], color="0.85", linewidth=8, label="interval of a run"))
+        lines.append(style.band_handle())
     return lines
 
 

@@ -75,6 +75,7 @@ def scaling_drawing(
     records: Sequence[Record], swept: str, names: Mapping[str, str], machine: str
 ) -> Figure:
     """Samples per second and efficiency by number of workers, and where more workers stop paying.
+    Intervals are bands: a step that takes longer has a lower rate.
 
     A single job has what changes of the machine would do, dashed.
     """
@@ -108,6 +109,8 @@ def scaling_drawing(
         _speed_up_axis(upper, ideal)
     style.entitle(upper, f"{_title(records, swept)} on {machine}: samples/s by workers")
     handles = upper.get_legend_handles_labels()[0]
+    if any(map(_is_sure, records)):
+        handles.append(style.band_handle())
     if any(scaling(curve).end is not None for curve in shown.values()):
         handles.append(Line2D([], [], **END, label="last number that pays"))
     more = [f"not drawn: {len(curves) - len(shown)} more"] if len(shown) < len(curves) else []
@@ -139,6 +142,17 @@ def _scaling_curve(
         values = [_number(record, key) for record in curve]
         look: Any = {"color": style.colour(number), "marker": style.marker(number)}
         axes.plot(p, values, label=label, markevery=style.sparse(len(p)), **look)
+        sure = [record for record in curve if _is_sure(record)]
+        if sure:
+            low, high = (
+                [
+                    _number(record, key) * _number(record, "step_s") / _number(record, name)
+                    for record in sure
+                ]
+                for name in ("high_s", "low_s")
+            )
+            places = [_number(record, "ranks") for record in sure]
+            style.band(axes, places, low, high, style.colour(number))
         if end is not None:
             axes.plot(p[end], values[end], **END)
 
@@ -175,8 +189,14 @@ def swept_drawing(
         step, exposed = ([_number(record, key) for record in curve] for key in TIMES)
         handles += axes.plot(place, step, label=f"{p} workers", **look)
         axes.plot(place, exposed, "--", **look)
+        sure = [record for record in curve if _is_sure(record)]
+        if sure:
+            low, high = ([_number(record, end) for record in sure] for end in ("low_s", "high_s"))
+            places = [values.index(str(record[swept])) for record in sure]
+            style.band(axes, places, low, high, style.colour(number))
     handles.append(Line2D([], [], color="0.2", label="a step"))
     handles.append(Line2D([], [], color="0.2", linestyle="--", label="exposed communication"))
+    handles += [style.band_handle()] if any(map(_is_sure, records)) else []
     every = -(-len(values) // MOST_LABELS)
     labels = [names[value] for value in values[::every]]
     slanted = sum(map(len, labels)) > 70
@@ -213,8 +233,12 @@ def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
     for place, (end, record) in enumerate(zip(starts, shown, strict=True)):
         words = f" {format_seconds(_number(record, 'step_s'))}\n {_rate(record)}"
-        axes.text(end, place, words, va="center", fontsize=9)
-    axes.set_xlim(0, 1.25 * max(starts))
+        axes.text(max(end, _number(record, "high_s")), place, words, va="center", fontsize=9)
+    sure = [place for place, record in enumerate(shown) if _is_sure(record)]
+    if sure:
+        low, high = ([_number(shown[place], end) for place in sure] for end in ("low_s", "high_s"))
+        axes.hlines(sure, low, high, color="k", linewidth=2, label=style.INTERVAL)
+    axes.set_xlim(0, 1.25 * max(*starts, *(_number(record, "high_s") for record in shown)))
     axes.set_yticks(
         range(len(shown)), [style.folded(str(record["strategy"]), 24) for record in shown]
     )
@@ -247,6 +271,11 @@ def _title(records: Sequence[Record], swept: str) -> str:
 
 def _speed_up(record: Record) -> float:
     return _number(record, "efficiency") * _number(record, "ranks") or 1.0
+
+
+def _is_sure(record: Record) -> bool:
+    """Whether the step has an interval."""
+    return record.get("low_s") is not None
 
 
 def _number(record: Record, key: str) -> float:

@@ -39,9 +39,9 @@ def validation_drawing(validation: Validation) -> Figure:
     upper.plot(size, predicted, ".-", color=style.COLOURS[0], label=label)
     sure = [point for point in validation.points if point.inside is not None]
     if sure:
-        ends = [[getattr(point, end) for point in sure] for end in ("low_s", "high_s")]
+        low, high = ([getattr(point, end) for point in sure] for end in ("low_s", "high_s"))
         at = [point.size_B for point in sure]
-        upper.fill_between(at, *ends, color=style.COLOURS[0], alpha=0.2, label="interval of runs")
+        style.band(upper, at, low, high, style.COLOURS[0], style.INTERVAL)
     for role, points in _roles(validation).items():
         look = LOOKS[role] | {"linestyle": "none"}
         x = [point.size_B for point in points]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -41,6 +42,34 @@ def test_a_scaling_curve_shows_the_ideal_and_the_last_number_that_pays() -> None
     for axes, value in ((upper, 8 * 1.9), (lower, 0.95)):
         (end,) = (line for line in axes.lines if line.get_markersize() == 12)
         assert (end.get_xdata(), end.get_ydata()) == ([2], [value])
+
+
+SURE = {"low_s": 0.9, "high_s": 2.0}
+
+
+@pytest.mark.parametrize("swept", ["", "bucket"])
+def test_intervals_are_bands(swept: str) -> None:
+    """A step of twice the time has half the rate. One worker alone has no interval."""
+    records = [record(1, 1.0, bucket="0"), record(2, 2.0, bucket="0"), record(4, 4.0, bucket="0")]
+    if swept:
+        records = [{**records[1], "bucket": value} for value in NAMES]
+    assert not training_drawing(records, swept, NAMES, "star").axes[0].collections
+    sure = [record if record["ranks"] == 1 else {**record, **SURE} for record in records]
+    figure = training_drawing(sure, swept, NAMES, "star")
+    (band,) = figure.axes[0].collections
+    heights = band.get_datalim(figure.axes[0].transData).intervaly
+    assert heights.tolist() == pytest.approx([0.9, 2.0] if swept else [8.0, 8 * 4 / 0.9])
+    assert "interval of a run" in legend(figure)
+
+
+def test_a_bar_has_the_interval_of_its_step() -> None:
+    records = [{**record(2, 1.0, strategy=name), **SURE} for name in ("ddp", "$asgd")]
+    figure = training_drawing(records, "strategy", NAMES, "star")
+    (ends,) = figure.axes[0].collections
+    assert [np.asarray(path.vertices)[:, 0].tolist() for path in ends.get_paths()] == [
+        [0.9, 2.0]
+    ] * 2
+    assert "interval of a run" in legend(figure)
 
 
 def test_more_values_than_numbers_of_workers_make_the_axis() -> None:
