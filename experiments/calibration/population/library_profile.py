@@ -50,7 +50,7 @@ AMD = "cdna"
 ENOUGH = 3
 """So many machines show what a library differs in from another one."""
 GUESSED = Spread(machine=log(2) / quantile(LEVEL), parameters=0.0)
-"""For a library that nobody measured: the interval is from half to twice the time."""
+"""If nobody learnt rules of intervals: from half to twice the time."""
 NOWHERE = Places(*(np.zeros(0, dtype) for dtype in (np.str_, np.str_, float, float, float)))
 """No measured point."""
 PER_NODE, NODES = 2, (4, 16)
@@ -101,8 +101,11 @@ def profile_for(name: str, topology: Topology) -> Described:
     profile = _written(model, rest, steps, called)
     variants = [_written(model, rest + move, steps, called) for move in _moves(model, population)]
     if name == "nccl" and multicasts(topology):
-        slowness = _reducing_slowness(profile, steps)
-        profile, *variants = (_in_switches(one, steps, slowness) for one in (profile, *variants))
+        slowness, launch = _reducing_slowness(profile, steps), profile.launch
+        profile, *variants = (
+            _in_switches(one, steps, slowness, NVLS_LATENCY * one.launch / launch)
+            for one in (profile, *variants)
+        )
     sure = replace(profile, uncertainty=Uncertainty(residuals, tuple(variants)))
     return Described(replace(sure, machine=topology.name), (*notes, *far))
 
@@ -133,12 +136,13 @@ def _reducing_slowness(profile: Profile, steps: _Steps) -> float:
     return profile.protocols[-1].links[steps.fastest.name].bandwidth / reached
 
 
-def _in_switches(profile: Profile, steps: _Steps, slowness: float) -> Profile:
+def _in_switches(profile: Profile, steps: _Steps, slowness: float, latency: float) -> Profile:
     """The profile with NVLS, and with the channels of a message to one peer. Only those of Hopper
-    were measured."""
+    were measured. The `latency` of NVLS in seconds is as unsure as the launch, because no run shows
+    it."""
     kind = steps.fastest
     for algorithm in MULTICASTING:
-        profile = multicasting(profile, algorithm, NVLS_LATENCY, {kind.name: slowness})
+        profile = multicasting(profile, algorithm, latency, {kind.name: slowness})
     if kind.bandwidth > HOPPER:
         return profile
     return replace(profile, channels={"shift": Channels(kind.name, CHANNEL)})
@@ -204,9 +208,12 @@ def _moves(model: Model, population: Population | None) -> Floats:
 
 def _rules(population: Population | None, unreached: int) -> Rules:
     """The rules of intervals, if the population does not reach the machine for so many reasons.
-    Each adds the variance of another machine."""
-    spread = population.intervals if population is not None else None
-    machine, parameters = spread or GUESSED
+    Each adds the variance of another machine. A library without a population is as unsure as MPI,
+    and one reason more."""
+    if population is None:
+        population, unreached = find(MPI.name), unreached + 1
+    learnt = population and population.intervals
+    machine, parameters = learnt or GUESSED
     return shipped_rules()._replace(machine=machine * sqrt(1 + unreached), parameters=parameters)
 
 

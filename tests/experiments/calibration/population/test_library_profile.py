@@ -170,6 +170,24 @@ def test_a_surer_profile_of_nvls_moves_with_the_links() -> None:
     assert factors == [profile.slower["nvls"]] * len(factors)
 
 
+def test_the_latency_of_nvls_is_as_unsure_as_the_launch() -> None:
+    """No measured run shows it, so it is no surer than a ring, which was measured."""
+    profile = profile_for("nccl", built("hgx_h100")).profile
+    assert profile.uncertainty is not None
+    for one in profile.uncertainty.variants:
+        moved = one.launches["nvls"] / profile.launches["nvls"]
+        assert moved == pytest.approx(one.launch / profile.launch)
+
+
+def test_a_library_that_nobody_measured_is_less_sure_than_mpi() -> None:
+    spreads = []
+    for name in ("openmpi", "gloo"):
+        sure = profile_for(name, built("hgx_h100")).profile.uncertainty
+        assert sure is not None
+        spreads.append(sure.residuals.rules.machine)
+    assert spreads[1] > spreads[0]
+
+
 @pytest.mark.parametrize(("ranks", "busbw"), [(4, 157e9), (8, 81.8e9)])
 def test_sends_in_a_node_have_few_channels(ranks: int, busbw: float) -> None:
     """64 MiB to one peer, as measured on H100 with NVSwitches."""
