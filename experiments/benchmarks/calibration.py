@@ -21,7 +21,7 @@ from experiments.benchmarks.worst_points import curve_of, reason
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import LINKED, error, library_of, points
 from experiments.calibration.fit import explore
-from experiments.calibration.held_out import PROTOCOLS, HeldOut, Left, judged, left_out
+from experiments.calibration.held_out import HeldOut, Left, judged, left_out
 from experiments.calibration.libraries import NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
@@ -169,7 +169,7 @@ def _fitted(all_groups: Sequence[Group]) -> Iterator[Fitted]:
 
 def _lefts(group: Group, measured: Points) -> Lefts:
     whole = explore(_model(group, measured))
-    lefts = {protocol: list(left_out(whole, protocol)) for protocol in PROTOCOLS}
+    lefts = {protocol: list(left_out(whole, protocol)) for protocol in COLUMNS}
     return {protocol: folds for protocol, folds in lefts.items() if folds}
 
 
@@ -277,7 +277,7 @@ def _cell(errors: Sequence[float | None] | None) -> str:
 def _own(group: Group, measured: Points, protocol: str) -> float | None:
     """The error of NCCL's own model on the points that `protocol` leaves out. None if it has none,
     or the GPUs are unknown."""
-    if group.library is not NCCL or protocol == "collectives":
+    if group.library is not NCCL or protocol in ("collectives", "few"):
         return None
     errors = nccl_comparison.held_out(measured, nccl_comparison.generations(group.curves), protocol)
     middle = np.nanmedian if protocol == "plateau" else np.nanmean

@@ -39,7 +39,7 @@ PREDICTIONS = {
     "links": "bare links",
 }
 """What predicts a machine that was left out, by the column of its file."""
-SPLITS = ("sizes", "ranks", "collectives", "plateau")
+SPLITS = ("sizes", "ranks", "collectives", "plateau", "few")
 PACKAGES = ("simctl-collectives", "numpy", "scipy", "numba", "simpy")
 COMMAND = ("python", "-m", "experiments.benchmarks", "calibration", "FOLDER")
 Row = dict[str, str]

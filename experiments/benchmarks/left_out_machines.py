@@ -19,12 +19,13 @@ from experiments.benchmarks.calibration import Group, groups
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import points
 from experiments.calibration.fit import explore
+from experiments.calibration.held_out import FEW
 from experiments.calibration.libraries import FUJITSU, MPI, NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Flags
+from experiments.calibration.observations import Flags, evenly
 from experiments.calibration.population import population_file
 from experiments.calibration.population.bare_links import bare_links
-from experiments.calibration.population.few_points import evenly, predicted, sharpened
+from experiments.calibration.population.few_points import predicted, sharpened
 from experiments.calibration.population.machine_rules import learn_from, unseen
 from experiments.calibration.population.machine_runs import Runs
 from experiments.calibration.population.population import Population, fit_population
@@ -38,7 +39,6 @@ from topologies.topology import Floats
 
 LEAST = 2
 """The least points of a group."""
-FEW = 4
 LIBRARIES = {"nccl": (NCCL,), "mpi": (MPI, FUJITSU)}
 """The libraries that share a population, by its name."""
 RESULTS = "left-out.csv"

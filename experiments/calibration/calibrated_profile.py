@@ -241,8 +241,8 @@ def document(
 
 
 def error(held_out: HeldOut) -> Error:
-    """Means over the points left out; of plateaus the median."""
-    middle = np.nanmedian if held_out.protocol == "plateau" else np.nanmean
+    """Means over the points left out; of plateaus and of "few" the median."""
+    middle = np.nanmedian if held_out.protocol in ("plateau", "few") else np.nanmean
     values = {
         name: None if np.isnan(column).all() else float(middle(column))
         for name, column in zip(("model", "discrepancy", "baseline"), held_out[1:4], strict=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.fit import Fit, fit
-from experiments.calibration.observations import Flags, Points, Series
+from experiments.calibration.observations import Flags, Points, Series, evenly
 from experiments.calibration.uncertainty import kept_points, parameter_variance, places
 from simulator.uncertainty.interval_rules import Rules
 from simulator.uncertainty.measured_places import Places
@@ -16,8 +16,10 @@ from simulator.uncertainty.residuals import Residuals
 from topologies.topology import Floats
 
 PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")
+"""What a calibration leaves out. `left_out` knows "few" too."""
 FOLDS = 32
 """How often sizes are left out at most."""
+FEW = 4
 
 
 class HeldOut(NamedTuple):
@@ -65,6 +67,7 @@ def held_out(whole: Fit, protocol: str, rules: Rules) -> HeldOut:
     - "ranks": the largest number of ranks.
     - "collectives": every collective in turn.
     - "plateau": the largest size of each curve.
+    - "few": all but FEW points of the first curve on the most ranks.
     """
     return judged(protocol, len(whole.model.points), left_out(whole, protocol), rules)
 
@@ -110,6 +113,10 @@ def _folds(points: Points, protocol: str) -> Iterator[Flags]:
     elif protocol == "collectives":
         collective = np.array([curve.collective for curve in points.curves])[points.curve]
         yield from (collective == name for name in np.unique(collective))
+    elif protocol == "few":
+        kept = evenly(points, FEW)
+        if np.count_nonzero(kept) == FEW < len(points):
+            yield ~kept
     else:
         yield points.largest
 

@@ -204,3 +204,16 @@ class Points:
         last = np.zeros(len(self), dtype=np.bool_)
         last[np.flatnonzero(np.diff(self.curve, append=len(self.curves)))] = True
         return last
+
+
+def evenly(points: Points, count: int) -> Flags:
+    """Points of the first curve on the most ranks: its smallest and largest size, and others
+    between, equally far in log."""
+    longest = max(curve.ranks for curve in points.curves)
+    curve = next(c for c, one in enumerate(points.curves) if one.ranks == longest)
+    indices = np.flatnonzero(points.curve == curve)
+    size = np.log(points.size[indices])
+    wanted = np.linspace(size[0], size[-1], count)
+    chosen = np.zeros(len(points), dtype=np.bool_)
+    chosen[indices[np.abs(size[:, None] - wanted).argmin(axis=0)]] = True
+    return chosen

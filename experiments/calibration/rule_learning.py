@@ -11,7 +11,7 @@ import numpy as np
 from experiments.calibration.held_out import Left
 from simulator.uncertainty.interval_rules import FREEDOM, Rules
 from simulator.uncertainty.measured_places import Apart, Beyond, apart, beyond
-from simulator.uncertainty.residuals import conditional, covariance, distance, likeness
+from simulator.uncertainty.residuals import conditional, covariance, distance, likeness, scale
 from topologies.topology import Floats, Ints
 
 START = Rules(
@@ -29,16 +29,20 @@ START = Rules(
     network=0.3,
     other_algorithm=0.2,
     other_collective=0.2,
+    own_scale=0.3,
+    usual_scale=30.0,
 )
 """Where learning starts."""
 FARTHEST = 3.0
 """Rules are at most this far from their start, in factors of e."""
+MOST = {"own_scale": 0.0}
+"""The greatest values of rules that have one, in log."""
 PULL = 0.001
 """The cost of a rule that is a factor of e from its start, in log likelihood of a point."""
 ROUNDS = 12
 FOLDS, SEEN = 4, 120
 """So many folds of a protocol, and points that were seen, are enough to learn from."""
-WEIGHTS = {"sizes": 1.0, "ranks": 1.0, "plateau": 0.5, "collectives": 0.3}
+WEIGHTS = {"sizes": 1.0, "ranks": 1.0, "plateau": 0.5, "collectives": 0.3, "few": 0.3}
 """How much each protocol counts."""
 
 
@@ -109,7 +113,10 @@ def learn(
         cost,
         first,
         method="L-BFGS-B",
-        bounds=[(value - FARTHEST, value + FARTHEST) for value in prior],
+        bounds=[
+            (value - FARTHEST, min(value + FARTHEST, MOST.get(name, np.inf)))
+            for name, value in zip(Rules._fields, prior, strict=True)
+        ],
         options={"maxiter": rounds},
     )
     lengths = {name: max(1.0, value) for name, value in _named(end.x) if name in ("size", "ranks")}
@@ -125,7 +132,9 @@ def _surprise(rules: Rules, example: Example) -> float:
     known = covariance(rules, likeness(rules, example.among), example.residuals)
     like = likeness(rules, example.between)
     mean, variance = conditional(rules, known, like, example.residuals)
-    variance = variance + distance(rules, example.outside)
+    variance = (variance + distance(rules, example.outside)) * scale(
+        rules, known, example.residuals
+    )
     variance = variance + rules.parameters**2 * example.parameters
     squares = (example.off - mean) ** 2 / variance
     return float((0.5 * np.log(variance) + 0.5 * (FREEDOM + 1) * np.log1p(squares / FREEDOM)).sum())

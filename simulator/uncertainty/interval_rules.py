@@ -11,6 +11,8 @@ Deviation = Annotated[float, Ge(0), Le(10)]
 """A standard deviation of log(measured / predicted)."""
 Length = Annotated[float, Ge(1), Le(1e12)]
 """A factor in size or ranks over which a likeness falls to 1/e."""
+Share = Annotated[float, Ge(0), Le(1)]
+Points = Annotated[float, Ge(1), Le(1e6)]
 FREEDOM = 4.0
 """Degrees of freedom of Student's t: outliers are more frequent than in a normal distribution."""
 
@@ -46,3 +48,7 @@ class Rules(NamedTuple):
     """Added for an algorithm that was not measured."""
     other_collective: Deviation
     """Added for a collective that was not measured."""
+    own_scale: Share = 0.0
+    """How far a profile's own residuals set the scale of all spreads: 0 not at all, 1 wholly."""
+    usual_scale: Points = 1.0
+    """So many points of a profile count as much as the usual scale does."""

@@ -3,6 +3,8 @@
 After Kennedy and O'Hagan, Bayesian calibration of computer models, JRSS B 63(3), 2001: measured =
 model * discrepancy. log(measured / model) is a Gaussian process in size and ranks. It corrects a
 prediction near measured points. Far from them its mean is 0 and its spread is that of the rules.
+Some machines are noisier than others: the residuals have a say in the scale of all spreads, as in
+the Student-t processes of Shah, Wilson and Ghahramani (AISTATS 2014).
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Residuals:
         like = likeness(self.rules, apart(places, self.seen))
         farther = distance(self.rules, beyond(places, self.seen))
         mean, variance = conditional(self.rules, self._covariance, like, self.values)
-        return mean, variance + farther
+        return mean, (variance + farther) * self._scale
 
     def difference(self, one: Places, other: Places) -> tuple[float, float]:
         """The expected residual of a new run at `other` less that of a new run at `one`, a point
@@ -61,13 +63,18 @@ class Residuals:
             mean = like @ solved[:, 0]
             outside = beyond(both, self.seen)
             among += together(self.rules, outside, between) - like @ solved[:, 1:]
-        return float(signs @ mean), float(max(signs @ among @ signs, 0) + 2 * self.rules.noise**2)
+        variance = float(max(signs @ among @ signs, 0)) + 2 * self.rules.noise**2
+        return float(signs @ mean), variance * self._scale
 
     @cached_property
     def _covariance(self) -> Floats:
         return covariance(
             self.rules, likeness(self.rules, apart(self.seen, self.seen)), self.values
         )
+
+    @cached_property
+    def _scale(self) -> float:
+        return scale(self.rules, self._covariance, self.values) if len(self.seen) else 1.0
 
 
 def shared(rules: Rules) -> float:
@@ -117,13 +124,21 @@ def covariance(rules: Rules, among: Floats, values: Floats) -> Floats:
     for _ in range(ROUNDS):
         whole = among + np.diag(noise**2 / weight)
         surprise = values - among @ np.linalg.solve(whole, values)
-        weight = np.maximum(LEAST, 1 / (1 + (surprise / noise) ** 2 / FREEDOM))
+        usual = noise**2 * scale(rules, whole, values)
+        weight = np.maximum(LEAST, 1 / (1 + surprise**2 / usual / FREEDOM))
     return np.asarray(among + np.diag(noise**2 / weight))
+
+
+def scale(rules: Rules, known: Floats, values: Floats) -> float:
+    """The factor on all variances, from the covariance of the `values` that are known."""
+    squares = float(values @ np.linalg.solve(known, values))
+    own = (rules.usual_scale + squares) / (rules.usual_scale + len(values))
+    return float(own**rules.own_scale)
 
 
 def conditional(rules: Rules, known: Floats, like: Floats, values: Floats) -> tuple[Floats, Floats]:
     """The mean and variance of residuals of new runs, shape (points,) each, from the covariance of
-    the `values` that are known, and the new points' likeness to them."""
+    the `values` that are known, and the new points' likeness to them. `scale` is not in it."""
     solved = np.linalg.solve(known, np.column_stack((values, like.T)))
     gained = np.einsum("ps,sp->p", like, solved[:, 1:])
     return like @ solved[:, 0], np.maximum(shared(rules) - gained, 0.0) + rules.noise**2

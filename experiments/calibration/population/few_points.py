@@ -6,23 +6,10 @@ import numpy as np
 
 from experiments.calibration.fit import SCALE, fit
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Flags, Points
+from experiments.calibration.observations import Flags
 from experiments.calibration.population.machine_runs import Runs
 from experiments.calibration.population.population import Population
 from topologies.topology import Floats
-
-
-def evenly(points: Points, count: int) -> Flags:
-    """Points of the first curve on the most ranks: its smallest and largest size, and others
-    between, equally far in log."""
-    longest = max(curve.ranks for curve in points.curves)
-    curve = next(c for c, one in enumerate(points.curves) if one.ranks == longest)
-    indices = np.flatnonzero(points.curve == curve)
-    size = np.log(points.size[indices])
-    wanted = np.linspace(size[0], size[-1], count)
-    chosen = np.zeros(len(points), dtype=np.bool_)
-    chosen[indices[np.abs(size[:, None] - wanted).argmin(axis=0)]] = True
-    return chosen
 
 
 def predicted(runs: Runs, population: Population) -> Floats:

@@ -56,6 +56,14 @@ def test_the_rules_that_made_the_residuals_are_found(learnt: Rules) -> None:
     assert learnt.more_ranks == pytest.approx(TRUE.more_ranks, rel=0.5)
 
 
+def test_machines_of_different_scales_are_recognised() -> None:
+    """Half of the families are ten times as noisy as the others."""
+    loud = TRUE._replace(collective=1.0, noise=1.0, machine=0.5, algorithm=1.0, curve=1.0)
+    quiet = Rules(*(value / 10 if k < 6 else value for k, value in enumerate(loud)))
+    families = [examples(family(seed, (loud, quiet)[seed % 2])) for seed in range(6)]
+    assert learn(families, rounds=8).own_scale > START.own_scale
+
+
 def no_points() -> tuple[Places, np.ndarray]:
     where = family(0)["sizes"][0].where
     return where.take(np.zeros(0, dtype=np.int64)), np.zeros(0)

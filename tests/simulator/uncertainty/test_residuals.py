@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from simulator.uncertainty.interval_rules import Rules
 from simulator.uncertainty.measured_places import Places, apart, beyond, place
-from simulator.uncertainty.residuals import Residuals, distance, likeness, shared
+from simulator.uncertainty.residuals import Residuals, distance, likeness, scale, shared
 
 RULES = Rules(
     machine=0.05,
@@ -168,3 +168,47 @@ def test_algorithms_share_the_error_of_their_machine(machine: float, collective:
     _, variance = Residuals(rules, nothing, np.array([])).difference(ring, tree)
     own = rules.algorithm**2 + rules.curve**2 + rules.noise**2
     assert variance == pytest.approx(2 * own, rel=1e-6)
+
+
+@given(st.floats(0.1, 10), st.floats(1.1, 10))
+def test_larger_residuals_widen_all_intervals(size: float, factor: float) -> None:
+    """The mean follows them, and the spread follows their scale."""
+    rules = RULES._replace(own_scale=1.0, usual_scale=5.0)
+    seen, new = places(4, 8), places(8, 64)
+    values = 0.1 * size * np.cos(np.arange(len(seen)))
+    small, large = (Residuals(rules, seen, each).at(new)[1] for each in (values, factor * values))
+    assert (large > small).all()
+
+
+def test_residuals_as_usual_leave_intervals_as_they_are() -> None:
+    """As large as the rules say: squares, in units of their covariance, are as many as points."""
+    rules = RULES._replace(own_scale=1.0, usual_scale=5.0)
+    seen = places(4, 8)
+    known = likeness(rules, apart(seen, seen)) + rules.noise**2 * np.eye(len(seen))
+    values = np.asarray(
+        np.linalg.cholesky(known) @ np.where(np.arange(len(seen)) % 2, 1.0, -1.0), np.float64
+    )
+    assert scale(rules, known, values) == pytest.approx(1)
+    assert scale(rules, known, 3 * values) == pytest.approx((5 + 9 * len(seen)) / (5 + len(seen)))
+    assert scale(rules._replace(own_scale=0.5), known, 3 * values) == pytest.approx(
+        scale(rules, known, 3 * values) ** 0.5
+    )
+
+
+def test_rules_of_earlier_versions_have_one_scale() -> None:
+    seen = places(4, 8)
+    values = np.cos(np.arange(len(seen)))
+    usual, wild = (
+        Residuals(RULES, seen, each).at(places(64))[1] for each in (0.01 * values, values)
+    )
+    assert usual == pytest.approx(wild, rel=0.2)
+
+
+def test_the_scale_is_of_differences_too() -> None:
+    seen = places(4, 8)
+    values = np.cos(np.arange(len(seen)))
+    one, other = (place("all_reduce", name, 8, 2, 1e6) for name in ("ring", "tree"))
+    steady, own = (
+        Residuals(rules, seen, values) for rules in (RULES, RULES._replace(own_scale=1.0))
+    )
+    assert own.difference(one, other)[1] > 2 * steady.difference(one, other)[1]
