@@ -28,9 +28,8 @@ class ProfileOptions:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The profile or the library, to be stored with a result."""
-        stored = {"profile": self.profile, "library": self.library}
-        return {name: str(value) for name, value in stored.items() if value is not None}
+        """The options that the user wrote, to be stored with a result."""
+        return {name: str(value) for name, value in asdict(self).items() if value is not None}
 
     def refuse(self, why: str, *names: str) -> None:
         """Raise InputError if one of the options is there; by default any of them."""

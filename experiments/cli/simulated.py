@@ -118,9 +118,7 @@ def sweep(
     size = pattern.size(size)
     names = algo or ",".join(one.name for one in algorithms if not one.origin)
     parameters = {**named(names, algo_file), "p": p, "size": size, "engine": rules.engine.value}
-    for option, value in (("profile", profile), ("library", library)):
-        if value is not None:
-            parameters[option] = str(value)
+    parameters |= ProfileOptions(profile, library, level).parameters
     request = command.Request(
         algorithms,
         parse_ranks(p),
@@ -176,8 +174,9 @@ def run(
     if chakra is not None:
         from experiments.cli.chakra_options import ChakraOptions
 
-        unused = {"algo-file": algo_file, "p": p, "size": size, "groups": groups}
-        unused |= {"profile": profile, "library": library}
+        unused: dict[str, object] = {"algo-file": algo_file, "p": p, "size": size}
+        unused["groups"] = groups
+        unused |= {"profile": profile, "library": library, "level": level}
         options = ChakraOptions(chakra, algo, {**unused, **pattern.parameters})
         raise typer.Exit(options.run(machine, rules, files, format.value))
     from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
@@ -196,6 +195,7 @@ def run(
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, [algorithm], "8"))
     size = pattern.size(size)
     parameters = {**named(algo, algo_file), "p": p, "size": size, "engine": rules.engine.value}
+    parameters |= ProfileOptions(profile, library, level).parameters
     request = command.Request(
         algorithm,
         parse_rank_count(p),

@@ -120,6 +120,27 @@ def test_a_level_goes_with_a_profile(simctl: Simctl) -> None:
     assert "--level 0.9 goes with --profile or --library: write both" in refused.stderr
 
 
+def test_a_result_says_at_what_level_its_intervals_are(
+    simctl: Simctl, profile: str, tmp_path: Path
+) -> None:
+    """So `--resume` refuses another level, instead of intervals of the first."""
+    table, page = tmp_path / "a.csv", tmp_path / "run.md"
+    words = (*SWEEP, profile, "--out", str(table), "--level")
+    assert simctl(*words, "0.5").returncode == 0
+    refused = simctl(*words, "0.9", "--resume")
+    assert refused.returncode == 2
+    assert "it is of --level 0.5, this is --level 0.9" in refused.stderr
+    told = ("run", "--p", "8", "--size", "1KiB", "--profile", profile, "--level", "0.9")
+    assert simctl(*told, "--report", str(page)).returncode == 0
+    assert "- level: 0.9\n" in page.read_text()
+
+
+def test_a_workload_has_no_level(simctl: Simctl, tmp_path: Path) -> None:
+    refused = simctl("run", "--chakra", str(tmp_path), "--level", "0.9")
+    assert refused.returncode == 2
+    assert "--chakra and --level 0.9: leave one of them out" in refused.stderr
+
+
 RECOMMEND = ("recommend", "--p", "8", "--collective", "all_gather", "--size", "1KiB,1MiB")
 
 
