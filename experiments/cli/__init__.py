@@ -8,9 +8,11 @@ import logging
 import os
 import sys
 import warnings
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from experiments.cli import advised, algorithms, animated, lists, measured, simulated, topologies
 from experiments.cli.completion import join_words
@@ -64,6 +66,13 @@ def _main(
         typer.echo(FIRST_WORDS)
 
 
+@cache
+def _command() -> Any:
+    """All commands with their options, built once in a process: building takes longer than a short
+    command."""
+    return get_command(app)
+
+
 def main() -> None:
     """Run the command line: one line for a user's mistake, exit codes 0, 1, 2 and 130."""
     # Matrices are small here: threads of numpy that wait for work cost a third of a short command.
@@ -77,7 +86,7 @@ def main() -> None:
     logging.basicConfig(format="note: %(message)s", level=logging.ERROR, stream=sys.stderr)
     logging.getLogger("simctl").setLevel(logging.INFO)
     try:
-        code = app(prog_name="simctl", standalone_mode=False)
+        code = _command()(prog_name="simctl", standalone_mode=False)
         if sys.stdout:
             sys.stdout.flush()
     except InputError as error:

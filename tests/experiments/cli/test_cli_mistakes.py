@@ -260,7 +260,7 @@ def test_an_interruption_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> Non
     def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr(cli, "_command", lambda: interrupted)
     monkeypatch.setattr("warnings.showwarning", None)
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     with pytest.raises(SystemExit) as stop:
@@ -276,7 +276,7 @@ def test_a_file_that_cannot_be_opened_is_named(
     def denied(**_: object) -> None:
         raise PermissionError(13, "Permission denied", "closed/log.csv")
 
-    monkeypatch.setattr(cli, "app", denied)
+    monkeypatch.setattr(cli, "_command", lambda: denied)
     monkeypatch.setattr("warnings.showwarning", None)
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     with pytest.raises(SystemExit) as stop:
