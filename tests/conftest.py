@@ -70,10 +70,17 @@ def pytest_make_collect_report(
     return report
 
 
-def pytest_collection_finish() -> None:
-    """The tests themselves, thousands, are no garbage: not looked at again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """The tests themselves, thousands, are no garbage: not looked at while they are collected, nor
+    again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

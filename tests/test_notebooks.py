@@ -4,13 +4,13 @@ import os
 from itertools import count
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from notebook_outputs import (
     METADATA,
     check_same,
     code_cells,
+    read,
     run_here,
     run_in_kernel,
     same_text,
@@ -34,8 +34,10 @@ def folder(tmp_path: Path) -> Path:
 
 @every_notebook
 def test_a_notebook_is_kept_with_its_outputs(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
-    nbformat.validate(notebook)
+    from nbformat import validate
+
+    notebook = read(path)
+    validate(notebook)
     assert path.stat().st_size <= MEGABYTE
     assert notebook.metadata == METADATA
     for cell, number in zip(code_cells(notebook), count(1), strict=False):
@@ -54,7 +56,7 @@ def test_every_cell_shows_what_is_stored(
 ) -> None:
     """In this process. The others take longer, and run in a kernel alone."""
     monkeypatch.chdir(folder)
-    check_same(run_here(path, monkeypatch), stored(nbformat.read(path, as_version=4)))
+    check_same(run_here(path, monkeypatch), stored(read(path)))
 
 
 @pytest.mark.exhaustive
@@ -62,8 +64,10 @@ def test_every_cell_shows_what_is_stored(
 def test_a_kernel_shows_what_is_stored(path: Path, folder: Path) -> None:
     fresh = run_in_kernel(path, folder)
     if os.environ.get("SIMCTL_UPDATE_DOCS"):
-        nbformat.write(fresh, path)
-    check_same(stored(fresh), stored(nbformat.read(path, as_version=4)))
+        from nbformat import write
+
+        write(fresh, path)
+    check_same(stored(fresh), stored(read(path)))
 
 
 def test_three_digits_of_each_number_count() -> None:

@@ -14,13 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import nbformat
 import PIL.Image
 import pytest
 from IPython.display import Image
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
-from nbclient import NotebookClient
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -66,13 +64,20 @@ def is_picture(data: Mapping[str, Any]) -> bool:
     return any(kind.startswith("image/") for kind in data)
 
 
+def read(path: Path) -> Any:
+    """A notebook. Its format is imported when a test needs it: that takes two seconds."""
+    import nbformat
+
+    return nbformat.read(path, as_version=4)
+
+
 def run_here(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Shown]:
     """What each cell shows when it runs in this process, where everything is imported already."""
     plt.switch_backend("agg")
     module = ModuleType(path.stem)
     monkeypatch.setitem(sys.modules, path.stem, module)
     shown = []
-    for number, cell in enumerate(code_cells(nbformat.read(path, as_version=4))):
+    for number, cell in enumerate(code_cells(read(path))):
         tree = ast.parse(cell.source.removeprefix("%matplotlib inline\n"))
         last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
         name = f"{path.name}, cell {number}"
@@ -98,7 +103,10 @@ def run_in_kernel(path: Path, folder: Path) -> Any:
     that run."""
     settings = folder / "matplotlibrc"
     settings.write_text(SETTINGS)
-    notebook = nbformat.read(path, as_version=4)
+    from nbclient import NotebookClient
+    from nbformat import from_dict
+
+    notebook = read(path)
     NotebookClient(
         notebook,
         timeout=300,
@@ -106,7 +114,7 @@ def run_in_kernel(path: Path, folder: Path) -> Any:
         coalesce_streams=True,
         resources={"metadata": {"path": str(folder)}},
     ).execute(env=os.environ | {"MATPLOTLIBRC": str(settings)})
-    notebook.metadata = nbformat.from_dict(METADATA)
+    notebook.metadata = from_dict(METADATA)
     for number, cell in zip(count(1), code_cells(notebook), strict=False):
         cell.metadata, cell.execution_count = {}, number
         for output in cell.outputs:
