@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from experiments.simulations.tuner_file import LAST, read_tuner
-from simctl_process import simctl
+from simctl_process import Simctl
 
 STAR = ("recommend", "--topology", "star", "--p", "4", "--size", "1KiB,1MiB")
 
 
-def test_the_table_names_algorithms_crossovers_and_reasons() -> None:
+def test_the_table_names_algorithms_crossovers_and_reasons(simctl: Simctl) -> None:
     done = simctl(*STAR)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("all_reduce of 4 ranks on star")
@@ -21,7 +21,7 @@ def test_the_table_names_algorithms_crossovers_and_reasons() -> None:
         assert word in done.stdout
 
 
-def test_records() -> None:
+def test_records(simctl: Simctl) -> None:
     rows = list(csv.DictReader(io.StringIO(simctl(*STAR, "--format", "csv").stdout)))
     report = json.loads(simctl(*STAR, "--format", "json").stdout)
     assert [row["algorithm"] for row in rows] == [row["algorithm"] for row in report["advice"]]
@@ -31,7 +31,7 @@ def test_records() -> None:
 
 
 @pytest.mark.exhaustive
-def test_one_size_is_explained() -> None:
+def test_one_size_is_explained(simctl: Simctl) -> None:
     line = (*STAR[:5], "--explain", "64KiB")
     done = simctl(*line)
     assert "all_reduce of 4 ranks on star, 64KiB" in done.stdout
@@ -40,7 +40,7 @@ def test_one_size_is_explained() -> None:
     assert rows[0]["over_best"] == 1.0
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files(simctl: Simctl, tmp_path: Path) -> None:
     """The ranges of the tuner's file join, and the choices are those of the simulation."""
     tuner, plot = tmp_path / "tuner.csv", tmp_path / "times.svg"
     sizes = ("--size", "1KiB,1MiB,256MiB")
@@ -68,8 +68,15 @@ def test_files(tmp_path: Path) -> None:
         (("--nccl-tuner", "t.txt"), "t.txt"),
     ],
 )
-def test_wrong_input(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    done = simctl("recommend", "--p", "4", *arguments, cwd=tmp_path)
+def test_wrong_input(
+    simctl: Simctl,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = simctl("recommend", "--p", "4", *arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

@@ -12,7 +12,7 @@ import pytest
 from experiments.commands.recommend_map import Request, run
 from experiments.simulations.recommendation import Question
 from experiments.simulations.tuner_file import read_tuner
-from simctl_process import simctl
+from simctl_process import Simctl
 from topologies.catalogue import find
 
 SIZES = [2.0**10, 2.0**26]
@@ -50,7 +50,7 @@ def test_files_and_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert {left["name"] for left in document["not_tried"]} >= {"sharp", "nvls"}
 
 
-def test_one_size_is_explained_for_one_number_of_ranks(tmp_path: Path) -> None:
-    done = simctl("recommend", "--p", "4,8", "--explain", "64KiB", cwd=tmp_path)
+def test_one_size_is_explained_for_one_number_of_ranks(simctl: Simctl) -> None:
+    done = simctl("recommend", "--p", "4,8", "--explain", "64KiB")
     assert done.returncode == 2
     assert "--explain 64KiB: give one number of ranks in --p, not 4,8" in done.stderr
