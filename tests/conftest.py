@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-settings.register_profile("few", deadline=None, max_examples=20)
+settings.register_profile("few", deadline=None, max_examples=7)
 settings.register_profile("many", deadline=None, max_examples=100)
 settings.load_profile("few")
 os.environ.setdefault("OMP_NUM_THREADS", "1")

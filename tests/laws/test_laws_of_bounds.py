@@ -55,7 +55,7 @@ some_bytes, two_numbers = st.floats(1.0, 1e10), st.tuples(*[st.floats(0, 1e-2)] 
     nbytes=some_bytes,
     numbers=two_numbers,
 )
-@tries(5, many=50)
+@tries(2, many=50)
 def test_nothing_beats_a_bound(
     name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float]
 ) -> None:

@@ -62,7 +62,7 @@ parameters = st.fixed_dictionaries(
 
 @every_algorithm
 @given(shape=st.sampled_from(ANY_NUMBER), ranks=st.integers(2, 9), numbers=parameters)
-@tries(4, many=40)
+@tries(2, many=40)
 def test_engines_agree_on_every_algorithm(
     name: str, shape: str, ranks: int, numbers: dict[str, float]
 ) -> None:
@@ -211,7 +211,7 @@ def runs(draw: st.DrawFn) -> tuple[Schedule, Topology]:
     return draw(programs(topology.ranks)), topology
 
 
-@settings(max_examples=100)
+@tries(25, 100)
 @given(runs())
 def test_engines_agree_on_random_schedules_and_machines(run: tuple[Schedule, Topology]) -> None:
     assert_engines_agree(*run)

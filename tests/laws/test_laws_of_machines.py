@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import critical_path, parts
 from simulator.collectives import algorithms, find
@@ -102,6 +103,7 @@ def test_no_setting_at_all_beats_a_bound(name: str, spec: str) -> None:
 @given(
     st.sampled_from(sorted(algorithms())), st.sampled_from(SPECS), st.integers(2, 10), st.booleans()
 )
+@tries(6, many=100)
 def test_engines_agree_and_the_path_adds_up(name: str, spec: str, ranks: int, store: bool) -> None:
     setting = laid(name, spec, ranks)
     if setting is None:

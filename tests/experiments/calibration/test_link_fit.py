@@ -3,10 +3,11 @@ say."""
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from experiments.calibration import Fit, fit_links, solve
+from law_cases import tries
 from simulator.collectives import find
 from simulator.engines import simulate
 from topologies.errors import InputError
@@ -28,7 +29,7 @@ def measured(
     return list(exact * np.random.default_rng(seed).lognormal(0.0, noise, len(SIZES)))
 
 
-@settings(deadline=None, max_examples=20)
+@tries(6, 20)
 @given(
     algorithm=st.sampled_from(["ring", "tree", "naive", "parameter_server", "halving_doubling"]),
     latency=st.floats(1e-7, 1e-3),

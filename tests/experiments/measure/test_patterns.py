@@ -3,7 +3,7 @@ wrong shows."""
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from experiments.measure.patterns import (
@@ -16,6 +16,7 @@ from experiments.measure.patterns import (
     largest,
     promise,
 )
+from law_cases import tries
 from simulator.collectives import algorithms
 from topologies.errors import InputError
 
@@ -27,7 +28,7 @@ def buffers(values: Values, ranks: int, elements: int) -> Numbers:
 
 
 @pytest.mark.parametrize("name", sorted(set(SIMULATED) & set(PROMISES)))
-@settings(max_examples=20)
+@tries(6, 20)
 @given(ranks=st.integers(2, 6), chunks=st.sampled_from([1, 5, PERIOD + 3]), seed=st.integers(0, 9))
 def test_the_promise_is_the_postcondition(name: str, ranks: int, chunks: int, seed: int) -> None:
     elements, values = ranks * chunks, Values(ranks, "float32", seed)

@@ -4,7 +4,7 @@ rest."""
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
@@ -16,6 +16,7 @@ from experiments.models.model_catalogue import (
     with_defaults,
 )
 from experiments.models.shape_catalogue import SHAPES, find_shape
+from law_cases import tries
 from simulator.training.model import WIDTHS, Model
 from topologies.errors import InputError
 
@@ -309,7 +310,7 @@ SPELT = st.tuples(st.sampled_from([*SMALL, "resnet", "x"]), OPTIONS).map(":".joi
 
 
 @given(text=st.one_of(SPELT, st.text(max_size=30)))
-@settings(max_examples=300)
+@tries(75, 300)
 def test_any_text_is_a_model_or_a_mistake(text: str) -> None:
     message = ""
     try:

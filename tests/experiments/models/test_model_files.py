@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.model_files import dumps, parse, read, write
+from law_cases import tries
 from model_texts import SMALL, TWO
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
@@ -66,7 +67,7 @@ def test_what_is_written_is_read_back_to_the_bit(model: Model) -> None:
     assert parse(dumps(model), "m.yaml") == model
 
 
-@settings(max_examples=20)
+@tries(6, 20)
 @given(models())
 def test_as_json_it_is_the_same(model: Model) -> None:
     assert parse(json.dumps(yaml.safe_load(dumps(model))), "m.json") == model

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from config_texts import CONFIGS, PLAIN
 from experiments.models.model_catalogue import find
 from experiments.models.shape_catalogue import SHAPES, config_in, find_shape
 from experiments.models.shape_document import FAMILIES, parse
+from law_cases import tries
 from topologies.errors import InputError
 
 
@@ -139,7 +140,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@tries(10, 40)
 @given(data=st.data(), family=st.sampled_from([*CONFIGS]))
 def test_any_values_are_a_shape_or_a_mistake(data: st.DataObject, family: str) -> None:
     keys = st.sampled_from([*CONFIGS[family]])

@@ -40,7 +40,7 @@ def two_runs(algorithm: Algorithm, data: st.DataObject) -> tuple[Timeline, Timel
 
 @by_name
 @given(data=st.data())
-@tries(5)
+@tries(2, 25)
 def test_memory(algorithm: Algorithm, data: st.DataObject) -> None:
     if runs := two_runs(algorithm, data):
         whole, folded = (memory.trace(run.schedule, run) for run in runs)
@@ -54,7 +54,7 @@ def test_memory(algorithm: Algorithm, data: st.DataObject) -> None:
 
 @by_name
 @given(data=st.data())
-@tries(5)
+@tries(2, 25)
 def test_the_fabric(algorithm: Algorithm, data: st.DataObject) -> None:
     if runs := two_runs(algorithm, data):
         assert observe(runs[1].routed) == observe(runs[0].routed)
@@ -62,7 +62,7 @@ def test_the_fabric(algorithm: Algorithm, data: st.DataObject) -> None:
 
 @by_name
 @given(data=st.data())
-@tries(5)
+@tries(2, 25)
 def test_the_critical_path(algorithm: Algorithm, data: st.DataObject) -> None:
     """Equally late predecessors may be named in another order, so that only sums are alike."""
     if runs := two_runs(algorithm, data):
@@ -77,7 +77,7 @@ def test_the_critical_path(algorithm: Algorithm, data: st.DataObject) -> None:
 
 @by_name
 @given(data=st.data())
-@tries(5)
+@tries(2, 25)
 def test_bytes_on_media(algorithm: Algorithm, data: st.DataObject) -> None:
     """A medium that stands for an orbit carries what each medium of the orbit does."""
     if runs := two_runs(algorithm, data):

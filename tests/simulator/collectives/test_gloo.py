@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE, REDUCE, Algorithm
@@ -68,7 +69,7 @@ def test_what_goes_straight_takes_the_time_of_any_messages_by_rendezvous(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
 @given(st.integers(3, 9), st.floats(0, 1e-2), st.floats(0, 1e-2), st.floats(1e3, 1e9))
-@settings(max_examples=25)
+@tries(6, 25)
 def test_where_signals_have_wires_of_their_own_each_takes_its_closed_form(
     algorithm: Algorithm, ranks: int, latency: float, gap: float, nbytes: float
 ) -> None:
@@ -82,7 +83,7 @@ def test_where_signals_have_wires_of_their_own_each_takes_its_closed_form(
 
 @pytest.mark.parametrize("name", ["broadcast", "scatter", "gather", "all_to_all", "send_recv"])
 @given(st.integers(2, 9), st.floats(0, 1e-2), st.floats(1e3, 1e9))
-@settings(max_examples=25)
+@tries(6, 25)
 def test_what_goes_straight_takes_its_closed_form_through_a_switch_too(
     name: str, ranks: int, latency: float, nbytes: float
 ) -> None:

@@ -8,10 +8,11 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bubble_causes import check_that_causes_add_up
+from law_cases import tries
 from random_machines import DYADIC_MACHINE, random_machine
 from random_schedules import Mixture, random_schedule
 from simulator.engines import Engine, simulate
@@ -233,7 +234,7 @@ def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(
     assert np.all(np.diff(timeline.finish[np.argsort(sizes, kind="stable")]) >= 0)
 
 
-@settings(max_examples=20)
+@tries(6, 20)
 @given(st.integers(0, 2**32))
 def test_many_flows_through_a_switch_all_arrive_and_the_busiest_port_bounds_them(seed: int) -> None:
     rng, ranks = np.random.default_rng(seed), 12

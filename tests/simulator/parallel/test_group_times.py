@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.profiles import parse
+from law_cases import tries
 from simulator.collectives import find
 from simulator.collectives.joined_calls import Call, join
 from simulator.engines import run, simulate
@@ -40,7 +41,7 @@ def on(name: str, plan: Degrees) -> Topology:
     return machine(name).build(plan.ranks)
 
 
-@settings(max_examples=40)
+@tries(10, 40)
 @given(
     SMALL,
     st.sampled_from(MACHINES),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.collectives import find
 from simulator.collectives.routers import Returned, Tokens
 from simulator.collectives.uneven import all_to_allv
@@ -31,7 +32,7 @@ def choices(ranks: int, local: int, tokens: int, top: int, seed: int) -> Counts:
     return np.argsort(score, axis=2)[:, :, :top]
 
 
-@settings(max_examples=20)
+@tries(6, 20)
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 5), st.integers(0, 3), st.data())
 def test_every_token_returns_with_the_sum_of_its_experts(
     ranks: int, local: int, tokens: int, slots: int, data: st.DataObject

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.parallel.blocks import Block
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
@@ -91,7 +92,7 @@ def test_redundancy_falls_with_the_stage_and_traffic_grows_at_the_third() -> Non
     assert [row.sent for row in again] == [28.0, 28.0, 7 * (3 * 2.0 + 2), 3 * 42.0]
 
 
-@settings(max_examples=30)
+@tries(7, 30)
 @given(st.sampled_from(ORDERS), st.sampled_from((2, 4)), st.integers(1, 4), st.integers(0, 4))
 def test_activations_are_those_of_the_chunks_in_flight(
     name: str, devices: int, kept: int, later: int

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
@@ -179,7 +180,7 @@ def test_hybrid_sharding_sums_the_shares_across_replicas() -> None:
     assert gathers[2:] == pytest.approx(1.0)
 
 
-@settings(max_examples=25)
+@tries(6, 25)
 @given(
     st.integers(0, 3), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.booleans(), st.data()
 )

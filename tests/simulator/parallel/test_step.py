@@ -7,9 +7,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES, FILL, LAUNCH
 from simulator.analysis.bubbles import DRAIN, SLOWER_PEER, TRANSFER
 from simulator.parallel.blocks import Block, Part
@@ -114,7 +115,7 @@ def works(draw: st.DrawFn) -> Work:
     return Work(tuple(stages), pipeline, times(degrees), gradients, blocking, sharding=sharding)
 
 
-@settings(max_examples=40)
+@tries(10, 40)
 @given(works())
 def test_passes_take_as_long_as_their_layers(plan: Work) -> None:
     layers, passes = (measure(write(plan, detail)) for detail in ("layers", "passes"))
@@ -124,7 +125,7 @@ def test_passes_take_as_long_as_their_layers(plan: Work) -> None:
         )
 
 
-@settings(max_examples=40)
+@tries(10, 40)
 @given(works())
 def test_bubbles_and_computing_and_exposed_communication_make_the_step(plan: Work) -> None:
     step = write(plan)

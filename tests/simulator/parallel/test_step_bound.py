@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
@@ -89,7 +90,7 @@ def outline(work: Work) -> Outline:
     )
 
 
-@settings(max_examples=30)
+@tries(7, 30)
 @given(works())
 def test_no_step_is_shorter_than_its_bound(work: Work) -> None:
     least = bound(outline(work))

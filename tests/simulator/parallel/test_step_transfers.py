@@ -7,9 +7,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
@@ -78,7 +79,7 @@ def works(draw: st.DrawFn) -> Work:
     return Work(tuple(stages), pipeline, times(degrees), gradients)
 
 
-@settings(max_examples=25)
+@tries(6, 25)
 @given(works())
 def test_transfers_take_as_long_as_the_step_where_streams_share_no_link(work: Work) -> None:
     step = write(work)

@@ -55,7 +55,7 @@ def test_on_a_star_every_shift_is_allowed(algorithm: Algorithm) -> None:
 
 @pytest.mark.parametrize("algorithm", FOLDING, ids=NAMES)
 @given(data=st.data())
-@tries(8)
+@tries(3, many=40)
 def test_folded_or_refused_never_wrong(algorithm: Algorithm, data: st.DataObject) -> None:
     ranks = data.draw(st.integers(2, 16).filter(lambda p: any(groups(algorithm.shifts(p)))))
     group = data.draw(st.sampled_from([*groups(algorithm.shifts(ranks))]))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folded import groups
+from law_cases import tries
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.collectives.collective import ALL_TO_ALL
 from simulator.schedules import semantics
@@ -31,6 +32,7 @@ def without(schedule: Schedule, operation: int) -> Schedule:
 
 @pytest.mark.parametrize("algorithm", FOLDING, ids=[a.name for a in FOLDING])
 @given(data=st.data())
+@tries(3, many=100)
 def test_what_is_right_is_proven_and_what_is_wrong_is_caught(
     algorithm: Algorithm, data: st.DataObject
 ) -> None:

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from asynchronous_servers import CYCLE, MODEL, applied, ran
+from law_cases import tries
 from simulator.training.asgd import ASGD, SERVERS, SSP
 from simulator.training.conditions import Conditions
 
@@ -19,7 +20,7 @@ def test_staleness_of_constant_times_is_one_update_of_every_other_worker(ranks: 
 
 
 @given(st.integers(0, 99), st.integers(1, 5))
-@settings(max_examples=20)
+@tries(6, 20)
 def test_staleness_adds_up_to_the_updates_of_others(seed: int, ranks: int) -> None:
     """Nothing is applied between an update and the pull that follows it, where transfers take no
     time: what a worker has missed in all is what others have applied up to its last update."""
@@ -48,7 +49,7 @@ def test_a_straggler_holds_up_nobody_and_has_fewer_updates() -> None:
 
 
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(0, 99), st.sampled_from(SERVERS))
-@settings(max_examples=30)
+@tries(7, 30)
 def test_a_bound_holds_back_who_is_ahead_of_it(
     ranks: int, bound: int, seed: int, server: str
 ) -> None:
@@ -86,7 +87,7 @@ def test_the_clock_does_not_queue_for_the_server() -> None:
 
 
 @given(st.integers(1, 4), st.integers(0, 99), st.sampled_from(SERVERS))
-@settings(max_examples=15)
+@tries(6, 15)
 def test_a_bound_that_nobody_reaches_changes_nothing(ranks: int, seed: int, server: str) -> None:
     free, bound = (
         ran(strategy, ranks, 5, 2.0, sigma=0.5, seed=seed)
@@ -97,7 +98,7 @@ def test_a_bound_that_nobody_reaches_changes_nothing(ranks: int, seed: int, serv
 
 
 @given(st.integers(1, 5), st.integers(0, 99))
-@settings(max_examples=20)
+@tries(6, 20)
 def test_without_a_lead_all_cycles_begin_together(ranks: int, seed: int) -> None:
     """Bulk-synchronous: gradients are served in order of arrival, and the last one lets all go
     on."""

@@ -6,9 +6,10 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.collectives.collective import BROADCAST, REDUCE
 from simulator.schedules import semantics
 from simulator.schedules.schedule import COMPUTE, TRANSFER
@@ -226,7 +227,7 @@ def test_every_chain_has_a_channel_and_begins_at_the_first_device() -> None:
 
 
 @given(st.integers(1, 7), st.integers(1, 3), st.integers(1, 4), st.randoms(use_true_random=False))
-@settings(max_examples=30)
+@tries(7, 30)
 def test_any_chains_broadcast_and_reduce(
     ranks: int, chains: int, chunks: int, random: Random
 ) -> None:
@@ -288,7 +289,7 @@ def test_ddp_is_never_slower(
     st.sampled_from([0.0, 0.1]),
     st.sampled_from(["star", "ring"]),
 )
-@settings(max_examples=30)
+@tries(7, 30)
 def test_nothing_is_hidden(ranks: int, sigma: float, launch: float, shape: str) -> None:
     _, timeline, measures = ran(
         DataParallel(launch=launch, chunk=CHUNK),

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -49,7 +50,7 @@ def ring(ranks: int) -> float:
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 3), st.integers(0, 3))
-@settings(max_examples=30)
+@tries(7, 30)
 def test_steps_and_an_all_reduce_every_few(ranks: int, every: int, rounds: int, rest: int) -> None:
     """Steps that are left over end with an average as well."""
     steps = max(1, rounds * every + rest % every)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ddp_steps import MODEL, quiet, star
+from law_cases import tries
 from simulator.analysis.critical_path import parts, trace_back
 from simulator.analysis.waits import waits
 from simulator.collectives import find as find_algorithm
@@ -142,7 +143,7 @@ def test_a_straggler_and_noise(streams: int) -> None:
     sigma=st.sampled_from([0.0, 0.1]),
     merging=st.sampled_from([0.0, 3e-5]),
 )
-@settings(max_examples=60, deadline=None)
+@tries(15, 60)
 def test_every_run_is_replayed_exactly(
     strategy: DDP,
     ranks: int,

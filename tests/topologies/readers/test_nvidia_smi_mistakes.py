@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import tries
 from smi_matrices import PAIR, refused, rendered
 from topologies.errors import InputError
 from topologies.readers.nvidia_smi import read_matrix
@@ -76,7 +77,7 @@ def test_more_devices_than_any_machine_has() -> None:
     assert "600 columns" in refused("\t".join(labels) + "\nGPU0\tX\n")
 
 
-@settings(max_examples=250)
+@tries(62, 250)
 @given(st.data())
 def test_whatever_happened_to_a_file_it_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(FILES)).read_text()

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Point, read
+from law_cases import tries
 from nccl_logs import INFO, OLD_HEADER, log, parse
 from topologies.errors import InputError
 
@@ -91,7 +92,7 @@ def test_torn_lines_invent_nothing(tears: dict[int, tuple[int, str]]) -> None:
     check("\n".join(piece for line in pieces for piece in line) + "\n")
 
 
-@settings(max_examples=300)
+@tries(75, 300)
 @given(st.data())
 def test_all_damage_at_once_invents_nothing(data: st.DataObject) -> None:
     column = data.draw(st.integers(0, 120))
@@ -178,7 +179,7 @@ def test_real_logs_have_the_values_printed() -> None:
 
 
 @needs_logs
-@settings(max_examples=25)
+@tries(6, 25)
 @given(st.sampled_from([name for name, _ in REAL]), st.data())
 def test_real_logs_cut_anywhere_invent_nothing(name: str, data: st.DataObject) -> None:
     text = (LOGS / name).read_text()
