@@ -199,7 +199,7 @@ def test_ctrl_c_says_how_to_go_on(
     assert again.stderr == "simctl: cannot resume x.csv: it is of --p 2..8, this is --p 2..10\n"
 
 
-@pytest.mark.parametrize("jobs", JOBS)
+@pytest.mark.parametrize("jobs", [pytest.param(JOBS[0], marks=pytest.mark.exhaustive), JOBS[1]])
 def test_training_runs_go_on_too(jobs: tuple[str, ...], simctl: Simctl, folder: Path) -> None:
     whole = simctl(*TRAIN, "--format", "csv", "--out", "whole.csv")
     killed((*TRAIN, "--out", "x.csv", *jobs), moment=3, torn=100)

@@ -43,14 +43,14 @@ def imported(*arguments: str, crossover: float = math.inf) -> set[str]:
     ("arguments", "needed"),
     [
         (("--help",), set[str]()),
-        (("--version",), set[str]()),
+        pytest.param(("--version",), set[str](), marks=pytest.mark.exhaustive),
         (("sweep", "--help"), set[str]()),
-        (("report", "--help"), set[str]()),
+        pytest.param(("report", "--help"), set[str](), marks=pytest.mark.exhaustive),
         (("run", "--p", "8"), {"numpy", "simpy"}),
         (("sweep", "--p", "2..4"), {"numpy", "simpy"}),
         (("algos",), {"numpy"}),
-        (("topo", "list"), {"numpy"}),
-        (("strategies",), {"numpy"}),
+        pytest.param(("topo", "list"), {"numpy"}, marks=pytest.mark.exhaustive),
+        pytest.param(("strategies",), {"numpy"}, marks=pytest.mark.exhaustive),
         (
             ("train", "--p", "2", "--model", "examples/two_layer_model.yaml"),
             {"numpy", "numpy.ma", "simpy", "quantiphy", "yaml", "pydantic"},

@@ -47,6 +47,8 @@ SOME = (2, 3, 4, 6, 8, 9)
 """Ranks that stand for 2..9 where not every number is tried."""
 FEW = (2, 3, 6, 8)
 """Ranks of which most of the others are tried with `-m exhaustive`."""
+TURNS = ("both", "slow merging") * 2
+"""One of the parameters for each of FEW: `-m exhaustive` tries all for each."""
 PARAMETERS = {
     "free": (0.0, 0.0, 0.0),
     "postal": (1e-3, 0.0, 0.0),
@@ -115,7 +117,8 @@ def check_runs(name: str, several: Iterable[int], parameters: Iterable[str]) -> 
 
 @every_plain_algorithm
 def test_simulation_equals_the_closed_form_wherever_it_is_claimed(name: str) -> None:
-    check_runs(name, counts(name, FEW), ("both", "slow merging"))
+    for ranks, parameters in zip(counts(name, FEW), TURNS, strict=False):
+        check_runs(name, (ranks,), (parameters,))
 
 
 @pytest.mark.exhaustive
@@ -136,7 +139,7 @@ def test_simulation_equals_the_closed_form_at_every_count(name: str) -> None:
     numbers=st.tuples(*[st.just(0.0) | st.floats(1e-7, 1e-1)] * 2),
     merging=st.just(0.0) | st.floats(1e-13, 1e-6),
 )
-@tries(8)
+@tries(3, many=40)
 def test_claims_hold_whatever_the_parameters(
     name: str, shape: str, ranks: int, nbytes: float, numbers: tuple[float, float], merging: float
 ) -> None:
@@ -214,13 +217,13 @@ def check_table(name: str, several: tuple[int, ...]) -> None:
 
 @every_algorithm
 def test_the_claims_are_these(name: str) -> None:
-    check_table(name, (*SOME, 16))
+    check_table(name, FEW)
 
 
 @pytest.mark.exhaustive
 @every_algorithm
 def test_the_claims_are_these_at_other_counts(name: str) -> None:
-    check_table(name, (5, 7))
+    check_table(name, (4, 5, 7, 9, 16))
     for shape, ranks in product(CLAIMING, (*SOME, 16)):
         holds = not algorithms()[name].cost.holds(observed(name, ranks, shape, "postal"))
         assert holds == is_claimed(name, shape, ranks), (shape, ranks)
@@ -285,7 +288,7 @@ def half_duplex_star(ranks: int, latency: float) -> Topology:
     return builder.build(gpus)
 
 
-@every_algorithm
+@pytest.mark.parametrize("name", a_third(NAMES, 0))
 def test_a_claim_is_true_on_half_duplex_wires(name: str) -> None:
     for ranks, latency in product((2, 3, 4, 6), (0.0, 1.0)):
         topology = half_duplex_star(ranks + algorithms()[name].servers, latency)
@@ -303,7 +306,7 @@ def hub(ranks: int) -> Topology:
     return builder.build(gpus)
 
 
-@every_algorithm
+@pytest.mark.parametrize("name", a_third(NAMES, 1))
 def test_a_claim_is_true_where_a_route_crosses_a_medium_twice(name: str) -> None:
     """The second crossing waits for the first: 2V/β a message, not V/β."""
     for ranks in (2, 3, 4, 6):

@@ -35,7 +35,7 @@ from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
 from topologies.units import parse_bandwidth, parse_bytes
 
-MANY = (10, 16, 19)
+MANY = (10, 16)
 """Of 9..20: the others are in the exhaustive tests."""
 REST = tuple(sorted({*range(9, 21)} - {*MANY}))
 engines = pytest.mark.parametrize("engine", ["reference", "compiled"])
@@ -346,7 +346,7 @@ def test_who_is_told_that_a_schedule_is_wrong_is_told_where() -> None:
         semantics.check(star_from(1, 3), BROADCAST)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", a_third(NAMES, 0))
 def test_an_algorithm_is_wrong_for_every_other_collective(name: str) -> None:
     """Nothing passes by accident: what an algorithm does is one collective, or a stronger one."""
     mine = algorithms()[name].collective

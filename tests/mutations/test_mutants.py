@@ -90,6 +90,25 @@ def test_who_imports_a_file_by_way_of_its_package_is_near() -> None:
     assert "tests/topologies/test_units.py" not in nearest(ROOT, "simulator/collectives/ring.py")
 
 
+def test_who_imports_a_file_by_way_of_another_is_near(tmp_path: Path) -> None:
+    files = {
+        "simulator/part.py": "",
+        "simulator/whole.py": "from simulator import part\n",
+        "tests/simulator/test_whole.py": "from simulator.whole import part\n",
+        "tests/simulator/test_other.py": "import simulator.other\n",
+        "tests/laws/test_law.py": "",
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert nearest(tmp_path, "simulator/part.py") == [
+        "simulator/part.py",
+        "tests/simulator/test_whole.py",
+        "tests/laws/test_law.py",
+    ]
+
+
+@pytest.mark.exhaustive
 def test_who_imports_a_part_of_a_strategy_by_way_of_the_strategy_is_near() -> None:
     assert "tests/simulator/training/test_ddp.py" in nearest(
         ROOT, "simulator/training/communicator.py"

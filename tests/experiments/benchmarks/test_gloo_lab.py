@@ -216,7 +216,7 @@ def predicted(
 )
 @pytest.mark.parametrize(
     ("path", "limit"),
-    [(COMMITTED, 0.03), pytest.param(SWEEP, 0.04, marks=sweep_here)],
+    [(COMMITTED, 0.03), pytest.param(SWEEP, 0.04, marks=[sweep_here, pytest.mark.exhaustive])],
     ids=["ours", "older"],
 )
 def test_gloos_operations_are_predicted_with_one_constant(

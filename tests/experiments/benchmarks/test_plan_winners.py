@@ -10,6 +10,7 @@ from experiments.benchmarks.__main__ import main
 SEEDS = (309, 314)
 
 
+@pytest.mark.exhaustive
 def test_searches_find_the_winner_of_all_plans(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

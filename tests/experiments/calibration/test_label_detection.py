@@ -73,7 +73,9 @@ def nccl(*more: Curve) -> list[Curve]:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "noted"), [("", "nvlstree"), ("NVLSTree", "")], ids=["noted", "not noted"]
+    ("algorithm", "noted"),
+    [("", "nvlstree"), pytest.param("NVLSTree", "", marks=pytest.mark.exhaustive)],
+    ids=["noted", "not noted"],
 )
 def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(
     algorithm: str, noted: str

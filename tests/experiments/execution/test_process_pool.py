@@ -63,7 +63,9 @@ def test_an_error_of_a_worker_is_that_of_the_sweep() -> None:
     assert active_children() == []
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(3, 10))]
+)
 def test_a_killed_worker_costs_no_point(seed: int) -> None:
     random = Random(seed)
     moments = set(random.sample(range(1, 99), 2))

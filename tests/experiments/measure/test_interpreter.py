@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import law_cases
@@ -21,6 +21,7 @@ from experiments.measure.patterns import PROMISES
 from experiments.measure.program import Message, Move, Post, Program, Wait, compile_program
 from experiments.measure.signals import with_signals
 from experiments.measure.slot_layout import Layout, Span, granularity
+from law_cases import tries
 from simulator.collectives import algorithms, find
 from simulator.collectives.ring import ring_all_reduce
 from simulator.schedules.schedule import Schedule
@@ -198,7 +199,7 @@ def agree(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_rank_ends_with_what_is_promised(name: str) -> None:
-    for ranks in range(2, 10):
+    for ranks in (3, 5, 6, 8):
         agree(
             name,
             ranks,
@@ -215,7 +216,7 @@ def test_each_rank_ends_with_what_is_promised_on_every_network(name: str, networ
         agree(name, ranks, NETWORKS[network](), random.Random(ranks).randrange)
 
 
-@settings(max_examples=60)
+@tries(15, 60)
 @given(
     st.sampled_from(NAMES),
     st.integers(1, 6),

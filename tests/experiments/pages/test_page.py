@@ -98,6 +98,7 @@ def test_words_are_no_column() -> None:
         pack({"names": np.array(["a"])})
 
 
+@pytest.mark.exhaustive
 def test_a_browser_reads_packed_columns(open_page: Open, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(to_html(page_of("name")), encoding="utf-8")

@@ -9,7 +9,7 @@ from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.sweep_rows import SweepRow, SweepTable, judge, to_frame
 from experiments.simulations.verdict import Verdict
-from law_cases import EVERYWHERE, NAMES, a_third
+from law_cases import EVERYWHERE, NAMES
 from parsed_html import Parsed
 from simulator.collectives import Algorithm, find
 from simulator.schedules.schedule import Schedule
@@ -39,7 +39,8 @@ def test_every_algorithm_passes_on_a_switch() -> None:
     assert len(rows) == len(plain) * 3 * 2
 
 
-@pytest.mark.parametrize("name", a_third(["hgx_h100", "dgx1", "mi300x"], 0))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["hgx_h100", "dgx1", "mi300x"])
 def test_every_algorithm_passes_on_a_machine(name: str) -> None:
     """Trees that are packed for a machine have tests of their own."""
     several = [each for each in EVERYWHERE if each != "multimem_one_shot"]
@@ -49,7 +50,13 @@ def test_every_algorithm_passes_on_a_machine(name: str) -> None:
         assert not row_of(algorithm, topology, 16).verdict.failed, algorithm.name
 
 
-@pytest.mark.parametrize("rules", [Rules(sharing="fair"), Rules(store_and_forward=True)])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Rules(sharing="fair"),
+        pytest.param(Rules(store_and_forward=True), marks=pytest.mark.exhaustive),
+    ],
+)
 def test_other_rules_of_time_claim_no_closed_form_and_beat_no_bound(rules: Rules) -> None:
     for algorithm in map(find, NAMES):
         row = row_of(algorithm, machine(6, algorithm.servers), 6, rules)

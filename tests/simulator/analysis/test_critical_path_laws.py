@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from law_cases import NAMES, a_third
+from law_cases import NAMES, a_third, tries
 from random_machines import Draw, Parameters, irregular, random_machine
 from random_schedules import Mixture, random_schedule
 from simulator.analysis.critical_path import (
@@ -248,7 +248,7 @@ def check_differences(schedule: Schedule, topology: Topology, rule: str = "fifo"
     return compared
 
 
-@settings(max_examples=40)
+@tries(10, 40)
 @given(st.integers(0, 2**32), st.integers(2, 4), st.sampled_from(RULES[:2]))
 def test_sensitivities_are_the_differences_of_the_makespan(
     seed: int, ranks: int, rule: str
@@ -271,7 +271,7 @@ SIMPLE = (shapes.ring, shapes.star, shapes.bus, shapes.full_mesh_one_port)
 
 @pytest.mark.parametrize("name", a_third(NAMES, 1))
 def test_sensitivities_of_every_algorithm_are_the_differences_of_its_makespan(name: str) -> None:
-    for turn, ranks in enumerate((2, 3, 4), NAMES.index(name)):
+    for turn, ranks in enumerate((2, 3), NAMES.index(name)):
         check_sensitivities(name, SIMPLE[turn % 4], ranks)
 
 

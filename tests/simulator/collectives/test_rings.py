@@ -9,7 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from folded import assert_alike, groups
-from law_cases import a_third
+from law_cases import a_third, tries
 from simulator.collectives import find
 from simulator.collectives.rings import rings_all_gather, rings_all_reduce, rings_reduce_scatter
 from simulator.engines import simulate
@@ -185,7 +185,7 @@ def test_a_ring_that_is_cut_elsewhere_refuses_several_ranks() -> None:
 
 
 @pytest.mark.parametrize("name", BUILDS)
-@settings(max_examples=30)
+@tries(7, 30)
 @given(data=st.data())
 def test_any_alike_rings_fold_or_are_refused(name: str, data: st.DataObject) -> None:
     """Rings of any first order, shifted, over nodes whose GPUs share a port."""

@@ -28,7 +28,10 @@ def test_cpu_machines_and_workers_add_up_all(workers: int, servers: int, segment
     assert schedule.volume == pytest.approx(volume)
 
 
-@pytest.mark.parametrize(("workers", "servers"), [(4, 4), (8, 8), (16, 1), (8, 2)])
+@pytest.mark.parametrize(
+    ("workers", "servers"),
+    [(4, 4), (8, 8), pytest.param(16, 1, marks=pytest.mark.exhaustive), (8, 2)],
+)
 def test_the_published_optimum_is_reached_within_the_fill(workers: int, servers: int) -> None:
     """Pulls begin when the first segment is pushed. CPU machines alone serve where there are as
     many as workers: then the fill is all that is lost."""

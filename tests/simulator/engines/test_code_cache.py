@@ -111,6 +111,7 @@ def test_a_damaged_file_is_compiled_again(
 # Where it cannot be.
 
 
+@pytest.mark.exhaustive
 def test_without_any_writable_folder_it_works_uncached_with_one_warning(tree: Path) -> None:
     for package in ("simulator", "topologies"):
         (tree / package / "__pycache__").write_text("a file, so that no folder can be made here")

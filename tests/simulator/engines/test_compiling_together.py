@@ -46,6 +46,7 @@ def test_two_cold_simulations_agree(tree: Path, tmp_path: Path) -> None:
     assert (answer["makespan"], answer["built"]) == (9.0, False), "and a third finds a sound cache"
 
 
+@pytest.mark.exhaustive
 def test_a_process_waits_for_what_another_compiles(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

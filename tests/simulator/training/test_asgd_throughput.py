@@ -82,7 +82,7 @@ def served(workers: int, think: float, update: float, *, constant: bool) -> floa
 
 
 @pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize("update", [0.3, 1.0])
+@pytest.mark.parametrize("update", [0.3, pytest.param(1.0, marks=pytest.mark.exhaustive)])
 def test_exponential_times(update: float, constant: bool) -> None:
     """6 x 1500 updates: a mean of 9000 exponential times is within 1% (1 σ); the formulas differ by
     4% at most."""

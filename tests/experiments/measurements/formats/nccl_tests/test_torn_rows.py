@@ -56,7 +56,14 @@ def test_lines_too_long_are_counted_and_do_not_take_long() -> None:
 # Torn rows
 
 
-@pytest.mark.parametrize("row", range(3))
+@pytest.mark.parametrize(
+    "row",
+    [
+        0,
+        pytest.param(1, marks=pytest.mark.exhaustive),
+        pytest.param(2, marks=pytest.mark.exhaustive),
+    ],
+)
 @pytest.mark.parametrize("foreign", [f"\n{INFO}\n", f"{INFO}\n", "\n", "10.0.0.1:7: warning\n"])
 def test_a_row_torn_anywhere_is_put_together(row: int, foreign: str) -> None:
     for column in range(len(rows()[row]) + 1):
