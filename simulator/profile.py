@@ -248,9 +248,9 @@ class Profile:
         costs: list[Floats | float] = []
         for kind in kinds:
             crowding = self.crowding.get(kind)
-            longer, slower = unit_factors if crowding is None else crowding.slower(jobs.nodes)
+            longer, crowded = unit_factors if crowding is None else crowding.slower(jobs.nodes)
             factors = {name: row.get(kind, 1.0) for name, row in self.slower.items()}
-            slower = slower * jobs.by_algorithm(factors, 1.0)
+            slower = jobs.by_algorithm(factors, 1.0)
             sharing = self._sharing(pacers[kind], jobs)
             for protocol in protocols:
                 link, pacer = protocol.links[kind], protocol.links[pacers[kind]].bandwidth / sharing
@@ -262,7 +262,8 @@ class Profile:
                 bandwidth = np.where(jobs.nodes > 1, paced, link.bandwidth)
                 factors = {name: row.get(kind, 1.0) for name, row in protocol.factors.items()}
                 latency = link.latency * jobs.by_algorithm(factors, 1.0) * longer
-                costs += latency, bandwidth / slower, link.gap
+                slowed = crowding is not None and crowding.slows(protocol.name)
+                costs += latency, bandwidth / (slower * crowded if slowed else slower), link.gap
         columns = np.stack(np.broadcast_arrays(*costs, jobs.nodes)[:-1])
         shaped = columns.reshape(len(kinds), len(protocols), 3, *columns.shape[1:])
         return LinkCosts(*np.moveaxis(shaped, (2, 0, 1), (0, 2, 1)))
@@ -341,7 +342,7 @@ class Profile:
         return {
             "launch": launch,
             "copy to merge": nbytes * jobs.reduces * self.memory.touch(nbytes),
-            "fresh memory": self.memory.allocate(scratch, nbytes, joined * jobs.ranks),
+            "fresh memory": self.memory.allocate(scratch, nbytes, joined * jobs.ranks, jobs.ranks),
             "long exchanges": longer * excess * between.slower(jobs.nodes)[1]
             if np.any(longer)
             else np.zeros(jobs.nodes.shape),

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from experiments.calibration.decisions import Rule, rules
+from experiments.calibration.effects.copied_messages import CopiedMessages
 from experiments.calibration.effects.crowding import Growth
 from experiments.calibration.effects.effect import LIKELY, Data, Effect
 from experiments.calibration.effects.few_channels import FewChannels
@@ -270,6 +271,7 @@ def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
         partial(PinnedMemory, algorithms=_SCRATCH.keys()),
         partial(LongExchanges, beyond=2.0**22),
         *_HOST,
+        partial(CopiedMessages, not_copied="rendezvous"),
     )
 
 

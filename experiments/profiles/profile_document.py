@@ -54,6 +54,7 @@ class CrowdingPart(Part):
     shared: Power = 0.0
     most: Annotated[float, Field(ge=1, le=1e9)] | None = None
     """The most nodes that were measured; None: no bound."""
+    protocol: Annotated[str, Field(max_length=200)] = ""
 
 
 class Estimated(Part, allow_inf_nan=True):

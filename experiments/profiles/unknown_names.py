@@ -31,6 +31,9 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
         yield from _among("kind of link", ("channels", algorithm, channels.kind), kinds)
     for kind, crowd in profile.crowding.items():
         yield from _among("kind of link", ("crowding", kind), kinds)
+        if crowd.protocol and crowd.protocol not in profile.protocols:
+            name = unknown("protocol", crowd.protocol, profile.protocols)
+            yield ("crowding", kind, "protocol"), name
         counts = [correction.nodes for correction in crowd.apart]
         for number in sorted({count for count in counts if counts.count(count) > 1}):
             yield ("crowding", kind, "apart"), f"{number} nodes are in it twice: once is right"

@@ -43,6 +43,12 @@ class Crowding(NamedTuple):
     """1/β grows with the ranks a node to this power: -1 where each rank has a port of its own."""
     most: float = inf
     """The most nodes that were measured: both powers end there."""
+    protocol: str = ""
+    """The only protocol whose 1/β depends on the number of nodes. Empty: all do."""
+
+    def slows(self, protocol: str) -> bool:
+        """Whether 1/β of a protocol depends on the number of nodes."""
+        return self.protocol in ("", protocol)
 
     def slower(self, nodes: Floats | float) -> Floats:
         """The factors by which α and 1/β are longer on `nodes` nodes, shape (2, ...)."""

@@ -11,6 +11,8 @@ from topologies.topology import Floats
 
 TINY = 1e-290
 """A rate that costs nothing, and is not 0."""
+FEW = 256
+"""The most ranks for which UCX keeps a connection to each peer (openucx/ucx, pull request 3944)."""
 
 
 class Memory(NamedTuple):
@@ -38,6 +40,9 @@ class Memory(NamedTuple):
     """Seconds to register a byte of fresh memory with the network again."""
     pinned: Seconds = 0.0
     """Seconds for each time that memory is pinned for the network, however much it is."""
+    pinned_on_many: Seconds = 0.0
+    """Seconds that scratch of more than `trimmed` bytes takes in a job of more than FEW ranks,
+    however much it is, where it is not mapped anew."""
 
     def beyond(self, nbytes: Floats | float) -> Floats:
         """The share of the work that memory does, and not the cache: half of it at `cache` bytes,
@@ -55,7 +60,11 @@ class Memory(NamedTuple):
         return np.asarray((1 - share) * self.copy + share * self.copy_beyond)
 
     def allocate(
-        self, scratch: Floats | float, nbytes: Floats | float, joined: Floats | float = 0.0
+        self,
+        scratch: Floats | float,
+        nbytes: Floats | float,
+        joined: Floats | float = 0.0,
+        ranks: Floats | float = 1.0,
     ) -> Floats:
         """Seconds to write `scratch` * V bytes of new memory and to pin it.
 
@@ -64,14 +73,17 @@ class Memory(NamedTuple):
         Scratch above V is several blocks.
         """
         blocks, size = np.asarray(scratch), np.asarray(nbytes)
-        trimmed = (blocks > 1) & (size > self.trimmed)
+        large = size > self.trimmed
+        trimmed = (blocks > 1) & large
+        many = (blocks > 0) & large & (np.asarray(ranks) > FEW)
         again = np.asarray(joined)
         mapped = (
             size * (blocks * self.fresh + again * self.registered)
             + ((blocks > 0) + 2 * again) * self.pinned
         )
         returned = size * blocks * self.back + self._returned * self.pinned
-        return np.asarray(np.where(size >= self.mapped, mapped, trimmed * returned))
+        kept = trimmed * returned + many * self.pinned_on_many
+        return np.asarray(np.where(size >= self.mapped, mapped, kept))
 
     @property
     def _returned(self) -> Floats:

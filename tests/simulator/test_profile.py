@@ -84,6 +84,13 @@ def test_more_nodes_crowd_the_links_between_them() -> None:
     assert links(profile.apply(machine(32), LL), "node")[0] == {1e-6}
 
 
+def test_more_nodes_may_slow_the_rate_of_one_protocol_alone() -> None:
+    crowding = Crowding(2.0, 1.0, 0.5, protocol="Simple")
+    profile = Profile("x", "nodes", 0.0, (LL, SIMPLE), {"network": crowding})
+    assert links(profile.apply(machine(32), LL), "network") == ({8e-6}, {0.0}, {2e9})
+    assert links(profile.apply(machine(32), SIMPLE), "network") == ({36e-6}, {0.0}, {25e9})
+
+
 def test_crowding_ends_at_the_most_nodes_that_were_measured() -> None:
     bounded = Crowding(2.0, 0.5, 1.0, most=8.0)
     assert bounded.slower(4.0) == pytest.approx(Crowding(2.0, 0.5, 1.0).slower(4.0))
@@ -235,6 +242,13 @@ def test_fresh_memory_is_pinned_once_and_again_for_every_block_that_joins_it() -
     assert below.allocate(scratch, nbytes, joined).tolist() == [0.0, 0.0, 0.0, nbytes * 2 + 8 / 4]
     assert below._replace(back=5.0).allocate(2.0, nbytes) == nbytes * 10 + 8
     assert below._replace(back=0.0).allocate(2.0, nbytes) == 0.0
+
+
+def test_scratch_takes_time_on_more_ranks_than_ucx_connects_one_by_one() -> None:
+    memory = Memory(fresh=4.0, pinned_on_many=8.0)
+    scratch, nbytes = np.array([0.0, 0.5, 0.5, 1.0]), np.array([2.0**20, 2.0**19, 2.0**20, 2.0**26])
+    assert memory.allocate(scratch, nbytes, 0.0, 257.0).tolist() == [0.0, 0.0, 8.0, 2.0**28]
+    assert memory.allocate(scratch, nbytes, 0.0, 256.0).tolist() == [0.0, 0.0, 0.0, 2.0**28]
 
 
 def test_long_exchanges_between_nodes_take_longer() -> None:

@@ -7,9 +7,9 @@ from math import e
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
 from simulator.profile import Profile
 
-RINGS = ("ring", "ring_all_gather", "ring_reduce_scatter")
-"""Algorithms in which a rank sends to one rank and receives from another, at every step the same
-two."""
+RINGS = ("ring", "ring_all_gather", "ring_reduce_scatter", "neighbor_exchange")
+"""Algorithms in which a rank always has the same two peers, and waits for both: for one at each
+step, or for both in turn."""
 
 
 class Rings(Effect):

@@ -94,6 +94,11 @@ MISTAKES = [
     ),
     ("{nodes: 16,", "{", "line 12, crowding.network.apart[1].nodes: is missing"),
     (
+        "{nodes: 4,",
+        "{nodes: 4, protocol: shrt,",
+        "line 12, crowding.network.protocol: no such protocol: did you mean short?",
+    ),
+    (
         "latency: 0.5",
         "latncy: 0.5",
         "crowding.network.apart[0].latncy: no such key: did you mean latency?",

@@ -31,3 +31,11 @@ def test_what_only_rings_know_is_no_parameter_where_the_library_chose() -> None:
     with_ring = Model(Points([*free.points.curves, curve("all_reduce", ("ring",))]), MPI)
     assert "rendezvous α in rings" in with_ring.index
     assert "rendezvous α in rings" not in free.index
+
+
+def test_neighbour_exchange_waits_for_two_peers_as_a_ring_does() -> None:
+    model = Model(Points([curve("all_gather", ("neighbor_exchange",))]), MPI)
+    ringed = model.start.copy()
+    ringed[model.index["rendezvous α in rings"]] = np.log(3.0)
+    factors = model.profile(ringed).protocols[-1].factors
+    assert factors["neighbor_exchange"] == pytest.approx({"node": 3.0, "network": 3.0})
