@@ -20,6 +20,7 @@ from experiments.diagnosis.findings import Finding, Kind
 from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
 from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
+from experiments.profiles.interval_levels import span
 from experiments.profiles.profile_document import Calibrated
 from topologies.catalogue import Blueprint
 from topologies.catalogue import find as find_machine
@@ -216,8 +217,8 @@ def _text(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
 def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
     head = ["  size", "time", "busbw" if diagnosis.curve.ranks else "algbw", "regime"]
     sure = diagnosis.expected.intervals if diagnosis.expected else ()
-    span = [f"{sure[0].level:.0%} of runs"] if sure else []
-    yield [*head, *(("expected", *span, "of it", "algorithm") if diagnosis.expected else ()), ""]
+    heading = [f"{sure[0].level:.0%} of runs"] if sure else []
+    yield [*head, *(("expected", *heading, "of it", "algorithm") if diagnosis.expected else ()), ""]
     binary = in_binary(map(float, diagnosis.samples.size))
     for row in point_records(diagnosis):
         size, time, rate = (
@@ -233,7 +234,7 @@ def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
         ]
         if diagnosis.expected:
             seconds, share = float(row["expected_s"] or 0), float(row["fraction"] or 0)
-            ends = [format_seconds(float(row[end] or 0)) for end in ("low_s", "high_s") if sure]
-            span = [" - ".join(ends)] if sure else []
-            cells += [format_seconds(seconds), *span, f"{share:.0%}", str(row["algorithm"])]
+            low, high = (float(row.get(end) or 0) for end in ("low_s", "high_s"))
+            ends = [span(low, high)] if sure else []
+            cells += [format_seconds(seconds), *ends, f"{share:.0%}", str(row["algorithm"])]
         yield [*cells, str(row["abnormal"])]

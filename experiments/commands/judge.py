@@ -21,7 +21,7 @@ from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import Job, Predicted, coverage, errors, predict_all
 from experiments.measurements import Curve, doubts, read_all, setups
-from experiments.profiles.interval_levels import at_level
+from experiments.profiles.interval_levels import at_level, span
 from experiments.profiles.profile_document import Calibrated, Error
 from topologies.catalogue import Blueprint
 from topologies.catalogue import find as find_machine
@@ -316,7 +316,7 @@ def _worst(judged: Sequence[Judged]) -> str:
             f"{row.error:+.1%}",
         ]
         if row.interval:
-            expected, low, high = map(format_seconds, row.interval[:3])
-            cells += [expected, f"{low} - {high}"]
+            _, low, high, *_ = row.interval
+            cells += [format_seconds(row.interval.expected), span(low, high)]
         table.append([Path(curve.name).stem, *cells, f"{row.algorithm}, {row.protocol}"])
     return output.align(table)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
+from experiments.profiles.interval_levels import level_of, span
 from experiments.simulations.recommendation import (
     Advice,
     Answers,
@@ -125,7 +126,7 @@ def _text(
     request: Request, rows: Sequence[Advice], crossovers: Sequence[Crossover], answers: Answers
 ) -> str:
     binary = in_binary([row.size_B for row in rows])
-    level = _level(request)
+    level = level_of(request.question.profile)
     sure = ["expected", f"{level:.0%} of runs", "or"] if level else []
     table = [["size", "algorithm", "protocol", "channels", "message", "time", "of bound", "gain"]]
     table[0] += sure
@@ -186,7 +187,7 @@ def _explained(rows: Sequence[Explained], request: Request, how: str) -> str:
         return output.to_json([row.record() for row in rows])
     if how == "csv":
         return output.to_csv([row.record() for row in rows]).rstrip("\n")
-    level = _level(request)
+    level = level_of(request.question.profile)
     sure = ["expected", f"{level:.0%} of runs", "slower"] if level else []
     table = [["algorithm", "time", *sure, "of best", "steps", "where the time goes"]]
     table += [
@@ -206,18 +207,9 @@ def _explained(rows: Sequence[Explained], request: Request, how: str) -> str:
     return f"{_title(request)}, {size}\n\n{output.align(table)}"
 
 
-def _level(request: Request) -> float:
-    """That of the profile's intervals, 0 without any."""
-    profile = request.question.profile
-    return profile.uncertainty.level if profile and profile.uncertainty else 0.0
-
-
 def _interval(row: Advice | Explained) -> list[str]:
     """The expected time and the interval of a run."""
-    expected, low, high = (
-        format_seconds(value or 0.0) for value in (row.expected_s, row.low_s, row.high_s)
-    )
-    return [expected, f"{low} - {high}"]
+    return [format_seconds(row.expected_s or 0.0), span(row.low_s, row.high_s)]
 
 
 def _picture(

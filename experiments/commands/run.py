@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments import output
 from experiments.pictures.timelines.collective_file import collective_file
+from experiments.profiles.interval_levels import level_of, span
 from experiments.simulations import workload
 from experiments.simulations.case import Case
 from experiments.simulations.ineffective_labels import ineffective_labels
@@ -114,8 +115,8 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     elif how == "csv":
         output.say(output.to_csv([row.record()]).rstrip("\n"))
     else:
-        level = profile.uncertainty.level if profile and profile.uncertainty else 0.0
-        output.say(_text(row, title, report, path, wait_cells(behind, result.schedule), level))
+        waiting = wait_cells(behind, result.schedule)
+        output.say(_text(row, title, report, path, waiting, level_of(profile)))
     return 1 if row.verdict.failed else 0
 
 
@@ -239,8 +240,8 @@ def _summary(row: SweepRow, level: float) -> list[list[str]]:
 
 def _expected(row: SweepRow, expected: float, level: float) -> list[list[str]]:
     """The interval, what corrects the time, and why the interval is wide."""
-    ends = " - ".join(format_seconds(end or 0.0) for end in (row.low_s, row.high_s))
-    lines = [["  expected", format_seconds(expected), f"{level:.0%} of runs: {ends}"]]
+    about = f"{level:.0%} of runs: {span(row.low_s, row.high_s)}"
+    lines = [["  expected", format_seconds(expected), about]]
     if abs(share := expected / row.time_s - 1) >= LEAST:
         slower = "longer" if share > 0 else "less"
         text = f"measured runs nearby take {abs(share):.0%} {slower} than the model says"

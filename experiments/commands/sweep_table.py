@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import isinf, isnan
 
+from experiments.profiles.interval_levels import span
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.streaming import Column, width_of
 from experiments.terms import footnote
@@ -131,14 +132,8 @@ def _interval(level: float, *, wide: bool) -> list[Column[SweepRow]]:
     group = "a run" if wide else ""
     return [
         Column("expected", lambda row: format_seconds(row.expected_s or 0.0), TIME, group),
-        Column(f"{level:.0%} of runs", span, SPAN, group),
+        Column(f"{level:.0%} of runs", lambda row: span(row.low_s, row.high_s), SPAN, group),
     ]
-
-
-def span(row: SweepRow) -> str:
-    """The interval of a run."""
-    ends = (format_seconds(end or 0.0) for end in (row.low_s, row.high_s))
-    return " - ".join(ends)
 
 
 def _all(

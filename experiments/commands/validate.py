@@ -15,6 +15,7 @@ from experiments import output
 from experiments.calibration import Interval
 from experiments.calibration.standing import calibrated, standing, unmeasured
 from experiments.measurements import Curve, Measurements, read
+from experiments.profiles.interval_levels import level_of, span
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.validation import (
     ComparedPoint,
@@ -213,14 +214,8 @@ def _render(results: list[Validation], request: Request, how: str) -> str:
         return output.to_json(list(map(_record, results)))
     if how == "csv":
         return output.to_csv([row for result in results for row in _rows(result)]).rstrip("\n")
-    texts = [_text(result, request.machine, _level(request)) for result in results]
+    texts = [_text(result, request.machine, level_of(request.profile)) for result in results]
     return "\n\n".join([*texts, *_standing(results, request)])
-
-
-def _level(request: Request) -> float:
-    """That of the profile's intervals, 0 without any."""
-    profile = request.profile
-    return profile.uncertainty.level if profile and profile.uncertainty else 0.0
 
 
 def _standing(results: Sequence[Validation], request: Request) -> Iterator[str]:
@@ -237,7 +232,9 @@ def _standing(results: Sequence[Validation], request: Request) -> Iterator[str]:
     except InputError as nothing:
         output.note(f"{nothing}: there are no results to compare yours with")
         return
-    share = sum(inside) / len(inside) if inside and isclose(_level(request), LEVEL) else None
+    share = (
+        sum(inside) / len(inside) if inside and isclose(level_of(request.profile), LEVEL) else None
+    )
     if errors:
         lines = standing(known, np.array(errors), share)
         yield "\n".join(["among the runs of measured machines", *(f"  {line}" for line in lines)])
@@ -321,9 +318,7 @@ def _table(result: Validation, level: float) -> list[list[str]]:
 
 
 def _interval_cells(point: ComparedPoint) -> list[str]:
-    ends = (point.expected_s, point.low_s, point.high_s)
-    expected, low, high = (format_seconds(end or 0.0) for end in ends)
-    return [expected, f"{low} - {high}"]
+    return [format_seconds(point.expected_s or 0.0), span(point.low_s, point.high_s)]
 
 
 def _parameters(result: Validation, machine: Blueprint) -> list[str]:

@@ -12,6 +12,7 @@ from experiments.models.accelerators import ACCELERATORS
 from experiments.output import Record, Value, align, counted
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import Plan
+from experiments.profiles.interval_levels import span
 from simulator.analysis.critical_path import trace_back
 from simulator.parallel.group_times import End
 from simulator.parallel.passes import COMPUTE, GATHER, HOST, KINDS, REDUCE, STREAMS
@@ -192,11 +193,9 @@ def text(row: PlanRow, step: Step, measures: StepMeasures) -> str:
         ["  micro-batches", str(row.micro_batches), "of each pipeline"],
     ]
     if row.level is not None:
-        expected, *ends = (
-            format_seconds(each or 0.0) for each in (row.expected_s, row.low_s, row.high_s)
-        )
-        about = f"{row.level:.0%} of steps: {' - '.join(ends)}, by the error of communication"
-        lines.insert(1, ["  expected", expected, about])
+        ends = span(row.low_s, row.high_s)
+        about = f"{row.level:.0%} of steps: {ends}, by the error of communication"
+        lines.insert(1, ["  expected", format_seconds(row.expected_s or 0.0), about])
     if row.transfers_s is not None:
         share = f"{row.transfers_s / (row.step_s or 1.0) - 1:+.2%} with streams that share links"
         lines.append(["  all transfers", format_seconds(row.transfers_s), share])

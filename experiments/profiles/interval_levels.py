@@ -1,7 +1,8 @@
-"""The level of a profile's intervals."""
+"""Intervals of a profile: their level, and their ends in words."""
 
 from experiments import output
 from simulator.profile import Profile
+from topologies.units import format_seconds
 
 
 def at_level(profile: Profile, level: float | None) -> Profile:
@@ -16,3 +17,17 @@ def at_level(profile: Profile, level: float | None) -> Profile:
             "calibrate it again"
         )
     return known
+
+
+def level_of(profile: Profile | None) -> float:
+    """That of the profile's intervals, 0 without any."""
+    return profile.uncertainty.level if profile and profile.uncertainty else 0.0
+
+
+def span(low: float | None, high: float | None) -> str:
+    """The ends of an interval, in seconds.
+
+    >>> span(1e-6, 2.5e-3)
+    '1us - 2.5ms'
+    """
+    return f"{format_seconds(low or 0.0)} - {format_seconds(high or 0.0)}"

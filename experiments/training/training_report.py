@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from experiments.output import Value, align
+from experiments.profiles.interval_levels import span
 from experiments.terms import footnote
 from experiments.training.job import TrainingRun, WhatIf
 from experiments.training.training_table import memory_cell, rate
@@ -164,10 +165,8 @@ def _expected(run: TrainingRun) -> list[list[str]]:
     row = run.row
     if row.expected_s is None:
         return []
-    expected, low, high = (
-        format_seconds(each or 0.0) for each in (row.expected_s, row.low_s, row.high_s)
-    )
-    about = f"{row.level:.0%} of steps: {low} - {high}, by the error of communication"
+    expected, ends = format_seconds(row.expected_s), span(row.low_s, row.high_s)
+    about = f"{row.level:.0%} of steps: {ends}, by the error of communication"
     sure = run.costs and run.costs.interval
     reasons = [["", "", f"unsure: {reason}"] for reason in (sure.unsure if sure else ())]
     return [["  expected", expected, about], *reasons]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from experiments.output import Cell, Record, Value
+from experiments.profiles.interval_levels import span
 from experiments.training.changes import CHANGES
 from experiments.training.job import Job
 from topologies.units import format_bytes, format_seconds
@@ -77,7 +78,7 @@ def _interval(jobs: Sequence[Job]) -> Mapping[str, Cell]:
         low, high = record["low_s"], record["high_s"]
         if low is None or high is None:
             return "-"
-        return f"{format_seconds(float(low))} - {format_seconds(float(high))}"
+        return span(float(low), float(high))
 
     return {
         "expected": lambda record: (
