@@ -377,14 +377,8 @@ def test_every_strategy_takes_the_times_of_each_rank(
     """Half as fast by a file of its own is half as fast by --straggler, but for an optimizer that
     all wait for."""
     slow = tmp_path / "slow.yaml"
-    twice = {
-        "forward: 1": "forward: 2",
-        "backward: 2": "backward: 4",
-        "optimizer: 1": "optimizer: 2",
-    }
-    text = MODEL
-    for line, doubled in twice.items():
-        text = text.replace(line, doubled)
+    text = MODEL.replace("forward: 1", "forward: 2").replace("backward: 2", "backward: 4")
+    text = text.replace("optimizer: 1", "optimizer: 2")
     slow.write_text(text)
     by_file = report(
         replace(request_, strategy=strategy, model=f"{request_.model},{slow}", p=None), capsys
