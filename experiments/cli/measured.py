@@ -30,6 +30,7 @@ from experiments.cli.options import (
     Output,
     Plot,
     PopulationName,
+    ProfileLevel,
     ProfileName,
     Report,
 )
@@ -183,7 +184,7 @@ def judge(
             help="NCCL's own model beside the profile: nccl, or nccl:GPUs like nccl:hopper."
         ),
     ] = None,
-    level: Level = None,
+    level: ProfileLevel = None,
     plot: Plot = None,
     report: Report = None,
     format: Output = Format.table,
@@ -288,7 +289,7 @@ def diagnose(
     job: Job = False,
     machine: MachineOptions = MachineOptions(),
     profile: ProfileName = None,
-    level: Level = None,
+    level: ProfileLevel = None,
     family: Family = None,
     p: Ranks = None,
     in_place: InPlace = False,

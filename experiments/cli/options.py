@@ -141,6 +141,14 @@ Level = Annotated[
         show_default=False,
     ),
 ]
+ProfileLevel = Annotated[
+    float | None,
+    typer.Option(
+        "--level",
+        help="The share of runs that an interval of the profile holds.  [default: 0.8]",
+        show_default=False,
+    ),
+]
 PopulationName = Annotated[
     LibraryName | None,
     typer.Option(
