@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from experiments import output
 from experiments.calibration import measured_machines
 from experiments.calibration.fit import Estimate, Fit, explore
 from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
@@ -102,7 +103,9 @@ def points(
     count = sum(len(curve_points.sizes) for curve_points in fitted_curves)
     if count < least:
         because = f": {skipped[0]}" if skipped else ""
-        raise InputError(f"{count} points to fit: expected at least {least}{because}")
+        links = f", or {LINKED} with --links" if least > LINKED else ""
+        points = output.counted(count, "point")
+        raise InputError(f"{points} to fit: expected at least {least}{links}{because}")
     if count > MOST:
         raise InputError(f"{count} points to fit: at most {MOST}, take fewer curves or sizes")
     return Points(fitted_curves), skipped

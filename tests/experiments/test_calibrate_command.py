@@ -153,7 +153,7 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
         assert f"--only {words!r}: expected words" in refusal("calibrate", unknown, "--only", words)
     assert "No such option: --only" in refusal("validate", unknown, "--only", "zzz")
     assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
-    assert "1 points to fit: expected at least 4" in refusal(
+    assert "1 point to fit: expected at least 4, or 2 with --links" in refusal(
         "calibrate", unknown, "--library", "mpi"
     )
     assert "its name ends in .yaml" in refusal("calibrate", unknown, "--out", tmp_path / "x.txt")
