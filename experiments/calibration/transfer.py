@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.calibration.effects.protocols import Prior
+from experiments.calibration.effects.protocols import FED, Prior
 from experiments.calibration.fit import Fit, explore
 from experiments.calibration.libraries import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags, Points
-from experiments.calibration.population.specification import FED
 from experiments.measurements import Curve
 from topologies.errors import InputError
 from topologies.topology import Floats

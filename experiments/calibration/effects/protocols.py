@@ -16,6 +16,9 @@ NEGLIGIBLE = 1e-13
 """Seconds: the least α that is simulated."""
 SHORT = 0.1
 """Where a g starts, in units of α."""
+FED = 25e9
+"""A job has as many channels as a network of this β in bytes/s feeds, or more: two channels at
+least."""
 BETWEEN = ("network", "ib", "ethernet")
 """Kinds of link that lead from node to node."""
 
@@ -38,7 +41,7 @@ class Prior:
     factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The factors on α in single algorithms."""
     one_rate: bool = False
-    """Whether 1/β is one number for all links, as the GPU's own stores limit it."""
+    """Whether 1/β is one number for all links, as a single warp's stores limit it."""
     kind_of: str = ""
     """The protocol that this one is a form of."""
     share: float = 1.0
@@ -47,6 +50,8 @@ class Prior:
     """The bytes of its longest message, by the library's name in words, in lower case."""
     reached: Mapping[str, float] = field(default_factory=dict)
     """The usual share of a specified β. Empty: the links of a machine do not limit the protocol."""
+    weight: float = LOOSE
+    """The weight of the start of 1/β."""
 
     def rate(self, kind: str) -> str:
         """The name of the parameter that is 1/β of links of `kind`."""
@@ -93,7 +98,7 @@ class Protocols(Effect):
             of_kind = "" if prior.one_rate else kind
             reached = prior.reached.get(reach(kind), 1.0)
             yield Parameter(
-                name, slowness, "s/B", LOOSE, of_kind, bool(prior.reached), reached=reached
+                name, slowness, "s/B", prior.weight, of_kind, bool(prior.reached), reached=reached
             )
 
     def _start(self, prior: Prior, kind: str) -> tuple[float, float]:
@@ -102,8 +107,10 @@ class Protocols(Effect):
             return prior.latency[kind], prior.slowness[kind]
         latency, slowness = self.data.paths.figures[kind]
         longer = prior.latency[reach(kind)] / self.priors[0].latency[reach(kind)]
-        reached = 1.0 if prior.one_rate else prior.reached.get(reach(kind), 1.0)
-        return max(NEGLIGIBLE, latency * longer), max(slowness / reached, prior.slowness["node"])
+        if prior is not self.priors[-1]:
+            slowness = min(slowness, 1 / FED)
+        slowness /= prior.reached.get(reach(kind), 1.0)
+        return max(NEGLIGIBLE, latency * longer), max(slowness, prior.slowness["node"])
 
     def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
         """The protocols, with the factors of their priors."""

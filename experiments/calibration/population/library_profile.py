@@ -11,14 +11,14 @@ import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.multicast import multicasting
-from experiments.calibration.effects.protocols import BETWEEN
+from experiments.calibration.effects.protocols import BETWEEN, FED, reach
 from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL, NVLS_LATENCY, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.population.machine_runs import shared_names
 from experiments.calibration.population.population import Population, Spread
 from experiments.calibration.population.population_file import find
-from experiments.calibration.population.specification import FED, specifications
+from experiments.calibration.population.specification import STORED, specifications
 from experiments.calibration.uncertainty import shipped_rules
 from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
@@ -188,16 +188,15 @@ def _given(model: Model, kind: Kind) -> Floats:
 def _of_links(parameter: Parameter, kind: Kind) -> float:
     """What links of a kind give to a 1/β. How many channels a job has depends on its network: see
     :meth:`Specification.offset`."""
-    if parameter.kind:
+    protocol, _, _ = parameter.name.partition(" ")
+    if protocol not in STORED or reach(parameter.kind) != kind.where:
         return -log(kind.bandwidth)
-    if kind.where == "node" and kind.name == "nvlink":
-        protocol, _, _ = parameter.name.partition(" ")
-        generation = nccl.generation_of(kind.bandwidth)
-        most = nccl.most_on_one_node(generation, protocol, kind.bandwidth)
-        return log(parameter.reached / most)
-    if kind.where == "node":
+    if kind.where == "network":
+        return -log(max(FED, kind.bandwidth))
+    if kind.name != "nvlink":
         return parameter.inner - parameter.rest
-    return -log(max(FED, kind.bandwidth))
+    generation = nccl.generation_of(kind.bandwidth)
+    return -log(nccl.most_on_one_node(generation, protocol, kind.bandwidth))
 
 
 def _moves(model: Model, population: Population | None) -> Floats:

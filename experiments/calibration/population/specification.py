@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.protocols import reach
+from experiments.calibration.effects.protocols import FED, reach
 from experiments.measurements import Curve
 from simulator.cost_models import nccl
 from topologies.errors import InputError
@@ -22,8 +22,8 @@ from topologies.errors import InputError
 FOLDER = "experiments.profiles.population"
 FILE = "machines.csv"
 GBPS = 1e9
-FED = 25 * GBPS
-"""A job has as many channels as a network of this β feeds, or more: two channels at least."""
+STORED = ("LL", "LL128")
+"""Protocols that the GPU's own stores limit, in as many channels as the links feed."""
 
 
 class Specification(NamedTuple):
@@ -74,25 +74,22 @@ class Specification(NamedTuple):
             return 0.0
         if parameter.unit == "power":
             return self.sharing
-        if not (parameter.kind or width):
-            return self._on_one_node(parameter)
-        bandwidth = (
-            self.bandwidth(reach(parameter.kind), width) if parameter.kind else self._fed(width)
-        )
+        protocol, where = parameter.name.partition(" ")[0], reach(parameter.kind)
+        bandwidth = self.bandwidth(where, width)
+        if protocol in STORED:
+            bandwidth = self._on_one_node(protocol) if where == "node" else self._fed(bandwidth)
         return None if bandwidth is None else -log(bandwidth)
 
-    def _on_one_node(self, parameter: Parameter) -> float | None:
-        """The part of 1/β of LL and LL128, by NCCL's own model. None if it has no such GPUs."""
+    def _on_one_node(self, protocol: str) -> float | None:
+        """β of LL or LL128 in jobs on one node, by NCCL's own model. None if it has no such
+        GPUs."""
         if self.node is None or self.generation not in nccl.GENERATIONS:
             return None
-        protocol, _, _ = parameter.name.partition(" ")
-        most = nccl.most_on_one_node(self.generation, protocol, self.node)
-        return log(parameter.reached / most)
+        return nccl.most_on_one_node(self.generation, protocol, self.node)
 
-    def _fed(self, width: float) -> float | None:
-        """β that says how many channels a job over several nodes has. None if nobody specifies
-        it."""
-        between = self.bandwidth("network", width)
+    def _fed(self, between: float | None) -> float | None:
+        """β that says how many channels a job has over several nodes, `between` which ranks have
+        so much. None if nobody specifies it."""
         return None if between is None else max(FED, min(between, self.node or between))
 
 

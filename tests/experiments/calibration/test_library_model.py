@@ -288,6 +288,6 @@ def test_any_machine_can_be_fitted_by_its_own_kinds_of_link() -> None:
     model = Model(Points([curve("all_reduce", ("ring",), 16)]), NCCL, hopper)
     assert {"nvlink", "pcie", "ib"} <= set(model.kinds)
     names = {parameter.name for parameter in model.parameters}
-    assert {"LL nvlink α", "Simple ib 1/β", "LL 1/β"} <= names
+    assert {"LL nvlink α", "Simple ib 1/β", "LL ib 1/β"} <= names
     model.explore(model.start)
     assert np.isfinite(model.predict(model.start)).all()

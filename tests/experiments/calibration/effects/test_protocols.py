@@ -26,11 +26,23 @@ def test_every_protocol_has_a_latency_and_a_rate_for_each_kind_of_link() -> None
     assert "short network g" not in model.index
 
 
-def test_a_protocol_of_the_gpus_own_stores_has_one_rate_for_all_links() -> None:
+def test_a_single_warp_has_one_rate_for_all_links() -> None:
     model = Model(Points([curve("all_reduce", ("ring",))]), NCCL)
-    assert "LL 1/β" in model.index
-    links = model.profile(model.start).protocols[1].links
-    assert links["node"].bandwidth == links["network"].bandwidth == pytest.approx(15e9)
+    assert "short 1/β" in model.index
+    links = model.profile(model.start).protocols[0].links
+    assert links["node"].bandwidth == links["network"].bandwidth == pytest.approx(0.15e9)
+
+
+def test_jobs_on_one_node_have_their_own_rate_of_ll() -> None:
+    """Jobs over several nodes have as many channels as their network feeds."""
+    curves = [curve("all_reduce", ("ring",), 8, nodes) for nodes in (1, 4)]
+    model = Model(Points(curves), NCCL)
+    model.explore(model.start)
+    faster = model.start.copy()
+    faster[model.index["LL node 1/β"]] -= 0.1
+    changed = model.predict(faster) < model.predict(model.start)
+    assert changed[model.points.nodes == 1].any()
+    assert not changed[model.points.nodes > 1].any()
 
 
 @pytest.mark.parametrize("library", [NCCL, MPI])
@@ -66,6 +78,6 @@ def test_short_messages_of_cray_mpich_have_at_most_192_bytes() -> None:
 
 def test_a_protocol_with_flags_reaches_no_more_than_its_share_of_a_link() -> None:
     model = Model(Points([curve("all_reduce", ("ring",))]), NCCL)
-    values = model.values(model.start) | {"LL128 1/β": 1e-12, "Simple network 1/β": 2e-11}
+    values = model.values(model.start) | {"LL128 network 1/β": 1e-12, "Simple network 1/β": 2e-11}
     links = Protocols(model.data).write(model.profile(model.start), values).protocols[2].links
     assert links["network"].bandwidth == pytest.approx(0.92 * 50e9)

@@ -17,7 +17,8 @@ def test_what_is_specified_starts_there_and_the_rest_as_in_the_library() -> None
     moved = {
         one.name: value for one, value in zip(model.parameters, start, strict=True) if value != 0
     }
-    assert moved.keys() == {"LL 1/β", "LL128 1/β", "Simple node 1/β", "Simple network 1/β"}
+    protocols, kinds = ("LL", "LL128", "Simple"), ("node", "network")
+    assert moved.keys() == {f"{name} {kind} 1/β" for name in protocols for kind in kinds}
     between = machine.bandwidth("network", 4)
     assert between is not None
     slowness = np.exp(at_specification(model, machine).start[model.index["Simple network 1/β"]])
@@ -29,7 +30,7 @@ def test_jobs_on_one_node_say_nothing_of_networks() -> None:
     assert width(model.points) == 0
     slow, fast = (at_specification(model, specification(number)).start for number in (1, 9))
     assert slow.tolist() == fast.tolist()
-    assert slow[model.index["LL 1/β"]] == pytest.approx(-log(141e9))
+    assert slow[model.index["LL node 1/β"]] == pytest.approx(-log(141e9))
 
 
 def test_runs_on_one_node_and_a_specification_say_how_fast_several_nodes_are() -> None:

@@ -46,7 +46,8 @@ def test_a_known_population_is_found_again(population: Population) -> None:
 
 def test_parameters_that_a_specification_gives_are_in_its_units(population: Population) -> None:
     units = {name for name, member in population.members.items() if member.unit == SPECIFIED}
-    assert units == {"LL 1/β", "LL128 1/β", "Simple node 1/β", "Simple network 1/β"}
+    protocols, kinds = ("LL", "LL128", "Simple"), ("node", "network")
+    assert units == {f"{name} {kind} 1/β" for name in protocols for kind in kinds}
 
 
 def test_one_machine_says_less_than_six(population: Population, machines: list[Runs]) -> None:

@@ -6,8 +6,8 @@ from math import log
 import pytest
 
 from experiments.calibration.effects.effect import Parameter
+from experiments.calibration.effects.protocols import FED
 from experiments.calibration.population.specification import (
-    FED,
     GBPS,
     specification_of,
     specifications,
@@ -64,15 +64,26 @@ def test_only_specified_parameters_have_an_offset() -> None:
     assert machine.offset(link, 4) == pytest.approx(-log(40e9))
     assert machine.offset(Parameter("launch", 1e-6, "s", 1.0), 4) == 0.0
     assert machine._replace(nic=None).offset(link, 4) is None
-    every = Parameter("LL 1/β", 1e-9, "s/B", 1.0, specified=True)
-    assert machine.offset(every, 4) == pytest.approx(-log(40e9))
-    assert machine._replace(nic=1e9).offset(every, 4) == pytest.approx(-log(FED))
-    assert machine._replace(generation="cdna3").offset(every, 0) is None
-    hopper = machine._replace(node=370.8e9, generation="hopper")
-    assert hopper.offset(every, 0) == pytest.approx(-log(141e9))
-    assert hopper._replace(node=100e9).offset(every, 0) == pytest.approx(-log(100e9))
-    longer = Parameter("LL128 1/β", 1e-9, "s/B", 1.0, specified=True, reached=0.4)
-    assert hopper.offset(longer, 0) == pytest.approx(log(0.4 / 370.8e9))
-    assert hopper._replace(node=None).offset(every, 0) is None
+    between = Parameter("LL network 1/β", 1e-9, "s/B", 1.0, "network", specified=True)
+    assert machine.offset(between, 4) == pytest.approx(-log(40e9))
+    assert machine._replace(nic=1e9).offset(between, 4) == pytest.approx(-log(FED))
+    assert machine._replace(nic=None).offset(between, 4) is None
+
+
+def test_ll_on_one_node_has_what_nccl_says() -> None:
+    hopper = specification(1)._replace(node=370.8e9, generation="hopper")
+    short, longer = (
+        Parameter(f"{name} node 1/β", 1e-9, "s/B", 1.0, "node", specified=True)
+        for name in ("LL", "LL128")
+    )
+    assert hopper.offset(short, 0) == hopper.offset(short, 4) == pytest.approx(-log(141e9))
+    assert hopper._replace(node=100e9).offset(short, 0) == pytest.approx(-log(100e9))
+    assert hopper.offset(longer, 0) == pytest.approx(-log(370.8e9))
+    assert hopper._replace(node=None).offset(short, 0) is None
+    assert hopper._replace(generation="cdna3").offset(short, 0) is None
+
+
+def test_ranks_share_what_is_specified_of_nics() -> None:
+    machine = specification(1)
     ports = Parameter("network 1/β by ranks a node", 0.0, "power", 1.0, "network", specified=True)
     assert machine.offset(ports, 4) == -1.0
