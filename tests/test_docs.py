@@ -103,7 +103,12 @@ def examples(page: str) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("page", "command", "shown"), [example for page in PAGES for example in examples(page)]
+    ("page", "command", "shown"),
+    [
+        pytest.param(*example, marks=[pytest.mark.exhaustive] * page.startswith("docs/zh"))
+        for page in PAGES
+        for example in examples(page)
+    ],
 )
 def test_a_page_shows_what_is_printed(
     page: str, command: str, shown: str, tmp_path: Path, printed: Printed

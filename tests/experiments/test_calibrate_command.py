@@ -171,6 +171,7 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     assert "from 1 ns to a week" in refusal("calibrate", unknown)
 
 
+@pytest.mark.exhaustive
 def test_a_mistake_of_a_user_is_one_line(tmp_path: Path) -> None:
     script = "from experiments.cli import main; main()"
     arguments = [sys.executable, "-c", script, "calibrate", str(tmp_path / "absent.csv")]

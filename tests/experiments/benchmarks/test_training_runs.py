@@ -160,7 +160,7 @@ def test_gloo_on_four_ranks_is_predicted_from_two_and_three() -> None:
 
 
 @measured_here
-@pytest.mark.parametrize("fit_sleep", [True, False])
+@pytest.mark.parametrize("fit_sleep", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_steps_of_sleeping_layers_are_predicted(fit_sleep: bool) -> None:
     software = calibrate(all_reduces(MEASURED / "gloo_lab" / "sweep.csv"))
     rows = sleeping_steps(MEASURED / "gloo_lab" / "ddp_sleep.csv")

@@ -17,7 +17,7 @@ NOTE = "note: nccl on machines like this: population of "
     [
         ("run", "--algo", "ring", "--p", "8"),
         ("sweep", "--algo", "ring", "--p", "8", "--size", "1MiB"),
-        ("recommend", "--p", "8", "--size", "1MiB"),
+        pytest.param(("recommend", "--p", "8", "--size", "1MiB"), marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_note_says_where_figures_are_from(simctl: Simctl, words: tuple[str, ...]) -> None:

@@ -73,7 +73,9 @@ def test_every_shape_and_machine_renders(text: str) -> None:
     assert 300 < height < 2500
 
 
-@pytest.mark.parametrize("text", ["hgx_h100:nodes=16", "torus:dims=3x3x3"])
+@pytest.mark.parametrize(
+    "text", ["torus:dims=3x3x3", pytest.param("hgx_h100:nodes=16", marks=pytest.mark.exhaustive)]
+)
 def test_larger_ones_render(text: str) -> None:
     size_of_png(topology_figure(machine(text, LARGER[text]), "png"))
 

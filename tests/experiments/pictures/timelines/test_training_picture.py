@@ -51,7 +51,7 @@ def words(axes: Axes) -> list[str]:
     return [text.get_text() for text in axes.texts]
 
 
-@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("kind", ["png", "svg", pytest.param("pdf", marks=pytest.mark.exhaustive)])
 def test_a_picture_is_a_file_of_its_kind(run: Run, kind: str) -> None:
     picture = training_figure(*run(ranks=2), "title", kind)
     assert picture.startswith({"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF"}[kind])
