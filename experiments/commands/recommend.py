@@ -113,7 +113,7 @@ def _write_report(
         "size": None if request.explain is None else format_bytes(request.explain),
         "profile": question.profile.name if question.profile else None,
     }
-    missing = assumptions(request.machine, profile=question.profile is not None)
+    missing = assumptions(request.machine, profile=question.profile)
     write(path, Result(kind, report, origin(parameters), pictures, left_out=missing))
 
 

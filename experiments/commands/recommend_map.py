@@ -104,7 +104,7 @@ def _write_report(request: Request, path: Path, report: object, winners: Sequenc
         "profile": profile.name if profile else None,
     }
     pictures = [Picture("Who wins where", partial(_picture, winners, _title(request), "svg"))]
-    missing = assumptions(request.machine, profile=profile is not None)
+    missing = assumptions(request.machine, profile=profile)
     write(path, Result("winners", report, origin(parameters), pictures, left_out=missing))
 
 

@@ -108,7 +108,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         from experiments.pages.reports.assumptions import assumptions
         from experiments.pages.reports.kept import keep_run
 
-        missing = assumptions(request.machine, profile=profile is not None)
+        missing = assumptions(request.machine, profile=profile)
         keep_run("run", report, result, files, parameters, missing)
     if how == "json":
         output.say(output.to_json(report))

@@ -84,7 +84,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         from experiments.pages.reports.assumptions import assumptions
         from experiments.pages.reports.kept import keep_run
 
-        missing = [*workload.remarks, *assumptions(request.machine, profile=False)]
+        missing = [*workload.remarks, *assumptions(request.machine, profile=None)]
         keep_run("workload", report, result, files, request.parameters, missing)
     if how == "csv":
         output.say(output.to_csv(records).rstrip("\n"))

@@ -76,7 +76,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         from experiments.pages.reports.assumptions import assumptions
         from experiments.pages.reports.kept import keep_run
 
-        missing = assumptions(request.machine, profile=False)
+        missing = assumptions(request.machine, profile=None)
         keep_run("groups", report, result, files, request.parameters, missing)
     if how == "json":
         output.say(output.to_json(report))

@@ -105,6 +105,6 @@ def _keep(
     from experiments.pictures.plan_pictures import memory_figure
 
     picture = Picture("Memory of the fastest plans", lambda: memory_figure(searched, "svg"))
-    missing = assumptions(request.machine, profile=request.profile is not None)
+    missing = assumptions(request.machine, profile=request.profile)
     made = origin(request.parameters)
     keep(Result("plans", report(searched), made, [picture], left_out=missing), out, page)

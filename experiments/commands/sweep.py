@@ -170,7 +170,7 @@ def _report(
         f"All curves: {subject}", lambda: sweep_figure(rows, show.metric, "svg", subject, measured)
     )
     report = [row.record() for row in rows]
-    missing = assumptions(request.machine, profile=request.profile is not None)
+    missing = assumptions(request.machine, profile=request.profile)
     write(path, Result("sweep", report, origin(request.facts), [picture], left_out=missing))
 
 

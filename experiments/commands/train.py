@@ -154,7 +154,7 @@ def _keep_one(training: TrainingRun, report: object, request: Request, files: Fi
     from experiments.pages.reports.assumptions import assumptions
     from experiments.pages.reports.kept import keep_training
 
-    missing = assumptions(request.job.machine, profile=request.job.profile is not None)
+    missing = assumptions(request.job.machine, profile=request.job.profile)
     out = files.out if output.is_result(files.out) else None
     kept = output.RunFiles(None, out, files.report)
     keep_training(report, training, kept, request.parameters, missing)
@@ -172,7 +172,7 @@ def _keep_several(records: Sequence[output.Record], request: Request, files: Fil
         f"{request.job.model.name} on {machine.text}",
         lambda: training_figure(records, request.swept, names, machine.text, "svg"),
     )
-    missing = assumptions(machine, profile=request.job.profile is not None)
+    missing = assumptions(machine, profile=request.job.profile)
     made = origin(request.parameters)
     out = files.out if output.is_result(files.out) else None
     keep(Result("runs", records, made, [picture], left_out=missing), out, files.report)

@@ -102,7 +102,7 @@ def run(request: Request, files: Files, how: str) -> int:
         from experiments.pages.reports.assumptions import assumptions
         from experiments.pages.reports.kept import keep_step
 
-        missing = assumptions(request.machine, profile=request.profile is not None)
+        missing = assumptions(request.machine, profile=request.profile)
         out = files.out if output.is_result(files.out) else None
         kept = output.RunFiles(None, out, files.report)
         keep_step(figures, step, kept, request.parameters, missing)

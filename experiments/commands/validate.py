@@ -203,8 +203,7 @@ def _write_report(path: Path, request: Request, results: list[Validation]) -> No
         "fit": request.fit,
         **({"profile": request.profile.name} if request.profile else {}),
     }
-    under = request.profile is not None
-    missing = [] if request.fit else assumptions(request.machine, profile=under)
+    missing = [] if request.fit else assumptions(request.machine, profile=request.profile)
     report = list(map(_record, results))
     write(path, Result("validate", report, origin(parameters), pictures, left_out=missing))
 

@@ -153,7 +153,7 @@ def _interval(row: Record) -> dict[str, str]:
     expected, low, high = (
         written(field, row[field]) for field in ("expected_s", "low_s", "high_s")
     )
-    figures = {"expected, by measured runs": f"{expected} (interval: {low} to {high})"}
+    figures = {"expected": f"{expected} (interval: {low} to {high})"}
     return figures | ({"unsure": str(row["unsure"])} if row.get("unsure") else {})
 
 

@@ -33,8 +33,14 @@ def story(result: Result) -> Story:
     columns = {"size": "size_B", "algorithm": "algorithm", "protocol": "protocol"}
     columns |= {"channels": "channels", "largest message": "segment_B", "time": "time_s"}
     columns |= {"of bound": "over_bound", "default": "default", "default takes": "default_time_s"}
-    columns |= {"gain": "gain", "why": "why"}
+    columns |= {"gain": "gain", "expected": "expected_s", "from": "low_s", "to": "high_s"}
+    columns |= {"or": "rival", "why": "why"}
     note = "gain: how many times as long the default of the library takes."
+    if any(row.get("low_s") is not None for row in rows):
+        note += (
+            " from, to: the ends of the interval of a run. or: the second fastest algorithm, if "
+            "the difference is inside its error."
+        )
     blocks: list[Block] = [
         table("The best algorithm of each size", rows, columns, ["of bound"], note)
     ]

@@ -167,7 +167,8 @@ def _figures(row: Record) -> dict[str, str]:
     expected, low, high = (
         written(field, row[field]) for field in ("expected_s", "low_s", "high_s")
     )
-    return figures | {"expected step": f"{expected} (interval: {low} to {high})"}
+    figures |= {"expected step": f"{expected} (interval: {low} to {high})"}
+    return figures | ({"unsure": str(row["unsure"])} if row.get("unsure") else {})
 
 
 def several(result: Result) -> Story:

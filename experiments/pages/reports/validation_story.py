@@ -29,8 +29,11 @@ def story(result: Result) -> Story:
         rows = [{**point, "role": _role(point, curve)} for point in curve["points"]]
         columns = {"size": "size_B", "measured": "measured_s", "predicted": "predicted_s"}
         columns |= {"error": "error", "the fit": "role"}
+        columns |= {"expected": "expected_s", "from": "low_s", "to": "high_s"}
         title = f"{curve['title']}: {curve['algorithm']}"
         note = "error: predicted / measured - 1."
+        if any("low_s" in row for row in rows):
+            note += " from, to: the ends of the interval of a run."
         blocks.append(table(title, rows, columns, note="\n".join([note, *curve["notes"]])))
         if curve["fit"]:
             blocks.append(_fitted(curve["fit"]))

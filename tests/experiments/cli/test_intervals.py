@@ -135,6 +135,16 @@ def test_a_result_says_at_what_level_its_intervals_are(
     assert "- level: 0.9\n" in page.read_text()
 
 
+def test_a_report_of_recommend_has_intervals_and_rivals(
+    simctl: Simctl, profile: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "best.md"
+    words = (*RECOMMEND, "--profile", profile, "--report", str(page))
+    assert simctl(*words).returncode == 0
+    head = next(line for line in page.read_text().splitlines() if line.startswith("| size"))
+    assert "| gain | expected | from | to |" in head
+
+
 def test_a_workload_has_no_level(simctl: Simctl, tmp_path: Path) -> None:
     refused = simctl("run", "--chakra", str(tmp_path), "--level", "0.9")
     assert refused.returncode == 2
@@ -272,7 +282,7 @@ def test_a_stored_run_is_read_again(simctl: Simctl, profile: str, tmp_path: Path
     simctl("run", "--p", "16", "--profile", profile, "--out", str(out))
     assert simctl("report", str(out), "--out", str(page)).returncode == 0
     text = page.read_text()
-    assert "expected, by measured runs" in text
+    assert re.search(r"- expected: .* \(interval: .* to .*\)", text)
     assert "16 ranks: measured runs have at most 8" in text
 
 

@@ -111,7 +111,17 @@ def test_a_picture_has_the_band(simctl: Simctl, runs: str, profile: str, tmp_pat
     words = ("validate", runs, "--profile", profile, "--plot", str(picture))
     assert simctl(*words, "--report", str(page)).returncode == 0
     assert "interval of a run" in picture.read_text()
-    assert "mine" in page.read_text()
+    text = page.read_text()
+    assert "mine" in text
+    assert "| expected | from | to |" in text
+    assert "default bandwidth" not in text
+
+
+def test_a_library_has_the_links_of_its_topology(simctl: Simctl, runs: str, tmp_path: Path) -> None:
+    page = tmp_path / "runs.md"
+    words = ("--library", "openmpi", "--topology", "star", "--report", str(page))
+    assert simctl("validate", runs, *words).returncode == 0
+    assert "default bandwidth 50GB/s" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ def test_a_report_has_the_interval(simctl: Simctl, tmp_path: Path) -> None:
     page = tmp_path / "step.md"
     assert simctl(*TRAIN, "--library", "nccl", "--report", page).returncode == 0
     assert re.search(r"expected step.*\(interval: .* to .*\)", page.read_text())
+    assert "- unsure: no run was measured" in page.read_text()
 
 
 @pytest.mark.parametrize(
