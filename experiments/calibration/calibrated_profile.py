@@ -103,7 +103,7 @@ def points(
     count = sum(len(curve_points.sizes) for curve_points in fitted_curves)
     if count < least:
         because = f": {skipped[0]}" if skipped else ""
-        links = f", or {LINKED} with --links" if least > LINKED else ""
+        links = f", or {LINKED} with --links" if count and least > LINKED else ""
         points = output.counted(count, "point")
         raise InputError(f"{points} to fit: expected at least {least}{links}{because}")
     if count > MOST:
