@@ -257,7 +257,7 @@ HELP = {
     "nodes": "how many nodes, like 2 [as many as the ranks need]",
     "nics": "NICs of a node, like 4 [as the machine has]",
     "network": "rails, leaf_spine, fat_tree or dragonfly [as is usual for the machine]",
-    "port": "the NICs' network link, like edr, hdr, ndr, slingshot or ethernet100",
+    "port": "the NICs' network link, like edr, hdr, ndr, roce400, slingshot or ethernet100",
     "oversubscription": "ports of a leaf over its uplinks, like 2 [1]",
     "paths": "rail, hash, link or first: which of several equal routes [rail]",
     "sharp": "yes: the network's switches reduce and multicast [no]",

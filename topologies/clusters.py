@@ -17,7 +17,7 @@ from topologies.fabrics import (
     join_rails,
     whole,
 )
-from topologies.link_kinds import LINKS, SWITCH_LATENCY, link_kind
+from topologies.link_kinds import LINKS, NETWORKS, SWITCH_LATENCY, link_kind
 from topologies.machines import MACHINES
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
@@ -160,7 +160,7 @@ def joined(
 
 
 def _equipment(port: str | None, sharp: bool) -> Equipment:
-    networks = [name for name, known in LINKS.items() if known.kind in ("ib", "ethernet")]
+    networks = [name for name, known in LINKS.items() if known.kind in NETWORKS]
     if port is not None and port not in networks:
         raise InputError(f"port is {port!r}: it is one of {', '.join(networks)}")
     kind = link_kind(port or PORT)

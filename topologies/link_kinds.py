@@ -116,6 +116,11 @@ LINKS: dict[str, LinkKind] = {
     "ethernet400": LinkKind(
         "ethernet", Link(50e9, 0.35e-6), "400 Gbit/s line rate; α as InfiniBand"
     ),
+    "roce100": LinkKind(
+        "roce", Link(12.5e9, 0.35e-6), "RoCE, 100 Gbit/s line rate; α as InfiniBand"
+    ),
+    "roce200": LinkKind("roce", Link(25e9, 0.35e-6), "RoCE, 200 Gbit/s line rate; α as InfiniBand"),
+    "roce400": LinkKind("roce", Link(50e9, 0.35e-6), "RoCE, 400 Gbit/s line rate; α as InfiniBand"),
     "slingshot": LinkKind(
         "ethernet",
         Link(25e9, 0.35e-6),
@@ -144,6 +149,8 @@ LINKS: dict[str, LinkKind] = {
 }
 """The kinds by name, as machines, files and `--topology` options take them."""
 
+NETWORKS = ("ib", "roce", "ethernet")
+"""What a topology calls links between nodes."""
 SWITCH_LATENCY = 0.15e-6
 """α between two network switches: about one InfiniBand switch, port to port (130 ns, recalled, of
 NVIDIA Quantum)."""

@@ -10,7 +10,7 @@ from catalogue_entries import NETWORK_KEYS, SHAPE_KEYS
 from refusals import message_of, refusal
 from topologies.catalogue import HELP, PARSERS, find
 from topologies.clusters import cluster
-from topologies.link_kinds import LINKS
+from topologies.link_kinds import LINKS, NETWORKS
 from topologies.machines import MACHINES
 from topologies.shapes import SHAPES
 
@@ -39,7 +39,7 @@ EXAMPLES: dict[str, tuple[str, object]] = {
     "cables": ("1", 1),
     "periodic": ("yes", True),
 }
-NETWORKS = ", ".join(name for name, kind in LINKS.items() if kind.kind in ("ib", "ethernet"))
+PORTS = ", ".join(name for name, kind in LINKS.items() if kind.kind in NETWORKS)
 
 
 # Options.
@@ -194,7 +194,7 @@ def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None
             "hgx_h100:network=ring",
             "network is 'ring': it is one of rails, leaf_spine, fat_tree, dragonfly",
         ),
-        ("hgx_h100:port=nvlink4", "port is 'nvlink4': it is one of " + NETWORKS),
+        ("hgx_h100:port=nvlink4", "port is 'nvlink4': it is one of " + PORTS),
         (
             "hgx_h100:nics=0,nodes=2",
             "hgx_h100 has no NIC to join 2 nodes by: give nics=1 or more, or leave nics out",

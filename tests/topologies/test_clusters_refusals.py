@@ -9,7 +9,7 @@ from joined_ports import switchless
 from refusals import refusal
 from topologies.clusters import MOST_DEVICES, cluster, joined
 from topologies.link import Link
-from topologies.link_kinds import LINKS, link_kind
+from topologies.link_kinds import LINKS, NETWORKS, link_kind
 from topologies.machines import MACHINES
 from topologies.shapes import full_mesh_one_port
 from topologies.topology_builder import TopologyBuilder
@@ -118,7 +118,7 @@ def test_a_node_with_shared_media_is_not_joined() -> None:
 
 @pytest.mark.parametrize("port", LINKS)
 def test_every_kind_of_link_is_a_port_or_none(port: str) -> None:
-    if link_kind(port).kind in ("ib", "ethernet"):
+    if link_kind(port).kind in NETWORKS:
         assert cluster("dgx1", 2, port=port).ranks == 16
     else:
         assert f"port is {port!r}" in refusal(lambda: cluster("dgx1", 2, port=port))

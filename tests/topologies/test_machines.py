@@ -186,7 +186,8 @@ def test_the_figures_of_link_kinds() -> None:
         "pcie3": (12, 0.5), "pcie4": (24, 0.5), "pcie5": (48, 0.5), "qpi": (6, 0.1), "upi2": (10,
         0.1), "upi3": (22, 0.1), "upi4": (40, 0.1), "fabric": (16, 0.1), "power": (32, 0.1), "arm":
         (6, 0.1), "c2c": (450, 0.5), "ethernet10": (1.25, 0.35), "ethernet25": (3.125, 0.35),
-        "ethernet100": (12.5, 0.35), "ethernet400": (50, 0.35), "slingshot": (25, 0.35), "edr":
+        "ethernet100": (12.5, 0.35), "ethernet400": (50, 0.35), "roce100": (12.5, 0.35),
+        "roce200": (25, 0.35), "roce400": (50, 0.35), "slingshot": (25, 0.35), "edr":
         (12.5, 0.35), "hdr": (25, 0.35), "ndr200": (25, 0.35), "ndr": (50, 0.35),
     }  # fmt: skip
     assert list(LINKS) == list(figures)

@@ -11,6 +11,7 @@ import numpy as np
 from experiments.calibration.effects.effect import LIKELY, LOOSE, Data, Effect, Parameter
 from simulator.profile import Profile, Protocol
 from topologies.link import Link
+from topologies.link_kinds import NETWORKS
 
 NEGLIGIBLE = 1e-13
 """Seconds: the least α that is simulated."""
@@ -19,7 +20,7 @@ SHORT = 0.1
 FED = 25e9
 """A job has as many channels as a network of this β in bytes/s feeds, or more: two channels at
 least."""
-BETWEEN = ("network", "ib", "ethernet")
+BETWEEN = ("network", *NETWORKS)
 """Kinds of link that lead from node to node."""
 
 

@@ -42,6 +42,7 @@ LINKS = {
     "upi": "#e07b00",
     "c2c": "#00949e",
     "ib": "#8148b8",
+    "roce": "#c2459f",
     "ethernet": "#8a5a3c",
     "link": "#4d5a6b",
     "bus": "#4d5a6b",
