@@ -28,12 +28,11 @@ from experiments.calibration.population.bare_links import bare_links
 from experiments.calibration.population.few_points import predicted, sharpened
 from experiments.calibration.population.machine_rules import learn_from, unseen
 from experiments.calibration.population.machine_runs import Runs
-from experiments.calibration.population.population import Population, fit_population
+from experiments.calibration.population.population import Population, fit_transports
 from experiments.calibration.population.specification import Specification, specification_of
 from experiments.calibration.uncertainty import shipped_rules
 from experiments.measurements import Curve
 from simulator.cost_models.nccl import GENERATIONS
-from simulator.uncertainty.interval import LEVEL, quantile
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -109,7 +108,7 @@ def table(
 
 def _population(runs: Sequence[Runs]) -> Population:
     """The population of some runs, with its rules of intervals."""
-    return replace(fit_population(runs), intervals=learn_from(runs, shipped_rules()))
+    return replace(fit_transports(runs), intervals=learn_from(runs, shipped_rules()))
 
 
 def _measured(chosen: Sequence[Group]) -> Iterator[Measured]:
@@ -147,8 +146,8 @@ def _left_out(measured: Sequence[Measured], families: Sequence[str]) -> Iterator
         machine = one.runs.machine
         if machine not in populations:
             populations[machine] = without(machine, [other.runs for other in measured])
-        errors = tuple(_errors(one.runs, populations[machine]))
-        yield Row(one, errors, *_covered(one.runs, populations[machine]))
+        population = populations[machine].over(one.runs.specification.network)
+        yield Row(one, tuple(_errors(one.runs, population)), *_covered(one.runs, population))
     progress(len(judged), len(judged))
 
 
@@ -161,7 +160,7 @@ def _covered(runs: Runs, population: Population) -> tuple[float, float]:
     """The share of points inside their 80% intervals, and the median of half their width."""
     assert population.intervals is not None
     points = unseen(runs, population)
-    half = quantile(LEVEL) * np.sqrt(points.variance(population.intervals, shipped_rules()))
+    half = points.half(population.intervals, shipped_rules())
     return float((np.abs(points.off) <= half).mean()), float(np.median(half))
 
 

@@ -16,9 +16,9 @@ from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL, NVLS_LAT
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.population.machine_runs import shared_names
-from experiments.calibration.population.population import Population, Spread
+from experiments.calibration.population.population import ENOUGH, Population, Spread
 from experiments.calibration.population.population_file import find
-from experiments.calibration.population.specification import STORED, specifications
+from experiments.calibration.population.specification import STORED, VERBS, specifications
 from experiments.calibration.uncertainty import shipped_rules
 from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
@@ -41,14 +41,14 @@ LIBRARIES: Mapping[str, Library] = {
     "gloo": GLOO,
 }
 """What `--library` names, and the library that has its parameters."""
-SEEN = ("node", "network", "nvlink", "xgmi", "pcie", "upi", "ib", "ethernet")
+SEEN = ("node", "network", "nvlink", "xgmi", "pcie", "upi", "ib", "roce", "ethernet")
 """Kinds of link that measured machines have."""
+TRANSPORTS = {"ib": VERBS, "roce": VERBS}
+"""The transport of a kind of link between nodes. The others do not say it."""
 FOREIGN = {"nccl": ("xgmi", "rccl"), "rccl": ("nvlink", "nccl")}
 """A kind of link between GPUs of another vendor, and the library of that vendor."""
 AMD = "cdna"
 """How the names of the generations of AMD's GPUs begin."""
-ENOUGH = 3
-"""So many machines show what a library differs in from another one."""
 GUESSED = Spread(machine=log(2) / quantile(LEVEL), parameters=0.0)
 """If nobody learnt rules of intervals: from half to twice the time."""
 NOWHERE = Places(*(np.zeros(0, dtype) for dtype in (np.str_, np.str_, float, float, float)))
@@ -94,9 +94,10 @@ def profile_for(name: str, topology: Topology) -> Described:
     if name not in LIBRARIES:
         raise InputError(f"--library {name[:40]!r}: expected {', '.join(LIBRARIES)}")
     library, steps = LIBRARIES[name], _Steps(topology)
-    population, model = find(library.name), _model(library)
+    whole, model = find(library.name), _model(library)
+    population = whole.over(steps.transport) if whole is not None else None
     rest, called = _rest(model, population), f"{name} on {topology.name}"
-    notes, far = _notes(name, population), list(_unreached(name, steps, population))
+    notes, far = _notes(name, whole, steps), list(_unreached(name, steps, whole))
     residuals = Residuals(_rules(population, len(far)), NOWHERE, np.zeros(0))
     profile = _written(model, rest, steps, called)
     variants = [_written(model, rest + move, steps, called) for move in _moves(model, population)]
@@ -228,6 +229,8 @@ class _Steps:
         where = {kind.name: kind.where for kind in self.kinds}
         self.where = where
         """Whether links of a kind are inside a "node" or in the "network"."""
+        self.transport = next((TRANSPORTS[kind] for kind in where if kind in TRANSPORTS), "")
+        """What connects the nodes. Empty if no kind of link says it."""
         self.continues = any(where.get(name) == "node" for name in between) or not inside
         """Whether a step to another node takes the links inside nodes too."""
         self.whole = {
@@ -285,7 +288,7 @@ def _kinds(topology: Topology, inside: Sequence[str], between: Sequence[str]) ->
             yield Kind(name, where, bandwidth, max(latency, LEAST))
 
 
-def _notes(name: str, population: Population | None) -> Iterator[str]:
+def _notes(name: str, population: Population | None, steps: _Steps) -> Iterator[str]:
     """Where the figures are from."""
     if population is None:
         yield (
@@ -297,6 +300,12 @@ def _notes(name: str, population: Population | None) -> Iterator[str]:
         f"{name} on machines like this: population of {len(population.machines)} measured machines"
         f", median error {population.error:.0%} on a machine that was left out"
     )
+    unclear = [kind.name for kind in steps.kinds if kind.name in BETWEEN]
+    if population.transports and unclear and not steps.transport:
+        yield (
+            f"links of kind {unclear[0]} may be RoCE or not, so the figures are of all networks: "
+            f"if they are, say it with kind roce (port=roce400)"
+        )
 
 
 def _unreached(name: str, steps: _Steps, population: Population | None) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import nan
 from typing import NamedTuple
 
@@ -18,6 +19,11 @@ from topologies.topology import Floats
 
 NEAR = 0.02
 """The spread of a mean about the start of the library's own model."""
+SHARED, APART = "network α", 0.25
+"""How the names of all α between nodes end. Their means share an offset from the library's own
+model, and this is its spread."""
+ENOUGH = 3
+"""A transport that so many machines have has a population."""
 USUAL, STRENGTH = 0.4, 6.0
 """A machine's usual distance from the mean, and for how many machines that counts."""
 WIDEST = 2.0
@@ -71,6 +77,14 @@ class Population:
     """The median |ln(predicted / measured)| of machines that were left out of a population."""
     intervals: Spread | None = None
     """The rules of intervals. None if nobody learnt them."""
+    transports: Mapping[str, Population] = field(default_factory=dict)
+    """The populations of machines whose network has a transport: see `Specification.network`."""
+
+    def over(self, network: str) -> Population:
+        """That of a transport, or of all machines if too few have it. The rules of intervals are
+        the same."""
+        level = self.transports.get(network, self)
+        return replace(level, error=self.error, intervals=self.intervals)
 
     @property
     def spreads(self) -> dict[str, float]:
@@ -98,23 +112,43 @@ class Population:
         )
 
 
-def fit_population(runs: Sequence[Runs], near: float = NEAR) -> Population:
+def fit_transports(runs: Sequence[Runs]) -> Population:
+    """The population of all machines, with that of each transport that ENOUGH machines have.
+    Machines without a network are in each of them."""
+    machines = {(each.specification.network, each.machine) for each in runs}
+    counts = Counter(network for network, _ in machines if network)
+    levels = {
+        network: fit_population(
+            [each for each in runs if each.specification.network in ("", network)]
+        )
+        for network, count in sorted(counts.items())
+        if count >= ENOUGH
+    }
+    return replace(fit_population(runs), transports=levels)
+
+
+def fit_population(runs: Sequence[Runs], near: float = NEAR, apart: float = APART) -> Population:
     """The population of the machines of some runs, each of which counts alike.
 
     A machine's rests are normal about the mean, and its data linear in them about the mean (the
     first-order method of nonlinear mixed effects: Sheiner and Beal, J. Pharmacokinet. Biopharm.
     8(6), 1980). Expectation and maximisation alternate (Dempster, Laird and Rubin, JRSS B 39(1),
-    1977), with the library's own model as a prior of the mean, of spread `near`.
+    1977), with the library's own model as a prior of the mean, of spread `near`. The prior of an
+    offset that all α between nodes share has the spread `apart`.
     """
-    return _Fit(runs, near).population()
+    return _Fit(runs, near, apart).population()
 
 
 class _Fit:
     """The fit of a population. Arrays have the shape (members,) or (members, members)."""
 
-    def __init__(self, runs: Sequence[Runs], near: float) -> None:
+    def __init__(self, runs: Sequence[Runs], near: float, apart: float) -> None:
         starts = _starts(runs)
-        self.runs, self.near, self.names = runs, near, tuple(starts)
+        self.runs, self.names = runs, tuple(starts)
+        together = np.array([float(name.endswith(SHARED)) for name in self.names])
+        prior = near**2 * np.eye(len(together)) + apart**2 * np.outer(together, together)
+        self.loose = np.linalg.inv(prior)
+        """The information of the prior of the mean."""
         self.units = [unit for unit, _ in starts.values()]
         self.base = np.array([start for _, start in starts.values()])
         place = {name: k for k, name in enumerate(self.names)}
@@ -170,7 +204,7 @@ class _Fit:
             covariance @ (each.vector + precision @ mean)
             for covariance, each in zip(covariances, found, strict=True)
         ]
-        machines, loose = sum(self.share), np.eye(len(mean)) / self.near**2
+        machines, loose = sum(self.share), self.loose
         pull = sum(share * centre for share, centre in zip(self.share, centres, strict=True))
         mean = np.linalg.solve(machines * precision + loose, precision @ pull + loose @ self.base)
         apart = sum(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from math import exp, log
@@ -16,7 +17,7 @@ from experiments.calibration.population.specification import FOLDER
 from experiments.profiles.document_parts import Keys, Part, Whole
 from simulator.effects.parameter_units import Word
 from topologies.readers import yaml_files
-from topologies.readers.mistakes import Mistakes
+from topologies.readers.mistakes import Location, Mistake, Mistakes
 from topologies.topology import Floats
 
 MADE = (
@@ -47,29 +48,57 @@ class MemberPart(Part):
         return Member(self.unit, start, mean, self.spread, self.machines)
 
 
-class PopulationDocument(Part):
-    """A file of a population."""
+class LevelPart(Part):
+    """The parameters of some machines."""
 
-    library: Word
-    made: Annotated[str, Field(max_length=2000)]
-    """How it was made."""
     machines: list[Annotated[str, Field(max_length=200)]]
     """The machines whose runs it is of: `machines.csv` has their specifications and sources."""
-    error: Annotated[float, Field(gt=0, le=100)]
-    """The median |ln(predicted / measured)| of machines that were left out."""
-    intervals: Annotated[Spread, Keys, Whole] | None = None
-    """The rules of intervals."""
     parameters: Annotated[dict[Word, MemberPart], Field(min_length=1)]
     correlations: dict[Word, list[Annotated[float, Field(ge=-1, le=1)]]] = Field({})
     """How each parameter goes together with those before it. Those that are left out do not."""
 
-    def matrix(self) -> Floats:
+    def population(self, library: str) -> Population:
+        """The population of these machines."""
+        members = {key: part.member() for key, part in self.parameters.items()}
+        return Population(library, members, tuple(self.machines), self._matrix())
+
+    def _matrix(self) -> Floats:
         """The correlations, shape (parameters, parameters)."""
         matrix = np.eye(len(self.parameters))
         for k, name in enumerate(self.parameters):
             row = self.correlations.get(name, [])
             matrix[k, : len(row)] = matrix[: len(row), k] = row
         return matrix
+
+    def mistakes(self, above: Location = ()) -> Iterator[Mistake]:
+        """Values that their unit does not allow, and correlations without their parameter, each
+        with its place in the document. `above` is the place of the part."""
+        for key, part in self.parameters.items():
+            if part.unit != "power" and min(part.start, part.mean) <= 0:
+                text = f"{part.start:g}, {part.mean:g}: values in {part.unit} are above 0"
+                yield (*above, "parameters", key), text
+        known = list(self.parameters)
+        for key, row in self.correlations.items():
+            if key not in known:
+                text = f"{key}: no parameter of the population"
+                yield (*above, "correlations", key), text
+            elif len(row) != known.index(key):
+                text = f"{key}: expected a parameter, with the {known.index(key)} before it"
+                yield (*above, "correlations", key), text
+
+
+class PopulationDocument(LevelPart):
+    """A file of a population."""
+
+    library: Word
+    made: Annotated[str, Field(max_length=2000)]
+    """How it was made."""
+    error: Annotated[float, Field(gt=0, le=100)]
+    """The median |ln(predicted / measured)| of machines that were left out."""
+    intervals: Annotated[Spread, Keys, Whole] | None = None
+    """The rules of intervals."""
+    transports: dict[Word, LevelPart] = Field({})
+    """The machines of each transport that enough machines have."""
 
 
 @cache
@@ -85,31 +114,17 @@ def parse(text: str, name: str) -> Population:
     mistakes, place = Mistakes(), yaml_files.place_in(text, name)
     document: PopulationDocument = mistakes.checked(PopulationDocument, yaml_files.load(text, name))
     mistakes.report(place)
-    mistakes.add(
-        (("parameters", key), f"{part.start:g}, {part.mean:g}: values in {part.unit} are above 0")
-        for key, part in document.parameters.items()
-        if part.unit != "power" and min(part.start, part.mean) <= 0
-    )
-    known = list(document.parameters)
-    mistakes.add(
-        (
-            ("correlations", key),
-            f"{key}: expected a parameter, with the {known.index(key)} before it"
-            if key in known
-            else f"{key}: no parameter of the population",
-        )
-        for key, row in document.correlations.items()
-        if key not in known or len(row) != known.index(key)
-    )
+    mistakes.add(document.mistakes())
+    for key, level in document.transports.items():
+        mistakes.add(level.mistakes(("transports", key)))
     mistakes.report(place)
-    members = {key: part.member() for key, part in document.parameters.items()}
-    return Population(
-        document.library,
-        members,
-        tuple(document.machines),
-        document.matrix(),
-        document.error,
-        document.intervals,
+    return replace(
+        document.population(document.library),
+        error=document.error,
+        intervals=document.intervals,
+        transports={
+            key: level.population(document.library) for key, level in document.transports.items()
+        },
     )
 
 
@@ -121,19 +136,28 @@ def dumps(population: Population) -> str:
     content = {
         "library": population.library,
         "made": MADE,
-        "machines": list(population.machines),
         "error": float(f"{population.error:.3g}"),
         **({"intervals": _rounded(rules._asdict())} if rules is not None else {}),
+        **_level(population),
+    }
+    if population.transports:
+        levels = {key: _level(level) for key, level in population.transports.items()}
+        content["transports"] = levels
+    text: str = yaml.safe_dump(
+        content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
+    return text
+
+
+def _level(population: Population) -> dict[str, object]:
+    return {
+        "machines": list(population.machines),
         "parameters": {key: _part(one) for key, one in population.members.items()},
         "correlations": {
             key: population.correlations[k, :k].round(DIGITS).tolist()
             for k, key in enumerate(population.members)
         },
     }
-    text: str = yaml.safe_dump(
-        content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
-    )
-    return text
 
 
 def _part(member: Member) -> dict[str, str | float]:

@@ -26,6 +26,13 @@ STORED = ("LL", "LL128")
 """Protocols that the GPU's own stores limit, in as many channels as the links feed."""
 
 
+VERBS = "verbs"
+"""The transport of InfiniBand and RoCE: NCCL and MPI have the NICs read and write GPUs or hosts
+(src/transport/net_ib.cc). All other networks have a plugin or sockets."""
+NETWORKS = {"none": "", "NVLink": "", "InfiniBand": VERBS, "RoCE": VERBS}
+"""The transport by what connects the nodes. The others have one each."""
+
+
 class Specification(NamedTuple):
     """What is known of a machine before anybody measures it."""
 
@@ -63,6 +70,11 @@ class Specification(NamedTuple):
         """The power of the ranks a node by which 1/β between nodes grows: -1 with a NIC for each
         rank, 0 with one NIC."""
         return -log(self.nics) / log(self.per_node) if self.nics > 1 < self.per_node else 0.0
+
+    @property
+    def network(self) -> str:
+        """The transport between nodes. Empty: nodes have no network."""
+        return NETWORKS.get(self.transport, self.transport)
 
     def offset(self, parameter: Parameter, width: float) -> float | None:
         """The part of a parameter, as the fit counts it, that the specification gives. None if it

@@ -15,7 +15,7 @@ from tests.experiments.calibration.population.conftest import runs_of
 
 def test_four_points_say_how_a_machine_differs(machines: list[Runs]) -> None:
     """A machine far from the others: everything takes longer there."""
-    population = fit_population(machines[:3])
+    population = fit_population(machines[:3], apart=0.0)
     unusual = runs_of(7, spread=0.5)
     measured = unusual.model.points.seconds
     keep = evenly(unusual.model.points, 4)

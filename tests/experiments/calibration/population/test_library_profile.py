@@ -128,6 +128,10 @@ def test_protocols_begin_faster_and_end_slower() -> None:
         ("rccl", "dgx_a100", ["population of", "--library nccl does", "only 2 of these"]),
         ("rccl", "mi300x", ["population of", "only 2 of these machines have rccl"]),
         ("nccl", "star", ["population of", "has links of kind link: simctl takes them as"]),
+        ("nccl", "hgx_h100:nodes=2", ["population of"]),
+        ("nccl", "hgx_h100:nodes=2,port=roce400", ["population of"]),
+        ("nccl", "nodes:per_node=4", ["population of", "links of kind network may be RoCE or not"]),
+        ("rccl", "mi300x:nodes=2", ["population of", "links of kind ethernet may be", "only 2"]),
     ],
 )
 def test_notes_say_where_figures_are_from(name: str, machine: str, words: list[str]) -> None:
@@ -135,6 +139,18 @@ def test_notes_say_where_figures_are_from(name: str, machine: str, words: list[s
     assert len(notes) == len(words)
     for note, part in zip(notes, words, strict=True):
         assert part in note
+
+
+@pytest.mark.parametrize("port", ["ndr", "roce400"])
+def test_a_transport_has_the_figures_of_its_population(port: str) -> None:
+    members = population("NCCL")
+    assert members is not None
+    for name, wide in ((port, members.over("verbs")), ("ethernet400", members)):
+        topology = built(f"hgx_h100:nodes=2,port={name}")
+        profile = profile_for("nccl", topology).profile
+        assert profile.uncertainty is not None
+        moved = [log(each.launch / profile.launch) for each in profile.uncertainty.variants]
+        assert sum(move**2 for move in moved) ** 0.5 == pytest.approx(wide.spreads["launch"])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from experiments.calibration.population.machine_rules import Unseen, learn, learn_from, unseen
+from experiments.calibration.population.machine_rules import (
+    WIDEST,
+    Unseen,
+    learn,
+    learn_from,
+    unseen,
+)
 from experiments.calibration.population.machine_runs import Runs
 from experiments.calibration.population.population import Spread, fit_population
 from experiments.calibration.uncertainty import shipped_rules
@@ -37,6 +43,15 @@ def test_intervals_hold_the_share_of_their_level() -> None:
         for each in unseen_machines
     ]
     assert np.mean(inside) == pytest.approx(LEVEL, abs=0.06)
+
+
+def test_a_few_wild_machines_do_not_make_all_intervals_wide() -> None:
+    base, machines = shipped_rules(), made_up(Spread(0.3, 0.3), 4)[:40]
+    machines[:10] = [each._replace(off=each.off * 20) for each in machines[:10]]
+    spread = learn(machines, base)
+    half = np.median([np.median(each.half(spread, base)) for each in machines])
+    error = np.median([np.median(np.abs(each.off)) for each in machines])
+    assert half == pytest.approx(WIDEST * error, rel=0.05)
 
 
 def test_a_machine_counts_once_however_many_set_ups_it_has() -> None:

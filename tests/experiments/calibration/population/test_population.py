@@ -11,10 +11,13 @@ from experiments.calibration.population.few_points import predicted
 from experiments.calibration.population.machine_rules import learn_from
 from experiments.calibration.population.machine_runs import Runs, shared_names
 from experiments.calibration.population.population import (
+    ENOUGH,
+    SHARED,
     SPECIFIED,
     USUAL,
     Population,
     fit_population,
+    fit_transports,
 )
 from experiments.calibration.uncertainty import shipped_rules
 from tests.experiments.calibration.population.conftest import CHANGED, SLOWER, runs_of
@@ -29,7 +32,7 @@ def population(machines: list[Runs]) -> Population:
 
 
 def test_the_mean_stays_at_the_own_model_if_it_is_held_there(machines: list[Runs]) -> None:
-    near_own_model = fit_population(machines, 0.001)
+    near_own_model = fit_population(machines, 0.001, 0.0)
     for name in CHANGED:
         member = near_own_model.members[name]
         assert member.mean == pytest.approx(member.start, abs=0.01)
@@ -109,3 +112,40 @@ def test_corrections_of_single_numbers_of_nodes_are_of_no_population() -> None:
     assert "" in names
     assert "network α by nodes" in names
     assert not any(name.endswith("nodes") and " at " in name for name in names)
+
+
+def test_latencies_between_nodes_share_their_offset(machines: list[Runs]) -> None:
+    """The machines differ from the library's own model in LL alone, and in their launch."""
+    apart = {
+        name: member.mean - member.start
+        for name, member in fit_population(machines, 0.001, 0.5).members.items()
+    }
+    between = {name for name in apart if name.endswith(SHARED)}
+    assert len(between) > 1
+    assert min(apart[name] for name in between) > 0.05
+    assert np.ptp([apart[name] for name in between]) < 0.01
+    assert max(abs(apart[name]) for name in apart.keys() - between) < 0.01
+
+
+def with_transport(runs: Runs, transport: str) -> Runs:
+    changed = copy(runs)
+    changed.specification = runs.specification._replace(transport=transport)
+    return changed
+
+
+def test_a_transport_that_enough_machines_have_has_a_population(machines: list[Runs]) -> None:
+    transports = [*["RoCE"] * ENOUGH, *["TCP"] * (ENOUGH - 1), "none"]
+    runs = [with_transport(*pair) for pair in zip(machines, transports, strict=True)]
+    population = fit_transports(runs)
+    assert list(population.transports) == ["verbs"]
+    assert population.over("TCP").members == population.members
+    expected = fit_population([*runs[:ENOUGH], runs[-1]])
+    assert population.over("verbs").members == expected.members
+    assert population.over("verbs").machines == expected.machines
+    assert population.members == fit_population(runs).members
+
+
+def test_set_ups_of_a_machine_do_not_make_a_transport(machines: list[Runs]) -> None:
+    alike = [with_transport(machines[0], "TCP")] * ENOUGH
+    others = [with_transport(each, "none") for each in machines[1:]]
+    assert not fit_transports([*alike, *others]).transports

@@ -37,6 +37,28 @@ def test_a_file_of_an_earlier_version_has_no_intervals() -> None:
     assert "intervals" not in dumps(old)
 
 
+LEVEL = """transports:
+  verbs:
+    machines: [one]
+    parameters:
+      launch: {unit: s, start: 1.0e-5, mean: 3.0e-5, spread: 0.4, machines: 1}
+"""
+
+
+def test_a_transport_is_read_back_with_the_rules_of_all_machines() -> None:
+    again = parse(dumps(parse(GOOD + LEVEL, "x.yaml")), "y.yaml")
+    verbs = again.over("verbs")
+    assert verbs.machines == ("one",)
+    assert verbs.members["launch"].mean == pytest.approx(-10.414, abs=1e-3)
+    assert (verbs.error, verbs.intervals) == (again.error, again.intervals)
+    assert again.over("TCP").members == again.members
+
+
+def test_a_mistake_of_a_transport_is_named_with_its_line() -> None:
+    with pytest.raises(InputError, match=r"^x.yaml line 15, .*verbs.*launch: .*-1: values in s"):
+        parse(GOOD + LEVEL.replace("mean: 3.0e-5", "mean: -1"), "x.yaml")
+
+
 def test_values_are_as_a_fit_counts_them() -> None:
     launch = parse(GOOD, "x.yaml").members["launch"]
     assert (launch.start, launch.mean) == pytest.approx((-11.513, -10.820), abs=1e-3)

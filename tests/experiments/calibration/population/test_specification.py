@@ -9,6 +9,7 @@ from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.protocols import FED
 from experiments.calibration.population.specification import (
     GBPS,
+    VERBS,
     specification_of,
     specifications,
 )
@@ -34,6 +35,13 @@ def test_every_machine_has_figures_and_a_source() -> None:
 def test_set_ups_share_a_machine() -> None:
     several = Counter(row.machine for row in specifications())
     assert several["ABCI V100"] > 1
+
+
+def test_infiniband_and_roce_are_alike() -> None:
+    networks = {row.transport: row.network for row in specifications()}
+    assert networks["InfiniBand"] == networks["RoCE"] == VERBS
+    assert networks["none"] == networks["NVLink"] == ""
+    assert networks["Slingshot"] != networks["TCP"] != VERBS
 
 
 def test_runs_are_found_by_the_names_of_their_files() -> None:
