@@ -19,7 +19,7 @@ from experiments.benchmarks import calibration_page
 from experiments.benchmarks.interval_coverage import Coverage, Lefts, coverage, learnt
 from experiments.benchmarks.worst_points import curve_of, reason
 from experiments.calibration import nccl_comparison
-from experiments.calibration.calibrated_profile import LINKED, error, library_of, points
+from experiments.calibration.calibrated_profile import error, library_of, points
 from experiments.calibration.fit import explore
 from experiments.calibration.held_out import HeldOut, Left, judged, left_out
 from experiments.calibration.libraries import NCCL, Library
@@ -38,6 +38,8 @@ from topologies.units import format_bytes, format_seconds
 APART = "single logs"
 """The family whose curves are each of another machine."""
 WORST = 3
+ENOUGH = 4
+"""The least points of a group."""
 RULES = "rules.yaml"
 """The file of the rules that were learnt."""
 COLUMNS = calibration_page.SPLITS
@@ -155,7 +157,7 @@ def _fitted(all_groups: Sequence[Group]) -> Iterator[Fitted]:
     for done, group in enumerate(all_groups):
         progress(done, len(all_groups))
         try:
-            measured, skipped = points(group.curves, group.library)
+            measured, skipped = points(group.curves, group.library, least=ENOUGH)
         except InputError as refused:
             output.note(f"{group.name}: {refused}")
             continue
@@ -293,7 +295,7 @@ def _few(folder: Path, all_groups: Iterable[Group]) -> Iterator[TwoPoints]:
             dict.fromkeys(curve.collective for curve in group.curves) if links else ()
         ):
             same = [curve for curve in group.curves if curve.collective == collective]
-            measured, _ = points(same, group.library, least=LINKED)
+            measured, _ = points(same, group.library)
             keep = ends(measured)
             errors = []
             for library in (linked(group.library, port(links)), group.library):

@@ -16,6 +16,7 @@ from experiments.calibration.known_paths import Machine, as_nodes
 from experiments.calibration.libraries import LIBRARIES, NCCL, Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import OWN, Points, Series, forced, series
+from experiments.calibration.population.calibration_start import at_population
 from experiments.calibration.uncertainty import shipped_rules, uncertainty
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated, Error, Estimated, of
@@ -26,9 +27,10 @@ from simulator.profile import Profile
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import Rules
 from topologies.errors import InputError
+from topologies.topology import Topology
 
-LEAST, MOST, LINKED = 4, 20_000, 2
-"""The least and the most points of a fit, and the least if links were measured."""
+LEAST, MOST = 2, 20_000
+"""The least and the most points of a fit."""
 HOPELESS = 1e4
 """If the ends of an interval are this factor apart, the interval is left out."""
 
@@ -103,9 +105,8 @@ def points(
     count = sum(len(curve_points.sizes) for curve_points in fitted_curves)
     if count < least:
         because = f": {skipped[0]}" if skipped else ""
-        links = f", or {LINKED} with --links" if count and least > LINKED else ""
         points = output.counted(count, "point")
-        raise InputError(f"{points} to fit: expected at least {least}{links}{because}")
+        raise InputError(f"{points} to fit: expected at least {least}{because}")
     if count > MOST:
         raise InputError(f"{count} points to fit: at most {MOST}, take fewer curves or sizes")
     return Points(fitted_curves), skipped
@@ -179,8 +180,9 @@ def calibrate(
     """
     rules = rules or shipped_rules()
     progress(0, 1 + len(PROTOCOLS))
+    gaps = separated(measured, library, machine) if gap else ()
     whole = explore(
-        Model(measured, library, machine, gaps=separated(measured, library, machine) if gap else ())
+        at_population(Model(measured, library, machine, gaps=gaps), _built(measured, machine))
     )
     results = []
     for done, protocol in enumerate(PROTOCOLS, 1):
@@ -193,6 +195,14 @@ def calibrate(
         whole.estimates(),
         [fold for fold in results if not np.isnan(fold.model).all()],
     )
+
+
+def _built(measured: Points, machine: Machine) -> Topology | None:
+    """The machine of the largest job. None: nodes with a port each."""
+    if machine is as_nodes:
+        return None
+    largest = max(measured.curves, key=lambda curve: curve.ranks)
+    return machine(largest.ranks, largest.per_node)
 
 
 def separated(

@@ -11,8 +11,6 @@ from pathlib import Path
 from experiments import output
 from experiments.calibration import label_detection, measured_machines
 from experiments.calibration.calibrated_profile import (
-    LEAST,
-    LINKED,
     Calibration,
     calibrate,
     document,
@@ -78,9 +76,7 @@ def run(choice: Request, out: Path | None, how: str, page: Path | None = None) -
     built = machine_for(machine)
     if links:
         chosen = _linked(chosen, choice)
-    measured, skipped = points(
-        curves, chosen, built, in_place=choice.in_place, least=LINKED if links else LEAST
-    )
+    measured, skipped = points(curves, chosen, built, in_place=choice.in_place)
     if links and max(curve.nodes for curve in measured.curves) == 1:
         raise InputError(
             f"--links {links[0]}: all runs are on one node, and links are between nodes: leave "

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments import output
 from experiments.calibration import nccl_comparison
-from experiments.calibration.calibrated_profile import LEAST, calibrate, error, points
+from experiments.calibration.calibrated_profile import calibrate, error, points
 from experiments.calibration.curve_choice import chosen_curves
 from experiments.calibration.error_table import error_table
 from experiments.calibration.libraries import NCCL, Library, library
@@ -30,6 +30,8 @@ from topologies.topology import Floats, Topology
 from topologies.units import format_bytes, format_seconds, in_binary
 
 WORST = 5
+ENOUGH = 4
+"""The least points that are fitted without some of them."""
 Judged = tuple[Series, list[Predicted]]
 NcclTimes = Sequence[Floats]
 """Seconds by NCCL's own model, an array of shape (sizes,) for each curve; empty without
@@ -120,7 +122,7 @@ def _ignored(profile: Calibrated, measured: Points) -> Iterator[str]:
 def _held_out_errors(machine: Blueprint, kind: Library, measured: Points) -> dict[str, Error]:
     """Errors of the same kind of model on points that its fit has not seen; none where there are
     too few to fit."""
-    if len(measured) < LEAST:
+    if len(measured) < ENOUGH:
         output.note(
             f"{output.counted(len(measured), 'point')}: too few to fit without some of them"
         )

@@ -153,7 +153,7 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
         assert f"--only {words!r}: expected words" in refusal("calibrate", unknown, "--only", words)
     assert "No such option: --only" in refusal("validate", unknown, "--only", "zzz")
     assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
-    assert "1 point to fit: expected at least 4, or 2 with --links" in refusal(
+    assert "1 point to fit: expected at least 2" in refusal(
         "calibrate", unknown, "--library", "mpi"
     )
     assert "its name ends in .yaml" in refusal("calibrate", unknown, "--out", tmp_path / "x.txt")
@@ -250,7 +250,7 @@ def test_families_of_an_index_are_several_machines(tmp_path: Path, simctl: Simct
     assert "runs of 2 machines (F1, F2): a profile is of one" in line_of(
         simctl("calibrate", tmp_path)
     )
-    assert "3 points to fit" in line_of(simctl("calibrate", tmp_path, "--family", "F1"))
+    assert simctl("calibrate", tmp_path, "--family", "F1").returncode == 0
 
 
 @pytest.mark.parametrize(

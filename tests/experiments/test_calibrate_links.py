@@ -48,7 +48,6 @@ def refused(answer: "subprocess.CompletedProcess[str]") -> str:
 def test_two_points_do_where_links_were_measured(
     simctl: Simctl, two: Path, links: Path, tmp_path: Path
 ) -> None:
-    assert "2 points to fit: expected at least 4" in refused(simctl("calibrate", two))
     answer = simctl("calibrate", two, "--links", links, "--out", tmp_path / "mine.yaml")
     assert answer.returncode == 0, answer.stderr
     assert "note: links: 20GB/s out of a node" in answer.stderr
@@ -63,7 +62,7 @@ def test_bandwidths_of_many_messages_in_flight_are_not_fitted_as_times(
     simctl: Simctl, links: Path
 ) -> None:
     line = refused(simctl("calibrate", links, "--library", "mpi"))
-    assert "0 points to fit: expected at least 4: " in line
+    assert "0 points to fit: expected at least 2: " in line
     assert line.endswith("of many messages in flight, not the time of one: it is for --links")
 
 

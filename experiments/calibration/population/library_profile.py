@@ -111,6 +111,13 @@ def profile_for(name: str, topology: Topology) -> Described:
     return Described(replace(sure, machine=topology.name), (*notes, *far))
 
 
+def links_on(library: Library, topology: Topology) -> list[Mapping[str, Link]]:
+    """The links of each protocol of a library by kind, on the specified links of `topology`."""
+    model = _model(library)
+    written = _written(model, _rest(model, find(library.name)), _Steps(topology), "")
+    return [protocol.links for protocol in written.protocols]
+
+
 def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:
     """The parameters as a profile of a machine with these steps."""
     profile = model.profile(rest, name)

@@ -1,0 +1,43 @@
+"""Where a calibration starts: at what measured machines say, so that few points are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log
+
+import numpy as np
+
+from experiments.calibration.library_model import Model
+from experiments.calibration.population.library_profile import links_on
+from experiments.calibration.population.machine_runs import shared_names
+from experiments.calibration.population.population_file import find
+from topologies.topology import Topology
+
+
+def at_population(model: Model, topology: Topology | None = None) -> Model:
+    """The model whose fit starts at the mean of the library's population, on the specified links of
+    `topology` if there is one. A library without a population starts at its own model.
+
+    Starts keep the weights of the library: see `few_points.from_population`.
+    """
+    population = find(model.library.name)
+    if population is None:
+        return model
+    given = dict(_of_links(model, topology)) if topology is not None else {}
+    starts = [
+        given.get(parameter.name, population.members[name].mean + parameter.inner - parameter.rest)
+        if name in population.members
+        else parameter.inner
+        for parameter, name in zip(model.parameters, shared_names(model), strict=True)
+    ]
+    return model.starting(np.array(starts), model.weight)
+
+
+def _of_links(model: Model, topology: Topology) -> Iterator[tuple[str, float]]:
+    """α and 1/β of the links of a topology, as the fit counts them, by the names of parameters."""
+    protocols = links_on(model.library, topology)
+    for prior, links in zip(model.library.protocols, protocols, strict=True):
+        for kind, link in links.items():
+            yield f"{prior.name} {kind} α", log(link.latency)
+            if not prior.one_rate:
+                yield prior.rate(kind), -log(link.bandwidth)
