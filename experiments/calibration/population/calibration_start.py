@@ -8,7 +8,7 @@ from math import log
 import numpy as np
 
 from experiments.calibration.library_model import Model
-from experiments.calibration.population.library_profile import links_on
+from experiments.calibration.population.library_profile import links_on, population_over
 from experiments.calibration.population.machine_runs import shared_names
 from experiments.calibration.population.population_file import find
 from topologies.topology import Topology
@@ -20,7 +20,8 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
 
     Starts keep the weights of the library: see `few_points.from_population`.
     """
-    population = find(model.library.name)
+    library = model.library
+    population = find(library.name) if topology is None else population_over(library, topology)
     if population is None:
         return model
     given = dict(_of_links(model, topology)) if topology is not None else {}

@@ -95,7 +95,7 @@ def profile_for(name: str, topology: Topology) -> Described:
         raise InputError(f"--library {name[:40]!r}: expected {', '.join(LIBRARIES)}")
     library, steps = LIBRARIES[name], _Steps(topology)
     whole, model = find(library.name), _model(library)
-    population = whole.over(steps.transport) if whole is not None else None
+    population = _over(whole, steps)
     rest, called = _rest(model, population), f"{name} on {topology.name}"
     notes, far = _notes(name, whole, steps), list(_unreached(name, steps, whole))
     residuals = Residuals(_rules(population, len(far)), NOWHERE, np.zeros(0))
@@ -113,9 +113,19 @@ def profile_for(name: str, topology: Topology) -> Described:
 
 def links_on(library: Library, topology: Topology) -> list[Mapping[str, Link]]:
     """The links of each protocol of a library by kind, on the specified links of `topology`."""
-    model = _model(library)
-    written = _written(model, _rest(model, find(library.name)), _Steps(topology), "")
-    return [protocol.links for protocol in written.protocols]
+    model, steps = _model(library), _Steps(topology)
+    rest = _rest(model, _over(find(library.name), steps))
+    return [protocol.links for protocol in _written(model, rest, steps, "").protocols]
+
+
+def population_over(library: Library, topology: Topology) -> Population | None:
+    """The population of a library over the network of a topology. None: no machine was
+    measured."""
+    return _over(find(library.name), _Steps(topology))
+
+
+def _over(population: Population | None, steps: _Steps) -> Population | None:
+    return population.over(steps.transport) if population is not None else None
 
 
 def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:

@@ -38,7 +38,7 @@ def test_without_a_machine_it_starts_at_the_mean_of_machines(library: Library) -
     started = dict(
         zip((one.name for one in model.parameters), at_population(model).start, strict=True)
     )
-    assert started["launch"] == known.members["launch"].mean
+    assert started["launch"] == pytest.approx(known.members["launch"].mean)
 
 
 def test_a_library_without_a_population_starts_at_its_own_model() -> None:
