@@ -83,9 +83,9 @@ class Data:
 
     @cached_property
     def typical(self) -> float:
-        """The number of nodes of a typical curve over several nodes; 1 without any."""
-        several = [log(curve.nodes) for curve in self.points.curves if curve.nodes > 1]
-        return exp(sum(several) / len(several)) if several else 1.0
+        """The number of nodes of a typical curve."""
+        size = np.log(self.points.nodes)
+        return float(np.exp(size[np.unique(self.points.curve, return_index=True)[1]].mean()))
 
 
 class Effect(ABC):

@@ -29,9 +29,3 @@ def test_growth_ends_at_the_most_nodes_that_a_fit_sees() -> None:
     fewer = model.seeing(model.points.nodes < 8)
     assert fewer.profile(model.start).crowding["network"].most == 2.0
     assert model.profile(model.start).crowding["network"].most == 8.0
-
-
-def test_a_typical_number_of_nodes_is_of_jobs_that_cross_the_network() -> None:
-    curves = [curve("all_reduce", ("ring",), 32, nodes) for nodes in (1, 1, 2, 8)]
-    assert Model(Points(curves), NCCL).data.typical == pytest.approx(4.0)
-    assert Model(Points(curves[:2]), NCCL).data.typical == 1.0
