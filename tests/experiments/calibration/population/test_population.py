@@ -79,7 +79,7 @@ def test_two_set_ups_of_a_machine_count_as_one_machine(
 ) -> None:
     twice = fit_population([*machines, machines[0]], LOOSE)
     for name, member in population.members.items():
-        assert twice.members[name][1:] == pytest.approx(member[1:], rel=1e-6)
+        assert twice.members[name][1:] == pytest.approx(member[1:], rel=1e-3)
     assert twice.machines == population.machines
 
 
