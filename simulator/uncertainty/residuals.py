@@ -3,8 +3,8 @@
 After Kennedy and O'Hagan, Bayesian calibration of computer models, JRSS B 63(3), 2001: measured =
 model * discrepancy. log(measured / model) is a Gaussian process in size and ranks. It corrects a
 prediction near measured points. Far from them its mean is 0 and its spread is that of the rules.
-Some machines are noisier than others: the residuals have a say in the scale of all spreads, as in
-the Student-t processes of Shah, Wilson and Ghahramani (AISTATS 2014).
+Some machines are noisier than others: the scale of all spreads follows the residuals, as in the
+Student-t processes of Shah, Wilson and Ghahramani (AISTATS 2014).
 """
 
 from __future__ import annotations
@@ -130,7 +130,11 @@ def covariance(rules: Rules, among: Floats, values: Floats) -> Floats:
 
 
 def scale(rules: Rules, known: Floats, values: Floats) -> float:
-    """The factor on all variances, from the covariance of the `values` that are known."""
+    """The factor on all variances, from the `values` that are known and their covariance, shape
+    (points, points).
+
+    In units of that covariance, squares are as many as points where the scale is as usual.
+    """
     squares = float(values @ np.linalg.solve(known, values))
     own = (rules.usual_scale + squares) / (rules.usual_scale + len(values))
     return float(own**rules.own_scale)
