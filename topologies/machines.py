@@ -186,7 +186,7 @@ MACHINES: dict[str, NodeKind] = {
         NodeKind(hgx_h200, "rails", "ndr"),
         NodeKind(b200, "rails", "ndr"),
         NodeKind(nvl72, "rails", "ndr"),
-        NodeKind(mi300x, "rails", "ethernet400"),
+        NodeKind(mi300x, "rails", "roce400"),
         NodeKind(leonardo, "dragonfly", "edr"),
         NodeKind(mn5_acc, "leaf_spine", "ndr200"),
         NodeKind(alps, "dragonfly", "slingshot"),

@@ -279,9 +279,8 @@ def test_networks_are_those_of_the_machine(name: str) -> None:
     network, bandwidth = NETWORKS[name]
     assert machine.network == network
     assert link_kind(machine.port).link.bandwidth == bandwidth
-    assert link_kind(machine.port).kind == (
-        "ethernet" if name in ("pcie_box", "mi300x", "alps") else "ib"
-    )
+    kinds = {"pcie_box": "ethernet", "mi300x": "roce", "alps": "ethernet"}
+    assert link_kind(machine.port).kind == kinds.get(name, "ib")
 
 
 @pytest.mark.parametrize("name", MACHINES)

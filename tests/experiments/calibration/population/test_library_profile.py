@@ -131,7 +131,8 @@ def test_protocols_begin_faster_and_end_slower() -> None:
         ("nccl", "hgx_h100:nodes=2", ["population of"]),
         ("nccl", "hgx_h100:nodes=2,port=roce400", ["population of"]),
         ("nccl", "nodes:per_node=4", ["population of", "links of kind network may be RoCE or not"]),
-        ("rccl", "mi300x:nodes=2", ["population of", "links of kind ethernet may be", "only 2"]),
+        ("rccl", "mi300x:nodes=2", ["population of", "only 2"]),
+        ("rccl", "mi300x:nodes=2,port=ethernet400", ["population of", "kind ethernet may", "only"]),
     ],
 )
 def test_notes_say_where_figures_are_from(name: str, machine: str, words: list[str]) -> None:
