@@ -116,11 +116,9 @@ LINKS: dict[str, LinkKind] = {
     "ethernet400": LinkKind(
         "ethernet", Link(50e9, 0.35e-6), "400 Gbit/s line rate; α as InfiniBand"
     ),
-    "roce100": LinkKind(
-        "roce", Link(12.5e9, 0.35e-6), "RoCE, 100 Gbit/s line rate; α as InfiniBand"
-    ),
-    "roce200": LinkKind("roce", Link(25e9, 0.35e-6), "RoCE, 200 Gbit/s line rate; α as InfiniBand"),
-    "roce400": LinkKind("roce", Link(50e9, 0.35e-6), "RoCE, 400 Gbit/s line rate; α as InfiniBand"),
+    "roce100": LinkKind("roce", Link(12.5e9, 0.35e-6), "RoCE, 100 Gbit/s; α as InfiniBand"),
+    "roce200": LinkKind("roce", Link(25e9, 0.35e-6), "RoCE, 200 Gbit/s; α as InfiniBand"),
+    "roce400": LinkKind("roce", Link(50e9, 0.35e-6), "RoCE, 400 Gbit/s; α as InfiniBand"),
     "slingshot": LinkKind(
         "ethernet",
         Link(25e9, 0.35e-6),

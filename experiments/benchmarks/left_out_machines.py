@@ -36,8 +36,6 @@ from simulator.cost_models.nccl import GENERATIONS
 from topologies.errors import InputError
 from topologies.topology import Floats
 
-LEAST = 2
-"""The least points of a group."""
 LIBRARIES = {"nccl": (NCCL,), "mpi": (MPI, FUJITSU)}
 """The libraries that share a population, by its name."""
 RESULTS = "left-out.csv"
@@ -118,7 +116,7 @@ def _measured(chosen: Sequence[Group]) -> Iterator[Measured]:
         progress(done, len(chosen))
         for specification, curves in _by_specification(group.curves).items():
             try:
-                measured, _ = points(curves, group.library, least=LEAST)
+                measured, _ = points(curves, group.library)
             except InputError as refused:
                 output.note(f"{group.name}: {refused}")
                 continue

@@ -12,7 +12,9 @@ Deviation = Annotated[float, Ge(0), Le(10)]
 Length = Annotated[float, Ge(1), Le(1e12)]
 """A factor in size or ranks over which a likeness falls to 1/e."""
 Share = Annotated[float, Ge(0), Le(1)]
+"""A part of a whole."""
 Points = Annotated[float, Ge(1), Le(1e6)]
+"""A number of points."""
 FREEDOM = 4.0
 """Degrees of freedom of Student's t: outliers are more frequent than in a normal distribution."""
 

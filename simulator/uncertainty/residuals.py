@@ -136,8 +136,8 @@ def scale(rules: Rules, known: Floats, values: Floats) -> float:
     In units of that covariance, squares are as many as points where the scale is as usual.
     """
     squares = float(values @ np.linalg.solve(known, values))
-    own = (rules.usual_scale + squares) / (rules.usual_scale + len(values))
-    return float(own**rules.own_scale)
+    ratio = (rules.usual_scale + squares) / (rules.usual_scale + len(values))
+    return float(ratio**rules.own_scale)
 
 
 def conditional(rules: Rules, known: Floats, like: Floats, values: Floats) -> tuple[Floats, Floats]:

@@ -48,6 +48,7 @@ def refused(answer: "subprocess.CompletedProcess[str]") -> str:
 def test_two_points_do_where_links_were_measured(
     simctl: Simctl, two: Path, links: Path, tmp_path: Path
 ) -> None:
+    assert simctl("calibrate", two).returncode == 0
     answer = simctl("calibrate", two, "--links", links, "--out", tmp_path / "mine.yaml")
     assert answer.returncode == 0, answer.stderr
     assert "note: links: 20GB/s out of a node" in answer.stderr

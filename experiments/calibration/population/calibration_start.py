@@ -24,18 +24,17 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
     population = find(library.name) if topology is None else population_over(library, topology)
     if population is None:
         return model
-    given = dict(_of_links(model, topology)) if topology is not None else {}
-    starts = [
-        given.get(parameter.name, population.members[name].mean + parameter.inner - parameter.rest)
-        if name in population.members
-        else parameter.inner
-        for parameter, name in zip(model.parameters, shared_names(model), strict=True)
-    ]
-    return model.starting(np.array(starts), model.weight)
+    usual = np.array([one.inner - one.rest for one in model.parameters])
+    start = population.mean(model.parameters, shared_names(model), usual)
+    if topology is not None:
+        of_links = dict(_of_links(model, topology))
+        known = [of_links.get(one.name, np.nan) for one in model.parameters]
+        start = np.where(np.isnan(known), start, known)
+    return model.starting(start, model.weight)
 
 
 def _of_links(model: Model, topology: Topology) -> Iterator[tuple[str, float]]:
-    """α and 1/β of the links of a topology, as the fit counts them, by the names of parameters."""
+    """α and 1/β of a topology's links, as the fit counts them, by the names of parameters."""
     protocols = links_on(model.library, topology)
     for prior, links in zip(model.library.protocols, protocols, strict=True):
         for kind, link in links.items():

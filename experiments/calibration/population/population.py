@@ -103,11 +103,17 @@ class Population:
 
     def inner(self, runs: Runs) -> Floats:
         """The parameters of a machine that nobody has measured, shape (parameters,)."""
-        starts = zip(runs.model.parameters, runs.names, runs.offset, strict=True)
+        return self.mean(runs.model.parameters, runs.names, runs.offset)
+
+    def mean(
+        self, parameters: Sequence[Parameter], names: Sequence[str], offsets: Floats
+    ) -> Floats:
+        """The mean of parameters over machines, by their names here, shape (parameters,): a rest
+        plus an offset. A parameter without such a name has its start."""
         return np.array(
             [
                 self.members[name].mean + offset if name in self.members else parameter.inner
-                for parameter, name, offset in starts
+                for parameter, name, offset in zip(parameters, names, offsets, strict=True)
             ]
         )
 

@@ -29,7 +29,7 @@ STORED = ("LL", "LL128")
 VERBS = "verbs"
 """The transport of InfiniBand and RoCE: NCCL and MPI have the NICs read and write GPUs or hosts
 (src/transport/net_ib.cc). All other networks have a plugin or sockets."""
-NETWORKS = {"none": "", "NVLink": "", "InfiniBand": VERBS, "RoCE": VERBS}
+TRANSPORT_OF = {"none": "", "NVLink": "", "InfiniBand": VERBS, "RoCE": VERBS}
 """The transport by what connects the nodes. The others have one each."""
 
 
@@ -74,7 +74,7 @@ class Specification(NamedTuple):
     @property
     def network(self) -> str:
         """The transport between nodes. Empty: nodes have no network."""
-        return NETWORKS.get(self.transport, self.transport)
+        return TRANSPORT_OF.get(self.transport, self.transport)
 
     def offset(self, parameter: Parameter, width: float) -> float | None:
         """The part of a parameter, as the fit counts it, that the specification gives. None if it

@@ -130,8 +130,8 @@ def test_a_result_says_at_what_level_its_intervals_are(
     refused = simctl(*words, "0.9", "--resume")
     assert refused.returncode == 2
     assert "it is of --level 0.5, this is --level 0.9" in refused.stderr
-    told = ("run", "--p", "8", "--size", "1KiB", "--profile", profile, "--level", "0.9")
-    assert simctl(*told, "--report", str(page)).returncode == 0
+    command = ("run", "--p", "8", "--size", "1KiB", "--profile", profile, "--level", "0.9")
+    assert simctl(*command, "--report", str(page)).returncode == 0
     assert "- level: 0.9\n" in page.read_text()
 
 

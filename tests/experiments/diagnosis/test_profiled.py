@@ -11,7 +11,7 @@ from law_cases import a_third
 from topologies.catalogue import find as find_machine
 from topologies.topology import Topology
 
-SIZES = np.geomspace(4.0, 2.0**28, 5)
+SIZES = np.geomspace(4.0, 2.0**28, 8)
 
 
 def expected(name: str, collective: str, algorithm: str, ranks: int, nodes: int) -> Expected | None:

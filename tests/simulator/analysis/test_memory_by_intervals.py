@@ -125,7 +125,7 @@ def test_changes_of_other_memory(seed: int, ranks: int, number: int) -> None:
 @pytest.mark.parametrize("sharing", SHARINGS)
 @pytest.mark.parametrize("name", a_third(algorithms(), 0))
 def test_every_algorithm(name: str, sharing: Sharing) -> None:
-    for ranks in counts(name, (2, 3, 5)):
+    for ranks in counts(name, (2, 3, 5, 8)):
         schedule = algorithms()[name].build(ranks, ranks * 64.0)
         for latency, reduction in ((0.0, 0.0), (0.25, 0.125)):
             machine = shapes.star(

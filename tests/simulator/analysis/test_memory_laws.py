@@ -199,7 +199,7 @@ def test_with_scratch_and_servers_memory_is_what_a_replay_of_the_events_says(
 @pytest.mark.parametrize("name", a_third(NAMES, 1))
 def test_every_algorithm_needs_what_a_replay_of_the_events_says(name: str) -> None:
     algorithm = find(name)
-    for ranks in (2, 3, 4):
+    for ranks in (2, 3, 4, 6):
         shape = shapes.star(ranks + algorithm.servers, bandwidth=1.0, latency=0.25, reduction=0.25)
         check_against_replay(algorithm.build(ranks, 12.0), shape)
 

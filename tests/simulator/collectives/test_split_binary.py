@@ -38,9 +38,9 @@ def test_a_rank_with_children_sends_a_half_to_each_and_one_to_its_pair() -> None
 
 def test_the_root_of_long_data_sends_half_as_much_as_in_a_binary_tree() -> None:
     # V = 64 s: the root of a binary tree sends 2 V, here V. Then half of V is exchanged.
-    topology = star(15, bandwidth=1.0)
+    topology = star(63, bandwidth=1.0)
     times = [
-        simulate(find(f"{name}_broadcast:segments=1000").build(15, 64.0), topology).makespan
+        simulate(find(f"{name}_broadcast:segments=1000").build(63, 64.0), topology).makespan
         for name in ("split_binary", "binary_tree")
     ]
     assert times == pytest.approx([96.0, 128.0], rel=0.02)

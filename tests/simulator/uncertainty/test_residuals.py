@@ -208,7 +208,7 @@ def test_the_scale_is_of_differences_too() -> None:
     seen = places(4, 8)
     values = np.cos(np.arange(len(seen)))
     one, other = (place("all_reduce", name, 8, 2, 1e6) for name in ("ring", "tree"))
-    steady, own = (
+    usual, scaled = (
         Residuals(rules, seen, values) for rules in (RULES, RULES._replace(own_scale=1.0))
     )
-    assert own.difference(one, other)[1] > 2 * steady.difference(one, other)[1]
+    assert scaled.difference(one, other)[1] > 2 * usual.difference(one, other)[1]

@@ -30,6 +30,6 @@ def test_more_nodes_slow_the_rate_of_rendezvous_alone() -> None:
 
 
 def test_only_forced_algorithms_on_several_numbers_of_nodes_show_it() -> None:
-    own, single = made("", 2, 16), made("ring", 2)
-    assert own.profile(own.start).crowding["network"].protocol == ""
-    assert single.profile(single.start).crowding == {}
+    chosen, forced = made("", 2, 16), made("ring", 2)
+    assert chosen.profile(chosen.start).crowding["network"].protocol == ""
+    assert forced.profile(forced.start).crowding == {}

@@ -16,8 +16,8 @@ from tests.experiments.calibration.population.conftest import runs_of
 def test_four_points_say_how_machines_differ(machines: list[Runs]) -> None:
     """Machines far from the others."""
     population = fit_population(machines[:3], apart=0.0)
-    before, after = np.mean([_errors(number, population) for number in (8, 9, 10)], axis=0)
-    assert after < 0.75 * before
+    before, after = np.mean([_errors(number, population) for number in range(7, 11)], axis=0)
+    assert after < 0.8 * before
 
 
 def _errors(number: int, population: Population) -> list[float]:

@@ -77,7 +77,7 @@ def test_variants_move_as_the_population_does() -> None:
 
 
 @given(st.floats(1e9, 1e11), st.floats(1.1, 10))
-@tries(3, many=20)
+@tries(3, many=100)
 def test_faster_links_are_faster(bandwidth: float, factor: float) -> None:
     """The profile of a machine with faster links takes less time, and at most the factor less."""
     slow, fast = (

@@ -114,15 +114,15 @@ def test_corrections_of_single_numbers_of_nodes_are_of_no_population() -> None:
 
 def test_latencies_between_nodes_share_their_offset(machines: list[Runs]) -> None:
     """The machines differ from the library's own model in LL alone, and in their launch."""
-    apart = {
+    distances = {
         name: member.mean - member.start
         for name, member in fit_population(machines, 0.001, 0.5).members.items()
     }
-    between = {name for name in apart if name.endswith(SHARED)}
+    between = {name for name in distances if name.endswith(SHARED)}
     assert len(between) > 1
-    assert min(apart[name] for name in between) > 0.05
-    assert np.ptp([apart[name] for name in between]) < 0.01
-    assert max(abs(apart[name]) for name in apart.keys() - between) < 0.01
+    assert min(distances[name] for name in between) > 0.05
+    assert np.ptp([distances[name] for name in between]) < 0.01
+    assert max(abs(distances[name]) for name in distances.keys() - between) < 0.01
 
 
 def with_transport(runs: Runs, transport: str) -> Runs:
