@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from functools import lru_cache, wraps
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from simulator.collectives import Algorithm, algorithms
@@ -31,7 +31,7 @@ def read_python(content: bytes, path: str) -> dict[str, Algorithm]:
     module.__file__ = path
     sys.modules[module.__name__] = module
     with _mistakes_of(path), _folder_of(path):
-        exec(compile(content, path, "exec"), vars(module))
+        exec(_compiled(content, path), vars(module))
     known: dict[str, Algorithm] = {}
     for declared in _declared(module):
         if declared.name in algorithms():
@@ -96,6 +96,13 @@ def _check(built: object, ranks: int, name: str) -> None:
         )
     if built.workers != ranks:
         raise InputError(f"{name} returned a schedule of {built.workers} ranks for {ranks} ranks")
+
+
+def _compiled(content: bytes, path: str) -> CodeType:
+    try:
+        return compile(content, path, "exec")
+    except ValueError as error:  # so do Pythons before 3.11.4 refuse null bytes
+        raise SyntaxError(str(error)) from None
 
 
 @contextmanager

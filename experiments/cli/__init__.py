@@ -106,6 +106,7 @@ def main() -> None:
         sys.exit(130)  # so does Numba wrap a Ctrl-C while compiled code runs
     except OSError as error:
         what = f"open {str(error.filename)!r}" if error.filename else "write the output"
+        _drop_output()
         _fail(f"cannot {what}: {error.strerror}")
     except Exception as error:
         message = getattr(error, "format_message", None)
@@ -114,6 +115,13 @@ def main() -> None:
         text = " ".join(str(message()).replace("Value error, ", "").split())
         _fail(text or f"see simctl --help ({type(error).__name__})")
     sys.exit(code)
+
+
+def _drop_output() -> None:
+    """What is left to write goes nowhere: else the end of the process fails to write it again."""
+    standard = sys.__stdout__
+    if standard and sys.stdout is standard:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), standard.fileno())
 
 
 def _fail(message: str) -> None:

@@ -1,5 +1,6 @@
 """Mistakes on the command line: one line, an exit code, and nothing half-written."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -249,7 +250,10 @@ def test_an_output_that_cannot_be_written_gets_one_line() -> None:
     shell = (
         f'{sys.executable} -c "from experiments.cli import main; main()" sweep --p 2 > /dev/full'
     )
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        ["sh", "-c", shell], capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["simctl: cannot write the output: No space left on device"]
 
