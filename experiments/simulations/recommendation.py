@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from math import log2, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.output import Record
 from experiments.simulations.candidates import (
@@ -66,6 +66,8 @@ class Advice:
     """The lower end of the interval of a run."""
     high_s: float | None = None
     """The upper end of the interval."""
+    unsure: str | None = None
+    """In what the run is outside the measured runs, in words."""
     rival: str | None = None
     """The second fastest algorithm, if it may be as fast as the best; empty if it is slower."""
 
@@ -97,6 +99,8 @@ class Explained:
     """The lower end of the interval of a run."""
     high_s: float | None = None
     """The upper end of the interval."""
+    unsure: str | None = None
+    """In what the run is outside the measured runs, in words."""
     rival: bool | None = None
     """Whether it may be as fast as the best algorithm."""
 
@@ -107,7 +111,7 @@ class Explained:
 
 def _known(values: Record) -> Record:
     """A record without the fields that only a profile with intervals has, if it has none."""
-    optional = ("expected_s", "low_s", "high_s", "rival")
+    optional = ("expected_s", "low_s", "high_s", "unsure", "rival")
     return {
         name: value for name, value in values.items() if value is not None or name not in optional
     }
@@ -321,12 +325,17 @@ class Answers:
         return float(round(high))
 
 
-def _ends(sure: Sure | None) -> dict[str, float]:
+def _ends(sure: Sure | None) -> dict[str, Any]:
     """The fields of an interval."""
     if sure is None:
         return {}
-    interval = sure.interval
-    return {"expected_s": interval.expected, "low_s": interval.low, "high_s": interval.high}
+    expected, low, high, _, unsure = sure.interval
+    return {
+        "expected_s": expected,
+        "low_s": low,
+        "high_s": high,
+        "unsure": "; ".join(unsure),
+    }
 
 
 def _channels(case: Case) -> int:

@@ -15,6 +15,8 @@ CLOSE = 1.05
 """A winner that is less than so many times as fast as the second wins by little."""
 GAIN = 1.005
 """A default that takes no more than this many times as long is as good."""
+INTERVAL = {"expected": "expected_s", "from": "low_s", "to": "high_s", "unsure": "unsure"}
+"""What a profile knows of the error of a run."""
 
 
 def story(result: Result) -> Story:
@@ -33,8 +35,7 @@ def story(result: Result) -> Story:
     columns = {"size": "size_B", "algorithm": "algorithm", "protocol": "protocol"}
     columns |= {"channels": "channels", "largest message": "segment_B", "time": "time_s"}
     columns |= {"of bound": "over_bound", "default": "default", "default takes": "default_time_s"}
-    columns |= {"gain": "gain", "expected": "expected_s", "from": "low_s", "to": "high_s"}
-    columns |= {"or": "rival", "why": "why"}
+    columns |= {"gain": "gain", **INTERVAL, "or": "rival", "why": "why"}
     note = "gain: how many times as long the default of the library takes."
     if any(row.get("low_s") is not None for row in rows):
         note += (
@@ -90,7 +91,8 @@ def winners(result: Result) -> Story:
     ]
     columns = {"p": "ranks", "size": "size_B", "algorithm": "algorithm", "time": "time_s"}
     columns |= {"of bound": "over_bound", "second": "second", "second takes": "second_time_s"}
-    columns |= {"margin": "margin", "default": "default", "gain": "gain", "why": "why"}
+    columns |= {"margin": "margin", "default": "default", "gain": "gain"}
+    columns |= {**INTERVAL, "or": "rival", "why": "why"}
     note = "margin: how many times as long the second takes."
     blocks: list[Block] = [table("Who wins where", rows, columns, ["of bound"], note)]
     if report["not_tried"]:
@@ -111,8 +113,9 @@ def explained(result: Result) -> Story:
         f"{best['algorithm']} takes {format_seconds(number(best, 'time_s'))}: {best['path']}.",
         f"The slowest is {worst['algorithm']}: {times(number(worst, 'over_best'))} times that.",
     ]
-    columns = {"algorithm": "algorithm", "time": "time_s", "of best": "over_best"}
-    columns |= {"steps": "steps", "protocol": "protocol", "where the time goes": "path"}
+    columns = {"algorithm": "algorithm", "time": "time_s", **INTERVAL, "perhaps as fast": "rival"}
+    columns |= {"of best": "over_best", "steps": "steps", "protocol": "protocol"}
+    columns |= {"where the time goes": "path"}
     note = "of best: the time as a multiple of that of the fastest."
     return Story(
         f"Algorithms compared: {case}", summary, [table("All algorithms", rows, columns, note=note)]

@@ -142,7 +142,11 @@ def test_a_report_of_recommend_has_intervals_and_rivals(
     words = (*RECOMMEND, "--profile", profile, "--report", str(page))
     assert simctl(*words).returncode == 0
     head = next(line for line in page.read_text().splitlines() if line.startswith("| size"))
-    assert "| gain | expected | from | to |" in head
+    assert "| gain | expected | from | to | unsure | or |" in head
+    explain = (*words[: words.index("--size")], "--explain", "1KiB", *words[-4:])
+    assert simctl(*explain).returncode == 0
+    head = next(line for line in page.read_text().splitlines() if line.startswith("| algorithm"))
+    assert "| time | expected | from | to | unsure | perhaps as fast |" in head
 
 
 def test_a_workload_has_no_level(simctl: Simctl, tmp_path: Path) -> None:
@@ -166,6 +170,18 @@ def test_the_best_algorithm_is_by_expected_time(simctl: Simctl, profile: str) ->
     table = simctl(*RECOMMEND, "--profile", profile, "--level", "0.9").stdout
     assert "90% of runs" in table
     assert "or        the second fastest algorithm" in table
+
+
+def test_recommend_says_in_what_a_run_is_outside_the_data(simctl: Simctl, profile: str) -> None:
+    """The profile has seen a ring all-reduce on 8 ranks, at 1 KiB and at 8 KiB."""
+    words = ("recommend", "--collective", "all_reduce", "--profile", profile)
+    explained = rows(simctl, *words, "--p", "8", "--explain", "1KiB")
+    reasons = {row["algorithm"].partition(":")[0]: row["unsure"] for row in explained}
+    assert reasons["ring"] == ""
+    assert reasons["tree"] == "algorithm tree was not measured"
+    for ranks in ("16", "16,32"):
+        for row in rows(simctl, *words, "--p", ranks, "--size", "1MiB"):
+            assert "ranks: measured runs have at most 8; 1MiB: measured runs" in row["unsure"]
 
 
 def test_only_errors_of_their_own_blur_which_algorithm_is_faster(
