@@ -86,7 +86,6 @@ def parse_search(
     profile: ProfileOptions,
 ) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
-    profile.refuse("it goes with a plan, not with --plan auto", "level")
     setting = _setting(options, machine, rules, profile)
     if options.detail is not DetailName.auto:
         raise InputError(f"--detail {options.detail.value}: it does not go with --plan auto")

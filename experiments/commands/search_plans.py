@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from experiments import output
-from experiments.parallel.plan_search import SearchResult, find_plans
+from experiments.parallel.plan_search import SearchResult, find_plans, with_intervals
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Training
 from experiments.parallel.search_report import report, rows, text
+from experiments.profiles.interval_levels import level_of
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
@@ -46,7 +47,8 @@ class SearchRequest:
         run, degrees = self.rules.run, Degrees(dp=self.gpus)
         times = GroupTimes(topology, degrees, profile=self.profile, run=run)
         space = Space(self.training, self.gpus, node_size(topology, self.gpus), self.values)
-        return find_plans(space, times, _Progress())
+        found, level = find_plans(space, times, _Progress()), level_of(self.profile)
+        return with_intervals(found, times, level) if level else found
 
 
 class _Progress:

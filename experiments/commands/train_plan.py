@@ -16,9 +16,10 @@ from experiments.parallel.layer_report import figures as routed
 from experiments.parallel.layer_report import prove
 from experiments.parallel.layer_report import text as layers_of
 from experiments.parallel.plan_report import report, row_of, text, with_interval
-from experiments.parallel.plan_step import Training, machine_of, work_of
+from experiments.parallel.plan_step import Training, interval_of, machine_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
+from experiments.profiles.interval_levels import level_of
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.trace_choice import ALL, TraceChoice
 from simulator.parallel.group_times import End, GroupTimes
@@ -49,10 +50,9 @@ class Request:
     """The options as the user writes them: stored with the result."""
 
     @property
-    def level(self) -> float | None:
-        """The share of runs that the profile's intervals hold; None without intervals."""
-        sure = self.profile.uncertainty if self.profile else None
-        return sure.level if sure else None
+    def level(self) -> float:
+        """The share of runs that the profile's intervals hold; 0 without intervals."""
+        return level_of(self.profile)
 
     def step(self) -> Step:
         """The operations of a step."""
@@ -90,7 +90,7 @@ def run(request: Request, files: Files, how: str) -> int:
     proven = prove(request.plan, routing, shape.experts)
     exposed = float(measures.exposed[:, EP].mean())
     if request.level:
-        row = with_interval(row, step, request.level)
+        row = with_interval(row, interval_of(step.work, request.level))
     if request.transfers:
         row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:

@@ -14,10 +14,10 @@ from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import span
 from simulator.analysis.critical_path import trace_back
-from simulator.parallel.group_times import End
 from simulator.parallel.passes import COMPUTE, GATHER, HOST, KINDS, REDUCE, STREAMS
-from simulator.parallel.step import Step, write
-from simulator.parallel.step_measures import StepMeasures, measure
+from simulator.parallel.step import Step
+from simulator.parallel.step_measures import StepMeasures
+from simulator.uncertainty.interval import Interval
 from topologies.units import format_seconds
 
 SHOWN = 16
@@ -36,7 +36,6 @@ MEANINGS = {
     "copy": "into the buffers of gathers",
 }
 """What each stream carries."""
-ENDS: tuple[End, ...] = ("expected", "low", "high")
 COPIED = {GATHER: "copy parameters", REDUCE: "copy gradients"}
 """What a device computes for collectives: copies out of their buffers and into them."""
 
@@ -116,12 +115,9 @@ def row_of(training: Training, plan: Plan, measures: StepMeasures) -> PlanRow:
     )
 
 
-def with_interval(row: PlanRow, step: Step, level: float) -> PlanRow:
-    """The row with the interval of the step. Errors of a machine are shared by all of its calls, so
-    all calls are at the same end of their intervals."""
-    expected, low, high = (
-        measure(write(replace(step.work, times=step.work.times.at(end)))).step for end in ENDS
-    )
+def with_interval(row: PlanRow, interval: Interval) -> PlanRow:
+    """The row with the interval of the step."""
+    expected, low, high, level, _ = interval
     return replace(row, expected_s=expected, low_s=low, high_s=high, level=level)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from experiments.parallel.fitting import OVERHEADS, capacity, state_of
 from experiments.parallel.plan_bounds import PlanBounds
 from experiments.parallel.plan_space import Space
-from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_step import Training, interval_of, work_of
 from experiments.parallel.plan_text import Plan
 from simulator.parallel.bound_search import KEEP, LEAST, SAME, distinct, search
 from simulator.parallel.group_times import GroupTimes
@@ -21,6 +21,7 @@ from simulator.parallel.plan_memory import memory
 from simulator.parallel.step import Detail, write
 from simulator.parallel.step_measures import StepMeasures, measure
 from simulator.parallel.step_work import Work
+from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.units import format_bytes
 
@@ -47,7 +48,7 @@ class Simulated(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search result."""
+    """What a search found."""
 
     space: Space
     """The plans among which it chose."""
@@ -63,6 +64,8 @@ class SearchResult:
     """Seconds that no step of a plan goes below."""
     simulated: Mapping[int, Simulated]
     """The plans that are simulated, by their place, the fastest first."""
+    intervals: Mapping[int, Interval] = field(default_factory=dict)
+    """Those of the steps of the fastest plans, by their place, if a profile says how sure it is."""
 
     @cached_property
     def first(self) -> list[int]:
@@ -141,6 +144,17 @@ def find_plans(
         tuple(seconds[place] for place in rest),
         {new[place]: simulated[place] for place in order},
     )
+
+
+def with_intervals(result: SearchResult, times: GroupTimes, level: float) -> SearchResult:
+    """The result with the intervals of the fastest plans, from those of collectives, which hold the
+    share `level` of runs."""
+    sure, intervals = times.at("time"), dict[int, Interval]()
+    for place in result.first:
+        plan = result.plans[place]
+        work = work_of(result.space.training, plan, sure.under(plan.degrees))
+        intervals[place] = interval_of(work, level, detail_of(work))
+    return replace(result, intervals=intervals)
 
 
 def _too_large(

@@ -13,12 +13,15 @@ from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.plan_text import GRADIENTS, Plan
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.gradients import Gradients
-from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import pass_of
 from simulator.parallel.pipelines import Pipeline
 from simulator.parallel.pipelines.pipeline import FORWARD, INPUTS, WEIGHTS
 from simulator.parallel.sharding import Sharding
+from simulator.parallel.step import Detail, write
+from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
+from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -27,6 +30,7 @@ UPDATE = 44.0
 """Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its norm
 is found (4); parameter, gradient and two moments are read (16), and written but for the gradient
 (12); the parameter is copied in 16 bits (6)."""
+ENDS: tuple[End, ...] = ("expected", "low", "high")
 Stages = tuple[tuple[Block, ...], ...]
 
 
@@ -172,6 +176,16 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
         sharding,
         plan.slowdown,
     )
+
+
+def interval_of(work: Work, level: float, detail: Detail = "layers") -> Interval:
+    """The interval of a step, in seconds, from those of its calls, which hold the share `level` of
+    runs. Errors of a machine are shared by all of its calls, so all calls are at the same end of
+    their intervals."""
+    expected, low, high = (
+        measure(write(replace(work, times=work.times.at(end)), detail)).step for end in ENDS
+    )
+    return Interval(expected, low, high, level)
 
 
 def pipeline_of(plan: Plan, stages: Stages, times: GroupTimes) -> Pipeline:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from experiments.output import align, counted
 from experiments.parallel.plan_search import SearchResult
+from experiments.profiles.interval_levels import span
 from topologies.units import format_bytes, format_seconds
 
 REASONS = 2
@@ -32,6 +33,14 @@ class SearchRow:
     """Bytes that the fullest rank leaves."""
     loses_to: str
     """Seconds lost to the fastest plan, by what loses them."""
+    expected_s: float | None = None
+    """The step with each call at its expected time; None without an interval."""
+    low_s: float | None = None
+    """The step with each call at the lower end of its interval."""
+    high_s: float | None = None
+    """The step with each call at the upper end."""
+    level: float | None = None
+    """The share of runs that an interval holds."""
 
 
 def rows(result: SearchResult) -> list[SearchRow]:
@@ -41,7 +50,7 @@ def rows(result: SearchResult) -> list[SearchRow]:
     space = result.space
     listed = []
     for place in (*result.ranked, *rest):
-        run = result.simulated.get(place)
+        run, sure = result.simulated.get(place), result.intervals.get(place)
         listed.append(
             SearchRow(
                 space.training.name,
@@ -53,6 +62,7 @@ def rows(result: SearchResult) -> list[SearchRow]:
                 run.memory if run else result.memory[place],
                 result.limit - (run.memory if run else result.memory[place]),
                 why(result, place) if run else "",
+                *(sure[:4] if sure else ()),
             )
         )
     return listed
@@ -104,7 +114,9 @@ def text(result: SearchResult) -> str:
 
 def _table(result: SearchResult) -> list[list[str]]:
     best = result.simulated[result.first[0]].seconds
-    table = [["", "step", "slower", "memory", "left", "alike", "plan", "loses"]]
+    level = next((each.level for each in result.intervals.values()), 0.0)
+    ends = ["expected", f"{level:.0%} of steps"] if level else []
+    table = [["", "step", *ends, "slower", "memory", "left", "alike", "plan", "loses"]]
     for number, place in enumerate(result.first):
         run = result.simulated[place]
         sizes = [
@@ -113,9 +125,11 @@ def _table(result: SearchResult) -> list[list[str]]:
         slower = f"{run.seconds / best - 1:.1%}"
         alike = str(len(result.alike(place)) or "")
         plan, loses = str(result.plans[place]), why(result, place)
-        table.append(
-            [str(number + 1), format_seconds(run.seconds), slower, *sizes, alike, plan, loses]
-        )
+        times = [format_seconds(run.seconds)]
+        if level:
+            sure = result.intervals[place]
+            times += [format_seconds(sure.expected), span(sure.low, sure.high)]
+        table.append([str(number + 1), *times, slower, *sizes, alike, plan, loses])
     return table
 
 

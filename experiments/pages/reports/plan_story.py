@@ -157,7 +157,8 @@ def search(result: Result) -> Story:
         f"{number(best, 'tokens_per_s'):,.0f} tokens/s.",
         _next(simulated),
     ]
-    columns = {"plan": "plan", "step": "step_s", "slower": "change", "tokens/s": "tokens_per_s"}
+    columns = {"plan": "plan", "step": "step_s", "expected": "expected_s", "from": "low_s"}
+    columns |= {"to": "high_s", "slower": "change", "tokens/s": "tokens_per_s"}
     columns |= {"memory": "memory_bytes", "left": "left_bytes", "loses": "loses_to"}
     columns |= {"bound": "bound_s"}
     fastest = number(best, "step_s") or 1.0
@@ -166,6 +167,8 @@ def search(result: Result) -> Story:
         for plan in plans
     ]
     note = "bound: no step of the plan is shorter. loses: what makes it slower than the fastest."
+    if any("low_s" in plan for plan in plans):
+        note += " from, to: the ends of the interval of a step, by the error of communication."
     reasons = [{"reason": reason, "plans": count} for reason, count in left_out.items() if count]
     parts = result.report["parts_s"].get(word(best, "plan"), {})
     blocks: list[Block] = [

@@ -32,6 +32,29 @@ def test_a_search_is_printed_stored_and_drawn(simctl: Simctl, tmp_path: Path) ->
     assert stored["parameters"]["batch"] == 8
 
 
+def test_the_printed_plans_have_the_intervals_of_their_steps(
+    simctl: Simctl, tmp_path: Path
+) -> None:
+    options = "--topology", "dgx_a100", "--gpus", "4", "--library", "nccl", "--level", "0.9"
+    page = tmp_path / "plans.md"
+    plans = "auto,cp=1,pp=1,recompute=none"
+    command = "train", "--model", GPT, *options, "--batch", "8", "--plan", plans
+    printed = simctl(*command, "--report", page)
+    assert printed.returncode == 0, printed.stderr
+    assert "90% of steps" in printed.stdout.splitlines()[2]
+    assert "| step | expected | from | to |" in page.read_text()
+    found = json.loads(simctl(*command, "--format", "json").stdout)["plans"]
+    sure = [row for row in found if row["level"] is not None]
+    assert {row["level"] for row in sure} == {0.9}
+    assert len(sure) == sum("    dp=" in line for line in printed.stdout.splitlines())
+    for row in (sure[0], sure[-1]):
+        assert row["low_s"] < row["expected_s"] < row["high_s"]
+        step = simctl("train", "--model", GPT, *options, "--plan", row["plan"], "--format", "json")
+        whole = json.loads(step.stdout)["summary"]
+        for name in ("expected_s", "low_s", "high_s"):
+            assert row[name] == pytest.approx(whole[name])
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -39,6 +62,7 @@ def test_a_search_is_printed_stored_and_drawn(simctl: Simctl, tmp_path: Path) ->
         (("--detail", "transfers"), "--detail transfers: it does not go with --plan auto"),
         (("--topology", "star"), "say on how many GPUs, like --gpus 64"),
         (("--batch", "0"), "--batch"),
+        (("--gpus", "4", "--level", "0.9"), "--level 0.9 goes with --profile or --library"),
     ],
 )
 def test_a_search_refuses_other_options(

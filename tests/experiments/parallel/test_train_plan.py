@@ -101,7 +101,6 @@ def test_all_transfers_are_simulated_where_the_user_asks_for_them(simctl: Simctl
             "--library nccl and --profile mn5_acc: leave one of them out",
         ),
         (("--plan", "tp=2", "--level", "0.9"), "--level 0.9 goes with --profile or --library"),
-        (("--plan", "auto", "--level", "0.9"), "it goes with a plan, not with --plan auto"),
     ],
 )
 def test_wrong_options_are_refused(simctl: Simctl, options: tuple[str, ...], message: str) -> None:
