@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
-from statistics import fmean, median
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.known_paths import ALL
+from experiments.calibration.known_paths import ALL, Ints
 from experiments.calibration.population.machine_runs import Runs
 from experiments.calibration.population.population import Population, Spread, fit_transports
 from experiments.calibration.slopes import along
@@ -73,43 +72,60 @@ def learn_from(runs: Sequence[Runs], base: Rules) -> Spread:
 
 def learn(machines: Sequence[Unseen], base: Rules) -> Spread:
     """The rules with the best mean interval score (Gneiting and Raftery, JASA 102, 2007) whose
-    intervals are usually not too wide: see WIDEST. Each machine counts alike, and each of its
-    set-ups.
+    intervals are usually not too wide: see WIDEST. A point costs the width of its interval, and 2 /
+    (1 - level) times how far it is outside. Each machine counts alike, and each of its set-ups.
 
     The errors of a few machines are several times as large as those of the others. Without a limit
     these few make the intervals of all machines wide.
     """
     from scipy.optimize import minimize
 
-    prior = np.log(START)
-    widest = WIDEST * _usual(machines, [np.abs(each.off) for each in machines])
+    prior, runs = np.log(START), _together(machines)
+    off = np.abs(runs.points.off)
+    widest = WIDEST * runs.usual(off)
 
     def cost(inner: Floats) -> float:
         spread = Spread(*np.exp(inner).tolist())
-        halves = [each.half(spread, base) for each in machines]
-        score = np.mean(
-            _by_machine(machines, [_score(*pair) for pair in zip(machines, halves, strict=True)])
-        )
-        over = max(0.0, log(_usual(machines, halves) / widest))
+        half = runs.points.half(spread, base)
+        score = runs.mean(2 * half + 2 / (1 - LEVEL) * np.maximum(off - half, 0.0))
+        over = max(0.0, log(runs.usual(half) / widest))
         return float(score + OVER * over + PULL * ((inner - prior) ** 2).sum())
 
     return Spread(*np.exp(minimize(cost, prior, method="Nelder-Mead").x).tolist())
 
 
-def _score(points: Unseen, half: Floats) -> float:
-    """The mean interval score: the width, plus 2 / (1 - level) times how far points are outside."""
-    outside = np.maximum(np.abs(points.off) - half, 0.0)
-    return float(np.mean(2 * half + 2 / (1 - LEVEL) * outside))
+class _Together(NamedTuple):
+    """The points of all machines, one set-up after the other."""
+
+    points: Unseen
+    sizes: Ints
+    """Points of each set-up."""
+    machine: Ints
+    """The machine of each set-up."""
+
+    def mean(self, values: Floats) -> float:
+        """The mean over machines of the mean over set-ups and points."""
+        set_up = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        return float(self._by_machine(np.bincount(set_up, values) / self.sizes).mean())
+
+    def usual(self, values: Floats) -> float:
+        """The median over machines of the mean over set-ups of the median over points."""
+        set_up = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        ascending = values[np.lexsort((values, set_up))]
+        first = np.cumsum(self.sizes) - self.sizes
+        middles = first + (self.sizes - 1) // 2, first + self.sizes // 2
+        medians = (ascending[middles[0]] + ascending[middles[1]]) / 2
+        return float(np.median(self._by_machine(medians)))
+
+    def _by_machine(self, values: Floats) -> Floats:
+        return np.asarray(np.bincount(self.machine, values) / np.bincount(self.machine))
 
 
-def _usual(machines: Sequence[Unseen], values: Sequence[Floats]) -> float:
-    """The median over machines of the median over points."""
-    return median(_by_machine(machines, [float(np.median(each)) for each in values]))
-
-
-def _by_machine(machines: Sequence[Unseen], values: Sequence[float]) -> list[float]:
-    """The mean over the set-ups of each machine."""
-    by_machine: dict[str, list[float]] = {}
-    for each, value in zip(machines, values, strict=True):
-        by_machine.setdefault(each.machine, []).append(value)
-    return [fmean(some) for some in by_machine.values()]
+def _together(machines: Sequence[Unseen]) -> _Together:
+    off, parameters = (
+        np.concatenate(columns)
+        for columns in zip(*((each.off, each.parameters) for each in machines), strict=True)
+    )
+    sizes = np.array([len(each.off) for each in machines])
+    _, machine = np.unique([each.machine for each in machines], return_inverse=True)
+    return _Together(Unseen("", off, parameters), sizes, machine)
