@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,6 +86,7 @@ WITHOUT = {
 """All rules, and all rules but one."""
 
 
+@lru_cache(maxsize=64)
 def lab(
     ranks: int, rate: float, delay: float, software: float, payload: float = PAYLOAD
 ) -> Topology:

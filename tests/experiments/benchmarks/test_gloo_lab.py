@@ -234,6 +234,7 @@ def test_gloos_operations_are_predicted_with_one_constant(
         assert median(of_collective) < (0.20 if name == "all_to_all" else 0.10), name
 
 
+@pytest.mark.exhaustive
 @sweep_here
 def test_programs_over_isend_and_irecv_are_predicted_with_the_constant_of_gloos_own() -> None:
     software = predicted(SWEEP, by_ranks)[0]
