@@ -120,7 +120,7 @@ LINKS: dict[str, LinkKind] = {
     "roce200": LinkKind("roce", Link(25e9, 0.35e-6), "RoCE, 200 Gbit/s; α as InfiniBand"),
     "roce400": LinkKind("roce", Link(50e9, 0.35e-6), "RoCE, 400 Gbit/s; α as InfiniBand"),
     "slingshot": LinkKind(
-        "ethernet",
+        "slingshot",
         Link(25e9, 0.35e-6),
         "recalled: HPE Slingshot 11, 200 Gbit/s line rate; α as InfiniBand",
     ),
@@ -147,7 +147,7 @@ LINKS: dict[str, LinkKind] = {
 }
 """The kinds by name, as machines, files and `--topology` options take them."""
 
-NETWORKS = ("ib", "roce", "ethernet")
+NETWORKS = ("ib", "roce", "slingshot", "ethernet")
 """What a topology calls links between nodes."""
 SWITCH_LATENCY = 0.15e-6
 """α between two network switches: about one InfiniBand switch, port to port (130 ns, recalled, of

@@ -144,7 +144,7 @@ def _left_out(measured: Sequence[Measured], families: Sequence[str]) -> Iterator
         machine = one.runs.machine
         if machine not in populations:
             populations[machine] = without(machine, [other.runs for other in measured])
-        population = populations[machine].over(one.runs.specification.network)
+        population = populations[machine].over(one.runs.transport)
         yield Row(one, tuple(_errors(one.runs, population)), *_covered(one.runs, population))
     progress(len(judged), len(judged))
 

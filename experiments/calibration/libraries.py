@@ -36,6 +36,8 @@ from topologies.topology import Topology
 US, GBPS = 1e-6, 1e9
 ELEMENT = 4
 """Bytes."""
+VERBS, TCP, PLUGIN = "verbs", "TCP", "plugin"
+"""Transports. With verbs, the NICs of InfiniBand and RoCE read and write GPUs or hosts."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ class Library:
     need."""
     pieces: Mapping[str, Pieces] = field(default_factory=dict)
     """The algorithms that the library divides into other pieces than simctl does."""
+    transport: str = VERBS
+    """The transport that α of `protocols` are of."""
+    plugins: bool = False
+    """Whether it sends through the host by a plugin or sockets wherever there are no verbs."""
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -225,6 +231,7 @@ NCCL = Library(
     unsure=NCCL_NEEDS_HARDWARE,
     pieces=dict.fromkeys(_BEHIND, Pieces(512, 512))
     | {"double_tree": Pieces(8, 32, 2.0**20), **_CHUNKS},
+    plugins=True,
 )
 """Latencies of a step are NCCL's own (src/graph/tuning.cc): those of Ring over NVLink and network,
 and those of Tree in proportion. Bandwidths are about those of an LL, LL128 and Simple step on a
@@ -325,6 +332,7 @@ GLOO = Library(
         },
     },
     deviates=True,
+    transport=TCP,
 )
 
 FUJITSU = replace(

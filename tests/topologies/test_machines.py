@@ -279,7 +279,7 @@ def test_networks_are_those_of_the_machine(name: str) -> None:
     network, bandwidth = NETWORKS[name]
     assert machine.network == network
     assert link_kind(machine.port).link.bandwidth == bandwidth
-    kinds = {"pcie_box": "ethernet", "mi300x": "roce", "alps": "ethernet"}
+    kinds = {"pcie_box": "ethernet", "mi300x": "roce", "alps": "slingshot"}
     assert link_kind(machine.port).kind == kinds.get(name, "ib")
 
 

@@ -27,6 +27,9 @@ _NO_RATE, _NO_WIDTH = ("", "unknown", "unknown speed"), (0, 63, 255)
 """What Linux writes for links without a rate or a width."""
 _USUAL_PCIE, _USUAL_NET = "pcie3", "ethernet10"
 """NCCL's values if the file says nothing."""
+_NETS = {"roce": ("mlx", "bnxt_re", "ionic", "irdma"), "slingshot": ("cxi",)}
+"""How NICs are called whose driver has verbs (Linux drivers/infiniband/hw), or which are of
+Slingshot (libfabric prov/cxi). With sockets NCCL has names of interfaces, like eth0."""
 _FASTEST = 1_600_000
 """Mbit/s of the fastest network ports that exist."""
 _INTEL = ((207, "upi4"), (143, "upi3"), (85, "upi2"), (0, "qpi"))
@@ -154,15 +157,21 @@ def _join_port(builder: TopologyBuilder, port: Port) -> None:
     builder.device(port.name, "port", node=port.part.host)
     speed = port.element.whole("speed", -1, 999_999_999, 0)
     latency = port.element.number("latency", 1e6) * 1e-6
-    kind = "ib" if class_of(port.part.element, "class").startswith("0x0207") else "ethernet"
+    infiniband = class_of(port.part.element, "class").startswith("0x0207")
     usual = LINKS[_USUAL_NET].link
     builder.connect(
         port.part.name,
         port.name,
         Link(speed * 1e6 / 8 if speed > 0 else usual.bandwidth, latency or usual.latency),
-        kind=kind,
+        kind="ib" if infiniband else _network(port.element.text("name", "")),
         assumed=speed <= 0,
     )
+
+
+def _network(net: str) -> str:
+    """The kind of the network of a <net> without InfiniBand, by its name: NCCL takes it from the
+    library that drives it."""
+    return next((kind for kind, names in _NETS.items() if net.startswith(names)), "ethernet")
 
 
 def _join_cpus(builder: TopologyBuilder, cpus: list[Cpu], socket: str | None) -> Iterator[str]:

@@ -18,7 +18,12 @@ from experiments.calibration.observations import Flags, Points, Series
 from experiments.calibration.population.machine_runs import shared_names
 from experiments.calibration.population.population import ENOUGH, Population, Spread
 from experiments.calibration.population.population_file import find
-from experiments.calibration.population.specification import STORED, VERBS, specifications
+from experiments.calibration.population.specification import (
+    STORED,
+    kernels,
+    specifications,
+    transport,
+)
 from experiments.calibration.uncertainty import shipped_rules
 from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
@@ -31,6 +36,7 @@ from simulator.uncertainty.measured_places import Places
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
 from topologies.link import Link
+from topologies.link_kinds import NETWORKS
 from topologies.topology import Floats, Topology
 
 LIBRARIES: Mapping[str, Library] = {
@@ -41,10 +47,8 @@ LIBRARIES: Mapping[str, Library] = {
     "gloo": GLOO,
 }
 """What `--library` names, and the library that has its parameters."""
-SEEN = ("node", "network", "nvlink", "xgmi", "pcie", "upi", "ib", "roce", "ethernet")
+SEEN = ("node", "network", "nvlink", "xgmi", "pcie", "upi", "ib", "roce", "ethernet", "slingshot")
 """Kinds of link that measured machines have."""
-TRANSPORTS = {"ib": VERBS, "roce": VERBS}
-"""The transport of a kind of link between nodes. The others do not say it."""
 FOREIGN = {"nccl": ("xgmi", "rccl"), "rccl": ("nvlink", "nccl")}
 """A kind of link between GPUs of another vendor, and the library of that vendor."""
 AMD = "cdna"
@@ -95,7 +99,7 @@ def profile_for(name: str, topology: Topology) -> Described:
         raise InputError(f"--library {name[:40]!r}: expected {', '.join(LIBRARIES)}")
     library, steps = LIBRARIES[name], _Steps(topology)
     whole, model = find(library.name), _model(library)
-    population = _over(whole, steps)
+    population = _over(library, steps)
     rest, called = _rest(model, population), f"{name} on {topology.name}"
     notes, far = _notes(name, whole, steps), list(_unreached(name, steps, whole))
     residuals = Residuals(_rules(population, len(far)), NOWHERE, np.zeros(0))
@@ -114,24 +118,25 @@ def profile_for(name: str, topology: Topology) -> Described:
 def links_on(library: Library, topology: Topology) -> list[Mapping[str, Link]]:
     """The links of each protocol of a library by kind, on the specified links of `topology`."""
     model, steps = _model(library), _Steps(topology)
-    rest = _rest(model, _over(find(library.name), steps))
+    rest = _rest(model, _over(library, steps))
     return [protocol.links for protocol in _written(model, rest, steps, "").protocols]
 
 
 def population_over(library: Library, topology: Topology) -> Population | None:
     """The population of a library over the network of a topology. None: no machine was
     measured."""
-    return _over(find(library.name), _Steps(topology))
+    return _over(library, _Steps(topology))
 
 
-def _over(population: Population | None, steps: _Steps) -> Population | None:
-    return population.over(steps.transport) if population is not None else None
+def _over(library: Library, steps: _Steps) -> Population | None:
+    population = find(library.name)
+    return None if population is None else population.over(transport(library, steps.interconnect))
 
 
 def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:
     """The parameters as a profile of a machine with these steps."""
     profile = model.profile(rest, name)
-    by_kind = {kind.name: model.profile(rest + _given(model, kind)) for kind in steps.kinds}
+    by_kind = {kind.name: model.profile(rest + _given(model, kind, steps)) for kind in steps.kinds}
     return replace(
         profile,
         protocols=tuple(
@@ -193,11 +198,13 @@ def _rest(model: Model, population: Population | None) -> Floats:
     )
 
 
-def _given(model: Model, kind: Kind) -> Floats:
-    """What the specified β of links of a kind gives, as if all links had it."""
+def _given(model: Model, kind: Kind, steps: _Steps) -> Floats:
+    """What a machine's specification gives, as if all links had the β of a kind."""
     return np.array(
         [
-            _of_links(one, kind) if one.specified and one.unit == "s/B" else 0.0
+            _of_links(one, kind)
+            if one.specified and one.unit == "s/B"
+            else kernels(model.library, steps.interconnect, one)
             for one in model.parameters
         ]
     )
@@ -246,8 +253,8 @@ class _Steps:
         where = {kind.name: kind.where for kind in self.kinds}
         self.where = where
         """Whether links of a kind are inside a "node" or in the "network"."""
-        self.transport = next((TRANSPORTS[kind] for kind in where if kind in TRANSPORTS), "")
-        """What connects the nodes. Empty if no kind of link says it."""
+        self.interconnect = next((kind for kind in NETWORKS if kind in where), "")
+        """The kind of link that connects the nodes. Empty if it is no known one."""
         self.continues = any(where.get(name) == "node" for name in between) or not inside
         """Whether a step to another node takes the links inside nodes too."""
         self.whole = {
@@ -317,11 +324,15 @@ def _notes(name: str, population: Population | None, steps: _Steps) -> Iterator[
         f"{name} on machines like this: population of {len(population.machines)} measured machines"
         f", median error {population.error:.0%} on a machine that was left out"
     )
-    unclear = [kind.name for kind in steps.kinds if kind.name in BETWEEN]
-    if population.transports and unclear and not steps.transport:
+    if population.transports and "network" in steps.where:
         yield (
-            f"links of kind {unclear[0]} may be RoCE or not, so the figures are of all networks: "
-            f"if they are, say it with kind roce (port=roce400)"
+            "links of kind network may be RoCE or not, so the figures are of all networks: if they "
+            "are, say it with kind roce (port=roce400)"
+        )
+    if steps.interconnect == "ethernet":
+        yield (
+            "links of kind ethernet count as TCP: if they carry RoCE, say it with kind roce "
+            "(port=roce400)"
         )
 
 

@@ -51,7 +51,7 @@ class Unseen(NamedTuple):
 
 def unseen(runs: Runs, population: Population) -> Unseen:
     """The runs by a population of other machines, with the known paths."""
-    population = population.over(runs.specification.network)
+    population = population.over(runs.transport)
     model, inner = runs.model, population.inner(runs)
     shifts = along(model, inner, population.moves(runs.names), ALL)
     off = np.log(model.points.seconds / model.predict(inner))

@@ -12,7 +12,7 @@ from experiments.calibration.effects.protocols import reach
 from experiments.calibration.fit import SCALE
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points
-from experiments.calibration.population.specification import Specification
+from experiments.calibration.population.specification import Specification, kernels, transport
 from experiments.calibration.slopes import slopes
 from topologies.topology import Floats
 
@@ -59,6 +59,7 @@ class Runs:
     def __init__(self, model: Model, specification: Specification) -> None:
         self.model, self.specification = model, specification
         self.machine = specification.machine
+        self.transport = transport(model.library, specification.interconnect)
         self.names = shared_names(model)
         self.offset = offsets(model, specification)
 
@@ -92,7 +93,9 @@ def offsets(model: Model, specification: Specification) -> Floats:
     given = [specification.offset(one, width(model.points)) for one in model.parameters]
     return np.array(
         [
-            parameter.inner - parameter.rest if offset is None else offset
+            parameter.inner - parameter.rest
+            if offset is None
+            else offset + kernels(model.library, specification.interconnect, parameter)
             for parameter, offset in zip(model.parameters, given, strict=True)
         ]
     )

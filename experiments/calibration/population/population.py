@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.known_paths import Ints
+from experiments.calibration.libraries import PLUGIN
 from experiments.calibration.population.machine_runs import Evidence, Runs
 from experiments.calibration.uncertainty import directions
 from simulator.uncertainty.interval_rules import Deviation
@@ -22,6 +23,8 @@ NEAR = 0.02
 SHARED, APART = "network α", 0.25
 """How the names of all α between nodes end. Their means share an offset from the library's own
 model, and this is its spread."""
+FAR_APART = 1.0
+"""The same over plugins: the library's own model is of verbs and says nothing of them."""
 ENOUGH = 3
 """A transport that so many machines have has a population."""
 USUAL, STRENGTH = 0.4, 6.0
@@ -78,12 +81,12 @@ class Population:
     intervals: Spread | None = None
     """The rules of intervals. None if nobody learnt them."""
     transports: Mapping[str, Population] = field(default_factory=dict)
-    """The populations of machines whose network has a transport: see `Specification.network`."""
+    """The populations of machines whose network has a transport: see `specification.transport`."""
 
-    def over(self, network: str) -> Population:
+    def over(self, transport: str) -> Population:
         """That of a transport, or of all machines if too few have it. The rules of intervals are
         the same."""
-        level = self.transports.get(network, self)
+        level = self.transports.get(transport, self)
         return replace(level, error=self.error, intervals=self.intervals)
 
     @property
@@ -120,17 +123,30 @@ class Population:
 
 def fit_transports(runs: Sequence[Runs]) -> Population:
     """The population of all machines, with that of each transport that ENOUGH machines have.
-    Machines without a network are in each of them."""
-    machines = {(each.specification.network, each.machine) for each in runs}
-    counts = Counter(network for network, _ in machines if network)
-    levels = {
-        network: fit_population(
-            [each for each in runs if each.specification.network in ("", network)]
-        )
-        for network, count in sorted(counts.items())
-        if count >= ENOUGH
+    Machines without a network are in each of them. Plugins have only α between nodes in common, so
+    their population has all else of all machines."""
+    machines = {(each.transport, each.machine) for each in runs}
+    counts = Counter(transport for transport, _ in machines if transport)
+    whole, levels = fit_population(runs), dict[str, Population]()
+    for transport in sorted(counts):
+        members = [each for each in runs if each.transport in ("", transport)]
+        if counts[transport] >= ENOUGH and transport == PLUGIN:
+            levels[transport] = _with_latencies(whole, fit_population(members, apart=FAR_APART))
+        elif counts[transport] >= ENOUGH:
+            levels[transport] = fit_population(members)
+    return replace(whole, transports=levels)
+
+
+def _with_latencies(whole: Population, level: Population) -> Population:
+    """The population of all machines, with α between nodes of some of them."""
+    latencies = {key: one for key, one in level.members.items() if key.endswith(SHARED)}
+    members = {
+        key: one._replace(mean=latencies[key].mean, spread=latencies[key].spread)
+        if key in latencies
+        else one
+        for key, one in whole.members.items()
     }
-    return replace(fit_population(runs), transports=levels)
+    return replace(whole, members=members, machines=level.machines)
 
 
 def fit_population(runs: Sequence[Runs], near: float = NEAR, apart: float = APART) -> Population:

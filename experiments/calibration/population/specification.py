@@ -9,12 +9,13 @@ import csv
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from math import log
+from math import log, log1p
 from pathlib import Path
 from typing import NamedTuple
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.protocols import FED, reach
+from experiments.calibration.libraries import PLUGIN, TCP, VERBS, Library
 from experiments.measurements import Curve
 from simulator.cost_models import nccl
 from topologies.errors import InputError
@@ -26,11 +27,19 @@ STORED = ("LL", "LL128")
 """Protocols that the GPU's own stores limit, in as many channels as the links feed."""
 
 
-VERBS = "verbs"
-"""The transport of InfiniBand and RoCE: NCCL and MPI have the NICs read and write GPUs or hosts
-(src/transport/net_ib.cc). All other networks have a plugin or sockets."""
-TRANSPORT_OF = {"none": "", "NVLink": "", "InfiniBand": VERBS, "RoCE": VERBS}
-"""The transport by what connects the nodes. The others have one each."""
+TRANSPORT_OF = {"none": "", "NVLink": ""} | {
+    name: transport
+    for transport, names in {
+        VERBS: ("InfiniBand", "ib", "RoCE", "roce"),
+        TCP: ("TCP", "ethernet"),
+    }.items()
+    for name in names
+}
+"""The transport by what connects the nodes, or by the kind of link. The others have one each."""
+KERNELS = 10e-6
+"""How many seconds longer than by verbs a message takes through the kernels of both nodes: about
+10 us between applications over 10 Gbit/s Ethernet (Larsen, Sarangam and Huggahalli, Architectural
+Breakdown of End-to-End Latency in a TCP/IP Network, SBAC-PAD 2007)."""
 
 
 class Specification(NamedTuple):
@@ -52,7 +61,7 @@ class Specification(NamedTuple):
     """The NICs of a node."""
     nic: float | None
     """β of a NIC in bytes/s, a direction. None: jobs are on one node."""
-    transport: str
+    interconnect: str
     """What connects the nodes."""
     source: str
     """Where the figures are from."""
@@ -70,11 +79,6 @@ class Specification(NamedTuple):
         """The power of the ranks a node by which 1/β between nodes grows: -1 with a NIC for each
         rank, 0 with one NIC."""
         return -log(self.nics) / log(self.per_node) if self.nics > 1 < self.per_node else 0.0
-
-    @property
-    def network(self) -> str:
-        """The transport between nodes. Empty: nodes have no network."""
-        return TRANSPORT_OF.get(self.transport, self.transport)
 
     def offset(self, parameter: Parameter, width: float) -> float | None:
         """The part of a parameter, as the fit counts it, that the specification gives. None if it
@@ -105,6 +109,21 @@ class Specification(NamedTuple):
         return None if between is None else max(FED, min(between, self.node or between))
 
 
+def transport(library: Library, interconnect: str) -> str:
+    """How a library sends over what connects the nodes; empty if they have no network."""
+    known = TRANSPORT_OF.get(interconnect, interconnect)
+    return PLUGIN if library.plugins and known not in ("", VERBS) else known
+
+
+def kernels(library: Library, interconnect: str, parameter: Parameter) -> float:
+    """What TCP adds to a parameter, as the fit counts it, if it is an α between nodes and the
+    library's own are of another transport. A message crosses two links."""
+    if TRANSPORT_OF.get(interconnect) != TCP or library.transport == TCP:
+        return 0.0
+    latency = parameter.name.endswith(" α") and reach(parameter.kind) == "network"
+    return log1p(KERNELS / 2 / parameter.start) if latency else 0.0
+
+
 @cache
 def specifications() -> tuple[Specification, ...]:
     """Those of all measured machines."""
@@ -125,7 +144,7 @@ def _row(row: dict[str, str]) -> Specification:
         rate("node_GBps"),
         int(row["nics"] or 0),
         rate("nic_GBps"),
-        row["transport"],
+        row["interconnect"],
         row["source"],
     )
 

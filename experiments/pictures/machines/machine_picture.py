@@ -43,6 +43,7 @@ LINKS = {
     "c2c": "#00949e",
     "ib": "#8148b8",
     "roce": "#c2459f",
+    "slingshot": "#3f6f5f",
     "ethernet": "#8a5a3c",
     "link": "#4d5a6b",
     "bus": "#4d5a6b",

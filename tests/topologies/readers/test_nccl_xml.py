@@ -109,6 +109,15 @@ def test_links_to_gpus_that_are_not_in_the_file_are_left_out() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("net", "kind"),
+    [("mlx5_7", "roce"), ("bnxt_re3", "roce"), ("cxi0", "slingshot"), ("eno1", "ethernet")],
+)
+def test_names_of_nets_tell_their_network(net: str, kind: str) -> None:
+    text = (DATA / "nccl_hgx.xml").read_text().replace('"eth0"', f'"{net}"')
+    assert link(read_nccl_xml(text, "job.xml"), "0000:22:00.0", net)[2] == kind
+
+
 def test_pcie_nvswitch_ports_and_ranks() -> None:
     machine = machine_of("nccl_hgx.xml")
     assert Counter(machine.device_kinds) == {

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks.left_out_machines import without
+from experiments.calibration.libraries import PLUGIN, TCP, VERBS
 from experiments.calibration.population.few_points import predicted
 from experiments.calibration.population.machine_rules import learn_from
 from experiments.calibration.population.machine_runs import Runs, shared_names
 from experiments.calibration.population.population import (
     ENOUGH,
+    FAR_APART,
     SHARED,
     SPECIFIED,
     USUAL,
@@ -127,23 +129,39 @@ def test_latencies_between_nodes_share_their_offset(machines: list[Runs]) -> Non
 
 def with_transport(runs: Runs, transport: str) -> Runs:
     changed = copy(runs)
-    changed.specification = runs.specification._replace(transport=transport)
+    changed.transport = transport
     return changed
 
 
 def test_a_transport_that_enough_machines_have_has_a_population(machines: list[Runs]) -> None:
-    transports = [*["RoCE"] * ENOUGH, *["TCP"] * (ENOUGH - 1), "none"]
+    transports = [*[VERBS] * ENOUGH, *[TCP] * (ENOUGH - 1), ""]
     runs = [with_transport(*pair) for pair in zip(machines, transports, strict=True)]
     population = fit_transports(runs)
-    assert list(population.transports) == ["verbs"]
-    assert population.over("TCP").members == population.members
+    assert list(population.transports) == [VERBS]
+    assert population.over(TCP).members == population.members
     expected = fit_population([*runs[:ENOUGH], runs[-1]])
-    assert population.over("verbs").members == expected.members
-    assert population.over("verbs").machines == expected.machines
+    assert population.over(VERBS).members == expected.members
+    assert population.over(VERBS).machines == expected.machines
     assert population.members == fit_population(runs).members
 
 
 def test_set_ups_of_a_machine_do_not_make_a_transport(machines: list[Runs]) -> None:
-    alike = [with_transport(machines[0], "TCP")] * ENOUGH
-    others = [with_transport(each, "none") for each in machines[1:]]
+    alike = [with_transport(machines[0], TCP)] * ENOUGH
+    others = [with_transport(each, "") for each in machines[1:]]
     assert not fit_transports([*alike, *others]).transports
+
+
+def test_plugins_have_only_latencies_between_nodes_of_their_own(machines: list[Runs]) -> None:
+    runs = [with_transport(each, PLUGIN) for each in machines[:ENOUGH]]
+    runs += [with_transport(each, VERBS) for each in machines[ENOUGH:]]
+    population = fit_transports(runs)
+    level = population.over(PLUGIN)
+    alone = fit_population(runs[:ENOUGH], apart=FAR_APART)
+    assert level.machines == alone.machines
+    for name, member in level.members.items():
+        others = alone if name.endswith(SHARED) else population
+        assert (member.mean, member.spread) == (
+            others.members[name].mean,
+            others.members[name].spread,
+        )
+    assert any(name.endswith(SHARED) for name in level.members)

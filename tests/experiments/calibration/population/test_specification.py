@@ -1,17 +1,20 @@
 """What makers say of the measured machines."""
 
 from collections import Counter
-from math import log
+from math import exp, log
 
 import pytest
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.protocols import FED
+from experiments.calibration.libraries import GLOO, MPI, NCCL, PLUGIN, VERBS, Library
 from experiments.calibration.population.specification import (
     GBPS,
-    VERBS,
+    KERNELS,
+    kernels,
     specification_of,
     specifications,
+    transport,
 )
 from experiments.measurements import Curve
 from tests.experiments.calibration.population.conftest import specification
@@ -38,10 +41,43 @@ def test_set_ups_share_a_machine() -> None:
 
 
 def test_infiniband_and_roce_are_alike() -> None:
-    networks = {row.transport: row.network for row in specifications()}
-    assert networks["InfiniBand"] == networks["RoCE"] == VERBS
-    assert networks["none"] == networks["NVLink"] == ""
-    assert networks["Slingshot"] != networks["TCP"] != VERBS
+    of_mpi = {row.interconnect: transport(MPI, row.interconnect) for row in specifications()}
+    assert of_mpi["InfiniBand"] == of_mpi["RoCE"] == VERBS
+    assert of_mpi["none"] == of_mpi["NVLink"] == ""
+    assert len({VERBS, of_mpi["Slingshot"], of_mpi["TCP"], of_mpi["EFA"], of_mpi["Tofu"]}) == 5
+
+
+def test_nccl_takes_all_else_through_the_host() -> None:
+    of_nccl = {row.interconnect: transport(NCCL, row.interconnect) for row in specifications()}
+    assert of_nccl["InfiniBand"] == of_nccl["RoCE"] == VERBS
+    assert of_nccl["none"] == of_nccl["NVLink"] == ""
+    assert of_nccl["Slingshot"] == of_nccl["TCP"] == PLUGIN
+
+
+@pytest.mark.parametrize("library", [NCCL, MPI])
+def test_tcp_adds_the_kernels_to_each_message(library: Library) -> None:
+    """Twice α of a link, because a message crosses two."""
+    latency = Parameter("LL network α", 1.35e-6, "s", 1.0, "network")
+    added = exp(kernels(library, "TCP", latency))
+    assert 2 * 1.35e-6 * added == pytest.approx(2 * 1.35e-6 + KERNELS)
+    assert kernels(library, "ethernet", latency) == kernels(library, "TCP", latency)
+
+
+@pytest.mark.parametrize(
+    ("library", "interconnect", "name", "kind"),
+    [
+        (NCCL, "RoCE", "LL network α", "network"),
+        (NCCL, "Slingshot", "LL network α", "network"),
+        (NCCL, "TCP", "LL node α", "node"),
+        (NCCL, "TCP", "LL network 1/β", "network"),
+        (MPI, "TCP", "network g", "network"),
+        (GLOO, "TCP", "tcp network α", "network"),
+    ],
+)
+def test_nothing_else_waits_for_kernels(
+    library: Library, interconnect: str, name: str, kind: str
+) -> None:
+    assert kernels(library, interconnect, Parameter(name, 1e-6, "s", 1.0, kind)) == 0
 
 
 def test_runs_are_found_by_the_names_of_their_files() -> None:
