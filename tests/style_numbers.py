@@ -55,7 +55,7 @@ def measure(path: str, source: str) -> Iterator[Measured]:
     >>> [tuple(one)[1:] for one in measure("x.py", source)]
     [('f', 2, 2, 1)]
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in _statements(ast.parse(source)):
         if isinstance(node, Function):
             arguments = node.args
             named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -100,6 +100,21 @@ def excesses() -> list[str]:
     ]
 
 
+def _inside(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements right inside, and the branches of `try` and `match`: no expressions, which are
+    most nodes of a file."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements of a file, however deep."""
+    for child in _inside(node):
+        yield child
+        yield from _statements(child)
+
+
 def _lines(node: Function) -> int:
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
@@ -107,7 +122,7 @@ def _lines(node: Function) -> int:
 
 def _nesting(node: ast.AST, depth: int = 0) -> int:
     deepest = depth
-    for child in ast.iter_child_nodes(node):
+    for child in _inside(node):
         if isinstance(child, Function | ast.ClassDef):
             continue
         is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and [child] == node.orelse
