@@ -73,13 +73,14 @@ def pytest_make_collect_report(
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
     """The tests themselves, thousands, are no garbage: not looked at while they are collected, nor
-    again."""
+    again. Later garbage is looked for after as many objects as a test makes, not after 700."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(100_000)
         gc.enable()
 
 
