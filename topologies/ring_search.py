@@ -222,7 +222,7 @@ def _next(
     weight = (uses + AHEAD) / topology.medium_bandwidth
     cost = sum(_lengths(leg, weight)[start, end].sum(axis=1) for leg, start, end in edges)
     shortlist = np.argsort(np.round(cost / (np.min(cost) or 1.0), 9), kind="stable")[:SHORTLIST]
-    return int(min(shortlist, key=lambda k: _fullest(topology, edges, k, uses)))
+    return int(shortlist[np.argmin(_fullest(topology, edges, shortlist, uses))])
 
 
 def _edges(
@@ -266,14 +266,20 @@ def _lengths(leg: Legs, weight: Floats) -> Floats:
 
 
 def _fullest(
-    topology: Topology, edges: list[tuple[Legs, Rows, Rows]], pattern: int, uses: Floats
-) -> float:
-    """The greatest load of a medium once a ring of this pattern is there as well."""
-    load = uses.copy()
+    topology: Topology, edges: list[tuple[Legs, Rows, Rows]], shortlist: Rows, uses: Floats
+) -> Floats:
+    """The greatest load of a medium once a ring of each of these patterns is there as well."""
+    media = len(uses)
+    crossed = [np.zeros(0, dtype=np.int64)]
     for (width, indptr, links), start, end in edges:
-        for pair in (start[pattern] * width + end[pattern]).tolist():
-            np.add.at(load, links[indptr[pair] : indptr[pair + 1]], 1.0)
-    return round(float((load / topology.medium_bandwidth).max()) * 1e15, 3)
+        pairs = (start[shortlist] * width + end[shortlist]).ravel()
+        first, hops = indptr[pairs].astype(np.int64), indptr[pairs + 1] - indptr[pairs]
+        place = np.arange(hops.sum()) - np.repeat(np.cumsum(hops) - hops, hops)
+        pattern = np.repeat(np.arange(len(pairs)) // start.shape[1], hops)
+        crossed.append(pattern * media + links[np.repeat(first, hops) + place])
+    counts = np.bincount(np.concatenate(crossed), minlength=len(shortlist) * media)
+    load = uses + counts.reshape(-1, media)
+    return np.asarray(np.round((load / topology.medium_bandwidth).max(axis=1) * 1e15, 3))
 
 
 def _uses(topology: Topology, order: Ints, channel: int) -> Floats:
