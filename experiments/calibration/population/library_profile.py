@@ -47,7 +47,7 @@ LIBRARIES: Mapping[str, Library] = {
     "gloo": GLOO,
 }
 """What `--library` names, and the library that has its parameters."""
-SEEN = ("node", "network", "nvlink", "xgmi", "pcie", "upi", "ib", "roce", "ethernet", "slingshot")
+SEEN = ("node", "network", "nvlink", "c2c", "xgmi", "pcie", "upi", *NETWORKS)
 """Kinds of link that measured machines have."""
 FOREIGN = {"nccl": ("xgmi", "rccl"), "rccl": ("nvlink", "nccl")}
 """A kind of link between GPUs of another vendor, and the library of that vendor."""
