@@ -20,11 +20,9 @@ from topologies.topology import Floats
 
 NEAR = 0.02
 """The spread of a mean about the start of the library's own model."""
-SHARED, APART = "network α", 0.25
+SHARED, APART = "network α", 0.5
 """How the names of all α between nodes end. Their means share an offset from the library's own
 model, and this is its spread."""
-FAR_APART = 1.0
-"""The same over plugins: the library's own model is of verbs and says nothing of them."""
 ENOUGH = 3
 """A transport that so many machines have has a population."""
 USUAL, STRENGTH = 0.4, 6.0
@@ -131,7 +129,7 @@ def fit_transports(runs: Sequence[Runs]) -> Population:
     for transport in sorted(counts):
         members = [each for each in runs if each.transport in ("", transport)]
         if counts[transport] >= ENOUGH and transport == PLUGIN:
-            levels[transport] = _with_latencies(whole, fit_population(members, apart=FAR_APART))
+            levels[transport] = _with_latencies(whole, fit_population(members))
         elif counts[transport] >= ENOUGH:
             levels[transport] = fit_population(members)
     return replace(whole, transports=levels)

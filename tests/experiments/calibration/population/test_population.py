@@ -13,7 +13,6 @@ from experiments.calibration.population.machine_rules import learn_from
 from experiments.calibration.population.machine_runs import Runs, shared_names
 from experiments.calibration.population.population import (
     ENOUGH,
-    FAR_APART,
     SHARED,
     SPECIFIED,
     USUAL,
@@ -156,7 +155,7 @@ def test_plugins_have_only_latencies_between_nodes_of_their_own(machines: list[R
     runs += [with_transport(each, VERBS) for each in machines[ENOUGH:]]
     population = fit_transports(runs)
     level = population.over(PLUGIN)
-    alone = fit_population(runs[:ENOUGH], apart=FAR_APART)
+    alone = fit_population(runs[:ENOUGH])
     assert level.machines == alone.machines
     for name, member in level.members.items():
         others = alone if name.endswith(SHARED) else population
