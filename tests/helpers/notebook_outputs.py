@@ -1,6 +1,7 @@
 """What the cells of a notebook print and draw: stored in it, and found again when it runs."""
 
 import ast
+import json
 import os
 import re
 import sys
@@ -57,18 +58,24 @@ def text_of(output: Any) -> str:
     if output.output_type == "stream":
         return str(output.text)
     data = output.data
-    return "" if is_picture(data) else str(data.get("text/html", data.get("text/plain")))
+    return "" if is_picture(data) else "".join(data.get("text/html", data.get("text/plain")))
 
 
 def is_picture(data: Mapping[str, Any]) -> bool:
     return any(kind.startswith("image/") for kind in data)
 
 
-def read(path: Path) -> Any:
-    """A notebook. Its format is imported when a test needs it: that takes two seconds."""
-    import nbformat
+class Node(dict[str, Any]):
+    """A part of a notebook, with its keys as attributes and its lines as one text."""
 
-    return nbformat.read(path, as_version=4)
+    def __getattr__(self, key: str) -> Any:
+        value = self[key]
+        return "".join(value) if key in ("source", "text") else value
+
+
+def read(path: Path) -> Any:
+    """A notebook, without nbformat, whose import takes two seconds."""
+    return json.loads(path.read_text(), object_hook=Node)
 
 
 def run_here(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Shown]:
@@ -103,10 +110,10 @@ def run_in_kernel(path: Path, folder: Path) -> Any:
     that run."""
     settings = folder / "matplotlibrc"
     settings.write_text(SETTINGS)
+    import nbformat
     from nbclient import NotebookClient
-    from nbformat import from_dict
 
-    notebook = read(path)
+    notebook = nbformat.read(path, as_version=4)
     NotebookClient(
         notebook,
         timeout=300,
@@ -114,7 +121,7 @@ def run_in_kernel(path: Path, folder: Path) -> Any:
         coalesce_streams=True,
         resources={"metadata": {"path": str(folder)}},
     ).execute(env=os.environ | {"MATPLOTLIBRC": str(settings)})
-    notebook.metadata = from_dict(METADATA)
+    notebook.metadata = nbformat.from_dict(METADATA)
     for number, cell in zip(count(1), code_cells(notebook), strict=False):
         cell.metadata, cell.execution_count = {}, number
         for output in cell.outputs:
