@@ -49,12 +49,22 @@ every_plain_algorithm = pytest.mark.parametrize("name", PLAIN)
 
 
 def a_third(cases: Iterable[Any], first: int) -> list[ParameterSet]:
-    """Every third of some algorithms or machines, and the others with `-m exhaustive`: for laws of
-    what they have in common."""
+    """Every third of some machines, and the others with `-m exhaustive`: for laws of what they have
+    in common."""
+    return _every(3, cases, first)
+
+
+def a_sixth(cases: Iterable[Any], first: int) -> list[ParameterSet]:
+    """Every sixth of some algorithms, and the others with `-m exhaustive`: for laws of what they
+    have in common. Laws begin at different algorithms, so that each algorithm is tried by some."""
+    return _every(6, cases, first)
+
+
+def _every(step: int, cases: Iterable[Any], first: int) -> list[ParameterSet]:
     rare = pytest.mark.exhaustive
     return [
         pytest.param(
-            case, id=getattr(case, "name", case), marks=[rare] if number % 3 != first else []
+            case, id=getattr(case, "name", case), marks=[rare] if number % step != first else []
         )
         for number, case in enumerate(cases)
     ]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folded import groups, machines
-from law_cases import a_third, tries
+from law_cases import a_sixth, tries
 from simulator.analysis import memory
 from simulator.analysis.critical_path import critical_path, parts, worth
 from simulator.analysis.waits import waits
@@ -19,7 +19,7 @@ from topologies.errors import InputError
 from topologies.shapes import star
 
 FOLDING = [algorithm for algorithm in algorithms().values() if algorithm.shifts(8)]
-by_name = pytest.mark.parametrize("algorithm", a_third(FOLDING, 0))
+by_name = pytest.mark.parametrize("algorithm", a_sixth(FOLDING, 3))
 
 
 def two_runs(algorithm: Algorithm, data: st.DataObject) -> tuple[Timeline, Timeline] | None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from law_cases import a_third, counts
+from law_cases import a_sixth, counts
 from memory_by_intervals import trace_intervals
 from random_machines import DYADIC_MACHINE, IRREGULAR_MACHINE, Parameters, random_machine
 from simulator.analysis import memory
@@ -123,7 +123,7 @@ def test_changes_of_other_memory(seed: int, ranks: int, number: int) -> None:
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)
-@pytest.mark.parametrize("name", a_third(algorithms(), 0))
+@pytest.mark.parametrize("name", a_sixth(algorithms(), 4))
 def test_every_algorithm(name: str, sharing: Sharing) -> None:
     for ranks in counts(name, (2, 3, 5, 8)):
         schedule = algorithms()[name].build(ranks, ranks * 64.0)
@@ -134,7 +134,7 @@ def test_every_algorithm(name: str, sharing: Sharing) -> None:
             check(simulate(schedule, reducing(machine), "reference", sharing=sharing))
 
 
-@pytest.mark.parametrize("name", a_third(algorithms(), 1))
+@pytest.mark.parametrize("name", a_sixth(algorithms(), 5))
 def test_compiled_kernels_follow_every_algorithm_alike(name: str) -> None:
     ranks = counts(name)[-1]
     schedule = algorithms()[name].build(ranks, ranks * 64.0)
