@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 import pytest
 
 from experiments.benchmarks import calibration_page, speed_page
+from grouped_cases import each_case
 from page_blocks import blocks
 
 ROOT = Path(__file__).parents[1]
@@ -203,7 +204,7 @@ def anchors(page: str) -> set[str]:
     return set(names) | {f"{name}-{k}" for name, n in repeated.items() for k in range(1, n)}
 
 
-@pytest.mark.parametrize("page", PAGES + NOTEBOOKS)
+@each_case("page", PAGES + NOTEBOOKS)
 def test_relative_links_lead_to_files_and_headings(page: str) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith(("http:", "https:", "mailto:")):
@@ -219,7 +220,7 @@ SENTENCE = 25
 """Words of a sentence at the most."""
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES + NOTEBOOKS if page != "CHANGELOG.md"])
+@each_case("page", [page for page in PAGES + NOTEBOOKS if page != "CHANGELOG.md"])
 def test_sentences_are_short(page: str) -> None:
     text = re.sub(r"\$\$.*?\$\$", "", prose(page), flags=re.DOTALL)
     text = re.sub(r"`[^`]*`", "code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))

@@ -19,6 +19,7 @@ import chakra_files
 import config_texts
 import job_traces
 import smi_matrices
+from grouped_cases import each_case
 from page_blocks import Block, blocks, uncompared, untested
 
 ROOT = Path(__file__).parents[1]
@@ -132,7 +133,7 @@ FILES: dict[str, list[Callable[[Path], object]]] = {
 """The files that the commands of a page read, for pages of which a user has such files."""
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != SHOWN])
+@each_case("page", [page for page in PAGES if page != SHOWN])
 def test_every_block_is_tested_or_says_why_not(page: str) -> None:
     assert untested((ROOT / page).read_text()) == []
 

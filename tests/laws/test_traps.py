@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import NAMES, a_sixth, every_algorithm
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import algorithms
@@ -329,8 +330,8 @@ WRONG: dict[str, tuple[Callable[[int], Schedule], Collective]] = {
 }
 
 
-@pytest.mark.parametrize("ranks", [3, 4, 8, 10])
-@pytest.mark.parametrize("story", WRONG)
+@each_case("ranks", [3, 4, 8, 10])
+@each_case("story", WRONG)
 def test_a_wrong_schedule_is_never_reported_as_right(story: str, ranks: int) -> None:
     make, collective = WRONG[story]
     schedule = make(ranks)

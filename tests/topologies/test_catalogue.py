@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from catalogue_entries import SHAPE_KEYS
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.catalogue import BANDWIDTH, LATENCY, find
 from topologies.clusters import cluster
@@ -82,8 +83,8 @@ def test_a_name_too_long_for_a_file_is_none(length: int) -> None:
 # Shapes.
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("ranks", [2, 8, 16])
+@each_case("shape", SHAPES)
+@each_case("ranks", [2, 8, 16])
 def test_a_shape_has_as_many_ranks_as_are_asked_for(shape: str, ranks: int) -> None:
     topology = find(shape).build(ranks)
     wanted = SHAPES[shape](ranks, bandwidth=BANDWIDTH, latency=LATENCY)

@@ -7,6 +7,7 @@ from inspect import signature
 import pytest
 
 from catalogue_entries import NETWORK_KEYS, SHAPE_KEYS
+from grouped_cases import each_case
 from refusals import message_of, refusal
 from topologies.catalogue import HELP, PARSERS, find
 from topologies.clusters import cluster
@@ -122,7 +123,7 @@ def test_merging_is_no_option_of_a_links(shape: str) -> None:
     assert "has no option 'reduction'" in message_of(lambda: find(f"{shape}:reduction=1"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("hgx_h100:nodes=", "hgx_h100:nodes: '' is not a whole number: write it like 4"),

@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from joined_ports import switches, switchless
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -52,8 +53,8 @@ def uplinks(topology: Topology, leaf: str, top: str = "spine") -> float:
 # Two nodes of everything by everything.
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("machine", MACHINES)
+@each_case("network", NETWORKS)
+@each_case("machine", MACHINES)
 def test_two_nodes_of_every_machine_by_every_network(machine: str, network: str) -> None:
     node, pair = MACHINES[machine].node(), cluster(machine, 2, network=network)
     size, nics = len(node.device_names), nics_of(node)

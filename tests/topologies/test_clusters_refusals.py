@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from grouped_cases import each_case
 from joined_ports import switchless
 from refusals import refusal
 from topologies.clusters import MOST_DEVICES, cluster, joined
@@ -17,8 +18,8 @@ from topologies.topology_builder import TopologyBuilder
 NAN, INF = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize("nodes", [0, -1, 10**9])
-@pytest.mark.parametrize("machine", MACHINES)
+@each_case("nodes", [0, -1, 10**9])
+@each_case("machine", MACHINES)
 def test_there_is_no_such_number_of_nodes(machine: str, nodes: int) -> None:
     most = MOST_DEVICES // len(MACHINES[machine].node().device_names)
     assert (

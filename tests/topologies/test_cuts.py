@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from topologies import shapes
 from topologies.capacity import max_flow
 from topologies.cuts import bisection, components, diameter, partitions, tree_cuts
@@ -22,8 +23,8 @@ from topologies.topology_builder import TopologyBuilder
 Shape = Callable[..., Topology]
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 8, 16, 64])
-@pytest.mark.parametrize(
+@each_case("ranks", [2, 4, 8, 16, 64])
+@each_case(
     ("shape", "expected"),
     [
         (shapes.line, lambda p: 1),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from joined_ports import EQUIPMENT, Join, across, below, built, switches
 from topologies.errors import InputError
 from topologies.fabrics import Equipment, join_dragonfly, join_fat_tree, join_leaf_spine, join_rails
@@ -128,8 +129,8 @@ def test_sizes_that_are_too_small_are_refused(join: Join, size: str, low: int) -
             built(join, 4, 2, **bad)
 
 
-@pytest.mark.parametrize(("join", "size", "low"), BAD_SIZES)
-@pytest.mark.parametrize("value", [2.0, 2.5, "4", float("nan")])
+@each_case(("join", "size", "low"), BAD_SIZES)
+@each_case("value", [2.0, 2.5, "4", float("nan")])
 def test_sizes_that_are_not_whole_are_refused(join: Join, size: str, low: int, value: Any) -> None:
     bad: dict[str, Any] = {size: value}
     with pytest.raises(InputError, match=f"^{size} must be a whole number, got {value!r}$"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from catalogue_entries import DEVICES
+from grouped_cases import each_case
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.link_kinds import LINKS, link_kind
@@ -363,8 +364,8 @@ def test_all_ranks_and_all_nics_reach_each_other(name: str) -> None:
 # NICs.
 
 
-@pytest.mark.parametrize("name", MACHINES)
-@pytest.mark.parametrize("count", [0, 1, 3, 9, 100])
+@each_case("name", MACHINES)
+@each_case("count", [0, 1, 3, 9, 100])
 def test_a_machine_has_as_many_nics_as_are_asked_for(name: str, count: int) -> None:
     usual, machine = MACHINES[name].node(), MACHINES[name].node(nics=count)
     assert nics_of(machine) == [f"nic{nic}" for nic in range(count)]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from shape_forms import RANKS, full_bandwidth, gpu_edges, grid_wires, same, square, torus_wires
 from topologies.routing import distances
 from topologies.shapes import (
@@ -112,7 +113,7 @@ def test_diameters() -> None:
         assert diameter == DIAMETERS[shape](ranks), (shape, ranks)
 
 
-@pytest.mark.parametrize(("shape", "ranks"), CASES)
+@each_case(("shape", "ranks"), CASES)
 def test_every_wire_runs_both_ways(shape: str, ranks: int) -> None:
     graph = full_bandwidth(shape, ranks).graph
     assert all(

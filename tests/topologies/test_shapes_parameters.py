@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from shape_forms import full_bandwidth
 from topologies.errors import InputError
 from topologies.shapes import (
@@ -85,8 +86,8 @@ def test_only_hubs_are_switches(shape: str) -> None:
     assert set(kinds.values()) <= {"gpu", "switch"}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("ranks", [2.0, 4.5, "8", None])
+@each_case("shape", SHAPES)
+@each_case("ranks", [2.0, 4.5, "8", None])
 def test_a_number_of_ranks_that_is_not_whole_is_refused(shape: str, ranks: Any) -> None:
     with pytest.raises(InputError, match=f"ranks must be a whole number, got {ranks!r}$"):
         SHAPES[shape](ranks, bandwidth=1e9)
@@ -98,16 +99,16 @@ def test_a_number_of_ranks_that_no_memory_holds_is_refused(shape: str) -> None:
         SHAPES[shape](2**70, bandwidth=1e9)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("ranks", [1, 0, -3])
+@each_case("shape", SHAPES)
+@each_case("ranks", [1, 0, -3])
 def test_fewer_than_two_ranks_are_refused(shape: str, ranks: int) -> None:
     with pytest.raises(InputError, match=f"ranks must be at least 2, got {ranks}$"):
         SHAPES[shape](ranks, bandwidth=1e9)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("bad", [-1.0, float("nan"), -float("inf")])
-@pytest.mark.parametrize("parameter", ["bandwidth", "latency", "gap", "reduction"])
+@each_case("shape", SHAPES)
+@each_case("bad", [-1.0, float("nan"), -float("inf")])
+@each_case("parameter", ["bandwidth", "latency", "gap", "reduction"])
 def test_impossible_parameters_are_refused(shape: str, parameter: str, bad: float) -> None:
     with pytest.raises(InputError, match=f"{parameter}( of .*)? is {bad}"):
         SHAPES[shape](4, **{"bandwidth": 1e9, parameter: bad})

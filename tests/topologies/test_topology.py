@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.link import Link
 from topologies.shapes import SHAPES
@@ -75,8 +76,8 @@ def check_columns(topology: Topology) -> None:
     assert topology.ranks == len(topology.placement)
 
 
-@pytest.mark.parametrize("shape", [name for name in SHAPES if name != "hypercube"])
-@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 13])
+@each_case("shape", [name for name in SHAPES if name != "hypercube"])
+@each_case("ranks", [2, 3, 4, 5, 8, 13])
 def test_the_columns_of_every_shape_hold_together(shape: str, ranks: int) -> None:
     topology = SHAPES[shape](ranks, bandwidth=1e9, latency=1e-6, gap=2e-6, reduction=1e-12)
     check_columns(topology)

@@ -16,6 +16,7 @@ from experiments.algorithm_files.msccl.msccl_program import Program
 from experiments.algorithm_files.msccl.reader import read_program
 from experiments.algorithm_files.msccl.writer import write_program
 from experiments.simulations.case import Case
+from grouped_cases import each_case
 from msccl_texts import SHAPES, algo, block, exchange, gpu, nop, step
 from refusals import attempt, refusal
 from simulator.collectives import algorithms, find
@@ -160,7 +161,7 @@ ONE = gpu(0, (1, 0, 0), block(1, -1, SEND))
 TWO = gpu(1, (1, 0, 1), block(-1, 0, TAKE))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "words"),
     [
         ("", "is empty"),

@@ -21,6 +21,7 @@ from experiments.measure.patterns import PROMISES
 from experiments.measure.program import Message, Move, Post, Program, Wait, compile_program
 from experiments.measure.signals import with_signals
 from experiments.measure.slot_layout import Layout, Span, granularity
+from grouped_cases import each_case
 from law_cases import tries
 from simulator.collectives import algorithms, find
 from simulator.collectives.ring import ring_all_reduce
@@ -266,7 +267,7 @@ def test_in_order_all_that_is_equally_deep_goes_together() -> None:
     assert messages == [[(0, True, 1), (2, False, 2), (3, True, 2), (4, False, 1)]]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_case("name", NAMES)
 def test_an_operation_waits_for_what_its_ranks_know(name: str) -> None:
     schedule = with_signals(find(name).build(5, 2.0**20))
     for i in range(len(schedule)):

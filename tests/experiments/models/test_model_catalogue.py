@@ -16,6 +16,7 @@ from experiments.models.model_catalogue import (
     with_defaults,
 )
 from experiments.models.shape_catalogue import SHAPES, find_shape
+from grouped_cases import each_case
 from law_cases import tries
 from simulator.training.model import WIDTHS, Model
 from topologies.errors import InputError
@@ -82,8 +83,8 @@ def test_a_model_that_no_device_holds_has_a_batch_of_one() -> None:
     assert {MODELS[name].batch for name in large} == {1}
 
 
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("device", ACCELERATORS)
+@each_case("name", SMALL)
+@each_case("device", ACCELERATORS)
 def test_no_estimate_passes_for_a_measurement(name: str, device: str) -> None:
     model = find(f"{name}:device={device},dtype={'fp32' if device == 'p100' else 'amp'}")
     assert model.source.startswith("estimated, not measured: FLOPs at ")

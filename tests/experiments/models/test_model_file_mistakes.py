@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.model_files import dumps, read
+from grouped_cases import each_case
 from model_texts import SMALL, TWO, outcome, refusal
 from simulator.training.model import Model, Tensor
 from topologies.errors import InputError
@@ -29,7 +30,7 @@ def put(content: Any, path: tuple[Any, ...], value: object) -> None:
         content[last] = value
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new", "message"),
     [
         (

@@ -9,6 +9,7 @@ from experiments.models.block_cut import Cut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import SHAPES, find_shape
 from experiments.models.transformer_blocks import blocks
+from grouped_cases import each_case
 from simulator.parallel.blocks import Block, Part
 from topologies.errors import InputError
 
@@ -57,12 +58,12 @@ def test_the_backward_for_weights_needs_what_zero_bubble_says() -> None:
     assert block.kept_for_weights / (2048 * 4096) == pytest.approx(32)
 
 
-@pytest.mark.parametrize("tp", [1, 2, 8])
-@pytest.mark.parametrize("sp", [False, True])
-@pytest.mark.parametrize(
+@each_case("tp", [1, 2, 8])
+@each_case("sp", [False, True])
+@each_case(
     "more", [{"overlap_tp": False}, {"overlap_tp": True}, {"overlap_tp": True, "pieces": True}]
 )
-@pytest.mark.parametrize("name", ["gpt3_3_6b", "llama3_8b", "mixtral_8x7b", "deepseek_v3"])
+@each_case("name", ["gpt3_3_6b", "llama3_8b", "mixtral_8x7b", "deepseek_v3"])
 def test_a_backward_takes_as_long_as_its_two_halves(
     name: str, tp: int, sp: bool, more: dict[str, Any]
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from experiments.profiles import find, names, parse
 from experiments.profiles.profile_document import dumps, of
+from grouped_cases import each_case
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.profile import Profile, Protocol
 from sure_profile import UNSURE
@@ -151,7 +152,7 @@ def test_those_that_are_shipped_have_no_unknown_names(name: str) -> None:
     assert find(name).profile == name
 
 
-@pytest.mark.parametrize(("right", "wrong", "problem"), MISTAKES)
+@each_case(("right", "wrong", "problem"), MISTAKES)
 def test_a_mistake_is_one_line_with_its_place_in_our_words(
     right: str, wrong: str, problem: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.bruck import bruck_all_gather, bruck_all_to_all
 from simulator.cost_models import log2_ceil
@@ -9,7 +10,7 @@ from simulator.engines import simulate
 from topologies.shapes import full_mesh, star
 
 
-@pytest.mark.parametrize("ranks", range(2, 34))
+@each_case("ranks", range(2, 34))
 def test_no_all_gather_has_fewer_steps_or_moves_less(ranks: int) -> None:
     schedule = bruck_all_gather(ranks, float(ranks))
     assert schedule.steps == log2_ceil(ranks)

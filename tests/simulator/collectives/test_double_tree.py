@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.collectives.double_tree import PIECES, double_tree_all_reduce, fit, two_trees
@@ -34,7 +35,7 @@ def test_the_trees_of_five_and_six_nodes_by_hand() -> None:
     assert two_trees(1).tolist() == [[-1], [-1]]
 
 
-@pytest.mark.parametrize("nodes", range(2, 34))
+@each_case("nodes", range(2, 34))
 def test_trees_are_binary_as_deep_as_they_must_be_and_share_no_inner_node(nodes: int) -> None:
     for above in two_trees(nodes):
         assert max(way_up(above, node) for node in range(nodes)) == log2_ceil(nodes)

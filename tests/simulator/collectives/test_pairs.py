@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from simulator.collectives import pairs as patterns
 from simulator.collectives.collective import Pairs
 from simulator.collectives.pairs import exchange, places
@@ -30,7 +31,7 @@ def listed(pairs: Pairs) -> list[tuple[int, int]]:
 
 
 @every_pattern
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 7, 9, 12, 64])
+@each_case("ranks", [1, 2, 3, 4, 6, 7, 9, 12, 64])
 def test_pairs_are_two_ranks_once_each(pattern: Callable[[int], Pairs], ranks: int) -> None:
     pairs = pattern(ranks)
     assert len({*listed(pairs)}) == len(pairs.source)

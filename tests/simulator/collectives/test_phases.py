@@ -1,7 +1,6 @@
 """The phases of every algorithm: what pictures are coloured by."""
 
-import pytest
-
+from grouped_cases import each_case
 from simulator.collectives import algorithms
 
 PHASES = {
@@ -51,6 +50,6 @@ def test_every_operation_has_a_phase() -> None:
         assert all(algorithm.build(8, 64.0).phases), name
 
 
-@pytest.mark.parametrize("name", PHASES)
+@each_case("name", PHASES)
 def test_the_phases_of_six_ranks_are_these(name: str) -> None:
     assert algorithms()[name].build(6, 60.0).phases == PHASES[name]

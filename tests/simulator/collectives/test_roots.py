@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import NAMES
 from refusals import refusal
 from simulator.analysis.bounds import best_bound, bounds
@@ -30,7 +31,7 @@ def test_these_collectives_have_roots() -> None:
 
 
 @every_rooted
-@pytest.mark.parametrize("ranks", [2, 3, 6])
+@each_case("ranks", [2, 3, 6])
 def test_promises_are_kept_from_every_root(name: str, ranks: int) -> None:
     algorithm = find(name)
     for root in range(ranks):

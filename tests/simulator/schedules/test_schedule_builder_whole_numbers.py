@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import three_rank_child
@@ -41,7 +42,7 @@ def builder_of_three() -> ScheduleBuilder:
     return builder
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "shown"),
     [
         (0.5, "0.5"),
@@ -57,7 +58,7 @@ def builder_of_three() -> ScheduleBuilder:
         (2**63, "9223372036854775808"),
     ],
 )
-@pytest.mark.parametrize("what", CALLS)
+@each_case("what", CALLS)
 def test_a_number_that_is_not_whole_is_refused_by_its_name(
     what: str, value: Any, shown: str
 ) -> None:

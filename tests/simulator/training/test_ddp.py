@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddp_steps import GRADIENTS, MODEL, ONE_BUCKET, planned, quiet, ran, star, step
+from grouped_cases import each_case
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedules import semantics
 from simulator.training.ddp import DDP
@@ -64,11 +65,9 @@ def test_one_worker_computes_alone(algo: str) -> None:
     assert (plan.schedule.ranks, plan.schedule.volume) == (1, 0)
 
 
-@pytest.mark.parametrize(
-    "algo", ["ring", "tree", "halving_doubling", "recursive_doubling", "naive", "rings"]
-)
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
-@pytest.mark.parametrize("bucket", [0.0, 5000.0, ONE_BUCKET])
+@each_case("algo", ["ring", "tree", "halving_doubling", "recursive_doubling", "naive", "rings"])
+@each_case("ranks", [2, 3, 5, 8])
+@each_case("bucket", [0.0, 5000.0, ONE_BUCKET])
 def test_a_step_averages_the_gradients(algo: str, ranks: int, bucket: float) -> None:
     semantics.check(planned(DDP(bucket=bucket, algo=algo, streams=2), ranks).schedule, ALL_REDUCE)
 

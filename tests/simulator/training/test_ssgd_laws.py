@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -137,9 +138,9 @@ def test_a_faster_network_makes_a_serial_step_no_slower(
     assert times[0] >= times[1] * (1 - 1e-9) >= times[2] * (1 - 1e-9) ** 2
 
 
-@pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize("server", KINDS)
-@pytest.mark.parametrize("ranks", range(1, 10))
+@each_case("pipelined", [False, True])
+@each_case("server", KINDS)
+@each_case("ranks", range(1, 10))
 def test_a_step_is_an_all_reduce(server: str, ranks: int, pipelined: bool) -> None:
     plan = planned(SSGD(server, pipelined), ranks, latency=0.125, conditions=Conditions(sigma=0.5))
     assert SSGD.promise is ALL_REDUCE

@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.errors import InputError
 from topologies.link import Link
@@ -122,9 +123,9 @@ def test_any_yaml_reader_reads_the_same() -> None:
     assert yaml.safe_load(GOLDEN) == yaml_files.load(GOLDEN, "box.yaml")
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("ranks", [4, 16])
-@pytest.mark.parametrize("form", FORMATS)
+@each_case("shape", SHAPES)
+@each_case("ranks", [4, 16])
+@each_case("form", FORMATS)
 def test_every_shape_comes_back(shape: str, ranks: int, form: str) -> None:
     topology = SHAPES[shape](
         ranks, bandwidth=1e9 / 3, latency=1.3e-6, gap=2e-7, reduction=1 / 3.3e12
@@ -278,8 +279,8 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-@pytest.mark.parametrize("form", FORMATS)
+@each_case("text", HOSTILE.values())
+@each_case("form", FORMATS)
 def test_a_hostile_file_is_one_line(text: str, form: str) -> None:
     assert refusal(FORMATS[form][1], text, "file").startswith("file")
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import tries
 from nccl_machines import TWO, refused
 from topologies.errors import InputError
@@ -22,7 +22,7 @@ def read_or_refused(text: str) -> str:
         return str(error)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new", "message"),
     [
         (
@@ -134,7 +134,6 @@ def read_or_refused(text: str) -> str:
         ('latency="0"', 'latency="nan"', "topo.xml line 15: latency of <net> is 'nan'"),
         ('latency="0"', 'latency="soon"', "topo.xml line 15: latency of <net> is 'soon'"),
     ],
-    ids=lambda text: text[:40],
 )
 def test_what_is_wrong_is_named(old: str, new: str, message: str) -> None:
     assert old in TWO

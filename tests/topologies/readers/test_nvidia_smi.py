@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from smi_matrices import PAIR, refused, rendered
 from topologies.link_kinds import LINKS
 from topologies.readers.matrix import parse
@@ -259,10 +260,8 @@ def test_the_same_matrix_however_it_was_copied(old: str, new: str) -> None:
     assert (copied.level == as_printed.level).all()
 
 
-@pytest.mark.parametrize(
-    "file", ["smi_every_level.txt", "smi_16_nvswitch.txt", "smi_cube_mesh.txt"]
-)
-@pytest.mark.parametrize("width", [60, 66, 67, 80, 83, 100, 101, 102, 103, 120])
+@each_case("file", ["smi_every_level.txt", "smi_16_nvswitch.txt", "smi_cube_mesh.txt"])
+@each_case("width", [60, 66, 67, 80, 83, 100, 101, 102, 103, 120])
 def test_a_terminal_may_break_lines_anywhere(file: str, width: int) -> None:
     text = (DATA / file).read_text().replace("\x1b[4m", "").replace("\x1b[0m", "").expandtabs(8)
     broken = [

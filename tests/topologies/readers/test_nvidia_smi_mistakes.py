@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import tries
 from smi_matrices import PAIR, refused, rendered
 from topologies.errors import InputError
@@ -23,7 +23,7 @@ def read_or_refused(text: str) -> str:
         return str(error)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new", "message"),
     [
         (
@@ -59,7 +59,6 @@ def read_or_refused(text: str) -> str:
         (PAIR, "", "topo.txt: no matrix of nvidia-smi topo -m"),
         (PAIR, "x" * 10**8, "topo.txt is larger than 16 MiB"),
     ],
-    ids=lambda text: text[:30],
 )
 def test_what_is_wrong_is_named(old: str, new: str, message: str) -> None:
     assert old in PAIR

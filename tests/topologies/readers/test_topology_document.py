@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 import yaml
 
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.readers import yaml_files
 from topologies.readers.graph_files import read_json, read_yaml
@@ -151,7 +152,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("change", "message"), MISTAKES.items(), ids=list(MISTAKES.values()))
+@each_case(("change", "message"), MISTAKES.items())
 def test_a_mistake_is_named_with_its_line_and_key(change: tuple[str, str], message: str) -> None:
     text = PLAIN.replace(*change)
     assert text != PLAIN

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from experiments.measurements.formats.forced_choices import Label, forced_by, read_label
 from experiments.spellings import canonical_algorithm, canonical_protocol
+from grouped_cases import each_case
 from simulator.collectives import algorithms
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("label", "collective", "algorithm"),
     [
         ("", "all_reduce", ""),

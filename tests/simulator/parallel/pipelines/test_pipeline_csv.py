@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from extras import needs
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.parallel.pipelines import Pipeline, find, orders
 from simulator.parallel.pipelines.pipeline import BACKWARD, INPUTS
@@ -42,7 +43,7 @@ def test_what_other_tools_write_is_read() -> None:
     assert INPUTS not in read_pipeline("0F0,0B0", "a.csv").kind
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("", "a.csv has no actions: expected a cell like 0F0"),

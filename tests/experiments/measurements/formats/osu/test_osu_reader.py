@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.measurements import Point, read
+from grouped_cases import each_case
 from osu_outputs import AVERAGES, FULL, LATENCY, PLAIN, SIZES, WHOLE, only, parse, renamed
 from topologies.errors import InputError
 
@@ -28,7 +29,7 @@ def test_the_full_form_is_the_slowest_rank() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "collective"),
     [
         ("Broadcast Latency", "broadcast"),
@@ -41,7 +42,7 @@ def test_the_full_form_is_the_slowest_rank() -> None:
         ("Multi Latency", "send_recv"),
     ],
 )
-@pytest.mark.parametrize("library", ["MPI", "MPI-CUDA", "MPI-ROCM", "NCCL-CUDA"])
+@each_case("library", ["MPI", "MPI-CUDA", "MPI-ROCM", "NCCL-CUDA"])
 def test_a_title_names_collective_and_memory(name: str, collective: str, library: str) -> None:
     curve = only(renamed(PLAIN, name).replace("OSU MPI", f"OSU {library}"))
     assert (curve.collective, len(curve.points)) == (collective, 3)
