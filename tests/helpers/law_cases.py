@@ -60,6 +60,21 @@ def a_sixth(cases: Iterable[Any], first: int) -> list[ParameterSet]:
     return _every(6, cases, first)
 
 
+def by_turns(cases: Iterable[Any], others: Iterable[Any]) -> list[ParameterSet]:
+    """Each case with one of `others`, in turn, and with all of them with `-m exhaustive`."""
+    turns = tuple(others)
+    return [
+        pytest.param(
+            case,
+            other,
+            id=f"{case}-{other}",
+            marks=[] if number % len(turns) == turn else [pytest.mark.exhaustive],
+        )
+        for number, case in enumerate(cases)
+        for turn, other in enumerate(turns)
+    ]
+
+
 def _every(step: int, cases: Iterable[Any], first: int) -> list[ParameterSet]:
     rare = pytest.mark.exhaustive
     return [

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from law_cases import by_turns
 from topologies.alike_rings import alike, shifted
 from topologies.clusters import cluster
 from topologies.placement import placed
@@ -35,8 +36,9 @@ def load(topology: Topology, orders: np.typing.NDArray[np.int32]) -> list[float]
     return sorted(times.tolist())
 
 
-@pytest.mark.parametrize("machine", ["dgx_a100", "hgx_h100", "b200"])
-@pytest.mark.parametrize("nodes", [2, 3, 33])
+@pytest.mark.parametrize(
+    ("machine", "nodes"), by_turns(("dgx_a100", "hgx_h100", "b200"), (2, 3, 33))
+)
 def test_rings_of_a_node_with_a_switch_are_one_ring_shifted(machine: str, nodes: int) -> None:
     topology = cluster(machine, nodes)
     rings = find_rings(topology, topology.ranks)

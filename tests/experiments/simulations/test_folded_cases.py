@@ -5,6 +5,7 @@ import pytest
 from experiments.simulations.case import Case
 from experiments.simulations.rules import Rules
 from experiments.simulations.sweep_rows import judge
+from law_cases import by_turns
 from simulator.collectives import find
 from topologies.clusters import cluster
 from topologies.shapes import SHAPES
@@ -18,9 +19,11 @@ MACHINES = {
 }
 
 
+NAMES = "ring", "ring_all_gather", "pairwise", "rings"
+
+
 @pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES.keys())
-@pytest.mark.parametrize("name", ["ring", "ring_all_gather", "pairwise", "rings"])
-@pytest.mark.parametrize("sharing", ["fifo", "fair"])
+@pytest.mark.parametrize(("name", "sharing"), by_turns(NAMES, ("fifo", "fair")))
 def test_a_row_is_the_same_folded_or_not(name: str, topology: Topology, sharing: str) -> None:
     rows = []
     for symmetry in ("auto", "off"):

@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from experiments.models import torch_run
 from experiments.models.torch_module import Training, profile
+from law_cases import by_turns
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
 from simulator.training.model import Model
 
@@ -128,8 +129,7 @@ SMALL: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("cap", CAPS)
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(("name", "cap"), by_turns(SMALL, CAPS))
 def test_buckets_are_rebuilt_as_gradients_arrive(name: str, cap: float | None) -> None:
     module, inputs = (make() for make in SMALL[name])
     model = described(name)
@@ -138,8 +138,7 @@ def test_buckets_are_rebuilt_as_gradients_arrive(name: str, cap: float | None) -
     assert then == bytes_of(rebuilt(model, ours(cap)))
 
 
-@pytest.mark.parametrize("cap", CAPS)
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(("name", "cap"), by_turns(SMALL, CAPS))
 def test_with_unused_parameters_to_find_they_stay_as_registered(
     name: str, cap: float | None
 ) -> None:

@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from law_cases import by_turns
 from simulator.training.asgd import ASGD, SSP
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.data_parallel import DataParallel
@@ -41,32 +42,31 @@ def planned(strategy: Strategy, ranks: int, steps: int, model: Model = MODEL) ->
     return strategy.plan(model, Checked(topology, ranks, steps)), checked[-1]
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        DDP(),
-        DDP(bucket=0.0, algo="halving_doubling", broadcast_buffers=False),
-        DDP(find_unused=True, accumulate=3, metric=True, prepare=0.1, sync_batch_norm=True),
-        DDP(bucket=0.0, startup=True),
-        DDP(bucket=0.0, startup=True, find_unused=True, algo="double_tree"),
-        LocalSGD(every=3),
-        LocalSGD(every=2, algo="rings"),
-        DataParallel(),
-        DataParallel(scatter=False, chunk=1000.0),
-        *(
-            SSGD(server=server, pipelined=pipelined)
-            for server, pipelined in product(("worker", "cpu", "sharded"), (False, True))
-        ),
-        SSGD(scatter=False),
-        *(ASGD(server=server) for server in ("gpu", "worker", "sharded")),
-        SSP(bound=1),
-    ],
-    ids=repr,
+STRATEGIES = (
+    DDP(),
+    DDP(bucket=0.0, algo="halving_doubling", broadcast_buffers=False),
+    DDP(find_unused=True, accumulate=3, metric=True, prepare=0.1, sync_batch_norm=True),
+    DDP(bucket=0.0, startup=True),
+    DDP(bucket=0.0, startup=True, find_unused=True, algo="double_tree"),
+    LocalSGD(every=3),
+    LocalSGD(every=2, algo="rings"),
+    DataParallel(),
+    DataParallel(scatter=False, chunk=1000.0),
+    *(
+        SSGD(server=server, pipelined=pipelined)
+        for server, pipelined in product(("worker", "cpu", "sharded"), (False, True))
+    ),
+    SSGD(scatter=False),
+    *(ASGD(server=server) for server in ("gpu", "worker", "sharded")),
+    SSP(bound=1),
 )
-@pytest.mark.parametrize(("ranks", "steps"), [(2, 1), (4, 4), (7, 3)])
+
+
+@pytest.mark.parametrize(("strategy", "job"), by_turns(STRATEGIES, [(2, 1), (4, 4), (7, 3)]))
 def test_the_size_of_a_run_is_known_before_it_is_built(
-    strategy: Strategy, ranks: int, steps: int
+    strategy: Strategy, job: tuple[int, int]
 ) -> None:
+    ranks, steps = job
     plan, size = planned(strategy, ranks, steps)
     assert size.once + size.step * steps == pytest.approx(len(plan.schedule), rel=0.02, abs=2)
 
