@@ -310,7 +310,7 @@ def commands_in(page: str) -> list[str]:
     return [match[1] for line in lines if (match := re.search(r"\bsimctl ([a-z].*)", line))]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES + NOTEBOOKS if commands_in(page)])
+@each_case("page", [page for page in PAGES + NOTEBOOKS if commands_in(page)])
 def test_commands_in_pages_have_their_options(page: str) -> None:
     reference = (ROOT / "docs" / "reference" / "commands.md").read_text()
     for line in commands_in(page):

@@ -23,6 +23,7 @@ from command_lines import annotation, command_line, commands, value_of
 from command_runs import Done, mistakes, run
 from costs import counted
 from fuzz_findings import Finding, Request
+from grouped_cases import each_case
 
 SHARES = {
     ("run",): 0.2,
@@ -172,7 +173,7 @@ def warm(folder: Path, torch: bool) -> None:
     (folder / "warm.png").unlink()
 
 
-@pytest.mark.parametrize("path", commands(), ids=" ".join)
+@each_case("path", commands())
 def test_every_option_has_values(path: tuple[str, ...]) -> None:
     """A new option has to get some in `command_values`."""
     for parameter in commands()[path]:

@@ -62,7 +62,7 @@ def test_a_ring_of_more_than_nine_ranks_runs_to_its_end_in_order(
 
 
 @engines
-@pytest.mark.parametrize("ranks", range(9, 21))
+@each_case("ranks", range(9, 21))
 def test_who_is_first_in_line_is_served_first(ranks: int, engine: Engine) -> None:
     """All to one at the same instant: the order is the order in which they were written, 10 not
     before 2."""

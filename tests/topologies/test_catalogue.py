@@ -19,7 +19,7 @@ def names(topology: Topology) -> list[str]:
     return [topology.device_names[device] for device in topology.placement]
 
 
-@pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
+@each_case("name", [*SHAPES, *MACHINES])
 def test_every_name_is_found_with_and_without_a_colon(name: str) -> None:
     kind = "shape" if name in SHAPES else "machine"
     for text in (name, f"{name}:"):
@@ -282,7 +282,7 @@ def test_a_job_leaves_what_the_user_says() -> None:
 # All of it.
 
 
-@pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
+@each_case("name", [*SHAPES, *MACHINES])
 def test_the_whole_of_it(name: str) -> None:
     whole = find(name).whole()
     assert whole.ranks == (8 if name in SHAPES else MACHINES[name].node().ranks)

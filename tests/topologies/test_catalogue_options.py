@@ -46,7 +46,7 @@ PORTS = ", ".join(name for name, kind in LINKS.items() if kind.kind in NETWORKS)
 # Options.
 
 
-@pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
+@each_case("name", [*SHAPES, *MACHINES])
 def test_every_option_of_every_name(name: str) -> None:
     """All of them at once, and each alone; what is not given is left to the shape or machine."""
     keys = SHAPE_KEYS[name] if name in SHAPES else NETWORK_KEYS
@@ -57,7 +57,7 @@ def test_every_option_of_every_name(name: str) -> None:
         assert find(f"{name}:{key}={text}").options == {key: value}
 
 
-@pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
+@each_case("name", [*SHAPES, *MACHINES])
 def test_there_are_no_other_options_than_those_of_the_function(name: str) -> None:
     """What a wrong key is answered with, in the order of the function's parameters."""
     message = message_of(lambda: find(f"{name}:zzz=1"))
@@ -69,7 +69,7 @@ def test_there_are_no_other_options_than_those_of_the_function(name: str) -> Non
     ]
 
 
-@pytest.mark.parametrize("name", [*SHAPES, *MACHINES])
+@each_case("name", [*SHAPES, *MACHINES])
 def test_a_wrong_option_is_answered_with_all_of_them_below_each_other(name: str) -> None:
     head, *lines = message_of(lambda: find(f"{name}:zzz=1")).splitlines()
     assert head == f"{name} has no option 'zzz': write {name}:key=value,... with"

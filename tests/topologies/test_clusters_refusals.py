@@ -28,7 +28,7 @@ def test_there_is_no_such_number_of_nodes(machine: str, nodes: int) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         (
@@ -117,7 +117,7 @@ def test_a_node_with_shared_media_is_not_joined() -> None:
     assert "has no NIC" in refusal(lambda: joined(full_mesh_one_port(4, bandwidth=1e9), 2))
 
 
-@pytest.mark.parametrize("port", LINKS)
+@each_case("port", LINKS)
 def test_every_kind_of_link_is_a_port_or_none(port: str) -> None:
     if link_kind(port).kind in NETWORKS:
         assert cluster("dgx1", 2, port=port).ranks == 16

@@ -191,8 +191,8 @@ def test_a_bisection_is_the_least_flow_of_all_halves(topology: Topology) -> None
 # Distances.
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 8, 64])
-@pytest.mark.parametrize(
+@each_case("ranks", [2, 4, 8, 64])
+@each_case(
     ("shape", "hops"),
     [
         (shapes.line, lambda p: p - 1),

@@ -101,9 +101,9 @@ def test_no_ports_are_refused(join: Join, ports: npt.ArrayLike) -> None:
         join(TopologyBuilder("empty"), ports, EQUIPMENT)
 
 
-@pytest.mark.parametrize("join", JOINS)
-@pytest.mark.parametrize("figure", ["bandwidth", "latency", "gap"])
-@pytest.mark.parametrize("bad", [-1.0, float("nan")])
+@each_case("join", JOINS)
+@each_case("figure", ["bandwidth", "latency", "gap"])
+@each_case("bad", [-1.0, float("nan")])
 def test_impossible_figures_are_refused(join: Join, figure: str, bad: float) -> None:
     link = replace(EQUIPMENT.link, **{figure: bad})
     with pytest.raises(InputError, match=f"{figure} is {bad}"):
@@ -179,8 +179,8 @@ def test_every_leaf_is_joined_to_every_spine(ports: int, size: int, spines: int)
     ] == [True] * ports
 
 
-@pytest.mark.parametrize("oversubscription", [0.5, 1.0, 2.0, 3.0])
-@pytest.mark.parametrize("spines", [1, 2, 6, 12])
+@each_case("oversubscription", [0.5, 1.0, 2.0, 3.0])
+@each_case("spines", [1, 2, 6, 12])
 def test_uplinks_of_a_leaf_carry_what_its_ports_do_over_the_oversubscription(
     spines: int, oversubscription: float
 ) -> None:

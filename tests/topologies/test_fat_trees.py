@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from joined_ports import across, built, switches
 from topologies.errors import InputError
 from topologies.fabrics import join_fat_tree
@@ -102,7 +103,7 @@ def test_by_default_a_fat_tree_is_the_smallest_that_fits(ports: int, k: int) -> 
     assert len(switches(default, "core")) == k**2 // 4
 
 
-@pytest.mark.parametrize("ports", range(1, 17))
+@each_case("ports", range(1, 17))
 def test_pods_and_edge_switches_without_a_port_are_left_out(ports: int) -> None:
     topology = built(join_fat_tree, ports, k=4)
     edges, pods = -(-ports // 2), -(-ports // 4)

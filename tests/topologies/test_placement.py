@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.placement import ORDERS, Order, parse_placement, placed
@@ -90,8 +91,8 @@ def test_ranks_that_share_a_device_are_places_of_their_own() -> None:
     assert placed(twice, "round-robin").placement.tolist() == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("order", ORDERS)
+@each_case("shape", SHAPES)
+@each_case("order", ORDERS)
 def test_a_shape_has_one_node_for_all(shape: str, order: Order) -> None:
     topology = SHAPES[shape](8, bandwidth=1e9)
     assert placed(topology, order).placement.tolist() == topology.placement.tolist()
@@ -106,7 +107,7 @@ def test_routes_are_found_anew() -> None:
     assert topology.route(0, 1) == before
 
 
-@pytest.mark.parametrize(
+@each_case(
     "order",
     [
         *(

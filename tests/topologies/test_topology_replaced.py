@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.link import Link
 from topologies.topology import Topology
@@ -33,7 +34,7 @@ def altered(column: str, value: Any, at: int = 0) -> Any:
     return values
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("column", "value", "at", "message"),
     [
         ("medium_bandwidth", NAN, 0, "bandwidth of a->b is nanB/s: it is above 0B/s"),

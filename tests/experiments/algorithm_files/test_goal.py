@@ -12,6 +12,7 @@ from experiments.algorithm_files.goal.goal_reader import read_goal
 from experiments.algorithm_files.goal.goal_writer import write_goal
 from experiments.simulations.case import Case
 from experiments.simulations.sweep_rows import judge
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -97,7 +98,7 @@ def test_messages_match_in_the_order_in_which_they_are_posted() -> None:
     assert "10 bytes are sent" in refusal(seconds, text.replace("a requires b\n", ""))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "words"),
     [
         ("", "a.goal is empty"),

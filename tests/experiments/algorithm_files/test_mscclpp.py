@@ -12,6 +12,7 @@ from experiments.algorithm_files import read_algorithm
 from experiments.algorithm_files.mscclpp.plan_algorithm import algorithm_of
 from experiments.algorithm_files.mscclpp.plan_reader import read_plan
 from experiments.simulations.case import Case
+from grouped_cases import each_case
 from mscclpp_plans import SHAPES, SIGNAL, WAIT, Json, op, plan, span
 from refusals import refusal
 from simulator.collectives.proof import prove
@@ -82,7 +83,7 @@ def _set(*path: str | int) -> Callable[[object], str]:
 OP = "gpus", 0, "threadblocks", 0, "ops", 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "words"),
     [
         ("", "a.json is empty"),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from experiments.calibration.decisions import MPICH, OPEN_MPI, OPEN_MPI_4_0, Rules, rules
 from experiments.calibration.libraries import MPI
+from grouped_cases import each_case
 from simulator.collectives import find
 
 ALL = {"Open MPI": OPEN_MPI, "Open MPI 4.0": OPEN_MPI_4_0, "MPICH": MPICH}
@@ -22,7 +23,7 @@ def test_a_rule_names_an_algorithm_of_its_collective(
         assert algorithm.defined(ranks), algorithm.name
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("version", "collective", "ranks", "nbytes", "algorithm"),
     [
         ("OpenMPI 4.1.6", "all_reduce", 128, 65536, "tree"),

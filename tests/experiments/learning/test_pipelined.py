@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from experiments.learning.network import Network
 from experiments.learning.pipelined import pipeline_gradient
 from experiments.learning.task import Task
+from grouped_cases import each_case
 from simulator.parallel.pipelines import find, orders
 
 TASK = Task("mlp", hidden=6)
 
 
-@pytest.mark.parametrize("name", sorted(orders()))
-@pytest.mark.parametrize(("devices", "micro_batches"), [(2, 4), (4, 8)])
+@each_case("name", sorted(orders()))
+@each_case(("devices", "micro_batches"), [(2, 4), (4, 8)])
 def test_every_order_has_the_gradient_of_one_device(
     name: str, devices: int, micro_batches: int
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.traces.flight_recorder import read_dump, unpickled
+from grouped_cases import each_case
 from job_traces import dump, entry
 from refusals import attempt, refusal
 
@@ -51,11 +52,11 @@ def test_a_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
     assert not touched.exists()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [datetime.date(2020, 1, 1), {1, 2}, range(3), functools.partial(print), bytearray(b"x"), print],
 )
-@pytest.mark.parametrize("protocol", [0, 2, 5])
+@each_case("protocol", [0, 2, 5])
 def test_objects_are_refused(value: object, protocol: int) -> None:
     if isinstance(value, set) and protocol == 5:
         assert unpickled(pickle.dumps(value, protocol), "dump") == value

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from best_bounds import COLLECTIVES, best, ports
+from grouped_cases import each_case
 from simulator.analysis.bounds import Limit, best_bound, bounds, limits, needs
 from simulator.collectives import find
 from simulator.collectives.collective import (
@@ -240,8 +241,8 @@ def test_a_broadcast_needs_no_way_back() -> None:
 # What must be moved, and when to stop looking.
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda collective: collective.name)
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@each_case("collective", COLLECTIVES)
+@each_case("ranks", [1, 2, 3, 8])
 def test_ranks_by_themselves_need_what_the_collective_declares(
     collective: Collective, ranks: int
 ) -> None:

@@ -29,6 +29,7 @@ behind other ranks; 4 s of rank 3's computations), 9-16 (push 1 of rank 3 on the
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
@@ -223,7 +224,7 @@ def test_latency_is_time_on_the_wire() -> None:
     assert rows(shares) == [[5, 0, 0, 1], [5, 0, 2, 0]]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     sorted(
         name

@@ -2,13 +2,12 @@
 
 import pytest
 
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives import algorithms, find, of_collective
 
 
-@pytest.mark.parametrize(
-    "name", sorted({a.collective.name for a in algorithms().values()} - {*algorithms()})
-)
+@each_case("name", sorted({a.collective.name for a in algorithms().values()} - {*algorithms()}))
 def test_a_collective_lists_its_algorithms(name: str) -> None:
     listed = [key for key, algorithm in algorithms().items() if algorithm.collective.name == name]
     assert (

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import tries
 from simulator.analysis import memory
 from simulator.collectives import find
@@ -94,8 +95,8 @@ def test_what_goes_straight_takes_its_closed_form_through_a_switch_too(
     )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@each_case("algorithm", ALGORITHMS)
+@each_case("ranks", [2, 3, 5, 8])
 def test_each_moves_and_holds_what_its_closed_form_says(algorithm: Algorithm, ranks: int) -> None:
     schedule, cost, nbytes = algorithm.build(ranks, 840.0), algorithm.cost, 840.0
     usage = memory.trace(schedule, simulate(schedule, full_mesh(ranks, bandwidth=1.0, latency=0.5)))

@@ -1,7 +1,6 @@
 """k-nomial trees."""
 
-import pytest
-
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.k_nomial import children, k_nomial_broadcast
 from simulator.engines import simulate
@@ -20,8 +19,8 @@ def test_with_radix_two_it_is_a_binomial_tree() -> None:
     assert times == [8.0, 8.0]
 
 
-@pytest.mark.parametrize("radix", [2, 3, 4, 9])
-@pytest.mark.parametrize("ranks", [2, 3, 10, 33])
+@each_case("radix", [2, 3, 4, 9])
+@each_case("ranks", [2, 3, 10, 33])
 def test_every_rank_but_0_has_one_parent(ranks: int, radix: int) -> None:
     below = [child for _, numbers in children(ranks, radix) for child in numbers.tolist()]
     assert sorted(below) == list(range(1, ranks))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from simulator.cost_models.nccl import (
     ALGORITHMS,
     COLLECTIVES,
@@ -200,7 +201,7 @@ def test_faster_links_are_never_slower(
         assert seconds(fast, *how, nbytes) <= seconds(slow, *how, nbytes) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("wrong", "says"),
     [
         (lambda: channels("kepler", 1e9), "'kepler' is no generation: expected volta, ampere"),

@@ -4,9 +4,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import FunctionType
 
-import pytest
-
 import simulator.kernels as kernel_package
+from grouped_cases import each_case
 from simulator.kernels.registry import KERNELS
 from topologies import _distance_kernels, _flow_kernels, _kernels, _pair_kernels
 from topologies._compile import Kernel
@@ -35,6 +34,6 @@ def test_all_kernels_are_listed() -> None:
     assert len(KERNELS) == len(functions - called)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: str(kernel.__module__))
+@each_case("kernel", KERNELS)
 def test_the_annotations_of_a_kernel_are_complete(kernel: Kernel) -> None:
     assert len(layouts(kernel).arguments) == kernel.__code__.co_argcount

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import PLAIN, a_sixth
 from simulator import kernels as kernel_package
 from simulator.analysis.bubbles import bubbles
@@ -337,7 +338,7 @@ def calls_of(file: str) -> set[str]:
     return {name for each in functions_of(file).values() for name in each.__code__.co_names}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+@each_case("module", MODULES)
 def test_kernels_have_no_inner_functions(module: ModuleInfo) -> None:
     """Where there are some, comprehensions too, Numba leaves out what it takes for dead code, such
     as `times.finish[0] = 1`."""

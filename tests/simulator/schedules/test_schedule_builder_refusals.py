@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import three_rank_child, waits
@@ -82,10 +83,8 @@ def test_a_transfer_of_no_slots_is_refused(count: int) -> None:
     refusal(lambda: builder_of_three().copy(0, 1, slot=0, count=count))
 
 
-@pytest.mark.parametrize(
-    ("rank", "peer"), [(3, 0), (0, 3), (-1, 0), (0, -1), (99, 0), (0, 99), ([0, 7], 1)]
-)
-@pytest.mark.parametrize("method", ["copy", "reduce", "signal"])
+@each_case(("rank", "peer"), [(3, 0), (0, 3), (-1, 0), (0, -1), (99, 0), (0, 99), ([0, 7], 1)])
+@each_case("method", ["copy", "reduce", "signal"])
 def test_ranks_that_are_not_there_are_refused(method: str, rank: Any, peer: Any) -> None:
     slot = {} if method == "signal" else {"slot": 0}
     message = refusal(lambda: getattr(builder_of_three(), method)(rank, peer, **slot))

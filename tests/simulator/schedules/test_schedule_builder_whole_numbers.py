@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 from grouped_cases import each_case
 from refusals import refusal
@@ -74,7 +73,7 @@ def test_the_ranks_of_a_child_are_whole_numbers() -> None:
     assert message == "ranks is 1.5: expected a whole number, like 1"
 
 
-@pytest.mark.parametrize("what", CALLS)
+@each_case("what", CALLS)
 def test_a_float_that_is_whole_counts_as_the_number(what: str) -> None:
     for value in (0.0, np.float64(0), np.uint64(0)):
         builder, expected = builder_of_three(), builder_of_three()
@@ -97,8 +96,8 @@ def test_narrow_integers_do_not_overflow() -> None:
     assert builder.build().source.tolist() == [3]
 
 
-@pytest.mark.parametrize("what", ["ranks", "slots", "scratch", "unordered", "servers", "switches"])
-@pytest.mark.parametrize("value", [1.5, NAN, INF, "two"])
+@each_case("what", ["ranks", "slots", "scratch", "unordered", "servers", "switches"])
+@each_case("value", [1.5, NAN, INF, "two"])
 def test_the_sizes_of_a_schedule_are_whole_numbers(what: str, value: Any) -> None:
     sizes: dict[str, Any] = {"ranks": 3, "scratch": 2} | {what: value}
     message = refusal(lambda: ScheduleBuilder(nbytes=30.0, **sizes))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from nccl_machines import TWO, refused
 from topologies.link_kinds import LINKS
 from topologies.readers.nccl_xml import looks_like, read_nccl_xml
@@ -63,7 +64,7 @@ def test_every_gpu_reaches_every_other(path: Path) -> None:
     check_routes(machine)
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+@each_case("path", SAMPLES)
 def test_real_files_have_all_their_parts(path: Path) -> None:
     text = path.read_text()
     machine = read_nccl_xml(text, path.name)

@@ -9,6 +9,7 @@ import pytest
 from experiments.measurements import read
 from experiments.measurements.formats.nccl_tests.json_reader import parse_json
 from experiments.measurements.formats.osu.osu_reader import parse_osu
+from grouped_cases import each_case
 from nccl_logs import SIZES, WHOLE, log, only, parse, rows
 from refusals import refusal
 
@@ -24,8 +25,8 @@ def with_word(line: str, column: str, word: str) -> str:
     return line[:start] + word.rjust(width) + line[start + width :]
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("word", WORDS)
+@each_case("column", COLUMNS)
+@each_case("word", WORDS)
 def test_a_row_with_a_number_that_is_not_finite_is_named_and_left_out(
     column: str, word: str
 ) -> None:
@@ -70,8 +71,8 @@ def document(**cell: object) -> str:
     )
 
 
-@pytest.mark.parametrize("value", ["1e400", float("inf"), float("-inf"), float("nan")])
-@pytest.mark.parametrize("name", ["time", "alg_bw", "bus_bw", "nwrong"])
+@each_case("value", ["1e400", float("inf"), float("-inf"), float("nan")])
+@each_case("name", ["time", "alg_bw", "bus_bw", "nwrong"])
 def test_a_result_with_a_number_that_is_not_finite_is_named_and_left_out(
     name: str, value: object
 ) -> None:
