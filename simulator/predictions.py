@@ -13,6 +13,7 @@ from simulator.profile import Profile, Run, Uncertainty
 from simulator.schedules.routed import Routed
 from simulator.uncertainty.interval import Interval, interval
 from simulator.uncertainty.measured_places import Places, place
+from simulator.uncertainty.message_sizes import shares
 from simulator.uncertainty.reasons import reasons
 from topologies.topology import Floats
 
@@ -55,15 +56,16 @@ def prediction(profile: Profile, run: Run | Path, algorithm: Algorithm) -> Predi
         return None
     path = path_of(run) if isinstance(run, Run) else run
     variants = profile.uncertainty.variants
-    times = [_seconds(each, path, algorithm) for each in (profile, *variants)]
+    seconds, *moved = (_seconds(each, path, algorithm) for each in (profile, *variants))
     where = place(
         algorithm.collective.name,
         _measured_as(algorithm.listed_name),
         path.routed.schedule.ranks,
         used_nodes(path.routed.machine),
         path.routed.schedule.nbytes_total,
+        _messages(profile, path, algorithm, seconds),
     )
-    shifts = np.log(np.array(times[1:]) / times[0])
+    shifts = np.log(np.array(moved) / seconds)
     return Prediction(path.seconds, where, shifts, profile.uncertainty)
 
 
@@ -103,8 +105,23 @@ def ratio(one: Prediction, other: Prediction) -> Interval:
 def _seconds(profile: Profile, path: Path, algorithm: Algorithm) -> float:
     """Seconds of the same path under another profile."""
     routed = path.routed
-    nbytes = routed.schedule.nbytes_total
-    chosen = next(each for each in profile.protocols if each.name == path.protocol)
-    laid = profile.laid(routed, [chosen], algorithm)[0]
     overheads = profile.overheads(routed.schedule, routed.machine, algorithm)
-    return path.counts.seconds(laid, nbytes) + sum(overheads.values())
+    on_machine = path.counts.seconds(_laid(profile, path, algorithm), routed.schedule.nbytes_total)
+    return on_machine + sum(overheads.values())
+
+
+def _messages(profile: Profile, path: Path, algorithm: Algorithm, seconds: float) -> Floats | None:
+    """The shares of the path's `seconds` that messages take by size. None if those of the measured
+    runs are not known."""
+    if profile.uncertainty is None or not profile.uncertainty.residuals.seen.messages.any():
+        return None
+    schedule = path.routed.schedule
+    links = path.counts.on_links(_laid(profile, path, algorithm), schedule.nbytes_total)
+    latency, crossed = (each / seconds for each in links)
+    return shares(*schedule.message_sizes, latency, crossed)
+
+
+def _laid(profile: Profile, path: Path, algorithm: Algorithm) -> Routed:
+    """The routes of the path on the machine as a profile's protocol finds it."""
+    chosen = next(each for each in profile.protocols if each.name == path.protocol)
+    return profile.laid(path.routed, [chosen], algorithm)[0]

@@ -61,6 +61,8 @@ class Library:
     """The algorithm that runs instead of another one if there are fewer elements than ranks."""
     deviates: bool = False
     """Whether the library may run its own choice in spite of a forced algorithm."""
+    by_message: bool = False
+    """Whether the size of each message decides what it costs, and not that of the collective."""
     unsure: tuple[str, ...] = ()
     """Forced algorithms that the library replaces without a message if the machine lacks what they
     need."""
@@ -303,6 +305,7 @@ MPI = Library(
     spelled=MPI_RUNS,
     few={"ring": "recursive_doubling"},
     deviates=True,
+    by_message=True,
 )
 """There are three message protocols. Short messages travel with their header, eager messages are
 copied at both ends, and large messages wait for their receiver. On Slingshot a command holds

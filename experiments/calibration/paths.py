@@ -70,6 +70,11 @@ class Paths:
         return (0, 0.0) if self.large else (protocol, nbytes)
 
     @property
+    def messages(self) -> tuple[Floats, Floats]:
+        """The sizes of messages in units of V, and how many there are of each."""
+        return self.routed.schedule.message_sizes
+
+    @property
     def large(self) -> bool:
         """Whether a simulation takes long."""
         return len(self.routed.schedule) > LARGE

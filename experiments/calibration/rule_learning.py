@@ -11,7 +11,15 @@ import numpy as np
 from experiments.calibration.held_out import Left
 from simulator.uncertainty.interval_rules import FREEDOM, Rules
 from simulator.uncertainty.measured_places import Apart, Beyond, apart, beyond
-from simulator.uncertainty.residuals import conditional, covariance, distance, likeness, scale
+from simulator.uncertainty.message_sizes import own_likeness
+from simulator.uncertainty.residuals import (
+    alone,
+    conditional,
+    covariance,
+    distance,
+    likeness,
+    scale,
+)
 from topologies.topology import Floats, Ints
 
 START = Rules(
@@ -31,6 +39,7 @@ START = Rules(
     other_collective=0.2,
     own_scale=0.3,
     usual_scale=30.0,
+    message=0.05,
 )
 """Where learning starts."""
 FARTHEST = 3.0
@@ -57,6 +66,8 @@ class Example(NamedTuple):
     residuals: Floats
     off: Floats
     parameters: Floats
+    messages: Floats
+    """How far the messages of the points left out are like themselves."""
     weight: float
     """How much each point counts."""
 
@@ -79,6 +90,7 @@ def examples(lefts: Mapping[str, Sequence[Left]]) -> list[Example]:
                     left.residuals[some],
                     left.off,
                     left.parameters,
+                    own_likeness(left.where.messages),
                     WEIGHTS[protocol] / count,
                 )
             )
@@ -131,7 +143,8 @@ def _surprise(rules: Rules, example: Example) -> float:
     """Minus the log likelihood of the errors of an example, by Student's t, up to a constant."""
     known = covariance(rules, likeness(rules, example.among), example.residuals)
     like = likeness(rules, example.between)
-    mean, variance = conditional(rules, known, like, example.residuals)
+    whole = alone(rules, example.messages)
+    mean, variance = conditional(rules, known, like, example.residuals, whole)
     variance = (variance + distance(rules, example.outside)) * scale(
         rules, known, example.residuals
     )

@@ -41,16 +41,19 @@ class Active(NamedTuple):
 
     def seconds(self, model: Model, profile: Profile) -> Floats:
         """Seconds of the path, shape (points, ...): first the points, then the profile's sets."""
+        shares = profile.shares(self.jobs, self.size, self.excess, model.kinds)
+        merged = self.merged * profile.memory.merge(self.size)
+        return np.asarray(sum(self.on_links(model, profile)) + (merged + sum(shares.values())).T)
+
+    def on_links(self, model: Model, profile: Profile) -> tuple[Floats, Floats]:
+        """Seconds of α and g, and of bytes on links, shape (points, ...) each."""
         costs = profile.link_costs(model.paths.jobs, profile.protocols, model.kinds)
         latency, bandwidth, gap = (column[self.protocol, :, :, self.job] for column in costs)
         latencies, crossed, gaps = (
             counts[..., None] for counts in (self.latencies, self.crossed, self.gaps)
         )
-        links = (latencies * latency + crossed / bandwidth + gaps * gap).sum(axis=1)
-        shares = profile.shares(self.jobs, self.size, self.excess, model.kinds)
-        return np.asarray(
-            links + (self.merged * profile.memory.merge(self.size) + sum(shares.values())).T
-        )
+        before = (latencies * latency + gaps * gap).sum(axis=1)
+        return np.asarray(before), np.asarray((crossed / bandwidth).sum(axis=1))
 
 
 def active(model: Model, inner: Floats, keep: Index) -> Active:

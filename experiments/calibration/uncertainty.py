@@ -12,10 +12,11 @@ import numpy as np
 from experiments.calibration.fit import Fit
 from experiments.calibration.known_paths import ALL, Ints
 from experiments.calibration.observations import Points
-from experiments.calibration.slopes import active, along
+from experiments.calibration.slopes import Active, active, along
 from simulator.profile import Profile, Uncertainty
 from simulator.uncertainty.interval_rules import Rules
 from simulator.uncertainty.measured_places import Flags, Places
+from simulator.uncertainty.message_sizes import no_messages, shares
 from simulator.uncertainty.residuals import Residuals
 from topologies.topology import Floats
 
@@ -36,15 +37,32 @@ def shipped_rules() -> Rules:
 
 def places(fit: Fit) -> Places:
     """Where the points of a fit are. The algorithm is the one that the fit says ran."""
-    points = fit.model.points
-    jobs = active(fit.model, fit.inner, ALL).jobs
+    points, ran = fit.model.points, active(fit.model, fit.inner, ALL)
+    jobs = ran.jobs
     return Places(
         np.array([curve.collective for curve in points.curves])[points.curve],
         np.array(jobs.names)[jobs.algorithm],
         points.ranks.astype(np.float64),
         points.nodes.astype(np.float64),
         points.size,
+        _messages(fit, ran),
     )
+
+
+def _messages(fit: Fit, ran: Active) -> Floats:
+    """The shares of the time of each point that its messages take by size, or none: a library may
+    divide messages into pieces that depend on V alone."""
+    if not fit.model.library.by_message:
+        return no_messages(len(fit.model.points))
+    profile, paths = fit.model.profiles(fit.inner[None]), list(fit.model.paths.of.values())
+    seconds = ran.seconds(fit.model, profile)
+    before, crossed = (column / seconds for column in ran.on_links(fit.model, profile))
+    found = zip(ran.job, ran.size, before[:, 0].tolist(), crossed[:, 0].tolist(), strict=True)
+    rows = []
+    for job, size, *of_time in found:
+        sizes, counts = paths[job].messages
+        rows.append(shares(sizes * size, counts, *of_time))
+    return np.stack(rows)
 
 
 def kept_points(fit: Fit) -> Ints:

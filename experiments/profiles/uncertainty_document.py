@@ -8,19 +8,25 @@ from copy import deepcopy
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, Lt
 from pydantic import Field, PlainSerializer
 
 from experiments.profiles.document_parts import Keys, Part, Whole
 from simulator.effects.parameter_units import Bytes, Count, Word
 from simulator.profile import Uncertainty
-from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.interval_rules import Rules, Share
 from simulator.uncertainty.measured_places import Places
+from simulator.uncertainty.message_sizes import OCTAVES, no_messages
 from simulator.uncertainty.residuals import Residuals
 from topologies.readers.mistakes import Mistake
+from topologies.topology import Floats
 
 MOST_POINTS, MOST_VARIANTS = 2000, 256
 DIGITS = 6
+SHARE_DIGITS = 4
+
+
+Octave = Annotated[int, Ge(0), Lt(OCTAVES)]
 
 
 class SeenPoint(NamedTuple):
@@ -35,9 +41,17 @@ class SeenPoint(NamedTuple):
     """V in bytes."""
     residual: Annotated[float, Ge(-100), Le(100)]
     """log(measured / model)."""
+    messages: Annotated[dict[Octave, Share], Field(max_length=OCTAVES)] | None = None
+    """The share of the time that messages take, by the power of 2 that is their size in bytes. None
+    if it is not known."""
 
 
-Row = Annotated[SeenPoint, PlainSerializer(list)]
+def _row(point: SeenPoint) -> list[Any]:
+    """A point as a list. What is not known is left out."""
+    return [value for value in point if value is not None]
+
+
+Row = Annotated[SeenPoint, PlainSerializer(_row)]
 
 
 class UncertaintyPart(Part):
@@ -85,7 +99,12 @@ class UncertaintyPart(Part):
         )
         collective = np.array([point.collective for point in seen], dtype=np.str_)
         algorithm = np.array([point.algorithm for point in seen], dtype=np.str_)
-        return Residuals(self.rules, Places(collective, algorithm, ranks, nodes, size), residual)
+        messages = no_messages(len(seen))
+        for row, point in zip(messages, seen, strict=True):
+            for octave, share in (point.messages or {}).items():
+                row[octave] = share
+        where = Places(collective, algorithm, ranks, nodes, size, messages)
+        return Residuals(self.rules, where, residual)
 
 
 def numbers(content: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str, float]]:
@@ -102,6 +121,12 @@ def numbers(content: object, place: tuple[str, ...] = ()) -> Iterator[tuple[str,
         yield from numbers(value, (*place, str(key)))
 
 
+def _by_octave(messages: Floats) -> dict[int, float] | None:
+    """The shares of a point that are more than nothing, rounded. None if there are none."""
+    rounded = enumerate(messages.round(SHARE_DIGITS).tolist())
+    return {octave: share for octave, share in rounded if share} or None
+
+
 ABOUT = ("estimates", "errors", "uncertainty", "sources", "made", "ineffective")
 """The parts of a profile's content that no simulation takes."""
 
@@ -114,11 +139,12 @@ def part_of(
     residuals = uncertainty.residuals
     seen, values = residuals.seen, residuals.values.round(DIGITS)
     columns = (seen.collective, seen.algorithm, seen.ranks, seen.nodes, seen.nbytes, values)
+    rows = zip(
+        *(column.tolist() for column in columns), map(_by_octave, seen.messages), strict=True
+    )
     return {
         "rules": residuals.rules._asdict(),
-        "seen": [
-            SeenPoint(*row) for row in zip(*(column.tolist() for column in columns), strict=True)
-        ],
+        "seen": [SeenPoint(*row) for row in rows],
         "moved": {
             where: [float(f"{each[where]:.{DIGITS}g}") for each in moved]
             for where, value in numbers(content)

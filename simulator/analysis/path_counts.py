@@ -26,13 +26,14 @@ class PathCounts(NamedTuple):
 
     def seconds(self, routed: Routed, nbytes: float) -> float:
         """How long it takes with V = `nbytes` on a machine."""
+        apiece = self.merged @ routed.reduction + self.copied @ routed.copy
+        return sum(self.on_links(routed, nbytes)) + nbytes * float(apiece)
+
+    def on_links(self, routed: Routed, nbytes: float) -> tuple[float, float]:
+        """Seconds of α and g, and of bytes on links."""
         machine = routed.topology
-        apiece = self.crossed @ (1 / machine.medium_bandwidth) + self.merged @ routed.reduction
-        return float(
-            self.latency @ machine.latency
-            + self.gap @ machine.medium_gap
-            + nbytes * (apiece + self.copied @ routed.copy)
-        )
+        before = self.latency @ machine.latency + self.gap @ machine.medium_gap
+        return float(before), nbytes * float(self.crossed @ (1 / machine.medium_bandwidth))
 
 
 def path_counts(timeline: Timeline, nbytes: float) -> PathCounts:

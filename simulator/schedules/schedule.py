@@ -147,6 +147,12 @@ class Schedule:
         """The bytes of the longest transfer between two ranks; 0 without any."""
         return float(self.nbytes[self.remote].max(initial=0.0))
 
+    @cached_property
+    def message_sizes(self) -> tuple[Floats, Floats]:
+        """The sizes of transfers between two ranks in bytes, and how many operations have each."""
+        sizes, counts = np.unique(self.nbytes[self.remote], return_counts=True)
+        return sizes, counts.astype(np.float64)
+
     def exchanged(self, beyond: float, node: Ints) -> Floats:
         """The bytes of the longest message of each step in which ranks on two nodes send each other
         more than `beyond` bytes.

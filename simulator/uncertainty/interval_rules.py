@@ -54,3 +54,6 @@ class Rules(NamedTuple):
     """How far a profile's own residuals set the scale of all spreads: 0 not at all, 1 wholly."""
     usual_scale: Points = 1.0
     """So many points of a profile count as much as the usual scale does."""
+    message: Deviation = 0.0
+    """What messages of one size share besides, in all algorithms and on all ranks of a collective.
+    A point has it as far as messages make up its time."""

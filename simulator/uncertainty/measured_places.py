@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.uncertainty.message_sizes import message_likeness, no_messages
 from topologies.topology import Floats
 
 Flags = npt.NDArray[np.bool_]
@@ -25,6 +26,8 @@ class Places:
     nodes: Floats
     nbytes: Floats
     """V."""
+    messages: Floats
+    """The shares of the time that messages of each size take, shape (points, OCTAVES)."""
 
     def __len__(self) -> int:
         return len(self.nbytes)
@@ -40,7 +43,8 @@ class Places:
 
     @property
     def _columns(self) -> tuple[npt.NDArray[Any], ...]:
-        return self.collective, self.algorithm, self.ranks, self.nodes, self.nbytes
+        named = self.collective, self.algorithm, self.ranks, self.nodes, self.nbytes
+        return *named, self.messages
 
 
 class Apart(NamedTuple):
@@ -56,6 +60,8 @@ class Apart(NamedTuple):
     """Whether the algorithm is the same too."""
     allocation: Flags
     """Whether ranks and nodes are the same."""
+    messages: Floats
+    """How far the same messages make up both."""
 
     def take(self, left: Rows, right: Rows) -> Apart:
         """Some of the points."""
@@ -65,6 +71,7 @@ class Apart(NamedTuple):
             self.collective[left][:, right],
             self.algorithm[left][:, right],
             self.allocation[left][:, right],
+            self.messages[left][:, right],
         )
 
 
@@ -83,14 +90,22 @@ class Beyond(NamedTuple):
     """1 if the collective was not seen."""
 
 
-def place(collective: str, algorithm: str, ranks: int, nodes: float, nbytes: float) -> Places:
-    """One point."""
+def place(
+    collective: str,
+    algorithm: str,
+    ranks: int,
+    nodes: float,
+    nbytes: float,
+    messages: Floats | None = None,
+) -> Places:
+    """One point. `messages`: the shares of messages by size, if they are known."""
     return Places(
         np.array([collective]),
         np.array([algorithm]),
         np.array([float(ranks)]),
         np.array([float(nodes)]),
         np.array([float(nbytes)]),
+        no_messages(1) if messages is None else messages[None],
     )
 
 
@@ -103,6 +118,7 @@ def apart(left: Places, right: Places) -> Apart:
         collective,
         collective & (left.algorithm[:, None] == right.algorithm),
         (left.ranks[:, None] == right.ranks) & (left.nodes[:, None] == right.nodes),
+        message_likeness(left.messages, right.messages),
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from simulator.uncertainty.interval_rules import FREEDOM, Rules
 from simulator.uncertainty.measured_places import Apart, Beyond, Places, apart, beyond
+from simulator.uncertainty.message_sizes import own_likeness
 from topologies.topology import Floats
 
 ROUNDS = 3
@@ -42,12 +43,12 @@ class Residuals:
 
         The variance has the noise of a run, and grows with the distance from the measured points.
         """
+        whole = alone(self.rules, own_likeness(places.messages))
         if not len(self.seen):
-            alone = shared(self.rules) + self.rules.noise**2
-            return np.zeros(len(places)), np.full(len(places), alone)
+            return np.zeros(len(places)), whole + self.rules.noise**2
         like = likeness(self.rules, apart(places, self.seen))
         farther = distance(self.rules, beyond(places, self.seen))
-        mean, variance = conditional(self.rules, self._covariance, like, self.values)
+        mean, variance = conditional(self.rules, self._covariance, like, self.values, whole)
         return mean, (variance + farther) * self._scale
 
     def difference(self, one: Places, other: Places) -> tuple[float, float]:
@@ -78,9 +79,15 @@ class Residuals:
 
 
 def shared(rules: Rules) -> float:
-    """The variance of what a point shares with others."""
+    """The variance of what a point shares with others, its messages apart."""
     of = (rules.machine, rules.collective, rules.algorithm, rules.allocation, rules.curve)
     return float(sum(deviation**2 for deviation in of))
+
+
+def alone(rules: Rules, messages: Floats) -> Floats:
+    """The variance of what each point shares with others, shape (points,), from the likeness of its
+    messages with themselves."""
+    return np.asarray(shared(rules) + rules.message**2 * messages)
 
 
 def likeness(rules: Rules, between: Apart) -> Floats:
@@ -93,7 +100,8 @@ def likeness(rules: Rules, between: Apart) -> Floats:
         + rules.algorithm**2 * between.algorithm
     )
     same = rules.allocation**2 + rules.curve**2 * between.algorithm
-    return np.asarray(near * (close * kin + between.allocation * same))
+    messages = rules.message**2 * between.messages * between.collective
+    return np.asarray(near * (close * kin + between.allocation * same) + messages)
 
 
 def distance(rules: Rules, outside: Beyond) -> Floats:
@@ -140,9 +148,12 @@ def scale(rules: Rules, known: Floats, values: Floats) -> float:
     return float(ratio**rules.own_scale)
 
 
-def conditional(rules: Rules, known: Floats, like: Floats, values: Floats) -> tuple[Floats, Floats]:
+def conditional(
+    rules: Rules, known: Floats, like: Floats, values: Floats, whole: Floats
+) -> tuple[Floats, Floats]:
     """The mean and variance of residuals of new runs, shape (points,) each, from the covariance of
-    the `values` that are known, and the new points' likeness to them. `scale` is not in it."""
+    the `values` that are known, the new points' likeness to them, and their variance without them.
+    `scale` is not in it."""
     solved = np.linalg.solve(known, np.column_stack((values, like.T)))
     gained = np.einsum("ps,sp->p", like, solved[:, 1:])
-    return like @ solved[:, 0], np.maximum(shared(rules) - gained, 0.0) + rules.noise**2
+    return like @ solved[:, 0], np.maximum(whole - gained, 0.0) + rules.noise**2

@@ -19,7 +19,7 @@ uncertainty:
     other_algorithm: 0.3, other_collective: 0.3}
   seen:
   - [all_reduce, ring, 8, 8, 1024, 0.1]
-  - [all_reduce, ring, 8, 8, 8192, -0.1]
+  - [all_reduce, ring, 8, 8, 8192, -0.1, {10: 0.5}]
   moved:
     launch: [6.0e-06, 5.0e-06]
     protocols/short/network/latency: [1.0e-06, 2.0e-06]

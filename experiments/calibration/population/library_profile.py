@@ -32,7 +32,7 @@ from simulator.effects.jobs import nodes_of
 from simulator.profile import Profile, Protocol, Uncertainty
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import Rules
-from simulator.uncertainty.measured_places import Places
+from simulator.uncertainty.measured_places import place
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
 from topologies.link import Link
@@ -55,7 +55,7 @@ AMD = "cdna"
 """How the names of the generations of AMD's GPUs begin."""
 GUESSED = Spread(machine=log(2) / quantile(LEVEL), parameters=0.0)
 """If nobody learnt rules of intervals: from half to twice the time."""
-NOWHERE = Places(*(np.zeros(0, dtype) for dtype in (np.str_, np.str_, float, float, float)))
+NOWHERE = place("", "", 1, 1, 1.0).take(np.zeros(0, np.int64))
 """No measured point."""
 PER_NODE, NODES = 2, (4, 16)
 """The jobs that show all parameters of a library. Their usual number of nodes is 8."""

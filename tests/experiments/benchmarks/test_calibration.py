@@ -14,6 +14,7 @@ from experiments.calibration.observations import Points
 from experiments.measurements import read_all
 from simulator.cost_models.nccl import Job, channels, choice
 from simulator.uncertainty.measured_places import Places
+from simulator.uncertainty.message_sizes import no_messages
 
 SIZES = [4**k for k in range(6, 15)]
 INDEX = "case,family,collective,ranks,nodes,gpu_model,nccl_or_mpi_version,algorithm\n"
@@ -54,7 +55,8 @@ def lefts(group: Group, measured: Points) -> Lefts:
     """A fit that is off by 1%, and lines that are off by 3%, everywhere; one point was fitted."""
     every = np.ones(len(measured), dtype=np.bool_)
     names = np.full(len(measured), "all_reduce")
-    where = Places(names, names, measured.ranks, measured.nodes, measured.size)
+    columns = measured.ranks, measured.nodes, measured.size
+    where = Places(names, names, *columns, no_messages(len(measured)))
     off, one = np.ones(len(measured)) / 100, np.arange(1)
     left = Left(every, where, off, 3 * off, 0 * off, where.take(one), np.zeros(1))
     return {name: [left] for name in calibration.COLUMNS}

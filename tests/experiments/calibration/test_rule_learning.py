@@ -9,6 +9,7 @@ from experiments.calibration.rule_learning import START, examples, learn, rules_
 from simulator.uncertainty.interval import quantile
 from simulator.uncertainty.interval_rules import Rules
 from simulator.uncertainty.measured_places import Places, apart, beyond
+from simulator.uncertainty.message_sizes import shares
 from simulator.uncertainty.residuals import Residuals, distance, likeness
 
 TRUE = START._replace(collective=0.3, noise=0.1, size=64.0, more_ranks=0.4)
@@ -21,13 +22,19 @@ def family(seed: int, rules: Rules = TRUE) -> dict[str, list[Left]]:
     sizes = np.tile(np.geomspace(1024.0, 2.0**28, 7), len(RANKS))
     ranks = np.repeat(RANKS, 7).astype(np.float64)
     names = np.full(len(sizes), "ring")
-    where = Places(names, names, ranks, ranks, sizes)
+    where = Places(names, names, ranks, ranks, sizes, messages(sizes))
     like = likeness(rules, apart(where, where)) + rules.noise**2 * np.eye(len(sizes))
     values = random.multivariate_normal(np.zeros(len(sizes)), like)
     return {
         "sizes": [left(where, values, sizes == size) for size in sizes[2:5]],
         "ranks": [left(where, values + farther(where, rules, random), ranks == max(RANKS))],
     }
+
+
+def messages(sizes: np.ndarray) -> np.ndarray:
+    """Half of the time is a message of V bytes."""
+    one, latency, crossed = np.ones(1), 0.5, 0.0
+    return np.stack([shares(one * size, one, latency, crossed) for size in sizes])
 
 
 def farther(where: Places, rules: Rules, random: np.random.Generator) -> np.ndarray:

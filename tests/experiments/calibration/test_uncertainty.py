@@ -7,6 +7,7 @@ import pytest
 
 from experiments.calibration.calibrated_profile import Calibration, document
 from experiments.calibration.fit import Fit, explore
+from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
 from experiments.calibration.uncertainty import (
     MOST,
@@ -31,6 +32,13 @@ Made = Callable[..., tuple[Model, np.ndarray]]
 @pytest.fixture(scope="module")
 def noisy(made: Made) -> Fit:
     return explore(made(noise=0.1)[0])
+
+
+@pytest.fixture(scope="module")
+def by_message(made: Made) -> Fit:
+    """The same runs, as if MPI had made them."""
+    points = made(names=("ring",), noise=0.1)[0].points
+    return explore(Model(points, MPI))
 
 
 def predicted(fit: Fit) -> tuple[np.ndarray, np.ndarray]:
@@ -62,9 +70,22 @@ def test_noise_is_inside_the_intervals(noisy: Fit) -> None:
     assert inside.mean() > 0.8
 
 
-def test_a_profile_from_its_file_gives_the_same_intervals(noisy: Fit) -> None:
+def test_messages_take_a_part_of_the_time_if_their_sizes_say_what_they_cost(
+    noisy: Fit, by_message: Fit
+) -> None:
+    assert not places(noisy).messages.any()
+    whole = places(by_message).messages.sum(axis=1)
+    assert whole.min() > 0
+    assert whole.max() <= 1
+
+
+@pytest.mark.parametrize("library", ["noisy", "by_message"])
+def test_a_profile_from_its_file_gives_the_same_intervals(
+    library: str, request: pytest.FixtureRequest
+) -> None:
     """By the fit's formulas, and by a simulation under the profile that was read back. The formulas
     take slopes and the profile takes whole steps, in which one limit may replace another."""
+    noisy: Fit = request.getfixturevalue(library)
     calibration = Calibration(noisy, RULES, noisy.estimates(), [])
     profile = parse(
         dumps(document(calibration, "made", "nodes:per_node=4", [], {})), "made.yaml"

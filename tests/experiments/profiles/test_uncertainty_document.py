@@ -17,6 +17,8 @@ MISTAKES = [
     ("8, 8, 1024, 0.1]", "8, 8, -1, 0.1]", "uncertainty.seen[0]"),
     ("8, 8, 1024, 0.1]", "8, 8, 1024, .inf]", "uncertainty.seen[0]"),
     ("8, 8, 1024, 0.1]", "0, 8, 1024, 0.1]", "uncertainty.seen[0]"),
+    ("{10: 0.5}", "{10: 1.5}", "uncertainty.seen[1]"),
+    ("{10: 0.5}", "{48: 0.5}", "uncertainty.seen[1]"),
     ("    launch: [", "    lunch: [", "uncertainty.moved.lunch: the profile has no number there"),
     ("[6.0e-06, 5.0e-06]", "[6.0e-06]", "2 values, and the first has 1: as many are needed"),
     ("[6.0e-06, 5.0e-06]", "[-1, 5.0e-06]", "uncertainty.moved.launch: -1.0: 0 or more"),
@@ -31,6 +33,8 @@ def test_it_is_written_as_it_was_read() -> None:
     assert sure is not None
     assert [variant.launch for variant in sure.variants] == [6e-6, 5e-6]
     assert sure.residuals.values.tolist() == [0.1, -0.1]
+    messages = sure.residuals.seen.messages
+    assert (messages[1, 10], messages.sum()) == (0.5, 0.5)
 
 
 def test_an_old_file_has_none() -> None:

@@ -3,6 +3,7 @@ code."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from copy import deepcopy
@@ -117,6 +118,13 @@ def test_volume_is_what_is_sent_and_local_operations_do_not_count(schedule: Sche
     assert schedule.sent().shape == (schedule.ranks,)
     assert schedule.volume == pytest.approx(sum(sent), rel=1e-14)
     assert np.flatnonzero(schedule.remote).tolist() == list(transfers(schedule))
+
+
+@given(schedules())
+def test_messages_are_counted_by_size(schedule: Schedule) -> None:
+    sizes, counts = schedule.message_sizes
+    sent = [float(schedule.nbytes[i]) for i in transfers(schedule)]
+    assert dict(zip(sizes.tolist(), counts.tolist(), strict=True)) == Counter(sent)
 
 
 @given(schedules(), st.sampled_from((0.0, 16.0, 64.0)), st.data())

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.uncertainty.measured_places import Places, beyond, place
+from simulator.uncertainty.message_sizes import no_messages
 from simulator.uncertainty.reasons import reasons
 
 SEEN = Places(
@@ -13,6 +14,7 @@ SEEN = Places(
     np.array([4.0, 8.0]),
     np.array([1.0, 1.0]),
     np.array([2.0**10, 2.0**20]),
+    no_messages(2),
 )
 
 

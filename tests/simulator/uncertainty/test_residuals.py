@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from simulator.uncertainty.interval_rules import Rules
 from simulator.uncertainty.measured_places import Places, apart, beyond, place
+from simulator.uncertainty.message_sizes import no_messages
 from simulator.uncertainty.residuals import Residuals, distance, likeness, scale, shared
 
 RULES = Rules(
@@ -38,6 +39,7 @@ def places(*ranks: int, algorithm: str = "ring", collective: str = "all_reduce")
         column,
         np.ceil(column / 4),
         np.tile(SIZES, len(ranks)),
+        no_messages(count),
     )
 
 
@@ -110,7 +112,8 @@ def test_a_point_that_was_seen_is_surer_than_one_that_was_not(
 def test_a_likeness_is_a_covariance(rows: list[tuple[str, int, float]]) -> None:
     """No combination of residuals has a negative variance."""
     names, ranks, sizes = (np.array(column) for column in zip(*rows, strict=True))
-    here = Places(np.full(len(rows), "all_reduce"), names, ranks.astype(float), ranks, sizes)
+    names_of = np.full(len(rows), "all_reduce"), names
+    here = Places(*names_of, ranks.astype(float), ranks, sizes, no_messages(len(rows)))
     like = likeness(RULES, apart(here, here))
     assert like == pytest.approx(like.T)
     assert np.linalg.eigvalsh(like).min() > -1e-9
