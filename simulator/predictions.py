@@ -12,7 +12,7 @@ from simulator.effects.jobs import used_nodes
 from simulator.profile import Profile, Run, Uncertainty
 from simulator.schedules.routed import Routed
 from simulator.uncertainty.interval import Interval, interval
-from simulator.uncertainty.measured_places import Places, place
+from simulator.uncertainty.measured_places import Places, measured_as, place
 from simulator.uncertainty.message_sizes import shares
 from simulator.uncertainty.reasons import reasons
 from topologies.topology import Floats
@@ -59,7 +59,7 @@ def prediction(profile: Profile, run: Run | Path, algorithm: Algorithm) -> Predi
     seconds, *moved = (_seconds(each, path, algorithm) for each in (profile, *variants))
     where = place(
         algorithm.collective.name,
-        _measured_as(algorithm.listed_name),
+        measured_as(algorithm.listed_name),
         path.routed.schedule.ranks,
         used_nodes(path.routed.machine),
         path.routed.schedule.nbytes_total,
@@ -67,16 +67,6 @@ def prediction(profile: Profile, run: Run | Path, algorithm: Algorithm) -> Predi
     )
     shifts = np.log(np.array(moved) / seconds)
     return Prediction(path.seconds, where, shifts, profile.uncertainty)
-
-
-def _measured_as(name: str) -> str:
-    """The name of an algorithm among measured runs. A ring of a library takes all NICs of a node,
-    so `rings` counts as `ring`.
-
-    >>> _measured_as("rings_all_gather"), _measured_as("tree")
-    ('ring_all_gather', 'tree')
-    """
-    return f"ring{name.removeprefix('rings')}" if name.startswith("rings") else name
 
 
 def interval_of(predicted: Prediction) -> Interval:

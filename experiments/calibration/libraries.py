@@ -31,6 +31,7 @@ from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
 from simulator.effects.jobs import used_nodes
 from simulator.effects.pieces import Pieces
+from topologies.catalogue import Blueprint
 from topologies.topology import Topology
 
 US, GBPS = 1e-6, 1e9
@@ -72,6 +73,23 @@ class Library:
     """The transport that α of `protocols` are of."""
     plugins: bool = False
     """Whether it sends through the host by a plugin or sockets wherever there are no verbs."""
+    over_nics: Mapping[str, str] = field(default_factory=dict)
+    """The algorithms that take one NIC of each node here, and those that take all of them."""
+
+    def on(self, machine: Blueprint | None) -> Library:
+        """The library on a machine whose NICs are known. Nodes of a shape have a port each, as by
+        default."""
+        if machine is None or machine.kind == "shape":
+            return self
+        instead = self.over_nics
+        return replace(
+            self,
+            chooses={
+                collective: tuple(instead.get(name, name) for name in names)
+                for collective, names in self.chooses.items()
+            },
+            spelled={**self.spelled, **{name: (other,) for name, other in instead.items()}},
+        )
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -234,6 +252,11 @@ NCCL = Library(
     pieces=dict.fromkeys(_BEHIND, Pieces(512, 512))
     | {"double_tree": Pieces(8, 32, 2.0**20), **_CHUNKS},
     plugins=True,
+    over_nics={
+        "ring": "rings",
+        "ring_all_gather": "rings_all_gather",
+        "ring_reduce_scatter": "rings_reduce_scatter",
+    },
 )
 """Latencies of a step are NCCL's own (src/graph/tuning.cc): those of Ring over NVLink and network,
 and those of Tree in proportion. Bandwidths are about those of an LL, LL128 and Simple step on a

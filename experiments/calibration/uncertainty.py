@@ -15,7 +15,7 @@ from experiments.calibration.observations import Points
 from experiments.calibration.slopes import Active, active, along
 from simulator.profile import Profile, Uncertainty
 from simulator.uncertainty.interval_rules import Rules
-from simulator.uncertainty.measured_places import Flags, Places
+from simulator.uncertainty.measured_places import Flags, Places, measured_as
 from simulator.uncertainty.message_sizes import no_messages, shares
 from simulator.uncertainty.residuals import Residuals
 from topologies.topology import Floats
@@ -41,7 +41,7 @@ def places(fit: Fit) -> Places:
     jobs = ran.jobs
     return Places(
         np.array([curve.collective for curve in points.curves])[points.curve],
-        np.array(jobs.names)[jobs.algorithm],
+        np.array([measured_as(name) for name in jobs.names])[jobs.algorithm],
         points.ranks.astype(np.float64),
         points.nodes.astype(np.float64),
         points.size,

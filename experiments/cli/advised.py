@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,6 @@ from experiments.cli.machine_options import MachineOptions, RuleOptions, library
 from experiments.cli.options import (
     Format,
     Level,
-    LibraryName,
     Output,
     Plot,
     PopulationName,
@@ -25,7 +23,7 @@ from experiments.cli.options import (
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
-    from topologies.topology import Topology
+    pass
 
 app = typer.Typer()
 USUAL_SIZES = "1KiB..1GiB:x4"
@@ -94,7 +92,8 @@ def recommend(
     blueprint = replace(machine.blueprint, force=rules.force)
     name = listed[0].collective.name
     ranks = parse_ranks(usual_ranks(blueprint, listed, "8") if p is None else p)
-    chosen = _chosen(name, profile, library, lambda: blueprint.build(ranks[0]))
+    known = library_of(profile, library)
+    chosen = known.on(blueprint).algorithms_on(blueprint.build(ranks[0]), name) if known else ()
     question = Question(name, ranks[0], blueprint.build, rules.rules, calibrated, chosen)
     sizes = sorted(parse_sizes(size or USUAL_SIZES))
     if len(ranks) > 1:
@@ -114,12 +113,3 @@ def recommend(
         report,
     )
     raise typer.Exit(command.run(request, format.value))
-
-
-def _chosen(
-    collective: str, profile: str | None, name: LibraryName | None, job: Callable[[], Topology]
-) -> tuple[str, ...]:
-    """The algorithms among which the library of a profile, or that of a name, chooses in a job;
-    none without either."""
-    library = library_of(profile, name)
-    return () if library is None else library.algorithms_on(job(), collective)

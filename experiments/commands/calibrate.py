@@ -72,7 +72,8 @@ def run(choice: Request, out: Path | None, how: str, page: Path | None = None) -
             f"{files[0]}: no curve {'with a forced algorithm ' if choice.forced else ''}in it"
         )
     measured_machines.check(curves)
-    chosen = library(choice.library) if choice.library else library_of(curves)
+    named = library(choice.library) if choice.library else library_of(curves)
+    chosen = named.on(machine)
     built = machine_for(machine)
     if links:
         chosen = _linked(chosen, choice)

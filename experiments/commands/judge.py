@@ -66,14 +66,14 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     profile, compare = request.profile, request.compare
     output.check_writable(plot, output.PICTURES)
     output.check_writable(page, output.REPORTS)
-    kind = library(profile.library)
+    machine = find_machine(profile.machine)
+    kind = library(profile.library).on(machine)
     generation = _generation(compare, profile, kind) if compare is not None else None
     curves, measured = _measured(request, kind)
     nccl_times = (
         _nccl_times(profile, curves, measured, generation) if generation is not None else []
     )
-    machine = find_machine(profile.machine)
-    judged = _judge(request, machine, measured)
+    judged = _judge(request, machine, kind, measured)
     held_out = _held_out_errors(machine, kind, measured)
     if plot:
         from experiments.pictures.prediction_curves import measured_and_predicted
@@ -134,17 +134,16 @@ def _held_out_errors(machine: Blueprint, kind: Library, measured: Points) -> dic
 def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
     """Of GPUs, as `--compare` has it; empty: as the runs say."""
     generation = nccl_comparison.asked(compare)
-    if kind is not NCCL:
+    if kind.name != NCCL.name:
         raise InputError(
             f"--compare {compare}: {profile.profile} is of {kind.name}, expected a profile of NCCL"
         )
     return generation
 
 
-def _judge(request: Request, machine: Blueprint, measured: Points) -> list[Judged]:
+def _judge(request: Request, machine: Blueprint, kind: Library, measured: Points) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
     simulated = at_level(request.profile.simulated(), request.level)
-    kind = library(request.profile.library)
     progress = output.Progress("algorithms and numbers of ranks")
 
     def build(job: Job) -> Topology:

@@ -168,7 +168,8 @@ def _may_have_run(request: Request, curve: Curve, machine: Topology) -> list[Alg
     if the user chose, or nothing is known of the library."""
     if request.algorithm is not None or request.library is None:
         return []
-    names = request.library.algorithms_on(machine, curve.collective, curve.algorithm)
+    library = request.library.on(request.machine)
+    names = library.algorithms_on(machine, curve.collective, curve.algorithm)
     return [each for each in _declared(curve.collective) if each.name in names]
 
 

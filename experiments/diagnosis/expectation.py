@@ -23,6 +23,7 @@ from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.profile import Profile, Run
 from simulator.uncertainty.interval import Interval
+from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
@@ -146,7 +147,8 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
 def profiled(profile: Calibrated, machines: Machines, level: float | None = None) -> Expectation:
     """The expectation by a calibrated machine: software and protocols included, with intervals of
     `level` if it says how sure it is."""
-    kind, simulation = library(profile.library), at_level(profile.simulated(), level)
+    kind = library(profile.library).on(find_machine(profile.machine))
+    simulation = at_level(profile.simulated(), level)
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
         if curve.ranks is None or curve.ranks < 2:

@@ -143,9 +143,6 @@ def nccl_name(algorithm: Algorithm) -> str:
 
 TUNED: dict[str, str] = {
     **NCCL_MODEL,
-    "rings": "ring",
-    "rings_all_gather": "ring",
-    "rings_reduce_scatter": "ring",
     "nvls": "nvls",
     "nvls_tree": "nvls_tree",
     "sharp": "collnet_direct",

@@ -90,6 +90,16 @@ class Beyond(NamedTuple):
     """1 if the collective was not seen."""
 
 
+def measured_as(name: str) -> str:
+    """The name of an algorithm among measured runs. A ring of a library takes all NICs of a node,
+    so `rings` counts as `ring`.
+
+    >>> measured_as("rings_all_gather"), measured_as("tree")
+    ('ring_all_gather', 'tree')
+    """
+    return f"ring{name.removeprefix('rings')}" if name.startswith("rings") else name
+
+
 def place(
     collective: str,
     algorithm: str,
