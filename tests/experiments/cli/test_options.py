@@ -6,6 +6,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from experiments.cli.completion import (
+    BEFORE,
     algorithm_names,
     completer,
     machine_names,
@@ -74,6 +75,7 @@ def test_a_shell_completes(
     for name, value in {"_SIMCTL_COMPLETE": "complete_bash", "COMP_WORDS": words}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    monkeypatch.setenv(BEFORE, "")  # simctl writes it, and no later test may read it.
     assert simctl().stdout.split() == completed
 
 
