@@ -76,7 +76,7 @@ def accuracies(folder: Path) -> Iterator[Accuracy]:
 def _algorithm(curve: Curve) -> Algorithm | None:
     if curve.algorithm in FORCED:
         return find(curve.algorithm)
-    return next((a for a in algorithms().values() if a.collective.name == curve.collective), None)
+    return next((a for a in algorithms().values() if a.collective.name == curve.pattern), None)
 
 
 def _links(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:

@@ -119,7 +119,7 @@ def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
         return ()
     entry = profile.ignored(
         forced(curve) or OWN,
-        curve.collective,
+        curve.pattern,
         curve.ranks,
         curve.nodes or curve.ranks,
         curve.library,

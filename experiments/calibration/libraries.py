@@ -183,6 +183,7 @@ _CHOSEN = {
     "reduce_scatter": ("ring_reduce_scatter",),
     "all_to_all": ("pairwise",),
     "send_recv": ("shift",),
+    "ping_pong": ("ping_pong",),
     "broadcast": ("chain_broadcast",),
     "reduce": ("chain_reduce",),
 }

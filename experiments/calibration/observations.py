@@ -107,17 +107,16 @@ def series(
     Raises InputError if the curve lacks something
     that a fit needs.
     """
-    algorithms = ran or library.algorithms(curve.collective, curve.algorithm, multicast=multicast)
+    collective = curve.pattern
+    algorithms = ran or library.algorithms(collective, curve.algorithm, multicast=multicast)
     word = forced(curve)
     rule = (
-        None
-        if ran or word
-        else library.rule(curve.collective, curve.ranks, curve.library, curve.nodes)
+        None if ran or word else library.rule(collective, curve.ranks, curve.library, curve.nodes)
     )
     if not algorithms:
         choice = curve.algorithm or f"whatever {library.name} chooses"
         raise InputError(
-            f"{curve.source}: nothing here simulates {curve.collective} by {choice}: leave it out"
+            f"{curve.source}: nothing here simulates {collective} by {choice}: leave it out"
         )
     if not curve.ranks or curve.ranks < 2:
         raise InputError(
@@ -127,7 +126,7 @@ def series(
     points = [point for point in measured if not point.wrong]
     sizes = np.array([float(point.size) for point in points])
     seconds = np.array([point.time_s for point in points])
-    chosen = library.algorithms(curve.collective)
+    chosen = library.algorithms(collective)
     substitutes = tuple(
         name for name in chosen if library.deviates and name not in algorithms and not ran
     )
@@ -143,7 +142,7 @@ def series(
     protocols = library.forced_protocols(curve.protocol)
     return Series(
         curve.source,
-        curve.collective,
+        collective,
         algorithms,
         curve.ranks,
         nodes,

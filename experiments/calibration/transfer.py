@@ -24,9 +24,10 @@ def port(curves: Iterable[Curve]) -> float:
     """Bytes/s of a node's port, from point-to-point runs between two nodes: the most that all pairs
     moved at once.
 
-    In OSU's benchmarks of pairs, half of the ranks send to the other half. In other runs, ranks
-    send round a ring, and one of them sends to the other node. A run without a number of nodes
-    counts as a run between two. Raises InputError if there is no run.
+    In OSU's bandwidths of pairs, half of the ranks send to the other half. In its latencies of
+    pairs, every other pair sends back. In other runs, ranks send round a ring, and one of them
+    sends to the other node. A run without a number of nodes counts as a run between two. Raises
+    InputError if there is no run.
     """
     rates = [
         _leaving(curve) * point.size / point.time_s
@@ -45,7 +46,10 @@ def port(curves: Iterable[Curve]) -> float:
 
 def _leaving(curve: Curve) -> float:
     """How many messages leave a node at once."""
-    return (curve.ranks or 2) / 2 if curve.pairs else 1.0
+    pairs = (curve.ranks or 2) // 2
+    if curve.pattern == "ping_pong":
+        return float(-(-pairs // 2))
+    return float(pairs) if curve.pairs else 1.0
 
 
 def linked(library: Library, bandwidth: float) -> Library:

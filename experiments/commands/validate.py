@@ -137,12 +137,14 @@ def _pair(
     """Each curve with the algorithms that may have run; the others are named."""
     chosen, name = request.algorithm, request.log.name
     for curve in measurements.curves:
-        algorithms = [chosen] if chosen else _declared(curve.collective)[:1]
+        algorithms = [chosen] if chosen else _declared(curve.pattern)[:1]
         if not algorithms:
             output.note(
                 f"skipped {curve.collective} of {name}: no algorithm for it, choose one with --algo"
             )
-        elif curve.collective not in (algorithms[0].collective.name, "unknown"):
+        elif curve.collective not in (algorithms[0].collective.name, "unknown") and (
+            curve.pattern != algorithms[0].collective.name
+        ):
             output.note(
                 f"skipped {curve.collective} of {name}: {algorithms[0].name} is "
                 f"{algorithms[0].collective.name}"
@@ -169,8 +171,8 @@ def _may_have_run(request: Request, curve: Curve, machine: Topology) -> list[Alg
     if request.algorithm is not None or request.library is None:
         return []
     library = request.library.on(request.machine)
-    names = library.algorithms_on(machine, curve.collective, curve.algorithm)
-    return [each for each in _declared(curve.collective) if each.name in names]
+    names = library.algorithms_on(machine, curve.pattern, curve.algorithm)
+    return [each for each in _declared(curve.pattern) if each.name in names]
 
 
 def _draw(results: list[Validation], plot: Path) -> None:

@@ -35,6 +35,7 @@ CANDIDATES: dict[str, tuple[str, ...]] = {
     "reduce": ("chain_reduce", "tree_reduce"),
     "all_to_all": ("pairwise",),
     "send_recv": ("shift",),
+    "ping_pong": ("ping_pong",),
 }
 """What NCCL and similar libraries run, by collective."""
 MPI: dict[str, tuple[str, ...]] = {
@@ -116,7 +117,7 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
     """
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
-        if curve.ranks is None or curve.ranks < 2 or curve.collective not in CANDIDATES:
+        if curve.ranks is None or curve.ranks < 2 or curve.pattern not in CANDIDATES:
             return None
         cases = list(_cases(curve, curve.ranks, machines(curve), rules))
         if not cases:
@@ -154,15 +155,15 @@ def profiled(profile: Calibrated, machines: Machines, level: float | None = None
         if curve.ranks is None or curve.ranks < 2:
             return None
         ignored = simulation.ignored(
-            curve.algorithm or OWN, curve.collective, curve.ranks, curve.nodes, curve.library
+            curve.algorithm or OWN, curve.pattern, curve.ranks, curve.nodes, curve.library
         )
         multicast = may_multicast(curve)
         names = (
             ignored.ran
             if ignored
-            else kind.algorithms(curve.collective, curve.algorithm, multicast=multicast)
+            else kind.algorithms(curve.pattern, curve.algorithm, multicast=multicast)
         )
-        by_rule = kind.rule(curve.collective, curve.ranks, curve.library, curve.nodes)
+        by_rule = kind.rule(curve.pattern, curve.ranks, curve.library, curve.nodes)
         rule = None if ignored or curve.algorithm else by_rule
         running = [
             kind.running((rule(nbytes),) if rule else names, nbytes / ELEMENT, curve.ranks)
@@ -179,7 +180,7 @@ def profiled(profile: Calibrated, machines: Machines, level: float | None = None
         for nbytes, ran in zip(sizes.tolist(), running, strict=True):
             known = [name for name in ran if name in cases] or list(cases)
             fastest.append(_fastest([cases[name] for name in known], nbytes))
-        chosen = kind.algorithms(curve.collective, multicast=multicast)
+        chosen = kind.algorithms(curve.pattern, multicast=multicast)
         free = chosen if curve.algorithm else ()
         others = list(_profiled(free, curve, machines(curve), simulation))
         better = [_fastest(others, nbytes) for nbytes in sizes.tolist()] if others else []
@@ -242,6 +243,6 @@ def _cases(curve: Curve, ranks: int, machine: MachineBuilder, rules: Rules) -> I
 
 def _candidates(curve: Curve) -> list[Algorithm]:
     """What may have run: the forced algorithm, or else the usual ones of the collective."""
-    forced = named(ANY_RUNS.get(curve.algorithm, (curve.algorithm,)), curve.collective)
+    forced = named(ANY_RUNS.get(curve.algorithm, (curve.algorithm,)), curve.pattern)
     usual = CANDIDATES | MPI if curve.uses_mpi else CANDIDATES
-    return [algorithms()[name] for name in forced or usual[curve.collective]]
+    return [algorithms()[name] for name in forced or usual[curve.pattern]]

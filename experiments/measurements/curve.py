@@ -157,6 +157,13 @@ class Curve:
     """The network ports of a node, by an index."""
 
     @property
+    def pattern(self) -> str:
+        """The collective whose messages the times are of. Where pairs of ranks measure latencies at
+        once, it is "ping_pong"."""
+        ping_pong = self.pairs and self.kind == "multi-pair latency"
+        return "ping_pong" if ping_pong else self.collective
+
+    @property
     def streams(self) -> bool:
         """Whether times are size over the bandwidth of many messages in flight (osu_bw and
         similar)."""

@@ -125,6 +125,16 @@ def bisection(ranks: int) -> Pairs:
     return _equal(rank, (rank + half) % max(1, 2 * half), 1.0)
 
 
+def ping_pong(ranks: int) -> Pairs:
+    """Rank i of the first half and rank i of the second half send to each other in turn, as in
+    osu_multi_lat. Pairs are not in step, so half of them send forward at any time: those of
+    even i. The others send back."""
+    half = ranks // 2
+    first = np.arange(half)
+    back = first % 2
+    return _equal(first + back * half, first + (1 - back) * half, 1.0)
+
+
 def halo(ranks: int) -> Pairs:
     """The neighbours in a grid, as square as can be, send to each other. A side of a rank is a
     fourth of V."""

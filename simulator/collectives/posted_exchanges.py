@@ -54,6 +54,7 @@ PUSH = exchange("send", patterns.next_rank, root=0)
 PERMUTATION = exchange("permutation", patterns.permutation)
 INCAST = exchange("incast", patterns.incast, root=0)
 BISECTION = exchange("bisection", patterns.bisection)
+PING_PONG = exchange("ping_pong", patterns.ping_pong)
 HALO = exchange("halo_exchange", patterns.halo)
 NEIGHBORS = exchange("neighbor_all_to_all", patterns.torus_neighbors)
 STAGES = exchange("stage_exchange", patterns.stages)
@@ -103,6 +104,12 @@ ALGORITHMS = (
         formulas.BISECTION,
         "the two halves of the ranks exchange all data",
         _half_shifts,
+    ),
+    _algorithm(
+        "ping_pong",
+        PING_PONG,
+        formulas.PING_PONG,
+        "of pairs across the two halves, every other one sends back",
     ),
     _algorithm("halo", HALO, formulas.HALO, "neighbours in a grid exchange their edges"),
     _algorithm(

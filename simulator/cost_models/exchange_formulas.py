@@ -81,6 +81,15 @@ BISECTION = exchange(
     _one, lambda p: 2.0 * (p // 2), lambda p: 2.0, "m = s = 1", "b_eff, effective bandwidth", _one
 )
 
+PING_PONG = exchange(
+    _one,
+    lambda p: float(p // 2),
+    _one,
+    "m = s = 1; half a round trip",
+    "osu_multi_lat.c of the OSU micro-benchmarks",
+    _one,
+)
+
 HALO = exchange(
     _neighbors,
     lambda p: _edges(p) / 4,

@@ -357,6 +357,7 @@ def test_an_algorithm_is_wrong_for_every_other_collective(name: str) -> None:
         "broadcast": {"broadcast", "scatter"},
         "all_to_all": {"all_to_all", "incast"},
         "permutation": {"permutation", "send"},
+        "bisection": {"bisection", "ping_pong"},
         "gloo_reduce": {"reduce", "reduce_scatter"},
     }
     kept = stronger.get(name) or stronger.get(mine.family, {mine.name, mine.family})

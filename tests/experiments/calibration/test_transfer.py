@@ -31,6 +31,12 @@ def test_a_port_carries_what_all_pairs_move_at_once() -> None:
     assert port([one_pair, four_pairs]) == pytest.approx(20e9, rel=1e-3)
 
 
+@pytest.mark.parametrize(("ranks", "leaving"), [(2, 1), (6, 2), (8, 2)])
+def test_of_pairs_that_ping_pong_every_other_one_leaves_a_node(ranks: int, leaving: int) -> None:
+    latencies = replace(pairs(ranks, 2, 5.0), kind="multi-pair latency")
+    assert port([latencies]) == pytest.approx(leaving * 5e9, rel=1e-3)
+
+
 def test_of_a_ring_of_sends_one_leaves_a_node() -> None:
     assert port([replace(pairs(16, 2, 13.6), pairs=False)]) == pytest.approx(13.6e9, rel=1e-3)
 

@@ -160,6 +160,21 @@ def test_validate_says_that_nobody_named_the_machine(command: Simctl) -> None:
         assert command("validate", str(LOG), *options).stderr == ""
 
 
+def test_validate_takes_latencies_of_pairs_for_a_ping_pong(command: Simctl, tmp_path: Path) -> None:
+    """A user may compare them with a shift, in which one rank of a node sends to another."""
+    log = tmp_path / "multi.out"
+    log.write_text(
+        "$ srun -N 2 -n 8 ./osu_multi_lat\n# OSU MPI Multi Latency Test v7.4\n"
+        "# Size          Latency (us)\n4194304                 357.00\n"
+    )
+    machine = ("--topology", "nodes:per_node=4,bandwidth=25GB/s,latency=0s", "--format", "json")
+    for options, algorithm, factor in (((), "ping_pong", 2), (("--algo", "shift"), "shift", 1)):
+        (result,) = json.loads(command("validate", str(log), *machine, *options).stdout)
+        assert result["algorithm"] == algorithm
+        assert result["points"][0]["predicted_s"] == pytest.approx(factor * 4194304 / 25e9)
+    assert "ring is all_reduce" in command("validate", str(log), "--algo", "ring").stderr
+
+
 def test_pictures_are_written(command: Simctl, tmp_path: Path) -> None:
     commands = {
         "sweep.png": ("sweep", "--p", "2..4", "--plot"),

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from experiments.diagnosis.expectation import Expected, profiled
+from experiments.diagnosis.expectation import Expected, profiled, simulated
 from experiments.measurements import Curve, Point
 from experiments.profiles import find, names
 from experiments.simulations.grid import MachineBuilder
 from law_cases import a_third
 from topologies.catalogue import find as find_machine
+from topologies.shapes import nodes
 from topologies.topology import Topology
 
 SIZES = np.geomspace(4.0, 2.0**28, 8)
@@ -81,3 +82,23 @@ def test_what_one_algorithm_pays_is_in_no_bound() -> None:
     assert exchange is not None
     assert ring.seconds[-1] < exchange.seconds[-1]
     assert exchange.bound[-1] < ring.seconds[-1]
+
+
+def test_pairs_that_ping_pong_share_the_port_of_their_node() -> None:
+    """Four pairs put two messages on each direction of it."""
+    curve = Curve("send_recv", 8, 2, (), (), "x", kind="multi-pair latency", pairs=True)
+    profile = find("mn5_acc")
+
+    def calibrated(curve: Curve) -> MachineBuilder:
+        return find_machine(profile.machine).for_job(curve.ranks or 0, curve.nodes or 0).build
+
+    def plain(curve: Curve) -> MachineBuilder:
+        return lambda ranks, servers: nodes(ranks, per_node=(curve.ranks or 0) // 2, bandwidth=1e9)
+
+    answer, known = simulated(plain)(curve, SIZES), profiled(profile, calibrated)(curve, SIZES)
+    assert answer is not None
+    assert known is not None
+    assert answer.seconds == pytest.approx(2 * SIZES / 1e9)
+    assert answer.bound == pytest.approx(2 * SIZES / 1e9)
+    assert {*answer.algorithm} == {"ping_pong"}
+    assert all(name.startswith("ping_pong, ") for name in known.algorithm)

@@ -19,6 +19,7 @@ PATTERNS = (
     patterns.permutation,
     patterns.incast,
     patterns.bisection,
+    patterns.ping_pong,
     patterns.halo,
     patterns.torus_neighbors,
     patterns.stages,
@@ -56,6 +57,8 @@ def test_patterns_of_six_ranks() -> None:
     assert listed(patterns.next_rank(6)) == [(0, 1)]
     assert listed(patterns.incast(4)) == [(1, 0), (2, 0), (3, 0)]
     assert listed(patterns.bisection(5)) == [(0, 2), (1, 3), (2, 0), (3, 1)]
+    assert listed(patterns.ping_pong(6)) == [(0, 3), (4, 1), (2, 5)]
+    assert listed(patterns.ping_pong(7)) == listed(patterns.ping_pong(6))
     assert listed(patterns.stages(3)) == [(0, 1), (1, 2), (1, 0), (2, 1)]
     # 0 1 2
     # 3 4 5

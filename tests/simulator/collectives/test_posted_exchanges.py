@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import find
 from simulator.collectives.roots import from_root
 from simulator.engines import simulate
-from topologies.shapes import SHAPES, full_mesh, star
+from topologies.shapes import SHAPES, full_mesh, nodes, star
 
 
 def test_an_incast_waits_at_the_receivers_port() -> None:
@@ -52,3 +56,24 @@ def test_a_bisection_loads_the_trunk() -> None:
     algorithm = find("bisection")
     assert simulate(algorithm.build(4, 8.0), machine).makespan == 16.0
     assert best_bound(algorithm.collective, machine, 4, 8.0).seconds == 16.0
+
+
+@given(nbytes=st.floats(1.0, 1e9), bandwidth=st.floats(1e3, 1e12), latency=st.floats(0.0, 1e-3))
+def test_a_ping_pong_of_one_pair_is_a_shift(
+    nbytes: float, bandwidth: float, latency: float
+) -> None:
+    machine = nodes(2, per_node=1, bandwidth=bandwidth, latency=latency)
+    ping_pong, shift = (
+        simulate(find(name).build(2, nbytes), machine).makespan for name in ("ping_pong", "shift")
+    )
+    assert ping_pong == pytest.approx(shift, rel=1e-12)
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 3, 4, 5, 8])
+def test_pairs_that_ping_pong_share_the_port_of_their_node(pairs: int) -> None:
+    """Every other pair sends back, and takes nothing from those that send forward."""
+    machine = nodes(2 * pairs, per_node=pairs, bandwidth=1.0)
+    algorithm = find("ping_pong")
+    makespan = simulate(algorithm.build(2 * pairs, 10.0), machine).makespan
+    assert makespan == 10.0 * ceil(pairs / 2)
+    assert best_bound(algorithm.collective, machine, 2 * pairs, 10.0).seconds == makespan
