@@ -67,8 +67,11 @@ class UncertaintyPart(Part):
     directions, by their place: "protocols/LL/node/latency"."""
 
     def mistakes(self, content: Mapping[str, Any]) -> Iterator[Mistake]:
-        """Places that are none in a profile's content, and lists of another length than the
-        first."""
+        """Messages that take more than the whole time, places that are none in a profile's content,
+        and lists of another length than the first."""
+        for number, point in enumerate(self.seen):
+            if sum((point.messages or {}).values()) > 1 + OCTAVES * 10**-SHARE_DIGITS:
+                yield ("uncertainty", "seen", number), "shares of messages are 1 at most together"
         known, length = dict(numbers(content)), None
         for where, values in self.moved.items():
             length = len(values) if length is None else length

@@ -27,13 +27,15 @@ STORED = ("LL", "LL128")
 """Protocols that the GPU's own stores limit, in as many channels as the links feed."""
 
 
-TRANSPORT_OF = {"none": "", "NVLink": ""} | {
-    name: transport
-    for transport, names in {
-        VERBS: ("InfiniBand", "ib", "RoCE", "roce"),
-        TCP: ("TCP", "ethernet"),
-    }.items()
-    for name in names
+TRANSPORT_OF = {
+    "none": "",
+    "NVLink": "",
+    "InfiniBand": VERBS,
+    "ib": VERBS,
+    "RoCE": VERBS,
+    "roce": VERBS,
+    "TCP": TCP,
+    "ethernet": TCP,
 }
 """The transport by what connects the nodes, or by the kind of link. The others have one each."""
 KERNELS = 10e-6

@@ -19,6 +19,7 @@ MISTAKES = [
     ("8, 8, 1024, 0.1]", "0, 8, 1024, 0.1]", "uncertainty.seen[0]"),
     ("{10: 0.5}", "{10: 1.5}", "uncertainty.seen[1]"),
     ("{10: 0.5}", "{48: 0.5}", "uncertainty.seen[1]"),
+    ("{10: 0.5}", "{10: 0.9, 11: 0.9}", "uncertainty.seen[1]: shares of messages are 1 at most"),
     ("    launch: [", "    lunch: [", "uncertainty.moved.lunch: the profile has no number there"),
     ("[6.0e-06, 5.0e-06]", "[6.0e-06]", "2 values, and the first has 1: as many are needed"),
     ("[6.0e-06, 5.0e-06]", "[-1, 5.0e-06]", "uncertainty.moved.launch: -1.0: 0 or more"),
