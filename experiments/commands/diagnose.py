@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from experiments import output
+from experiments.calibration.libraries import library
 from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
 from experiments.diagnosis.advice import advice, remedies
 from experiments.diagnosis.diagnosis_records import (
@@ -104,8 +105,9 @@ def _expectation(request: Request) -> Expectation | None:
     machine, profile = request.machine, request.profile
     if profile is None:
         return simulated(partial(_of_curve, machine)) if machine else None
-    machines = partial(_of_curve, machine or find_machine(profile.machine))
-    return profiled(profile, machines, request.level)
+    known = machine or find_machine(profile.machine)
+    kind = library(profile.library).on(known)
+    return profiled(profile, kind, partial(_of_curve, known), request.level)
 
 
 def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology]:

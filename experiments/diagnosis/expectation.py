@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.libraries import library
+from experiments.calibration.libraries import Library
 from experiments.calibration.measured_machines import may_multicast
 from experiments.calibration.observations import OWN
 from experiments.measurements import Curve
@@ -23,7 +23,6 @@ from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.profile import Profile, Run
 from simulator.uncertainty.interval import Interval
-from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
@@ -145,10 +144,11 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
     return expect
 
 
-def profiled(profile: Calibrated, machines: Machines, level: float | None = None) -> Expectation:
+def profiled(
+    profile: Calibrated, kind: Library, machines: Machines, level: float | None = None
+) -> Expectation:
     """The expectation by a calibrated machine: software and protocols included, with intervals of
-    `level` if it says how sure it is."""
-    kind = library(profile.library).on(find_machine(profile.machine))
+    `level` if it says how sure it is. `kind` is its library, on the machine."""
     simulation = at_level(profile.simulated(), level)
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from experiments.calibration.libraries import library
 from experiments.diagnosis.expectation import Expected, profiled, simulated
 from experiments.measurements import Curve, Point
 from experiments.profiles import find, names
@@ -22,7 +23,8 @@ def expected(name: str, collective: str, algorithm: str, ranks: int, nodes: int)
         return find_machine(profile.machine).for_job(curve.ranks or 0, curve.nodes or 0).build
 
     points = tuple(Point(int(size), 1.0) for size in SIZES)
-    return profiled(profile, machine)(
+    kind = library(profile.library).on(find_machine(profile.machine))
+    return profiled(profile, kind, machine)(
         Curve(collective, ranks, nodes, points, (), "x", algorithm=algorithm), SIZES
     )
 
@@ -95,7 +97,8 @@ def test_pairs_that_ping_pong_share_the_port_of_their_node() -> None:
     def plain(curve: Curve) -> MachineBuilder:
         return lambda ranks, servers: nodes(ranks, per_node=(curve.ranks or 0) // 2, bandwidth=1e9)
 
-    answer, known = simulated(plain)(curve, SIZES), profiled(profile, calibrated)(curve, SIZES)
+    answer = simulated(plain)(curve, SIZES)
+    known = profiled(profile, library(profile.library), calibrated)(curve, SIZES)
     assert answer is not None
     assert known is not None
     assert answer.seconds == pytest.approx(2 * SIZES / 1e9)
