@@ -20,8 +20,6 @@ from topologies.topology import Floats
 ROBUST = 0.25
 """The relative error from which a point counts less than its square while fitting. With Cauchy's
 loss a point far off hardly changes the fit (a bump, an allocation that is slower)."""
-LABELLED = 0.35
-"""The same once the labels are known: wrong labels move a less robust fit."""
 SCALE = 0.15
 """The relative error from which a point counts less than its square in the judgement of labels."""
 ROUNDS = 8
@@ -121,18 +119,13 @@ def explore(model: Model) -> Fit:
         if short < CLOSE:
             break
         doubt = CLOSE
-    model, inner = _relabelled(model, all_points, inner)
-    inner = _solve(model, all_points, inner, LABELLED)
-    if model.explore(inner) > CLOSE:
-        inner = _solve(model, all_points, inner, LABELLED)
-    return Fit(model, inner, all_points, short)
+    return Fit(*_relabelled(model, all_points, inner), all_points, short)
 
 
 def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
     """Fit the points that `keep` chooses with the known paths."""
     model = model.taking({}).seeing(keep)
-    model, inner = _relabelled(model, keep, _solve(model, keep, start))
-    return Fit(model, _solve(model, keep, inner, LABELLED), keep, 0.0)
+    return Fit(*_relabelled(model, keep, _solve(model, keep, start)), keep, 0.0)
 
 
 def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:
@@ -223,9 +216,7 @@ def _costs(model: Model, keep: Flags, inner: Floats, together: Flags) -> Floats:
     )
 
 
-def _solve(
-    model: Model, keep: Flags, start: Floats | None = None, robust: float = ROBUST
-) -> Floats:
+def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
     from scipy.optimize import least_squares
 
     chosen, measured = np.flatnonzero(keep), np.log(model.points.seconds[keep])
@@ -249,7 +240,7 @@ def _solve(
             start_point,
             jacobian,
             loss="cauchy",
-            f_scale=robust,
+            f_scale=ROBUST,
             ftol=CONVERGED,
             xtol=CONVERGED,
             max_nfev=60,
@@ -274,7 +265,7 @@ def _curvature(end: Fit) -> _Curvature:
     model, chosen = end.model, np.flatnonzero(end.kept)
     design = slopes(model, end.inner, chosen)
     error = np.log(model.predict(end.inner, chosen)) - np.log(model.points.seconds[chosen])
-    weight = 1 / (1 + (error / LABELLED) ** 2)
+    weight = 1 / (1 + (error / ROBUST) ** 2)
     crossed = sum(one.kind not in model.paths.further for one in model.parameters)
     free = max(1, len(chosen) - crossed)
     variance = max(float((weight * error**2).sum()) / free, SCATTER**2)
