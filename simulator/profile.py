@@ -264,7 +264,9 @@ class Profile:
                 latency = link.latency * jobs.by_algorithm(factors, 1.0) * longer
                 slowed = crowding is not None and crowding.slows(protocol.name)
                 costs += latency, bandwidth / (slower * crowded if slowed else slower), link.gap
-        columns = np.stack(np.broadcast_arrays(*costs, jobs.nodes)[:-1])
+        columns = np.empty((len(costs), *np.broadcast_shapes(shape, *map(np.shape, costs))))
+        for row, cost in enumerate(costs):
+            columns[row] = cost
         shaped = columns.reshape(len(kinds), len(protocols), 3, *columns.shape[1:])
         return LinkCosts(*np.moveaxis(shaped, (2, 0, 1), (0, 2, 1)))
 

@@ -78,8 +78,8 @@ class Words(Texts):
 
     def are(self, *words: str) -> npt.NDArray[np.bool_]:
         """Which rows say one of `words`."""
-        codes = [code for code, word in enumerate(self.vocabulary) if word in words]
-        return np.isin(self.codes, codes)
+        asked = np.array([word in words for word in self.vocabulary], dtype=np.bool_)
+        return asked[self.codes]
 
 
 class MediumNames(Texts):

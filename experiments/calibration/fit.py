@@ -4,6 +4,7 @@ reason for each parameter that stays open."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.known_paths import Ints
-from experiments.calibration.library_model import Model
+from experiments.calibration.library_model import Choice, Model
 from experiments.calibration.observations import Flags
 from experiments.calibration.slopes import slopes
 from simulator.profile import Profile
@@ -222,12 +223,17 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
     chosen, measured = np.flatnonzero(keep), np.log(model.points.seconds[keep])
     table = model.table(chosen)
 
+    @lru_cache(maxsize=1)
+    def choice(inner: bytes) -> Choice:
+        return model.choice(np.frombuffer(inner), chosen, table)
+
     def residuals(inner: Floats) -> Floats:
-        misfit = np.log(model.predict(inner, chosen, table)) - measured
+        misfit = np.log(choice(inner.tobytes()).seconds) - measured
         return np.concatenate((misfit, model.weight * (inner - model.start)))
 
     def jacobian(inner: Floats) -> Floats:
-        return np.concatenate((slopes(model, inner, chosen), np.diag(model.weight)))
+        along_paths = slopes(model, inner, chosen, choice(inner.tobytes()))
+        return np.concatenate((along_paths, np.diag(model.weight)))
 
     random = np.random.default_rng(0)
     starts = [model.start] if start is None else [start, model.start]

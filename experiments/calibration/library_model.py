@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,21 @@ from experiments.calibration.observations import Flags, Points
 from simulator.effects.jobs import Index
 from simulator.profile import Profile
 from topologies.topology import Floats
+
+
+class Choice(NamedTuple):
+    """What decides the time of each point at some parameters. Arrays have the shape (points,)."""
+
+    table: PathTable
+    """The known paths of the points."""
+    algorithm: Ints
+    """The number of the fastest algorithm in `table`."""
+    protocol: Ints
+    """The number of its fastest protocol."""
+    path: Ints
+    """The number of the longest path of that protocol."""
+    seconds: Floats
+    """The time of the point."""
 
 
 class Model:
@@ -96,15 +111,9 @@ class Model:
             profile = effect.write(profile, values)
         return profile
 
-    def predict(self, inner: Floats, keep: Index = ALL, table: PathTable | None = None) -> Floats:
-        """Seconds and the fastest algorithm of the points that `keep` chooses, by the known paths.
-
-        `table` has the paths of these points. The default is all known paths.
-        """
-        table = table or self.table(keep)
-        profile, size = self.profile(inner), self.points.size[keep]
-        fastest = self._paths(profile, size, table).max(axis=3).min(axis=2)
-        return np.asarray((fastest + self._shares(profile, size, table)).min(axis=1))
+    def predict(self, inner: Floats, keep: Index = ALL) -> Floats:
+        """Seconds of the points that `keep` chooses, by the known paths."""
+        return self.choice(inner, keep, self.table(keep)).seconds
 
     def table(self, keep: Index = ALL) -> PathTable:
         """The known paths of the points that `keep` chooses."""
@@ -116,17 +125,19 @@ class Model:
             table = replace(table, absent=absent)
         return table.at(keep)
 
-    def choice(self, inner: Floats, keep: Index, table: PathTable) -> tuple[Ints, Ints, Ints]:
-        """The algorithm, protocol and path, by their numbers in `table`, that decide the time of
-        each point."""
+    def choice(self, inner: Floats, keep: Index, table: PathTable) -> Choice:
+        """What decides the time of each point that `keep` chooses. `table` has the paths of these
+        points."""
         profile, size = self.profile(inner), self.points.size[keep]
         seconds = self._paths(profile, size, table)
         longest = seconds.argmax(axis=3)
         best = np.take_along_axis(seconds, longest[..., None], axis=3)[..., 0]
         protocol, every = best.argmin(axis=2), np.arange(len(best))
-        algorithm = (best.min(axis=2) + self._shares(profile, size, table)).argmin(axis=1)
+        times = best.min(axis=2) + self._shares(profile, size, table)
+        algorithm = times.argmin(axis=1)
         number = protocol[every, algorithm]
-        return algorithm, number, longest[every, algorithm, number]
+        path = longest[every, algorithm, number]
+        return Choice(table, algorithm, number, path, times[every, algorithm])
 
     def _paths(self, profile: Profile, size: Floats, table: PathTable) -> Floats:
         """Seconds of every known path, shape (points, algorithms, protocols, paths)."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.known_paths import Ints
-from experiments.calibration.library_model import Model
+from experiments.calibration.library_model import Choice, Model
 from simulator.effects.jobs import Index, Jobs
 from simulator.profile import Profile
 from topologies.topology import Floats
@@ -56,10 +56,11 @@ class Active(NamedTuple):
         return np.asarray(before), np.asarray((crossed / bandwidth).sum(axis=1))
 
 
-def active(model: Model, inner: Floats, keep: Index) -> Active:
-    """The active path of each point that `keep` chooses, at some parameters."""
-    table, size = model.table(keep), model.points.size[keep]
-    algorithm, protocol, path = model.choice(inner, keep, table)
+def active(model: Model, inner: Floats, keep: Index, choice: Choice | None = None) -> Active:
+    """The active path of each point that `keep` chooses, at some parameters. `choice` is
+    ``model.choice`` there, if it is known already."""
+    choice, size = choice or model.choice(inner, keep, model.table(keep)), model.points.size[keep]
+    table, algorithm, protocol, path, _ = choice
     every = np.arange(len(size))
     place, job = (every, algorithm, protocol, path), table.job[every, algorithm]
     return Active(
@@ -75,15 +76,17 @@ def active(model: Model, inner: Floats, keep: Index) -> Active:
     )
 
 
-def slopes(model: Model, inner: Floats, keep: Index) -> Floats:
+def slopes(model: Model, inner: Floats, keep: Index, choice: Choice | None = None) -> Floats:
     """Derivatives of log time by every parameter along the active paths, shape (points,
-    parameters)."""
-    return np.expm1(along(model, inner, STEP * np.eye(len(inner)), keep)) / STEP
+    parameters). `choice`: see `active`."""
+    return np.expm1(along(model, inner, STEP * np.eye(len(inner)), keep, choice)) / STEP
 
 
-def along(model: Model, inner: Floats, moves: Floats, keep: Index) -> Floats:
+def along(
+    model: Model, inner: Floats, moves: Floats, keep: Index, choice: Choice | None = None
+) -> Floats:
     """How log time changes along the active paths if the parameters move, shape (points, moves);
-    `moves` has the shape (moves, parameters)."""
+    `moves` has the shape (moves, parameters). `choice`: see `active`."""
     sets = np.vstack((inner, inner + moves))
-    seconds = active(model, inner, keep).seconds(model, model.profiles(sets))
+    seconds = active(model, inner, keep, choice).seconds(model, model.profiles(sets))
     return np.asarray(np.log(seconds[:, 1:] / seconds[:, :1]))

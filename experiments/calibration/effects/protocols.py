@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import inf
 
 import numpy as np
@@ -127,9 +128,8 @@ class Protocols(Effect):
         shorter = [one.name for one in self.priors[:number] if not one.kind_of]
         for kind in self.kinds:
             slowness = np.maximum(values[prior.rate(kind)], values[last.rate(kind)] / prior.share)
-            latency = np.max(
-                [values[f"{name} {kind} α"] for name in (*shorter, prior.name)], axis=0
-            )
+            latencies = (values[f"{name} {kind} α"] for name in (*shorter, prior.name))
+            latency = reduce(np.maximum, latencies)
             gap = values[f"{prior.name} {kind} g"] if (prior.name, kind) in self.data.gaps else 0.0
             links[kind] = Link(1 / slowness, latency, gap)
         return links

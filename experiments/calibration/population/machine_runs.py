@@ -66,8 +66,9 @@ class Runs:
     def evidence(self, inner: Floats) -> Evidence:
         """What the runs say of the rests of the parameters near `inner`."""
         model, every = self.model, np.arange(len(self.model.points))
-        misfit = np.log(model.predict(inner)) - np.log(model.points.seconds)
-        design = slopes(model, inner, every)
+        choice = model.choice(inner, every, model.table(every))
+        misfit = np.log(choice.seconds) - np.log(model.points.seconds)
+        design = slopes(model, inner, every, choice)
         weight = INDEPENDENT / SCALE**2 / np.sqrt(1 + (misfit / SCALE) ** 2)
         information = design.T @ (weight[:, None] * design)
         vector = information @ (inner - self.offset) - design.T @ (weight * misfit)
