@@ -11,9 +11,8 @@ import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.node_corrections import NodeCorrections
-from experiments.calibration.known_paths import Ints
 from experiments.calibration.library_model import Choice, Model
-from experiments.calibration.observations import Flags
+from experiments.calibration.observations import Flags, Ints
 from experiments.calibration.slopes import slopes
 from simulator.profile import Profile
 from topologies.topology import Floats

@@ -8,10 +8,9 @@ from dataclasses import dataclass, fields
 from math import inf
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.calibration.libraries import Library
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import Ints, Points
 from experiments.calibration.paths import Paths
 from simulator.collectives import find
 from simulator.effects.jobs import Index, Jobs, jobs, reduces
@@ -19,7 +18,6 @@ from topologies.errors import InputError
 from topologies.shapes import nodes
 from topologies.topology import Floats, Topology
 
-Ints = npt.NDArray[np.int64]
 ALL = slice(None)
 ENDLESS = 1e30
 """Bytes in units of V."""

@@ -13,19 +13,21 @@ import numpy as np
 from experiments.calibration.effects.effect import Data, Effect
 from experiments.calibration.effects.protocols import BETWEEN
 from experiments.calibration.exploration import Exploration
-from experiments.calibration.known_paths import ALL, Ints, KnownPaths, Machine, PathTable, as_nodes
+from experiments.calibration.known_paths import ALL, KnownPaths, Machine, PathTable, as_nodes
 from experiments.calibration.libraries import Library
-from experiments.calibration.observations import Flags, Points
+from experiments.calibration.observations import Flags, Ints, Points
+from experiments.calibration.simulated_sizes import SimulatedSizes
 from simulator.effects.jobs import Index
 from simulator.profile import Profile
 from topologies.topology import Floats
 
 
 class Choice(NamedTuple):
-    """What decides the time of each point at some parameters. Arrays have the shape (points,)."""
+    """What decides the time of each point at some parameters. Arrays have the shape (points,), all
+    but one of the simulated points."""
 
     table: PathTable
-    """The known paths of the points."""
+    """The known paths of the simulated points."""
     algorithm: Ints
     """The number of the fastest algorithm in `table`."""
     protocol: Ints
@@ -33,7 +35,7 @@ class Choice(NamedTuple):
     path: Ints
     """The number of the longest path of that protocol."""
     seconds: Floats
-    """The time of the point."""
+    """The times of all points, simulated or between simulated ones."""
 
 
 class Model:
@@ -58,7 +60,8 @@ class Model:
         gaps: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.points, self.library = points, library
-        self.paths = KnownPaths(points, library, machine)
+        self.sizes = SimulatedSizes(points)
+        self.paths = KnownPaths(self.sizes.points, library, machine)
         self.kinds = self.paths.kinds
         several = len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
         most = float(points.nodes.max())
@@ -116,19 +119,20 @@ class Model:
         return self.choice(inner, keep, self.table(keep)).seconds
 
     def table(self, keep: Index = ALL) -> PathTable:
-        """The known paths of the points that `keep` chooses."""
+        """The known paths of the simulated points that say the times of those that `keep`
+        chooses."""
         table = self.paths.table()
         if self.ran:
             absent = table.absent.copy()
             for c, names in self.ran.items():
-                absent[self.points.curve == c] = self.paths.absent(c, names, absent.shape[1])
+                absent[self.sizes.points.curve == c] = self.paths.absent(c, names, absent.shape[1])
             table = replace(table, absent=absent)
-        return table.at(keep)
+        return table.at(self.sizes.rows(keep))
 
     def choice(self, inner: Floats, keep: Index, table: PathTable) -> Choice:
-        """What decides the time of each point that `keep` chooses. `table` has the paths of these
+        """What decides the time of each point that `keep` chooses. `table` is that of these
         points."""
-        profile, size = self.profile(inner), self.points.size[keep]
+        profile, size = self.profile(inner), self.sizes.points.size[self.sizes.rows(keep)]
         seconds = self._paths(profile, size, table)
         longest = seconds.argmax(axis=3)
         best = np.take_along_axis(seconds, longest[..., None], axis=3)[..., 0]
@@ -137,7 +141,8 @@ class Model:
         algorithm = times.argmin(axis=1)
         number = protocol[every, algorithm]
         path = longest[every, algorithm, number]
-        return Choice(table, algorithm, number, path, times[every, algorithm])
+        fastest = self.sizes.seconds(times[every, algorithm], keep)
+        return Choice(table, algorithm, number, path, fastest)
 
     def _paths(self, profile: Profile, size: Floats, table: PathTable) -> Floats:
         """Seconds of every known path, shape (points, algorithms, protocols, paths)."""

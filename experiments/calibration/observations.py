@@ -16,6 +16,7 @@ from topologies.errors import InputError
 from topologies.topology import Floats
 
 Flags = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 OWN = "default"
 """The label of a run whose library chose the algorithm."""
 
@@ -81,7 +82,7 @@ class Series:
         names = names or ((self.rule(nbytes),) if self.rule else self.algorithms)
         return library.running(names, nbytes / self.elements, self.ranks)
 
-    def at(self, keep: Flags) -> Series:
+    def at(self, keep: Flags | Ints) -> Series:
         """The same curve with only the sizes that `keep` chooses."""
         return Series(**(vars(self) | {"sizes": self.sizes[keep], "seconds": self.seconds[keep]}))
 
@@ -211,8 +212,14 @@ def evenly(points: Points, count: int) -> Flags:
     longest = max(curve.ranks for curve in points.curves)
     curve = next(c for c, one in enumerate(points.curves) if one.ranks == longest)
     indices = np.flatnonzero(points.curve == curve)
-    size = np.log(points.size[indices])
-    wanted = np.linspace(size[0], size[-1], count)
     chosen = np.zeros(len(points), dtype=np.bool_)
-    chosen[indices[np.abs(size[:, None] - wanted).argmin(axis=0)]] = True
+    chosen[indices[equally_far(points.size[indices], count)]] = True
     return chosen
+
+
+def equally_far(sizes: Floats, count: int) -> Ints:
+    """The numbers of the smallest and the largest of ascending sizes, and of others between them,
+    about equally far in log: at most `count`."""
+    logs = np.log(sizes)
+    wanted = np.linspace(logs[0], logs[-1], count)
+    return np.asarray(np.unique(np.abs(logs[:, None] - wanted).argmin(axis=0)))

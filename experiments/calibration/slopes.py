@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.known_paths import Ints
 from experiments.calibration.library_model import Choice, Model
+from experiments.calibration.observations import Ints
 from simulator.effects.jobs import Index, Jobs
 from simulator.profile import Profile
 from topologies.topology import Floats
@@ -17,8 +17,8 @@ STEP = 1e-6
 
 
 class Active(NamedTuple):
-    """The path of each point that decides its time. Arrays have the shape (points,); counts by kind
-    of link have the shape (points, kinds)."""
+    """The path of each simulated point that decides its time. Arrays have the shape (points,);
+    counts by kind of link have the shape (points, kinds)."""
 
     size: Floats
     """V in bytes."""
@@ -57,10 +57,11 @@ class Active(NamedTuple):
 
 
 def active(model: Model, inner: Floats, keep: Index, choice: Choice | None = None) -> Active:
-    """The active path of each point that `keep` chooses, at some parameters. `choice` is
-    ``model.choice`` there, if it is known already."""
-    choice, size = choice or model.choice(inner, keep, model.table(keep)), model.points.size[keep]
+    """The active paths that say the times of the points that `keep` chooses, at some parameters.
+    `choice` is ``model.choice`` there, if it is known already."""
+    choice = choice or model.choice(inner, keep, model.table(keep))
     table, algorithm, protocol, path, _ = choice
+    size = model.sizes.points.size[model.sizes.rows(keep)]
     every = np.arange(len(size))
     place, job = (every, algorithm, protocol, path), table.job[every, algorithm]
     return Active(
@@ -89,4 +90,4 @@ def along(
     `moves` has the shape (moves, parameters). `choice`: see `active`."""
     sets = np.vstack((inner, inner + moves))
     seconds = active(model, inner, keep, choice).seconds(model, model.profiles(sets))
-    return np.asarray(np.log(seconds[:, 1:] / seconds[:, :1]))
+    return model.sizes.between(np.asarray(np.log(seconds[:, 1:] / seconds[:, :1])), keep)

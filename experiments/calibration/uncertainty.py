@@ -10,8 +10,8 @@ from importlib.resources import files
 import numpy as np
 
 from experiments.calibration.fit import Fit
-from experiments.calibration.known_paths import ALL, Ints
-from experiments.calibration.observations import Points
+from experiments.calibration.known_paths import ALL
+from experiments.calibration.observations import Ints, Points
 from experiments.calibration.slopes import Active, active, along
 from simulator.profile import Profile, Uncertainty
 from simulator.uncertainty.interval_rules import Rules
@@ -38,22 +38,22 @@ def shipped_rules() -> Rules:
 def places(fit: Fit) -> Places:
     """Where the points of a fit are. The algorithm is the one that the fit says ran."""
     points, ran = fit.model.points, active(fit.model, fit.inner, ALL)
-    jobs = ran.jobs
+    jobs, nearest = ran.jobs, fit.model.sizes.nearest
     return Places(
         np.array([curve.collective for curve in points.curves])[points.curve],
-        np.array([measured_as(name) for name in jobs.names])[jobs.algorithm],
+        np.array([measured_as(name) for name in jobs.names])[jobs.algorithm[nearest]],
         points.ranks.astype(np.float64),
         points.nodes.astype(np.float64),
         points.size,
-        _messages(fit, ran),
+        _messages(fit, ran)[nearest],
     )
 
 
 def _messages(fit: Fit, ran: Active) -> Floats:
-    """The shares of the time of each point that its messages take by size, or none: a library may
-    divide messages into pieces that depend on V alone."""
+    """The shares of the time of each simulated point that its messages take by size, or none: a
+    library may divide messages into pieces that depend on V alone."""
     if not fit.model.library.by_message:
-        return no_messages(len(fit.model.points))
+        return no_messages(len(ran.size))
     profile, paths = fit.model.profiles(fit.inner[None]), list(fit.model.paths.of.values())
     seconds = ran.seconds(fit.model, profile)
     before, crossed = (column / seconds for column in ran.on_links(fit.model, profile))

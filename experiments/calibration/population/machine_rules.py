@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.known_paths import ALL, Ints
+from experiments.calibration.known_paths import ALL
+from experiments.calibration.observations import Ints
 from experiments.calibration.population.machine_runs import Runs
 from experiments.calibration.population.population import Population, Spread, fit_transports
 from experiments.calibration.slopes import along
