@@ -66,6 +66,8 @@ NCCL_MODEL = {
     "rings_reduce_scatter": "ring",
     "chain_broadcast": "ring",
     "chain_reduce": "ring",
+    "chains_broadcast": "ring",
+    "chains_reduce": "ring",
     "double_tree": "tree",
 }
 """What NCCL's own cost model calls our algorithms."""

@@ -171,7 +171,9 @@ def _tree(node: float, network: float) -> dict[str, dict[str, float]]:
 _USUAL = _reached(0.82, 0.82)
 """What a library usually reaches of a specified β, before anybody measures."""
 
-_BEHIND = {name: {"node": 0.0, "network": 0.0} for name in ("chain_broadcast", "chain_reduce")}
+_CHAINS = {"chain_broadcast": "chains_broadcast", "chain_reduce": "chains_reduce"}
+"""The chains of one NIC of each node, and those of all."""
+_BEHIND = dict.fromkeys((*_CHAINS, *_CHAINS.values()), _reached(0.0, 0.0))
 """α of a short message in a chain: in calls one after the other it waits in the next rank's buffer,
 while its sender goes on."""
 
@@ -257,6 +259,7 @@ NCCL = Library(
         "ring": "rings",
         "ring_all_gather": "rings_all_gather",
         "ring_reduce_scatter": "rings_reduce_scatter",
+        **_CHAINS,
     },
 )
 """Latencies of a step are NCCL's own (src/graph/tuning.cc): those of Ring over NVLink and network,

@@ -37,8 +37,8 @@ USUAL = {
     "all_reduce": "rings",
     "all_gather": "rings_all_gather",
     "reduce_scatter": "rings_reduce_scatter",
-    "broadcast": "chain_broadcast",
-    "reduce": "chain_reduce",
+    "broadcast": "chains_broadcast",
+    "reduce": "chains_reduce",
     "all_to_all": "pairwise",
 }
 """What libraries run if nothing is known of their choice."""
@@ -126,7 +126,7 @@ def usual_name(collective: str, chosen: Choice | None) -> str:
     """Our algorithm for a choice of NCCL, or what libraries usually run.
 
     >>> usual_name("all_reduce", Choice(1e-6, "tree", "LL")), usual_name("broadcast", None)
-    ('double_tree', 'chain_broadcast')
+    ('double_tree', 'chains_broadcast')
     """
     name = USUAL.get(collective) or of_collective(collective)[0].name
     return name if chosen is None else NCCL_RUNS.get((collective, chosen.algorithm), name)

@@ -241,11 +241,15 @@ def _fitted(
     rings = rings_of(topology, ranks)
     schedule = write(ranks, nbytes, rings.orders, shifts, box=rings.box)
     cost = neighbors.rings(cost, rings.bandwidth, len(rings.orders))
-    lines = [f"channel {channel}: {_words(order)}" for channel, order in enumerate(rings.orders)]
-    return Fitted(schedule, topology, cost, tuple(lines))
+    return Fitted(schedule, topology, cost, ring_words(rings.orders))
 
 
-def _words(order: Ints) -> str:
+def ring_words(orders: Orders) -> tuple[str, ...]:
+    """A line for each ring: its first ranks."""
+    return tuple(f"channel {channel}: {_words(order)}" for channel, order in enumerate(orders))
+
+
+def _words(order: Orders) -> str:
     shown = " ".join(map(str, order[:SHOWN].tolist()))
     return shown if len(order) <= SHOWN else f"{shown} ... ({len(order)} ranks)"
 

@@ -32,6 +32,8 @@ PHASES = {
     "double_tree": ("reduce", "broadcast"),
     "chain_broadcast": ("broadcast",),
     "chain_reduce": ("reduce",),
+    "chains_broadcast": ("broadcast",),
+    "chains_reduce": ("reduce",),
     "recursive_doubling": ("fold", "round 0", "round 1", "unfold"),
     "recursive_doubling_all_gather": ("fold", "all-gather", "unfold"),
     "halving_doubling": ("fold", "reduce-scatter", "all-gather", "unfold"),

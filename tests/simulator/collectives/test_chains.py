@@ -1,0 +1,87 @@
+"""Several chains at once, made for the machine."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.collectives import find
+from simulator.collectives.chains import chains_broadcast, chains_reduce
+from simulator.collectives.roots import from_root
+from simulator.engines import simulate
+from simulator.schedules import semantics
+from topologies.clusters import cluster
+from topologies.machines import dgx1
+from topologies.shapes import ring, star
+
+BUILDS = {"chains_broadcast": chains_broadcast, "chains_reduce": chains_reduce}
+CHAIN = {"chains_broadcast": "chain_broadcast", "chains_reduce": "chain_reduce"}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    ranks=st.integers(2, 9),
+    chains=st.integers(1, 4),
+    pieces=st.integers(1, 12),
+)
+def test_any_orders_compute_what_the_collective_promises(
+    name: str, seed: int, ranks: int, chains: int, pieces: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    orders = np.array([rng.permutation(ranks) for _ in range(chains)])
+    schedule = BUILDS[name](ranks, 1024.0, orders, segments=pieces)
+    semantics.check(schedule, find(name).collective, seed % 1000)
+    assert schedule.volume == pytest.approx((ranks - 1) * 1024.0)
+    assert schedule.steps == ranks - 1
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_one_chain_in_rank_order_is_the_chain(name: str) -> None:
+    one, plain = BUILDS[name](6, 600.0, segments=64), find(CHAIN[name]).build(6, 600.0)
+    for column in ("rank", "peer", "source", "target", "nbytes", "lane", "indptr", "indices"):
+        assert np.array_equal(getattr(one, column), getattr(plain, column)), column
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_both_ways_round_a_ring_double_the_bandwidth(name: str) -> None:
+    # p = 4, V = 80 B, 1 B/s: each direction carries 4 pieces of 10 s one after the other, and the
+    # last of them takes 2 more sends of 10 s and 3 links of 0.5 s.
+    both_ways = find(f"{name}:segments=8")
+    fitted = both_ways.on(ring(4, bandwidth=1.0, latency=0.5), 4, 80.0)
+    assert len(fitted.chosen) == 2
+    assert simulate(fitted.schedule, fitted.topology).makespan == 3 * 0.5 + (4 + 2) * 10.0
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_every_chain_has_equally_many_pieces(name: str) -> None:
+    # Three pieces over two chains: two each, of a quarter of V.
+    schedule = BUILDS[name](3, 12.0, np.array([[0, 1, 2], [2, 1, 0]]), segments=3)
+    assert set(schedule.nbytes.tolist()) == {3.0}
+    assert np.bincount(schedule.lane).tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_a_star_has_one_chain_and_its_closed_form(name: str) -> None:
+    fitted = find(f"{name}:segments=64").on(star(5, bandwidth=1.0), 5, 10.0)
+    assert fitted.chosen == ("channel 0: 0 1 2 3 4",)
+    assert fitted.cost.latex == find(CHAIN[name]).cost.latex
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize("root", [0, 5])
+def test_all_nics_of_a_node_carry_a_share(name: str, root: int) -> None:
+    """V leaves the first node through all its NICs, whichever rank has it."""
+    machine = cluster("mn5_acc", 2)
+    fitted = from_root(find(name), root).on(machine, 8, 2.0**30)
+    semantics.check(fitted.schedule, from_root(find(name), root).collective)
+    alone = from_root(find(CHAIN[name]), root).on(machine, 8, 2.0**30)
+    several, one = (simulate(each.schedule, each.topology).makespan for each in (fitted, alone))
+    assert several < one / 3
+
+
+def test_the_chains_of_a_cube_mesh_take_all_nvlinks() -> None:
+    # find_rings: 120 GB/s together on a DGX-1, where one chain crosses PCIe.
+    fitted = find("chains_broadcast").on(dgx1(), 8, 2.0**30)
+    seconds = simulate(fitted.schedule, fitted.topology).makespan
+    assert 2.0**30 / 120e9 < seconds < 1.15 * 2.0**30 / 120e9
