@@ -14,13 +14,17 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from experiments.calibration.known_paths import as_nodes
+from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import Flags, Points, Series
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.spellings import NCCL_MODEL
 from simulator.cost_models.nccl import COLLECTIVES, GENERATIONS, PROTOCOLS, Job, channels, choice
-from simulator.profile import Profile
+from simulator.profile import Profile, Protocol
+from topologies.catalogue import Blueprint
+from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
+from topologies.ring_search import find_rings
 from topologies.topology import Floats
 
 GPUS = {"V100": "volta", "A100": "ampere", "H100": "hopper", "H200": "hopper", "B200": "blackwell"}
@@ -58,12 +62,16 @@ def _generation(words: str) -> str:
 def of_profile(profile: Calibrated, curve: Series, generation: str) -> Floats:
     """Seconds by NCCL's own model, shape (sizes,), with the β of Simple in the profile.
 
-    The β is that of a job on as many nodes with as many ranks. On one node it is the β of `node`.
-    On several it is the β of `network`, or that of `node` if that is less. Raises InputError if the
+    The β is that of a job on as many nodes with as many ranks. On a machine of the catalogue it is
+    that of all rings together. On nodes with a port each it is the β of `node` for one node, and
+    for several the β of `network`, or that of `node` if that is less. Raises InputError if the
     profile has no such β.
     """
+    machine, simple = find_machine(profile.machine), profile.protocols.get("Simple", {})
+    if simple and machine.kind != "shape":
+        return predict(curve, generation, _rings_bandwidth(profile.simulated(), curve, machine))
     kind = "node" if curve.nodes == 1 else "network"
-    if kind not in profile.protocols.get("Simple", {}):
+    if kind not in simple:
         raise InputError(
             f"{profile.profile} has no Simple of links of kind {kind}: NCCL's own model has no "
             f"bandwidth"
@@ -71,10 +79,21 @@ def of_profile(profile: Calibrated, curve: Series, generation: str) -> Floats:
     return predict(curve, generation, _job_bandwidth(profile.simulated(), curve))
 
 
+def _rings_bandwidth(profile: Profile, curve: Series, machine: Blueprint) -> float:
+    """β of Simple of all rings of a job together, bytes/s."""
+    topology = machine_for(machine)(curve.ranks, curve.per_node)
+    job = profile.apply(topology, _simple(profile), curve.algorithms[0])
+    return find_rings(job, curve.ranks).bandwidth
+
+
+def _simple(profile: Profile) -> Protocol:
+    return next(protocol for protocol in profile.protocols if protocol.name == "Simple")
+
+
 def _job_bandwidth(profile: Profile, curve: Series) -> float:
     """β of Simple of the slowest links of a job, bytes/s: between nodes as crowded and as shared as
     there, inside as on one node."""
-    simple = next(protocol for protocol in profile.protocols if protocol.name == "Simple")
+    simple = _simple(profile)
     inside = (
         simple.links["node"].bandwidth if "node" in simple.links and curve.per_node > 1 else np.inf
     )

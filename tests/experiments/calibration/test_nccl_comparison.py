@@ -27,7 +27,9 @@ from experiments.commands import judge
 from experiments.measurements import Curve
 from experiments.profiles import find
 from simulator.cost_models.nccl import Job, channels, choice, seconds
+from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
+from topologies.ring_search import find_rings
 
 SIZES = np.array([256.0, 2.0**20, 2.0**24, 2.0**28])
 RATE = 90e9
@@ -132,6 +134,33 @@ def test_a_profile_gives_the_bandwidth_of_simple_in_a_job_of_that_size() -> None
     without_simple = profile.model_copy(update={"protocols": {"LL": profile.protocols["LL"]}})
     with pytest.raises(InputError, match="mn5_acc has no Simple of links of kind network"):
         of_profile(without_simple, measured(), "hopper")
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_profile_on_a_machine_of_the_catalogue_gives_the_bandwidth_of_all_rings(
+    nodes: int,
+) -> None:
+    """A node of MareNostrum 5 has four NICs, so rings are faster than one NIC of Simple."""
+    shipped, machine = find("mn5_acc"), find_machine("mn5_acc:nodes=2")
+    slow, fast = (shipped.protocols["Simple"][kind] for kind in ("network", "node"))
+    kinds = set(machine.whole().link_kinds)
+    profile = shipped.model_copy(
+        update={
+            "machine": "mn5_acc:nodes=2",
+            "protocols": {"Simple": {kind: slow if kind == "ib" else fast for kind in kinds}},
+            "factors": {},
+            "crowding": {},
+            "uncertainty": None,
+        }
+    )
+    topology = machine.for_job(4 * nodes, nodes).build(4 * nodes)
+    simple = next(each for each in profile.simulated().protocols if each.name == "Simple")
+    rings = find_rings(profile.simulated().apply(topology, simple, "ring"), 4 * nodes)
+    curve = measured(4 * nodes, nodes)
+    assert of_profile(profile, curve, "hopper") == pytest.approx(
+        predict(curve, "hopper", rings.bandwidth), rel=1e-9
+    )
+    assert nodes == 1 or rings.bandwidth > 1.5 * slow.bandwidth
 
 
 def runs(path: Path, device: str, name: str = "NCCL 2.30") -> Path:
