@@ -22,7 +22,6 @@ from experiments.spellings import NCCL_MODEL
 from simulator.cost_models.nccl import COLLECTIVES, GENERATIONS, PROTOCOLS, Job, channels, choice
 from simulator.profile import Profile, Protocol
 from topologies.catalogue import Blueprint
-from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.ring_search import find_rings
 from topologies.topology import Floats
@@ -59,15 +58,16 @@ def _generation(words: str) -> str:
     return GPUS[names[0]] if names else ""
 
 
-def of_profile(profile: Calibrated, curve: Series, generation: str) -> Floats:
-    """Seconds by NCCL's own model, shape (sizes,), with the β of Simple in the profile.
+def of_profile(profile: Calibrated, machine: Blueprint, curve: Series, generation: str) -> Floats:
+    """Seconds by NCCL's own model, shape (sizes,), with the β of Simple in the profile of
+    `machine`.
 
     The β is that of a job on as many nodes with as many ranks. On a machine of the catalogue it is
     that of all rings together. On nodes with a port each it is the β of `node` for one node, and
     for several the β of `network`, or that of `node` if that is less. Raises InputError if the
     profile has no such β.
     """
-    machine, simple = find_machine(profile.machine), profile.protocols.get("Simple", {})
+    simple = profile.protocols.get("Simple", {})
     if simple and machine.kind != "shape":
         return predict(curve, generation, _rings_bandwidth(profile.simulated(), curve, machine))
     kind = "node" if curve.nodes == 1 else "network"

@@ -71,7 +71,9 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     generation = _generation(compare, profile, kind) if compare is not None else None
     curves, measured = _measured(request, kind)
     nccl_times = (
-        _nccl_times(profile, curves, measured, generation) if generation is not None else []
+        _nccl_times(profile, machine, curves, measured, generation)
+        if generation is not None
+        else []
     )
     judged = _judge(request, machine, kind, measured)
     held_out = _held_out_errors(machine, kind, measured)
@@ -154,7 +156,11 @@ def _judge(request: Request, machine: Blueprint, kind: Library, measured: Points
 
 
 def _nccl_times(
-    profile: Calibrated, curves: Sequence[Curve], measured: Points, chosen: str
+    profile: Calibrated,
+    machine: Blueprint,
+    curves: Sequence[Curve],
+    measured: Points,
+    chosen: str,
 ) -> list[Floats]:
     """Every curve by NCCL's own model."""
     generations = nccl_comparison.generations(curves, chosen)
@@ -170,7 +176,7 @@ def _nccl_times(
         f"GPUs are {', '.join(sorted({generations[curve.name] for curve in measured.curves}))}"
     )
     return [
-        nccl_comparison.of_profile(profile, curve, generations[curve.name])
+        nccl_comparison.of_profile(profile, machine, curve, generations[curve.name])
         for curve in measured.curves
     ]
 

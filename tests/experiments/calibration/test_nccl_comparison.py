@@ -109,7 +109,7 @@ def test_what_can_be_asked_for() -> None:
 def test_a_profile_gives_the_bandwidth_of_simple_in_a_job_of_that_size() -> None:
     """With the network as crowded, and its ports as shared, as they are there; but no faster than
     inside a node."""
-    profile = find("mn5_acc")
+    profile, machine = find("mn5_acc"), find_machine("nodes:per_node=4")
     network, node = (profile.protocols["Simple"][kind].bandwidth for kind in ("network", "node"))
     crowd = profile.crowding["network"].model_copy(
         update={"nodes": 2.0, "bandwidth": 0.5, "apart": [], "most": 8.0}
@@ -130,10 +130,10 @@ def test_a_profile_gives_the_bandwidth_of_simple_in_a_job_of_that_size() -> None
         changed = profile.model_copy(update={"crowding": {"network": crowding}})
         curve = measured(16, nodes)
         expected = predict(curve, "hopper", rate)
-        assert of_profile(changed, curve, "hopper") == pytest.approx(expected, rel=1e-9)
+        assert of_profile(changed, machine, curve, "hopper") == pytest.approx(expected, rel=1e-9)
     without_simple = profile.model_copy(update={"protocols": {"LL": profile.protocols["LL"]}})
     with pytest.raises(InputError, match="mn5_acc has no Simple of links of kind network"):
-        of_profile(without_simple, measured(), "hopper")
+        of_profile(without_simple, machine, measured(), "hopper")
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -157,7 +157,7 @@ def test_a_profile_on_a_machine_of_the_catalogue_gives_the_bandwidth_of_all_ring
     simple = next(each for each in profile.simulated().protocols if each.name == "Simple")
     rings = find_rings(profile.simulated().apply(topology, simple, "ring"), 4 * nodes)
     curve = measured(4 * nodes, nodes)
-    assert of_profile(profile, curve, "hopper") == pytest.approx(
+    assert of_profile(profile, machine, curve, "hopper") == pytest.approx(
         predict(curve, "hopper", rings.bandwidth), rel=1e-9
     )
     assert nodes == 1 or rings.bandwidth > 1.5 * slow.bandwidth
