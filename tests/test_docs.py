@@ -144,7 +144,7 @@ def test_a_page_installs_torch_before_it_measures() -> None:
     assert "pip install '.[torch]'" in block.partition("simctl measure")[0]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("page", "commands"),
     [
         ("README.md", ["sweep", "validate", "sweep"]),

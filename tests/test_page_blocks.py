@@ -212,7 +212,7 @@ def test_settings_on_a_page_are_toml(page: str) -> None:
         assert block.language != "toml" or tomllib.loads(block.text)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("page", "shown"),
     [
         ("```sh\nmpirun -np 4 x\n```\n", ["line 1: sh: mpirun -np 4 x"]),

@@ -19,6 +19,7 @@ from experiments.commands import calibrate, judge
 from experiments.commands.sweep import Request, Show
 from experiments.commands.sweep import run as sweep
 from experiments.profiles import find, names, parse, read
+from grouped_cases import each_case
 from simulator.collectives import find as find_algorithm
 from topologies.errors import InputError
 
@@ -180,7 +181,7 @@ def test_a_mistake_of_a_user_is_one_line(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",

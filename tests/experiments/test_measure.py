@@ -15,6 +15,7 @@ from experiments.commands import measure as command
 from experiments.measure import local_ranks as launching
 from experiments.measure.result_rows import read_rows
 from experiments.measurements import read
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 
@@ -101,7 +102,7 @@ def test_a_failure_keeps_what_was_measured(
     assert captured.out.splitlines()[1].split()[:4] == ["all_reduce", "ring", "2", "4KiB"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("request_", "reason"),
     [
         (MeasuringOptions(), "how many ranks: --nproc 4"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments import output
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 
@@ -78,7 +79,7 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
             output.check_writable(path)
 
 
-@pytest.mark.parametrize("folder", ["/proc", "/proc/self/fd", "/sys", "/simctl-no-such-folder"])
+@each_case("folder", ["/proc", "/proc/self/fd", "/sys", "/simctl-no-such-folder"])
 def test_a_folder_that_takes_no_file_is_refused_before_any_work(folder: str) -> None:
     with pytest.raises(
         InputError,

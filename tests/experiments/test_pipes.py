@@ -13,6 +13,7 @@ from experiments import profiles
 from experiments.cli.condition_parser import parse
 from experiments.measurements import read as read_measurements
 from experiments.models.kineto_trace import contents as read_trace
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.readers.contents import contents
 from topologies.readers.files import read as read_topology
@@ -36,7 +37,7 @@ def test_a_pipe_without_a_writer_is_refused_at_once(reader: str, tmp_path: Path)
     )
 
 
-@pytest.mark.parametrize("reader", READERS)
+@each_case("reader", READERS)
 def test_a_device_is_refused(reader: str) -> None:
     assert "/dev/zero is a device or a socket" in refusal(
         lambda: READERS[reader](Path("/dev/zero"))

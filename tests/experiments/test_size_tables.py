@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from experiments.size_tables import MOST_BYTES, parse_table, read_table
+from grouped_cases import each_case
 from refusals import refusal
 
 
@@ -15,7 +14,7 @@ def test_a_matrix_and_a_row_of_chunks() -> None:
     assert parse_table("4,1,3", "m").rows == ((4.0, 1.0, 3.0),)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("", "m is empty: expected a row of bytes for each rank"),

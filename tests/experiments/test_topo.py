@@ -17,6 +17,7 @@ import pytest
 from experiments.cli.values import parse_rank_count
 from experiments.commands import topo
 from experiments.machine_facts import BOUNDS, PAIRS, facts
+from grouped_cases import each_case
 from law_cases import a_third
 from topologies.catalogue import find
 from topologies.columns import Texts
@@ -286,7 +287,7 @@ def test_what_is_assumed_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert all(row[-2:] == ["figures", "assumed"] for row in block(report, "links")[1:])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("hgx_h10", "no topology or file 'hgx_h10': did you mean 'hgx_h100'?"),

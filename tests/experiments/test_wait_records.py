@@ -1,15 +1,14 @@
 """Waits behind other ranks, in words and as records."""
 
-import pytest
-
 from experiments.wait_records import SHOWN, wait_cells, wait_records
+from grouped_cases import each_case
 from simulator.analysis.waits import Wait
 from simulator.schedules.schedule_builder import ScheduleBuilder
 
 SCHEDULE = ScheduleBuilder(9, 1.0, servers=1).build()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("behind", "words"),
     [
         ((3,), "rank 0 waits behind rank 3"),

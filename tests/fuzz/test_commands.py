@@ -188,7 +188,7 @@ def test_a_seed_makes_the_same_command_lines() -> None:
     assert lines[0] == lines[1] != lines[2]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("done", "expected"),
     [
         (Done(["run"], 2, "", "note: this\nsimctl: no algorithm of that name\n"), []),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.analysis import memory
 from simulator.collectives import algorithms
 from simulator.collectives.naive import naive_all_reduce
@@ -180,7 +181,7 @@ def truncated_ring(ranks: int, steps: int) -> Schedule:
     return builder.build()
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@each_case("ranks", [2, 3, 4, 8])
 def test_a_ring_has_k_buffers_redundant_after_k_steps(ranks: int) -> None:
     for steps in range(1, ranks):
         schedule = truncated_ring(ranks, steps)
@@ -190,7 +191,7 @@ def test_a_ring_has_k_buffers_redundant_after_k_steps(ranks: int) -> None:
         )
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@each_case("ranks", [2, 3, 4, 8])
 def test_redundancy_grows_by_v_a_step_and_stays_through_the_all_gather(ranks: int) -> None:
     timeline = run("ring", ring, ranks=ranks)
     traced = memory.trace(timeline.schedule, timeline)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import ANY_NUMBER, NAMES, every_algorithm, tries
 from simulator.analysis.bounds import best_bound, bounds
 from simulator.collectives import algorithms
@@ -123,9 +124,7 @@ def test_an_all_reduce_moves_twice_p_minus_1_buffers_and_a_reduce_half_of_that()
     assert (ALL_REDUCE.volume(P), REDUCE.volume(P)) == (6.0, 3.0)
 
 
-@pytest.mark.parametrize(
-    ("shape", "seconds"), [(star, 1.0), (ring, 1.5), (full_mesh, 0.5), (bus, 0.5)]
-)
+@each_case(("shape", "seconds"), [(star, 1.0), (ring, 1.5), (full_mesh, 0.5), (bus, 0.5)])
 def test_no_all_reduce_beats_the_longest_route(shape: Shape, seconds: float) -> None:
     by_name = {
         bound.name: bound

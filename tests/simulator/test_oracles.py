@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
@@ -102,7 +103,7 @@ def byteps_optimum(n: int, k: int, nbytes: float, bandwidth: float) -> float:
     return 2 * n * (n - 1) * nbytes / ((n * n + k * n - 2 * k) * bandwidth)
 
 
-@pytest.mark.parametrize("n", [2, 4, 8, 33])
+@each_case("n", [2, 4, 8, 33])
 def test_without_servers_the_optimum_of_byteps_is_the_ring(n: int) -> None:
     time = seconds("ring", n, 1e6, shapes.star(n, bandwidth=1e9))
     assert time == pytest.approx(byteps_optimum(n, 0, 1e6, 1e9), rel=1e-12)
@@ -128,7 +129,7 @@ def test_a_server_on_every_worker_takes_what_byteps_says(n: int) -> None:
     assert makespan == pytest.approx(2 * (n - 1) * 1e6 / (n * 1e9), rel=1e-12)
 
 
-@pytest.mark.parametrize("n", [2, 4, 8, 33])
+@each_case("n", [2, 4, 8, 33])
 def test_one_server_for_all_sends_and_receives_n_minus_1_vectors(n: int) -> None:
     # BytePS has no name for one server among the workers: everything goes through its port, in and
     # then out.
@@ -137,7 +138,7 @@ def test_one_server_for_all_sends_and_receives_n_minus_1_vectors(n: int) -> None
     assert time >= byteps_optimum(n, 0, 1e6, 1e9)
 
 
-@pytest.mark.parametrize("n", [2, 4, 8, 33])
+@each_case("n", [2, 4, 8, 33])
 def test_a_server_apart_takes_twice_what_byteps_says_for_it_as_nothing_overlaps(n: int) -> None:
     # max(M/B, nM/(kB)) with k = 1 counts one direction: with small tensors, pulls overlap pushes.
     # Ours is one tensor.
@@ -201,7 +202,7 @@ def test_for_powers_of_two_everything_takes_what_mpich_says(p: int, n: float) ->
         assert seconds(name, p, n, one_port(p)) == pytest.approx(mpich(*row, n), rel=1e-12), name
 
 
-@pytest.mark.parametrize("p", [2, 4, 8, 16])
+@each_case("p", [2, 4, 8, 16])
 def test_an_all_to_all_takes_what_mpich_says_for_the_blocks_that_travel(p: int) -> None:
     # (p - 1) α + n β counts the block that a rank keeps, too: n (p-1)/p are sent.
     assert seconds("pairwise", p, 1e6, one_port(p)) == pytest.approx(
@@ -223,7 +224,7 @@ def test_off_powers_of_two_rings_take_the_same_and_trees_a_round_more(p: int) ->
         assert seconds(name, p, n, one_port(p)) == pytest.approx(mpich(*row, n), rel=1e-12), name
 
 
-@pytest.mark.parametrize("p", [3, 5, 6, 7, 9, 12, 24, 33])
+@each_case("p", [3, 5, 6, 7, 9, 12, 24, 33])
 def test_off_powers_of_two_ranks_are_folded_in_and_out(p: int) -> None:
     # q = 2^floor(lg p). MPICH prints 2 (p-1)/p + 2 for Rabenseifner's bytes; it is 2 (q-1)/q + 2,
     # as its code does it.

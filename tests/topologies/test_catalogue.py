@@ -38,7 +38,7 @@ def test_no_shape_is_a_machine() -> None:
     assert set(SHAPE_KEYS) == set(SHAPES)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "near"),
     [
         *(
@@ -63,7 +63,7 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(text: str, near: str) 
     assert all(known in message for known in (*SHAPES, *MACHINES))
 
 
-@pytest.mark.parametrize("text", ["zzzzzz", "?", "x\0y", "~", "42", "--", "zzz:k=1"])
+@each_case("text", ["zzzzzz", "?", "x\0y", "~", "42", "--", "zzz:k=1"])
 def test_a_name_like_none_is_answered_with_all(text: str) -> None:
     message = refusal(lambda: find(text))
     assert "did you mean" not in message
@@ -94,7 +94,7 @@ def test_a_shape_has_as_many_ranks_as_are_asked_for(shape: str, ranks: int) -> N
     assert topology.latency.tolist() == wanted.latency.tolist()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_figures_are_those_of_all_links(shape: str) -> None:
     machine = find(shape).with_links(bandwidth=3e9, latency=4e-6, gap=5e-6)
     topology = replace(machine, reduction=6e-12).build(8)
@@ -109,7 +109,7 @@ def test_figures_may_be_zero() -> None:
     assert set(topology.bandwidth.tolist()) == {BANDWIDTH}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_options_are_figures_too(shape: str) -> None:
     topology = find(f"{shape}:bandwidth=3GB/s,latency=4us,gap=5us").build(8)
     wanted = find(shape).with_links(bandwidth=3e9, latency=4e-6, gap=5e-6).build(8)
@@ -193,7 +193,7 @@ def test_a_server_on_a_cpu_merges_as_fast_as_is_said() -> None:
     assert topology.reduction[topology.placement].tolist() == [1e-12] * 9
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ranks", "servers", "wanted"),
     [
         (7, 1, ["gpu7"]),
@@ -263,7 +263,7 @@ def test_a_job_on_fewer_gpus_a_node_has_the_first_of_each() -> None:
         assert topology.device_kinds.are("nic").sum() == (8 if text == "dgx1" else 4)
 
 
-@pytest.mark.parametrize(("ranks", "nodes"), [(4, 1), (16, 2), (4, 0), (5, 2)])
+@each_case(("ranks", "nodes"), [(4, 1), (16, 2), (4, 0), (5, 2)])
 def test_a_job_that_fills_its_nodes_or_not_evenly_has_the_machine_itself(
     ranks: int, nodes: int
 ) -> None:

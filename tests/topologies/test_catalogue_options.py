@@ -79,7 +79,7 @@ def test_a_wrong_option_is_answered_with_all_of_them_below_each_other(name: str)
     assert len(starts) == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "near"),
     [
         *(
@@ -111,14 +111,12 @@ def test_an_option_without_a_value_is_told_so(text: str) -> None:
     assert f"no option {key!r}" not in message_of(lambda: find(text))
 
 
-@pytest.mark.parametrize(
-    "text", ["hgx_h100:machine=dgx1", "hgx_h100:node=1", "star:ranks=3", "tree:name=oak"]
-)
+@each_case("text", ["hgx_h100:machine=dgx1", "hgx_h100:node=1", "star:ranks=3", "tree:name=oak"])
 def test_parameters_that_are_no_options_are_none(text: str) -> None:
     assert "has no option" in message_of(lambda: find(text))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_merging_is_no_option_of_a_links(shape: str) -> None:
     assert "has no option 'reduction'" in message_of(lambda: find(f"{shape}:reduction=1"))
 
@@ -187,7 +185,7 @@ def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None
     assert refusal(lambda: find(text)) == message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("hgx_h100:nodes=0", "nodes is 0: hgx_h100 comes 1 to 729444 times"),

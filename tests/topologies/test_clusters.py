@@ -111,7 +111,7 @@ def test_all_nics_are_ports_with_the_figures_of_their_kind(machine: str, network
 DEVICES_OF = {"dgx1": 4, "alps": 4}
 
 
-@pytest.mark.parametrize("name", ["edr", "ndr", "slingshot", "ethernet10", "ethernet400"])
+@each_case("name", ["edr", "ndr", "slingshot", "ethernet10", "ethernet400"])
 def test_the_port_is_what_is_asked_for(name: str) -> None:
     topology = cluster("dgx1", 2, port=name)
     way = list(topology.route(0, 8))
@@ -121,7 +121,7 @@ def test_the_port_is_what_is_asked_for(name: str) -> None:
     assert f"{name}: {link_kind(name).source}" in topology.notes
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@each_case("machine", MACHINES)
 def test_one_node_stays_as_it_is(machine: str) -> None:
     alone, node = cluster(machine), MACHINES[machine].node()
     assert alone.device_names == node.device_names
@@ -222,7 +222,7 @@ def test_routers_of_a_dragonfly_have_16_ports_and_a_group_32_of_them() -> None:
         assert len(switches(cluster("alps", nodes), "router")) == routers
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@each_case("network", NETWORKS)
 def test_switches_reduce_with_sharp_only(network: str) -> None:
     for sharp in (False, True):
         topology = cluster("hgx_h100", 3, network=network, sharp=sharp)

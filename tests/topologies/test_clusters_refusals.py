@@ -63,7 +63,7 @@ def test_a_wrong_value_is_named(options: dict[str, Any], message: str) -> None:
     assert re.match(message.replace("(", r"\("), refusal(lambda: cluster("hgx_h100", 2, **options)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "options",
     [
         {"network": "mesh"},

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from topologies.columns import MediumNames, Words
 
 WORDS = st.lists(st.text(max_size=3), max_size=12)
@@ -54,7 +55,7 @@ def test_how_words_are_numbered_is_no_part_of_what_they_say() -> None:
     assert Words(np.array([1, 0], dtype=np.int8), ("b", "a")) == Words.of(["a", "b"])
 
 
-@pytest.mark.parametrize("value", [("gpu",), ("gpu", "nic", "gpu"), ("gpu", "gpu"), (), None, 2])
+@each_case("value", [("gpu",), ("gpu", "nic", "gpu"), ("gpu", "gpu"), (), None, 2])
 def test_a_column_differs_from_what_says_something_else(value: Any) -> None:
     assert Words.of(["gpu", "nic"]) != value
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from topologies.catalogue import find
 from topologies.degraded import slowed
 from topologies.errors import InputError
@@ -38,7 +39,7 @@ def test_a_machine_without_links_has_none_to_slow() -> None:
         slowed(builder.build(["gpu0"]), "x", 0.5)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("link", "factor", "message"),
     [
         (4, 0.5, "no such rank, they run from 0 to 3"),

@@ -2,10 +2,10 @@
 
 from itertools import count, islice
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.device_names import DeviceNames, Numbered
 
@@ -68,7 +68,7 @@ def test_a_copy_takes_further_names_alone() -> None:
     assert (tuple(names), tuple(copy)) == (("a", "b0", "b1", "d"), ("a", "b0", "b1", "c"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("names", "different"),
     [
         (Numbered(9, ("gpu", "")), True),

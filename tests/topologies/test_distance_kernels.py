@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from grouped_cases import each_case
 from topologies._compile import compiled
 from topologies._distance_kernels import Edges, distances
 from topologies.shapes import SHAPES
@@ -35,7 +36,7 @@ def test_distances_are_dijkstras(graph: tuple[int, Edges]) -> None:
     assert np.array_equal(least, wanted)
 
 
-@pytest.mark.parametrize("shape", ["ring", "line", "star", "torus", "tree", "dragonfly", "nodes"])
+@each_case("shape", ["ring", "line", "star", "torus", "tree", "dragonfly", "nodes"])
 def test_large_shapes_have_the_distances_of_scipy(shape: str) -> None:
     """To the bit, compiled or not: the sums along a way are the same."""
     topology = SHAPES[shape](512, bandwidth=1e9, latency=1.1e-6)

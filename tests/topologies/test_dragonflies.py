@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from joined_ports import EQUIPMENT, across, below, built, switches
 from topologies.errors import InputError
 from topologies.fabrics import join_dragonfly
@@ -45,7 +46,7 @@ def test_a_full_balanced_dragonfly_is_kims(h: int) -> None:
     assert nx.diameter(topology.graph) == 5
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ports", "hosts", "routers", "global_links"),
     [(8, 1, 4, 1), (20, 1, 4, 1), (30, 2, 3, 2), (42, 2, 3, 2), (9, 3, 1, 2), (50, 2, 5, 1)],
 )
@@ -130,7 +131,7 @@ def test_what_a_route_over_a_dragonfly_costs() -> None:
     assert distances(topology)[1].tolist() == [2.25, 0, 2.25, 2.25, 18.25, 18.5, 18.5, 18.5]
 
 
-@pytest.mark.parametrize(("ports", "h"), [(1, 1), (6, 1), (7, 2), (72, 2), (73, 3)])
+@each_case(("ports", "h"), [(1, 1), (6, 1), (7, 2), (72, 2), (73, 3)])
 def test_by_default_a_dragonfly_is_balanced_and_the_smallest_that_fits(ports: int, h: int) -> None:
     default = built(join_dragonfly, ports)
     balanced = built(join_dragonfly, ports, hosts=h, routers=2 * h, global_links=h)

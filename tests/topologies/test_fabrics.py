@@ -38,12 +38,12 @@ def test_switches_are_of_no_node_and_reduce_if_asked(join: Join, in_network: boo
     assert not topology.in_network[ports].any()
 
 
-@pytest.mark.parametrize("join", JOINS)
+@each_case("join", JOINS)
 def test_switches_do_not_reduce_unless_asked(join: Join) -> None:
     assert not built(join, 5, 4).in_network.any()
 
 
-@pytest.mark.parametrize("join", JOINS)
+@each_case("join", JOINS)
 def test_figures_reach_every_link(join: Join) -> None:
     topology = built(join, 9, 4, Equipment(Link(3e9, 1e-6, 2e-6), 5e-7, "ethernet", assumed=True))
     to_port = (topology.source < 36) | (topology.target < 36)
@@ -55,7 +55,7 @@ def test_figures_reach_every_link(join: Join) -> None:
     assert topology.assumed.all()
 
 
-@pytest.mark.parametrize("join", JOINS)
+@each_case("join", JOINS)
 def test_every_port_has_one_link_and_every_link_runs_both_ways(join: Join) -> None:
     graph = built(join, 7, 3).graph
     assert all(graph.has_edge(target, source) for source, target in graph.edges)
@@ -63,7 +63,7 @@ def test_every_port_has_one_link_and_every_link_runs_both_ways(join: Join) -> No
     assert nx.is_strongly_connected(graph)
 
 
-@pytest.mark.parametrize("join", JOINS)
+@each_case("join", JOINS)
 def test_ports_by_number_alone_are_of_nodes_with_one_each(join: Join) -> None:
     builder = TopologyBuilder(join.__name__)
     ports = builder.devices([f"node{node}.nic0" for node in range(6)], "nic")
@@ -121,7 +121,7 @@ BAD_SIZES: list[tuple[Join, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("join", "size", "low"), BAD_SIZES)
+@each_case(("join", "size", "low"), BAD_SIZES)
 def test_sizes_that_are_too_small_are_refused(join: Join, size: str, low: int) -> None:
     for value in (low - 1, -5):
         bad: dict[str, Any] = {size: value}
@@ -137,14 +137,14 @@ def test_sizes_that_are_not_whole_are_refused(join: Join, size: str, low: int, v
         built(join, 4, 2, **bad)
 
 
-@pytest.mark.parametrize(("join", "size", "low"), BAD_SIZES)
+@each_case(("join", "size", "low"), BAD_SIZES)
 def test_sizes_that_no_memory_holds_are_refused(join: Join, size: str, low: int) -> None:
     bad: dict[str, Any] = {size: 10**400}
     with pytest.raises(InputError, match=f"^{size} must be at most {2**24}, got {10**400}$"):
         built(join, 4, 2, **bad)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("join", "sizes"),
     [
         (join_leaf_spine, {"ports_per_leaf": 1, "spines": 2**23}),
@@ -164,9 +164,7 @@ def test_networks_that_no_memory_holds_are_refused(join: Join, sizes: dict[str, 
 # Leaves and spines.
 
 
-@pytest.mark.parametrize(
-    ("ports", "size", "spines"), [(8, 2, 3), (9, 4, 2), (64, 8, 8), (5, 5, 1), (3, 10, 2)]
-)
+@each_case(("ports", "size", "spines"), [(8, 2, 3), (9, 4, 2), (64, 8, 8), (5, 5, 1), (3, 10, 2)])
 def test_every_leaf_is_joined_to_every_spine(ports: int, size: int, spines: int) -> None:
     topology = built(join_leaf_spine, ports, ports_per_leaf=size, spines=spines)
     leaves = -(-ports // size)
@@ -204,9 +202,7 @@ def test_twice_the_oversubscription_is_half_the_uplink() -> None:
     assert np.array_equal(twice.medium_bandwidth[~inner], once.medium_bandwidth[~inner])
 
 
-@pytest.mark.parametrize(
-    ("ports", "size", "leaves"), [(2, 1, 2), (8, 2, 4), (9, 3, 3), (32, 4, 8), (33, 5, 7)]
-)
+@each_case(("ports", "size", "leaves"), [(2, 1, 2), (8, 2, 4), (9, 3, 3), (32, 4, 8), (33, 5, 7)])
 def test_by_default_the_switches_are_the_smallest_that_do(
     ports: int, size: int, leaves: int
 ) -> None:
@@ -215,7 +211,7 @@ def test_by_default_the_switches_are_the_smallest_that_do(
     assert set(topology.medium_bandwidth.tolist()) == {4e9}
 
 
-@pytest.mark.parametrize("ratio", [0.5, 1.0, 1.5, 2.0, 4.0, 1e9])
+@each_case("ratio", [0.5, 1.0, 1.5, 2.0, 4.0, 1e9])
 def test_by_default_no_uplink_is_faster_than_a_port(ratio: float) -> None:
     topology = built(join_leaf_spine, 30, ports_per_leaf=6, oversubscription=ratio)
     assert len(switches(topology, "spine")) == max(1, np.ceil(6 / ratio))
@@ -252,9 +248,7 @@ def test_an_impossible_oversubscription_is_refused(join: Join, bad: float) -> No
 # Rails.
 
 
-@pytest.mark.parametrize(
-    ("nodes", "size", "spines"), [(4, 2, 3), (5, 2, 1), (32, 32, 4), (3, 8, 0)]
-)
+@each_case(("nodes", "size", "spines"), [(4, 2, 3), (5, 2, 1), (32, 32, 4), (3, 8, 0)])
 def test_every_rail_has_a_leaf_a_group(nodes: int, size: int, spines: int) -> None:
     topology = built(join_rails, nodes, 4, nodes_per_leaf=size, spines=spines)
     groups = -(-nodes // size)
@@ -267,7 +261,7 @@ def test_every_rail_has_a_leaf_a_group(nodes: int, size: int, spines: int) -> No
             assert list(topology.graph[f"node{node}.nic{nic}"]) == [f"rail{nic}.leaf{node // size}"]
 
 
-@pytest.mark.parametrize(("nodes", "unit"), [(2, 2), (32, 32), (33, 32), (64, 32)])
+@each_case(("nodes", "unit"), [(2, 2), (32, 32), (33, 32), (64, 32)])
 def test_by_default_a_group_is_a_scalable_unit_and_its_uplinks_are_as_fast_as_ports(
     nodes: int, unit: int
 ) -> None:

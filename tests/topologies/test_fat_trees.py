@@ -93,9 +93,7 @@ def test_any_permutation_fits_if_it_is_spread_over_all_shortest_ways(k: int, por
         assert max(load.values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("ports", "k"), [(1, 2), (2, 2), (3, 4), (16, 4), (17, 6), (54, 6), (55, 8), (1024, 16)]
-)
+@each_case(("ports", "k"), [(1, 2), (2, 2), (3, 4), (16, 4), (17, 6), (54, 6), (55, 8), (1024, 16)])
 def test_by_default_a_fat_tree_is_the_smallest_that_fits(ports: int, k: int) -> None:
     default, asked = built(join_fat_tree, ports), built(join_fat_tree, ports, k=k)
     assert default.device_names == asked.device_names
@@ -115,7 +113,7 @@ def test_pods_and_edge_switches_without_a_port_are_left_out(ports: int) -> None:
     assert topology.links == 2 * (ports + 2 * edges + 4 * pods)
 
 
-@pytest.mark.parametrize(("k", "least"), [(5, 4), (3, 4), (2, 4), (7, 4)])
+@each_case(("k", "least"), [(5, 4), (3, 4), (2, 4), (7, 4)])
 def test_an_odd_or_small_k_is_refused(k: int, least: int) -> None:
     with pytest.raises(
         InputError, match=f"a fat tree of 12 ports takes an even k of at least {least}, got {k}$"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from catalogue_entries import DEVICES
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -33,7 +34,7 @@ def collective(machine: Topology, name: str, ranks: int, nbytes: float) -> float
     return simulate(find(name).build(ranks, nbytes), machine).makespan
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "pair", "bandwidth", "latency"),
     [
         ("pcie_box", (0, 1), 24e9, 0.5 + 0.5),  # up to the switch and down
@@ -66,7 +67,7 @@ def test_a_message_takes_the_latencies_of_its_links_and_once_the_slowest(
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "pair", "bandwidth"),
     [
         ("pcie_box", (0, 1), 24e9),
@@ -135,7 +136,7 @@ def test_a_ring_takes_a_latency_and_a_chunk_a_step(name: str, nbytes: float) -> 
     assert time == pytest.approx(2 * (ranks - 1) * step, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ALPHA_RING)
+@each_case("name", ALPHA_RING)
 def test_everyone_to_everyone_takes_p_1_messages_through_a_switch_and_one_where_all_are_joined(
     name: str,
 ) -> None:

@@ -138,7 +138,7 @@ def pcie_level(machine: Topology, start: str, end: str) -> str:
 # Numbers.
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@each_case("name", MACHINES)
 def test_the_devices_of_a_machine(name: str) -> None:
     machine = MACHINES[name].node()
     assert machine.name == name
@@ -153,7 +153,7 @@ def test_the_devices_of_a_machine(name: str) -> None:
     assert not machine.copy.any()
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@each_case("name", MACHINES)
 def test_the_links_of_a_machine(name: str) -> None:
     """All of them full-duplex, each with the β and α of its kind, without gap."""
     machine = MACHINES[name].node()
@@ -260,7 +260,7 @@ def test_four_gpus_have_all_their_nvlinks_to_each_other(name: str) -> None:
         assert sum(out["bandwidth"] for out in leaving) == pytest.approx(total)
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@each_case("name", MACHINES)
 def test_only_nvswitches_with_nvls_reduce(name: str) -> None:
     machine = MACHINES[name].node()
     names = [machine.device_names[device] for device in np.flatnonzero(machine.in_network).tolist()]
@@ -274,7 +274,7 @@ def test_a_grace_cpu_of_nvl72_has_two_gpus_and_two_nics() -> None:
         assert sorted(graph.successors(f"cpu{cpu}")) == below
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@each_case("name", MACHINES)
 def test_networks_are_those_of_the_machine(name: str) -> None:
     machine = MACHINES[name]
     network, bandwidth = NETWORKS[name]
@@ -284,7 +284,7 @@ def test_networks_are_those_of_the_machine(name: str) -> None:
     assert link_kind(machine.port).kind == kinds.get(name, "ib")
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@each_case("name", MACHINES)
 def test_a_machine_says_where_its_figures_come_from(name: str) -> None:
     """A note for every kind of link that it has, each once and on one line; a summary that is a
     sentence."""
@@ -330,7 +330,7 @@ def test_four_gpus_of_a_pcie_box_are_nearer_to_each_other() -> None:
         )
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@each_case("name", MACHINES)
 def test_a_gpu_is_near_its_own_nics(name: str) -> None:
     machine = MACHINES[name].node()
     graph = nx.Graph(machine.graph)

@@ -135,9 +135,7 @@ def test_what_is_no_placement_is_refused(order: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "order", ["0,1,2", "0,1,2,3,3", "0,1,2,2", "0,1,2,4", "0,1,2,999999999", "0"]
-)
+@each_case("order", ["0,1,2", "0,1,2,3,3", "0,1,2,2", "0,1,2,4", "0,1,2,999999999", "0"])
 def test_a_list_names_each_rank_a_place_that_there_is(order: str) -> None:
     with pytest.raises(InputError) as error:
         placed(star(4, bandwidth=1e9), parse_placement(order))

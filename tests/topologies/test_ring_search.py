@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import tries
 from simulator.collectives.rings import rings_all_reduce
 from simulator.engines import simulate
@@ -206,7 +207,7 @@ def test_seven_neighbours_of_an_mi300x_are_used_almost_fully() -> None:
     assert 312e9 * (1 - 1e-9) <= rings.bandwidth <= 336e9
 
 
-@pytest.mark.parametrize("ranks", range(3, 17))
+@each_case("ranks", range(3, 17))
 def test_a_ring_has_two_directions(ranks: int) -> None:
     rings = check(ring(ranks, bandwidth=3e9, latency=1e-6), ranks)
     assert rings.bandwidth == pytest.approx(2 * 3e9)
@@ -237,7 +238,7 @@ def test_a_grid_of_two_rows_has_a_ring_round_it() -> None:
 # Edges.
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@each_case("name", MACHINES)
 def test_two_ranks_send_to_and_fro(name: str) -> None:
     topology = MACHINES[name].node()
     rings = check(topology, 2)
@@ -247,7 +248,7 @@ def test_two_ranks_send_to_and_fro(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@each_case("name", MACHINES)
 def test_three_ranks_have_two_directions(name: str) -> None:
     topology = MACHINES[name].node()
     assert check(topology, 3).bandwidth >= in_rank_order(topology, 3)
@@ -304,13 +305,13 @@ def test_a_bus_is_one_medium_for_all(ranks: int) -> None:
     assert check(bus(ranks, bandwidth=1e9), ranks).bandwidth == pytest.approx(1e9 / ranks)
 
 
-@pytest.mark.parametrize("ranks", [0, 1, 9, -3])
+@each_case("ranks", [0, 1, 9, -3])
 def test_there_are_no_rings_of_so_many_ranks(ranks: int) -> None:
     with pytest.raises(InputError, match=f"^ranks is {ranks}: dgx1 has 8, a ring takes 2 or more$"):
         find_rings(MACHINES["dgx1"].node(), ranks)
 
 
-@pytest.mark.parametrize("channels", [0, -1, 65, 10**9])
+@each_case("channels", [0, -1, 65, 10**9])
 def test_there_is_no_such_number_of_channels(channels: int) -> None:
     with pytest.raises(InputError, match=f"^channels is {channels}: 1 to 64$"):
         find_rings(MACHINES["dgx1"].node(), 8, channels)

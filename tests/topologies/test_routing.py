@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from routes import devices_of
 from topologies.errors import InputError
 from topologies.link import Link
@@ -140,7 +141,7 @@ def test_a_distance_is_the_latency_of_the_route(topology: Topology) -> None:
         assert topology.latency[route].sum() == pytest.approx(least[source, target], rel=1e-12)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_the_route_of_a_rank_to_itself_is_empty(shape: str) -> None:
     topology = SHAPES[shape](4, bandwidth=1e9, latency=1e-6)
     assert [topology.route(rank, rank) for rank in range(4)] == [()] * 4
@@ -155,7 +156,7 @@ def test_two_ranks_on_one_device_need_no_link() -> None:
     assert distances(topology).tolist() == [[0, 0], [0, 0]]
 
 
-@pytest.mark.parametrize("pair", [(0, 4), (4, 0), (-1, 0), (0, -1), (7, 7)])
+@each_case("pair", [(0, 4), (4, 0), (-1, 0), (0, -1), (7, 7)])
 def test_a_rank_without_a_device_is_refused(pair: tuple[int, int]) -> None:
     outside = next(rank for rank in pair if not 0 <= rank < 4)
     with pytest.raises(InputError, match=f"rank {outside} has no device"):

@@ -155,7 +155,7 @@ def test_the_edges_are_networkxs(ranks: int) -> None:
         assert set(tree(ranks, bandwidth=1e9, branching=branching).graph.edges) == wanted
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@each_case("ranks", RANKS)
 def test_degrees(ranks: int) -> None:
     assert set(dict(ring(ranks, bandwidth=1e9).graph.out_degree).values()) == {min(2, ranks - 1)}
     assert sorted(dict(line(ranks, bandwidth=1e9).graph.out_degree).values()) == [1, 1] + [2] * (
@@ -174,7 +174,7 @@ def test_two_ranks_are_a_line_whatever_the_shape(gap: float) -> None:
         assert same(shape(2, bandwidth=3e9, latency=1e-6, gap=gap), pair)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@each_case("ranks", RANKS)
 def test_a_tree_that_does_not_branch_is_a_line(ranks: int) -> None:
     assert same(
         tree(ranks, bandwidth=1e9, latency=1e-6, branching=1),
@@ -193,7 +193,7 @@ def test_three_in_a_ring_are_a_full_mesh() -> None:
     assert set(ring(3, bandwidth=1e9).graph.edges) == set(full_mesh(3, bandwidth=1e9).graph.edges)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@each_case("ranks", RANKS)
 def test_one_port_is_the_same_mesh_behind_two_ports_a_rank(ranks: int) -> None:
     mesh, ported = (
         full_mesh(ranks, bandwidth=2e9, gap=1e-6, ports=ports) for ports in ("peer", "one")
@@ -217,7 +217,7 @@ def test_one_port_is_the_same_mesh_behind_two_ports_a_rank(ranks: int) -> None:
     assert np.all(ported.medium_gap == 1e-6)
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@each_case("ranks", RANKS)
 def test_every_route_over_a_bus_crosses_it_once_and_costs_one_latency(ranks: int) -> None:
     topology = bus(ranks, bandwidth=2e9, latency=5e-6, gap=1e-6)
     wire = topology.medium_names.index("bus")

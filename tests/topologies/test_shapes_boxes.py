@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from shape_forms import RANKS, gpu_edges, grid_wires, same, square, torus_wires
 from topologies.errors import InputError
 from topologies.routing import distances
@@ -56,7 +57,7 @@ def test_the_edges_of_boxes_are_networkxs(dims: tuple[int, ...]) -> None:
     )
 
 
-@pytest.mark.parametrize("dims", BOXES)
+@each_case("dims", BOXES)
 def test_links_and_diameters_of_boxes(dims: tuple[int, ...]) -> None:
     ranks = prod(dims)
     flat, wrapped = (shape(ranks, bandwidth=1e9, dims=dims) for shape in (grid, torus))
@@ -67,14 +68,14 @@ def test_links_and_diameters_of_boxes(dims: tuple[int, ...]) -> None:
     assert set(dict(wrapped.graph.out_degree).values()) == {degree}
 
 
-@pytest.mark.parametrize("dims", BOXES)
+@each_case("dims", BOXES)
 def test_every_rank_of_a_torus_sees_the_same(dims: tuple[int, ...]) -> None:
     far = np.sort(distances(torus(prod(dims), bandwidth=1e9, latency=1.0, dims=dims)))
     assert np.array_equal(far, np.broadcast_to(far[0], far.shape))
     assert far[0, -1] == sum(width // 2 for width in dims)
 
 
-@pytest.mark.parametrize("dims", BOXES)
+@each_case("dims", BOXES)
 def test_latency_in_a_grid_is_the_distance_in_every_dimension(dims: tuple[int, ...]) -> None:
     at = np.stack(np.unravel_index(np.arange(prod(dims)), dims))
     distance = np.abs(at[:, :, None] - at[:, None, :])
@@ -90,7 +91,7 @@ def links_across(topology: Topology, inside: set[int]) -> int:
     return sum(source in inside and target not in inside for source, target in ends)
 
 
-@pytest.mark.parametrize("dims", [(2,), (4,), (6, 5), (4, 4), (4, 4, 4), (8, 3, 2), (2, 2, 2, 2)])
+@each_case("dims", [(2,), (4,), (6, 5), (4, 4), (4, 4, 4), (8, 3, 2), (2, 2, 2, 2)])
 def test_half_of_a_box_is_cut_off_at_one_layer_of_a_grid_and_at_two_of_a_torus(
     dims: tuple[int, ...],
 ) -> None:
@@ -137,7 +138,7 @@ def test_four_ranks_in_a_square_are_a_ring_in_another_order() -> None:
     assert nx.is_isomorphic(hypercube(16, bandwidth=1e9).graph, torus(16, bandwidth=1e9).graph)
 
 
-@pytest.mark.parametrize("ranks", [3, 5, 6, 7, 9, 12, 2**20 + 1])
+@each_case("ranks", [3, 5, 6, 7, 9, 12, 2**20 + 1])
 def test_a_hypercube_of_other_than_a_power_of_two_is_refused(ranks: int) -> None:
     with pytest.raises(InputError, match=f"^hypercube takes a power of two, got {ranks}$"):
         hypercube(ranks, bandwidth=1e9)

@@ -21,7 +21,7 @@ from topologies.shapes import (
 from topologies.topology import Topology
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "sizes", "switches", "bandwidths"),
     [
         (leaf_spine, {"ports_per_leaf": 4, "spines": 2}, 4 + 2, {1e9, 2e9}),
@@ -51,7 +51,7 @@ def test_sizes_reach_the_network(
     assert set(topology.medium_bandwidth.tolist()) == bandwidths
 
 
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "bus"])
+@each_case("shape", [shape for shape in SHAPES if shape != "bus"])
 def test_parameters_reach_every_link_and_every_rank(shape: str) -> None:
     topology = full_bandwidth(shape, 8)
     assert np.all(topology.medium_bandwidth == 3e9)
@@ -61,19 +61,19 @@ def test_parameters_reach_every_link_and_every_rank(shape: str) -> None:
     assert np.all(topology.copy == 0)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_parameters_are_zero_unless_said(shape: str) -> None:
     topology = SHAPES[shape](4, bandwidth=1e9)
     for column in (topology.latency, topology.medium_gap, topology.reduction, topology.copy):
         assert not column.any()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_a_shape_is_named_after_itself(shape: str) -> None:
     assert SHAPES[shape](4, bandwidth=1e9).name == shape
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_only_hubs_are_switches(shape: str) -> None:
     graph = SHAPES[shape](4, bandwidth=1e9).graph
     kinds = {name: graph.nodes[name]["kind"] for name in graph}
@@ -93,7 +93,7 @@ def test_a_number_of_ranks_that_is_not_whole_is_refused(shape: str, ranks: Any) 
         SHAPES[shape](ranks, bandwidth=1e9)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_a_number_of_ranks_that_no_memory_holds_is_refused(shape: str) -> None:
     with pytest.raises(InputError, match=f"ranks must be at most {2**24}, got {2**70}$"):
         SHAPES[shape](2**70, bandwidth=1e9)
@@ -114,13 +114,13 @@ def test_impossible_parameters_are_refused(shape: str, parameter: str, bad: floa
         SHAPES[shape](4, **{"bandwidth": 1e9, parameter: bad})
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_no_bandwidth_is_refused(shape: str) -> None:
     with pytest.raises(InputError, match=r"is 0\.0B/s"):
         SHAPES[shape](4, bandwidth=0.0)
 
 
-@pytest.mark.parametrize("ports", ["two", "", "Peer", 1])
+@each_case("ports", ["two", "", "Peer", 1])
 def test_unknown_ports_are_refused(ports: Any) -> None:
     with pytest.raises(InputError, match="it is 'peer' or 'one'"):
         full_mesh(3, bandwidth=1e9, ports=ports)

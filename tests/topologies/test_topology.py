@@ -211,7 +211,7 @@ def test_a_link_that_is_there_twice_or_leads_nowhere_is_refused(ends: tuple[str,
     builder.link("b", "a", Link(1e9))
 
 
-@pytest.mark.parametrize("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
+@each_case("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
 def test_a_bandwidth_is_above_zero(bandwidth: float) -> None:
     assert f"bandwidth of a->b is {bandwidth}B/s" in refusal(
         lambda: two_gpus().link("a", "b", Link(bandwidth))
@@ -221,7 +221,7 @@ def test_a_bandwidth_is_above_zero(bandwidth: float) -> None:
     )
 
 
-@pytest.mark.parametrize("seconds", [-1e-9, -1.0, NAN, INF, -INF])
+@each_case("seconds", [-1e-9, -1.0, NAN, INF, -INF])
 def test_a_latency_and_a_gap_are_zero_or_more_and_finite(seconds: float) -> None:
     link = two_gpus().link
     assert f"latency of a->b is {seconds}s" in refusal(lambda: link("a", "b", Link(1e9, seconds)))
@@ -247,7 +247,7 @@ def test_a_refused_link_or_device_leaves_nothing_behind() -> None:
     assert topology.medium_names == ("a->b",)
 
 
-@pytest.mark.parametrize("medium", [-2, -1, 1, 7])
+@each_case("medium", [-2, -1, 1, 7])
 def test_a_link_across_an_unknown_medium_is_refused(medium: int) -> None:
     """-1 would be the last link's own wire: two links that share it by accident."""
     builder = two_gpus()

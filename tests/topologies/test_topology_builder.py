@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from built_columns import BANDWIDTHS, SECONDS, pair, same, with_devices
+from grouped_cases import each_case
 from topologies.link import Link
 from topologies.topology_builder import TopologyBuilder
 
@@ -186,7 +186,7 @@ def test_build_takes_the_columns_over() -> None:
         assert np.shares_memory(getattr(topology, column), getattr(successor, column)), column
 
 
-@pytest.mark.parametrize(
+@each_case(
     "add",
     [
         lambda builder: builder.device("c", "new"),

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from built_columns import BANDWIDTHS, SECONDS, pair, same, with_devices
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.link import Link
 from topologies.shapes import SHAPES, bus
@@ -97,9 +97,7 @@ def test_copies_of_copies_are_copies() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "shape", [shape for shape in SHAPES if shape not in ("bus", "full_mesh_one_port")]
-)
+@each_case("shape", [shape for shape in SHAPES if shape not in ("bus", "full_mesh_one_port")])
 def test_every_shape_without_shared_media_can_be_copied(shape: str) -> None:
     part = replace(SHAPES[shape](4, bandwidth=1e9, latency=1e-6), paths="first")
     builder = TopologyBuilder("pod")

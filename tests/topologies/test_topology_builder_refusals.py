@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from built_columns import INF, NAN, pair, same, with_devices
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.link import Link
 from topologies.topology_builder import KINDS, TopologyBuilder
 
 
-@pytest.mark.parametrize("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
+@each_case("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
 def test_a_bad_bandwidth_of_many_is_found(bandwidth: float) -> None:
     for figure, cables in ((bandwidth, 1.0), (1.0, [1e9, bandwidth, 1e9])):
         message = refusal(
@@ -36,12 +37,12 @@ def test_a_wire_may_be_infinitely_fast() -> None:
     assert builder.build([]).bandwidth.tolist() == [INF, INF]
 
 
-@pytest.mark.parametrize("ends", [([0], [2]), ([2], [0]), ([-1], [0]), ([0, 0], [1, 5])])
+@each_case("ends", [([0], [2]), ([2], [0]), ([-1], [0]), ([0, 0], [1, 5])])
 def test_a_wire_to_an_unknown_device_is_refused(ends: tuple[list[int], list[int]]) -> None:
     assert "add them first" in refusal(lambda: with_devices("a", "b").wire(*ends, Link(1.0)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sources", "targets", "name"),
     [
         ([0], [0], "a->a"),

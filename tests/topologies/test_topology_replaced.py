@@ -110,7 +110,7 @@ def test_a_medium_more_or_less_is_refused(column: str) -> None:
     assert message == f"{column} has 4 values: expected 5, one a medium"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("column", "value", "message"),
     [
         (

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from refusals import Parse, attempt, refusal
 from topologies.errors import InputError
 from topologies.units import (
@@ -242,24 +243,20 @@ BAD: dict[Parse, tuple[str, ...]] = {
         ),
     ),
 }
-BAD_INPUTS = [
-    pytest.param(parse, text, id=f"{parse.__name__}-{text!r}")
-    for parse in BAD
-    for text in BAD[parse]
-]
+BAD_INPUTS = [(parse, text) for parse in BAD for text in BAD[parse]]
 
 
-@pytest.mark.parametrize("text", SIZES)
+@each_case("text", SIZES)
 def test_a_size_is_exact(text: str) -> None:
     assert parse_bytes(text) == SIZES[text]
 
 
-@pytest.mark.parametrize("text", TIMES)
+@each_case("text", TIMES)
 def test_a_time_is_exact(text: str) -> None:
     assert parse_seconds(text) == pytest.approx(TIMES[text], rel=1e-15)
 
 
-@pytest.mark.parametrize("text", BANDWIDTHS)
+@each_case("text", BANDWIDTHS)
 def test_a_bandwidth_is_exact(text: str) -> None:
     assert parse_bandwidth(text) == BANDWIDTHS[text]
 
@@ -278,7 +275,7 @@ def test_there_are_many_bad_inputs_in_the_table() -> None:
     assert all(len(texts) > 15 for texts in BAD.values())
 
 
-@pytest.mark.parametrize(("parse", "text"), BAD_INPUTS)
+@each_case(("parse", "text"), BAD_INPUTS)
 def test_bad_input_is_one_line_that_names_the_value(parse: Parse, text: str) -> None:
     message = refusal(parse, text)
     assert "\n" not in message
@@ -288,7 +285,7 @@ def test_bad_input_is_one_line_that_names_the_value(parse: Parse, text: str) -> 
     assert ast.literal_eval(quoted[0]) in text
 
 
-@pytest.mark.parametrize("text", ["64M", "1G", "2T", "7k", "7K", "0.5M", "1e3M", "1e3"])
+@each_case("text", ["64M", "1G", "2T", "7k", "7K", "0.5M", "1e3M", "1e3"])
 def test_a_bare_number_is_offered_readings_that_parse(text: str) -> None:
     message = refusal(parse_bytes, text)
     offered = re.findall(r"[\d.e+]+[kKMGT]?i?B\b", message)
@@ -302,7 +299,7 @@ def test_a_bare_prefix_offers_both_readings() -> None:
     assert "50GB/s or 50GiB/s" in refusal(parse_bandwidth, "50G")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "right"),
     [
         *(
@@ -333,7 +330,7 @@ def test_a_power_of_ten_is_answered_without(parse: Parse, text: str, right: str)
     assert f"write {right}" in refusal(parse, text)
 
 
-@pytest.mark.parametrize("text", ["64mib", "64MIB", "64kiB", "64gIb", "1.5tib"])
+@each_case("text", ["64mib", "64MIB", "64kiB", "64gIb", "1.5tib"])
 def test_a_misspelt_binary_unit_is_answered_with_the_right_spelling(text: str) -> None:
     offered = re.search(r"write (\S+)", refusal(parse_bytes, text))
     assert offered is not None
@@ -342,7 +339,7 @@ def test_a_misspelt_binary_unit_is_answered_with_the_right_spelling(text: str) -
     assert parse_bytes(offered[1]) == number * 2**power
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("parse", "text"),
     [(parse_bytes, text) for text in ("64mB", "64uB", "64nB", "5cB", "1aB", "5µB")]
     + [(parse_bandwidth, text) for text in ("10mbit/s", "10mb/s", "10mB/s", "5uB/s", "5nbit/s")],

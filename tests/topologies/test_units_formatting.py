@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from topologies.units import (
     format_bandwidth,
     format_bytes,
@@ -73,7 +74,7 @@ def test_bandwidths_survive_formatting_to_displayed_precision(bandwidth: float) 
     assert parse_bandwidth(format_bandwidth(bandwidth)) == pytest.approx(bandwidth, rel=FOUR_DIGITS)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         (format_bytes(0.0), "0B"),
@@ -96,7 +97,7 @@ def test_people_read_these(text: str, expected: str) -> None:
     assert text == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("nbytes", "binary", "decimal"),
     [
         (0.0, "0B", "0B"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from refusals import Parse, attempt, refusal
 from topologies.errors import InputError
 from topologies.units import (
@@ -32,7 +33,7 @@ def test_any_range_is_a_list_or_an_input_error(text: str, parse: Parse) -> None:
     assert message or (isinstance(values, list) and len(values) == len(set(values)) > 0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("8", [8]),
@@ -70,13 +71,13 @@ def test_a_growing_range_reaches_its_end_exactly(low: int, factor: int, terms: i
         ]
 
 
-@pytest.mark.parametrize("text", ["1..3:0.5", "2..4:x1.2", "2..9:x1.1", "1..5:1.5"])
+@each_case("text", ["1..3:0.5", "2..4:x1.2", "2..9:x1.1", "1..5:1.5"])
 def test_a_range_with_fractions_has_whole_numbers_once_each_or_is_refused(text: str) -> None:
     counts, message = attempt(parse_counts, text)
     assert message or (isinstance(counts, list) and counts == sorted(set(counts)))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("64MiB", [2.0**26]),

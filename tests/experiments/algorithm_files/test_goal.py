@@ -148,7 +148,7 @@ def test_messages_that_wait_for_each_other_are_refused() -> None:
     assert "it waits for itself" in refusal(seconds, long, "S=1B")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "words"),
     [
         ("L=1us", "L, g and G are those of the machine"),

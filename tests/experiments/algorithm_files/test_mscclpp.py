@@ -28,7 +28,7 @@ def lowered(text: str) -> Schedule:
     return schedule
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "volume"),
     [("put", 2.0), ("read", 2.0), ("packets", 2.0), ("groups", 1.0), ("barriers", 2.0)],
 )

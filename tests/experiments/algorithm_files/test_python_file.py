@@ -9,6 +9,7 @@ import pytest
 
 from experiments.algorithm_files import read_algorithm
 from experiments.simulations.case import Case
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives import Algorithm
 from topologies.shapes import star
@@ -89,7 +90,7 @@ def test_a_wrong_algorithm_is_refused_before_it_is_timed(
     assert words in refusal(Case, wrong, 4, star(4, bandwidth=1e9))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("source", "words"),
     [
         ("x = 1\nraise KeyError('a')\n", "mine.py line 2: KeyError: 'a'"),
@@ -109,7 +110,7 @@ def test_a_mistake_of_the_file_is_one_line_with_its_place(
     assert words in refusal(read_algorithm, str(written))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("body", "words"),
     [
         ("    return 1 / (ranks - 4)", "mine.py line 8: ZeroDivisionError: division by zero"),

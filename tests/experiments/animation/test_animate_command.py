@@ -9,6 +9,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 from browser import Open
+from grouped_cases import each_case
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -110,7 +111,7 @@ def test_a_folder_has_a_picture_of_each_step(simctl: Simctl, tmp_path: Path) -> 
     assert "4 pictures" in done.stdout
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "message"),
     [
         (("--p", "33", "--out", "a.html"), "--p 33: an animation shows 2 to 32 ranks"),

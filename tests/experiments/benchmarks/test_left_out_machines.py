@@ -8,6 +8,7 @@ import pytest
 
 from experiments.benchmarks.left_out_machines import parse, table
 from experiments.calibration.population.population_file import parse as population
+from grouped_cases import each_case
 from simulator.cost_models.nccl import Job, channels, choice
 from topologies.errors import InputError
 
@@ -70,7 +71,7 @@ def test_arguments_are_read(tmp_path: Path) -> None:
     assert parse(["there"]) == (Path("there"), "", [], None)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "message"),
     [
         (["there", "--library", "gloo"], "--library 'gloo': expected nccl or mpi"),

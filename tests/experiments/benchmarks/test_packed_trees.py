@@ -4,6 +4,7 @@ import pytest
 
 from experiments.benchmarks.__main__ import main
 from experiments.benchmarks.packed_trees import FINE, Result, summary
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives.optimal import SEGMENTS
 
@@ -31,6 +32,6 @@ def test_what_a_network_misses_is_told() -> None:
     assert not slow._replace(times={SEGMENTS: 1.04, FINE: 1.0205}).failures[1:]
 
 
-@pytest.mark.parametrize("arguments", [["0"], ["x"], ["-1"], ["1", "2", "3"]])
+@each_case("arguments", [["0"], ["x"], ["-1"], ["1", "2", "3"]])
 def test_wrong_numbers_are_refused(arguments: list[str]) -> None:
     assert "give the number of networks" in refusal(main, ["optimal", *arguments])

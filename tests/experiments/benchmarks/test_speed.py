@@ -21,6 +21,7 @@ from experiments.benchmarks.process_usage import (
     usage,
 )
 from experiments.benchmarks.speed_rows import ROWS, Row, select
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 PYTHON = (sys.executable, "-c")
@@ -64,7 +65,7 @@ def test_a_run_without_names_runs_what_matters_most() -> None:
     assert parse(["--out", "."]).names == ["speed"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "message"),
     [
         (["sped"], "'sped' is no benchmark: speed, cold, growth, startup"),

@@ -1,9 +1,9 @@
 """What can be told of a point that is far off."""
 
 import numpy as np
-import pytest
 
 from experiments.benchmarks.worst_points import Curve, reason
+from grouped_cases import each_case
 
 SIZES = np.array([4.0**k for k in range(5, 10)])
 
@@ -14,7 +14,7 @@ def curve(
     return Curve(SIZES, np.array(seconds, dtype=np.float64) * 1e-6, np.array(off), algorithm)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("measured", "place", "words"),
     [
         (curve([10, 11, 50, 12, 13], [0, 0, 1.5, 0, 0]), 2, "a bump: 4.4 times"),

@@ -54,7 +54,7 @@ def test_the_algorithm_changes_where_the_source_says(
     assert known[collective](ranks, float(nbytes)) == algorithm
 
 
-@pytest.mark.parametrize("version", ["Intel MPI 2021.9", "MVAPICH2 2.3", "Fujitsu MPI", "MPI", ""])
+@each_case("version", ["Intel MPI 2021.9", "MVAPICH2 2.3", "Fujitsu MPI", "MPI", ""])
 def test_other_libraries_publish_no_rules(version: str) -> None:
     assert rules(version) is None
 

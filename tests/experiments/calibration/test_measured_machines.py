@@ -4,6 +4,7 @@ import pytest
 
 from experiments.calibration.measured_machines import check, gpu, may_multicast, multicasts
 from experiments.measurements import Curve
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 
@@ -11,7 +12,7 @@ def curve(device: str) -> Curve:
     return Curve("all_reduce", 8, 1, (), (), f"{device.replace(' ', '_')}.log", device=device)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("device", "model"),
     [
         ("NVIDIA A10G", "A10G"),
@@ -35,7 +36,7 @@ def test_runs_on_gpus_of_two_models_are_no_one_machine() -> None:
     check([curve("NVIDIA A10G"), curve("NVIDIA A10G")])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("device", "ranks", "nodes", "library", "may", "does"),
     [
         ("NVIDIA H100 80GB HBM3", 8, 1, "", True, True),

@@ -26,6 +26,7 @@ from experiments.cli import main
 from experiments.commands import judge
 from experiments.measurements import Curve
 from experiments.profiles import find
+from grouped_cases import each_case
 from simulator.cost_models.nccl import Job, channels, choice, seconds
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
@@ -79,7 +80,7 @@ def test_points_left_out_have_the_bandwidth_of_the_largest_that_are_kept() -> No
     assert np.isnan(held_out(Points([single_size]), known, "sizes")).all()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("device", "machine", "generation"),
     [
         ("Tesla V100-SXM2-16GB", "", "volta"),

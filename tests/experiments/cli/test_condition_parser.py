@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.cli.condition_parser import parse, slow_links
+from grouped_cases import each_case
 from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError
 
@@ -37,7 +38,7 @@ def test_noise_is_read_from_a_file(tmp_path: Path) -> None:
     assert parse(noise=str(file)).observed == (1.5, 0.2, 0.03)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         ({"straggler": "3"}, "--straggler '3'"),
@@ -68,7 +69,7 @@ def test_a_file_of_no_times_is_refused(content: bytes, tmp_path: Path) -> None:
         parse(noise=str(file))
 
 
-@pytest.mark.parametrize("text", ["3", "3:x", ":0.5", "3:-1"])
+@each_case("text", ["3", "3:x", ":0.5", "3:-1"])
 def test_a_slow_link_has_a_name_and_a_share(text: str) -> None:
     with pytest.raises(InputError, match="--slow-link"):
         slow_links(text)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grouped_cases import each_case
 from sure_profile import SURE, UNSURE
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -107,7 +108,7 @@ def test_an_old_profile_has_no_intervals(simctl: Simctl, tmp_path: Path) -> None
     assert "does not say how sure it is: calibrate it again" in refused.stderr
 
 
-@pytest.mark.parametrize("level", ["0", "1", "80", "-1", "nan"])
+@each_case("level", ["0", "1", "80", "-1", "nan"])
 def test_a_level_is_a_share(simctl: Simctl, profile: str, level: str) -> None:
     refused = simctl(*SWEEP, profile, "--level", level)
     assert refused.returncode == 2

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.cli.machine_options import MachineOptions
+from grouped_cases import each_case
 from refusals import refusal
 from topologies.catalogue import find
 
@@ -24,7 +25,7 @@ def test_a_figure_is_not_given_twice(option: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["bandwidth", "latency", "gap", "reduction", "placement"])
+@each_case("name", ["bandwidth", "latency", "gap", "reduction", "placement"])
 def test_without_a_machine_its_options_are_refused(name: str) -> None:
     options = MachineOptions(**{name: "1GB/s"})
     message = f"--{name} 1GB/s: give --topology as well, or leave it out"
@@ -32,7 +33,7 @@ def test_without_a_machine_its_options_are_refused(name: str) -> None:
     assert MachineOptions().optional_blueprint is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         (MachineOptions("dgx1", bandwidth="1GB/s"), "dgx1 has links of its own"),

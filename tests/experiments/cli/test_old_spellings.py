@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from grouped_cases import each_case
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 NOTE = "note: simctl validate PROFILE RUNS is now simctl judge PROFILE RUNS"
@@ -25,7 +25,7 @@ def test_a_profile_and_runs_are_judged(simctl: Simctl, tmp_path: Path) -> None:
     assert old.stderr.splitlines() == [NOTE, *new.stderr.splitlines()]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "judged"),
     [
         ("a.yaml b.csv", True),

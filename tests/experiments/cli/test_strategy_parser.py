@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from experiments.cli.strategy_parser import find, values
 from experiments.training.strategy_options import options_of
+from grouped_cases import each_case
 from simulator.training.ddp import DDP
 from topologies.errors import InputError
 
@@ -19,7 +20,7 @@ def test_options_are_read_in_their_units() -> None:
     assert find("ddp:bucket=0") == find("ddp:bucket=0B") == DDP(bucket=0.0)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("dpp", "did you mean 'ddp'|did you mean 'dp'"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from grouped_cases import each_case
 from sure_profile import UNSURE
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -124,7 +125,7 @@ def test_a_library_has_the_links_of_its_topology(simctl: Simctl, runs: str, tmp_
     assert "default bandwidth 50GB/s" in page.read_text()
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("words", "why"),
     [
         (("--profile", "mn5_acc", "--fit"), "--fit finds α and β itself: leave out --profile"),

@@ -10,6 +10,7 @@ from experiments.diagnosis import diagnose
 from experiments.diagnosis.advice import advice
 from experiments.diagnosis.findings import Finding, Kind
 from experiments.measurements import Curve, read
+from grouped_cases import each_case
 
 LOG = Path(__file__).parents[3] / "examples" / "alps_gh200_p16_aws-ofi-1.9.2.log"
 BUMP = (Finding(Kind.BUMP, (3,), 3.0, ""),)
@@ -98,7 +99,7 @@ def test_where_all_choices_are_forced_they_may_be_at_fault(
     assert advice(replace(healthy, algorithm="ring", protocol="LL"), findings) == FREE
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "advised"), [("WARN", True), ("VERSION", True), ("INFO", False), ("TRACE", False)]
 )
 def test_only_some_values_of_nccl_debug_print_its_lines(value: str, advised: bool) -> None:

@@ -12,6 +12,7 @@ from experiments.diagnosis.anomalies import anomalies, memory
 from experiments.diagnosis.findings import Finding
 from experiments.diagnosis.samples import samples
 from experiments.measurements import Curve, Point
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 Spoil = Callable[[Curve, Iterable[int], float], Curve]
@@ -52,7 +53,7 @@ def test_protocols_and_noise_of_three_percent_are_healthy(
     assert alarms(Curve("all_reduce", 8, 2, points, (), "made")) == []
 
 
-@pytest.mark.parametrize("place", [3, 12, 17, 24])
+@each_case("place", [3, 12, 17, 24])
 def test_a_single_slow_size_is_found(healthy: Curve, spoil: Spoil, place: int) -> None:
     (finding,) = alarms(spoil(healthy, [place], 2.5))
     assert (finding.kind, finding.places) == ("bump", (place,))
@@ -103,7 +104,7 @@ def test_a_protocol_below_the_bandwidth_of_smaller_sizes_is_sick() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("factor", "host", "alarm"),
     [(1.9, False, False), (2.2, False, True), (3.3, True, False), (4.4, True, True)],
 )

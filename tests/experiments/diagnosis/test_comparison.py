@@ -10,6 +10,7 @@ from experiments.diagnosis import compare
 from experiments.measurements import Curve
 from experiments.measurements.formats.osu.osu_reader import parse_osu
 from experiments.measurements.setups import labels
+from grouped_cases import each_case
 
 Spoil = Callable[[Curve, Iterable[int], float], Curve]
 
@@ -40,7 +41,7 @@ def test_noise_is_no_difference(healthy: Curve, spoil: Spoil) -> None:
     assert compare([healthy]) == ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "changes",
     [
         {"ranks": 8},

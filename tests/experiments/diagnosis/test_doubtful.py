@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from experiments.diagnosis import Diagnosis, Expected, diagnose
 from experiments.measurements import Curve, Point
+from grouped_cases import each_case
 from simulator.uncertainty.interval import Interval
 from topologies.shapes import star
 from topologies.topology import Floats
@@ -37,7 +37,7 @@ def against_profile(measured: Curve, factor: float, profile: str = "mine, of nod
     return diagnose(measured, expect)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "times",
     [
         {8: 1e-5},

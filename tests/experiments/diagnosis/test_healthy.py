@@ -8,6 +8,7 @@ import pytest
 
 from experiments.diagnosis import Diagnosis, compare, diagnose
 from experiments.measurements import Measurements, read, read_all
+from grouped_cases import each_case
 
 SHARED = Path(__file__).parents[4] / "shared" / "measured"
 HEALTHY = (Path(__file__).parent / "healthy.txt").read_text().split()
@@ -88,7 +89,7 @@ def test_sick_curves_are_found() -> None:
     assert [name for name in SICK if not judged()[name].abnormal] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "low", "high"),
     [
         ("p8", 64 << 10, 1 << 20),

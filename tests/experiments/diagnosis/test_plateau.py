@@ -7,12 +7,13 @@ import pytest
 from experiments.diagnosis.plateau import leaving, plateau
 from experiments.measurements import Curve, Point
 from experiments.measurements.node_ports import parse_ports
+from grouped_cases import each_case
 from topologies.catalogue import find
 
 CURVE = Curve("all_reduce", 16, 4, (Point(8, 1e-5),), (), "made")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("network", "busbw", "text"),
     [
         (

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from grouped_cases import each_case
+
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 SMALL = (
     *("train", "--model", "examples/two_layer_model.yaml", "--p", "2", "--steps", "3"),
@@ -85,7 +87,7 @@ def test_a_plan_refuses_what_plans_refuse(simctl: Simctl) -> None:
         assert message in done.stderr
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         (["--learn", "cnn"], "no network 'cnn': there are softmax, mlp"),

@@ -8,6 +8,7 @@ import pytest
 from experiments.learning.digits import Samples, digits
 from experiments.learning.network import Network
 from experiments.learning.task import Task
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 
@@ -36,7 +37,7 @@ def test_every_fifth_picture_is_held_out() -> None:
     assert 0 == samples.inputs.min() < samples.inputs.max() == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         ({"network": "mpl"}, "no network 'mpl': did you mean 'mlp'"),

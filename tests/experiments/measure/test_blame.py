@@ -1,8 +1,7 @@
 """Of ranks that fail together one is to blame."""
 
-import pytest
-
 from experiments.measure.blame import Complaint, blame, complaint
+from grouped_cases import each_case
 
 LOST = "RuntimeError: Connection closed by peer [127.0.0.1]:4711"
 LATE = "RuntimeError: Timed out waiting 1000ms for recv operation to complete"
@@ -13,7 +12,7 @@ def complaints_of(**messages: str) -> dict[int, Complaint]:
     return {int(rank[1:]): Complaint(AT, message) for rank, message in messages.items()}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("complaints", "ended", "line"),
     [
         (

@@ -3,6 +3,7 @@
 import pytest
 
 from experiments.measure.launcher import find_place, first_host, meeting_point
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
@@ -14,7 +15,7 @@ MPIRUN = {
 }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("environment", "place"),
     [
         (TORCHRUN, (5, 8, 1)),
@@ -32,13 +33,13 @@ def test_a_rank_knows_its_place(
     assert find_place(environment) == place
 
 
-@pytest.mark.parametrize("rank", ["8", "-1", "x", "", "٣", "1" * 5000])
+@each_case("rank", ["8", "-1", "x", "", "٣", "1" * 5000])
 def test_a_place_that_makes_no_sense_is_refused(rank: str) -> None:
     with pytest.raises(InputError, match="RANK"):
         find_place(TORCHRUN | {"RANK": rank})
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("hosts", "first"),
     [
         ("n1", "n1"),

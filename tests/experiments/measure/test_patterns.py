@@ -16,6 +16,7 @@ from experiments.measure.patterns import (
     largest,
     promise,
 )
+from grouped_cases import each_case
 from law_cases import tries
 from simulator.collectives import algorithms
 from topologies.errors import InputError
@@ -68,7 +69,7 @@ def test_other_chunks_of_other_ranks_look_different(power: int, data: st.DataObj
     assert np.count_nonzero(pieces[0] != pieces[1]) > size // 8
 
 
-@pytest.mark.parametrize("dtype", sorted(EXACT))
+@each_case("dtype", sorted(EXACT))
 def test_sums_are_exact(dtype: str) -> None:
     ranks = min(EXACT[dtype] // 2, 100)
     assert 2 <= largest(ranks, dtype) <= EXACT[dtype] // ranks

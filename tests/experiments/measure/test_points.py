@@ -3,6 +3,7 @@
 import pytest
 
 from experiments.measure.points import Plan, Point, parse_names, points
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 
@@ -10,7 +11,7 @@ def sizes(name: str, size: float, ranks: int, dtype: str = "float32") -> list[in
     return [point.size_bytes for point in points([name], [size], ranks, dtype)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "size", "ranks", "dtype", "expected"),
     [
         ("all_reduce", 4096, 3, "float32", 4096),
@@ -55,7 +56,7 @@ def test_a_plan_survives_its_journey() -> None:
     assert Plan.from_json(plan.to_json()) == plan
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "reason"),
     [
         ("all-reduce", "did you mean 'all_reduce'"),
@@ -82,7 +83,7 @@ def test_send_and_receive_takes_two() -> None:
         points(["send_recv"], [64.0], 1, "float32")
 
 
-@pytest.mark.parametrize("name", ["incast", "central_barrier", "chain_scan", "ring_all_gatherv"])
+@each_case("name", ["incast", "central_barrier", "chain_scan", "ring_all_gatherv"])
 def test_collectives_whose_results_nobody_checks_are_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"^{name} cannot be measured: it is "):
         parse_names(name)

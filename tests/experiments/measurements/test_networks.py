@@ -7,12 +7,13 @@ import pytest
 from experiments.measurements import read
 from experiments.measurements.formats.osu.osu_reader import parse_osu
 from experiments.measurements.networks import network_of
+from grouped_cases import each_case
 from nccl_logs import log, only, parse
 
 INFO = "node1:42:50 [0] NCCL INFO "
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "network"),
     [
         (f"{INFO}NET/OFI Selected Provider is cxi (found 4 nics)", "Slingshot"),
@@ -49,7 +50,7 @@ def test_a_csv_names_it_under_topology(tmp_path: Path, column: str, network: str
     assert read(path).curves[0].network == network
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("line", "names"),
     [
         ("+ export FI_CXI_RX_MATCH_MODE=software", ("FI_CXI_RX_MATCH_MODE",)),

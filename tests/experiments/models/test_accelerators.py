@@ -13,11 +13,12 @@ from experiments.models.accelerators import (
     multiplies,
     share,
 )
+from grouped_cases import each_case
 from simulator.training.model import WIDTHS
 from topologies.errors import InputError
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "dtype", "units", "flops", "clock"),
     [
         ("p100", "fp32", 3584, 2, 1.48e9),
@@ -43,7 +44,7 @@ def test_the_bandwidth_of_the_cpu_is_that_of_its_channels() -> None:
     assert accelerator("cpu").bandwidth == 16 * 8 * 4.8e9
 
 
-@pytest.mark.parametrize("name", ACCELERATORS)
+@each_case("name", ACCELERATORS)
 def test_narrower_numbers_are_no_slower(name: str) -> None:
     peak = ACCELERATORS[name].peak
     peaks = [peak[dtype] for dtype in ("fp32", "tf32", "bf16", "fp8") if dtype in peak]
@@ -51,7 +52,7 @@ def test_narrower_numbers_are_no_slower(name: str) -> None:
     assert peak.get("fp16", peak.get("bf16")) == peak.get("bf16", peak.get("fp16"))
 
 
-@pytest.mark.parametrize("name", ACCELERATORS)
+@each_case("name", ACCELERATORS)
 def test_every_device_has_a_source(name: str) -> None:
     assert "datasheet" in ACCELERATORS[name].source or "recalled" in ACCELERATORS[name].source
     assert set(ACCELERATORS[name].peak) <= set(WIDTHS)
@@ -70,7 +71,7 @@ def test_a_share_is_scaled_by_what_the_libraries_reach() -> None:
     assert bandwidth("v100") == pytest.approx(720e9)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("device", "dtype", "math"),
     [
         ("v100", "fp32", "fp32"),
@@ -85,7 +86,7 @@ def test_what_is_multiplied_in(device: str, dtype: str, math: str) -> None:
     assert multiplies(device, dtype, ["matmul"]) == math
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("device", "dtype", "kinds", "message"),
     [
         ("v100", "bf16", ["matmul"], "v100 cannot train it in 'bf16': it takes fp32, amp"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from grouped_cases import each_case
 from kineto_traces import US, Event, event, gradient, kernels, model, node, op, refusal, step, times
 
 
@@ -90,9 +91,7 @@ def test_numbers_of_other_threads_are_others() -> None:
     assert times(step() + loader) == times(step())
 
 
-@pytest.mark.parametrize(
-    ("slower", "chosen"), [([3, 1, 2], 3), ([1, 2], 1), ([2, 1], 2), ([4, 3, 2, 1], 3)]
-)
+@each_case(("slower", "chosen"), [([3, 1, 2], 3), ([1, 2], 1), ([2, 1], 2), ([4, 3, 2, 1], 3)])
 def test_of_several_steps_the_median_is_taken(slower: list[float], chosen: int) -> None:
     steps = [
         event for k, times in enumerate(slower) for event in step(10_000.0 * k, 5 + 10 * k, times)

@@ -4,10 +4,10 @@ import json
 from copy import deepcopy
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from kineto_traces import Event, gradient, kernels, op, outcome, refusal, step
 from simulator.training.model import Model
 
@@ -19,7 +19,7 @@ def without(key: str) -> list[Event]:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("events", "message"),
     [
         ([], "t.json has no gradients: record a whole training step, with its backward"),
@@ -56,7 +56,7 @@ def test_what_no_model_can_be_had_from_is_refused(events: list[Event], message: 
     assert message in refusal(events)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "message"),
     [
         (b"{}", "t.json is no Kineto trace: it has no list of traceEvents"),

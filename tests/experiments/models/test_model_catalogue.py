@@ -59,7 +59,7 @@ def test_every_name_is_found_with_its_defaults(name: str) -> None:
     assert find(spelt) == model
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each_case("name", SMALL)
 def test_the_default_of_a_small_model_fits_into_an_h100(name: str) -> None:
     """Parameters, gradients, the optimizer's state and activations."""
     model = find(name)
@@ -94,7 +94,7 @@ def test_no_estimate_passes_for_a_measurement(name: str, device: str) -> None:
     assert (model.multiprocessors > 0) == (device != "cpu")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "near"),
     [
         ("resnet5", "resnet50"),
@@ -111,7 +111,7 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(text: str, near: str) 
     assert message.endswith("('simctl models' lists them)")
 
 
-@pytest.mark.parametrize("text", ["", ":", ":batch=2", "zzzzzz", "x\0y", "\n", "a" * 5000])
+@each_case("text", ["", ":", ":batch=2", "zzzzzz", "x\0y", "\n", "a" * 5000])
 def test_a_name_like_none_is_answered_with_all(text: str) -> None:
     message = one_line(text)
     assert "did you mean" not in message
@@ -129,7 +129,7 @@ def test_options_are_obeyed() -> None:
     assert find("resnet50:image=32,batch=2").inputs == 2 * 3 * 32**2 * 4
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("resnet50:batch=0", "resnet50:batch: 0 is out of range: it is 1 to 65536"),
@@ -200,7 +200,7 @@ def test_a_faster_device_is_faster(name: str) -> None:
     assert len(set(times)) == len(times)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each_case("name", SMALL)
 def test_the_extremes_are_finite(name: str) -> None:
     most = MODELS[name].extent.most
     assert find(f"{name}:batch={LARGEST_BATCH},{MODELS[name].extent.option}={most}").compute < 1e9
@@ -222,7 +222,7 @@ def test_laws_of_the_batch(name: str, batch: int, dtype: str) -> None:
     assert small.gradients == small.parameters * WIDTHS[small.gradient_dtype] / WIDTHS[small.dtype]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "images"),
     [
         ("resnet50:batch=256,device=v100,dtype=fp32", 367),

@@ -140,7 +140,7 @@ def test_a_mistake_is_one_line(old: str, new: str, message: str) -> None:
     assert message in refusal(SMALL.replace(old, new))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         (

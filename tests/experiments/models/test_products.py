@@ -6,9 +6,10 @@ import pytest
 from experiments.models import products
 from experiments.models.accelerators import ACCELERATORS
 from experiments.models.device_times import DeviceTimes
+from grouped_cases import each_case
 
 
-@pytest.mark.parametrize("device", ACCELERATORS)
+@each_case("device", ACCELERATORS)
 def test_every_device_has_shares_between_nothing_and_its_peak(device: str) -> None:
     for dtype in ("bf16", "fp8"):
         table = products.read(device, dtype)

@@ -1,9 +1,8 @@
 """ResNet-50 as torchvision has it."""
 
-import pytest
-
 from experiments.models.resnet import resnet50
 from experiments.models.work import estimate
+from grouped_cases import each_case
 from simulator.training.model import Layer
 
 RESNET = resnet50(224)
@@ -88,7 +87,7 @@ def test_the_stem_needs_no_gradient_of_the_image() -> None:
     assert later.flops_back == 2 * later.flops
 
 
-@pytest.mark.parametrize("image", [32, 97, 160, 288])
+@each_case("image", [32, 97, 160, 288])
 def test_another_image_is_other_work_for_the_same_parameters(image: int) -> None:
     resized = resnet50(image)
     assert resized.parameters == RESNET.parameters

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from experiments.models.shape_catalogue import SHAPES, choose, find_shape
 from experiments.models.shape_options import OPTIONS
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 
@@ -18,7 +19,7 @@ def refusal(text: str) -> str:
 # Parameters.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "parameters"),
     [
         ("bert_base", 109_482_240),
@@ -40,7 +41,7 @@ def test_parameters_are_those_of_the_published_weights(name: str, parameters: in
     assert SHAPES[name].shape.parameters == parameters
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "total", "active"),
     [
         ("mixtral_8x7b", 46.7, 12.9),
@@ -56,7 +57,7 @@ def test_parameters_of_mixtures_of_experts(name: str, total: float, active: floa
     assert round(shape.active_parameters / 1e9, 1) == active
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "published"),
     [
         ("gpt3_1_7b", 1.7),
@@ -80,7 +81,7 @@ def test_parameters_of_gpt3_are_those_of_narayanan(name: str, published: float) 
     assert shape.parameters / 1e9 == pytest.approx(published, abs=0.06)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("size", "seq", "parameters"),
     [
         ("125m", 512, 124_131_840),
@@ -144,7 +145,7 @@ def test_options_of_the_training_are_kept() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         (
@@ -187,7 +188,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", ":", "a\0b", "a" * 5000, "/", "."])
+@each_case("text", ["", ":", "a\0b", "a" * 5000, "/", "."])
 def test_an_odd_name_is_refused_in_one_line(text: str) -> None:
     message = refusal(text)
     assert "\n" not in message

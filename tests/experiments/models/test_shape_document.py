@@ -12,6 +12,7 @@ from config_texts import CONFIGS, PLAIN
 from experiments.models.model_catalogue import find
 from experiments.models.shape_catalogue import SHAPES, config_in, find_shape
 from experiments.models.shape_document import FAMILIES, parse
+from grouped_cases import each_case
 from law_cases import tries
 from topologies.errors import InputError
 
@@ -26,7 +27,7 @@ def refusal(text: str) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@each_case("name", CONFIGS)
 def test_a_config_is_the_shape_of_the_catalogue(name: str) -> None:
     entry = parse(json.dumps(CONFIGS[name] | {"architectures": ["any"]}), "config.json")
     assert entry.shape == SHAPES[name].shape
@@ -72,7 +73,7 @@ def test_a_trace_is_no_config(tmp_path: Path) -> None:
     assert config_in(str(tmp_path)) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "message"),
     [
         ({"model_type": "lama"}, "model_type 'lama' is unknown: did you mean 'llama'?"),
@@ -99,7 +100,7 @@ def test_experts_in_some_blocks_are_refused() -> None:
     assert "decoder_sparse_step" in refusal(json.dumps(config | {"decoder_sparse_step": 2}))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("", "config.json is empty: it describes nothing"),

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from grouped_cases import each_case
+
 if "torch" not in os.environ.get("SIMCTL_REQUIRE", "").split(","):
     pytest.importorskip("torch", reason="torch is not installed")
 
@@ -286,7 +288,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("message", MISTAKES)
+@each_case("message", MISTAKES)
 def test_a_mistake_is_one_line(message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         MISTAKES[message]()
@@ -359,7 +361,7 @@ def test_inputs_are_shapes() -> None:
     assert 0 <= int(integers.min()) <= int(integers.max()) < 7
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("target", "inputs", "message"),
     [
         ("net", "8", "PACKAGE.MODULE:NAME or FILE.py:NAME"),
@@ -386,9 +388,7 @@ def test_a_mistake_of_the_command_is_one_line(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"dtype": "int8"}, {"batch": 0}, {"vocab": 0}, {"device": "tpu"}]
-)
+@each_case("wrong", [{"dtype": "int8"}, {"batch": 0}, {"vocab": 0}, {"device": "tpu"}])
 def test_an_option_is_checked(source: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         run(Request(f"{source}:net", [Shape((8, 3), "int64")], **wrong), None, "table")

@@ -33,7 +33,7 @@ def layer(name: str, **cut: Any) -> Block:
     return blocks(shape, Cut(**{"seq": seq, **cut}), TIMES)[-2]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cut", "factor"),
     [
         ({}, 34 + 5 * 96 * 2048 / 12288),
@@ -153,7 +153,7 @@ def sent(parts: tuple[Part, ...], group: str, size: int) -> float:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cut", "group", "forward", "backward"),
     [
         # Megatron-LM: two all-reduces of sbh in each direction (Korthikanti et al., section 4).
@@ -201,7 +201,7 @@ def test_payloads_of_128_tokens_are_those_of_deepep(routed: bool) -> None:
     assert [part.nbytes for part in block.backward if part.group] == [combine] * 2
 
 
-@pytest.mark.parametrize("name", ["gpt3_175b", "llama3_70b", "mixtral_8x7b", "deepseek_v3"])
+@each_case("name", ["gpt3_175b", "llama3_70b", "mixtral_8x7b", "deepseek_v3"])
 def test_the_ranks_of_a_plan_hold_all_parameters_once(name: str) -> None:
     shape = SHAPES[name].shape
     plain = blocks(shape, Cut(4096), TIMES)
@@ -224,7 +224,7 @@ def test_flops_of_a_block_take_as_long_as_its_peak_allows() -> None:
         assert 0.5 < factor * flops / 312e12 / seconds(parts) < 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "cut", "words"),
     [
         ("gpt2", {"tp": 5}, "gpt2 has 12 heads, which tp=5 does not divide: take tp=1"),

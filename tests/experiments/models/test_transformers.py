@@ -10,6 +10,7 @@ from experiments.models.shape_catalogue import SHAPES
 from experiments.models.transformer_parts import scores
 from experiments.models.transformers import architecture, bert, gpt2
 from experiments.models.work import Architecture, estimate
+from grouped_cases import each_case
 from simulator.training.model import Model
 
 SEQ = 128
@@ -26,7 +27,7 @@ def registered(model: Model) -> list[str]:
     return [tensor.name for layer in model.registered for tensor in model.layers[layer].tensors]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("architecture", "parameters", "tensors", "layers"),
     [
         (bert(BERT_BASE, SEQ), 109_482_240, 199, 26),

@@ -25,6 +25,7 @@ from experiments.models.work import (
     pooling,
     rotary,
 )
+from grouped_cases import each_case
 from simulator.training.model import Model
 
 V100_FP32 = 15.7e12 * 0.8
@@ -90,7 +91,7 @@ def test_winograds_algorithm_beats_the_peak_in_fp32_only() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("operation", "forward", "backward", "kept"),
     [
         (batch_norm(1e6), 3e6, 5e6, 0),

@@ -16,6 +16,7 @@ from experiments.pages.plan_spans import spans_of_pipeline, spans_of_step
 from experiments.pages.run_spans import spans_of_run
 from experiments.pages.spans import Spans, from_document, thinned, to_document
 from experiments.pages.training_spans import spans_of_training
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.analysis.bubbles import bubbles
 from simulator.analysis.critical_path import parts, trace_back
@@ -171,7 +172,7 @@ def test_spans_come_back_from_a_file() -> None:
     assert to_document(back) == to_document(spans)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("where", "key", "value", "message"),
     [
         ((), "rows", ["a" * 501, "b", "c", "d"], "text of at most 500 letters"),
@@ -202,7 +203,7 @@ def test_a_file_that_does_not_fit_is_refused(
     assert message in refusal(from_document, changed, "r.json")
 
 
-@pytest.mark.parametrize("key", list(document()))
+@each_case("key", list(document()))
 def test_a_file_without_a_key_is_refused(key: str) -> None:
     changed = document()
     del changed[key]

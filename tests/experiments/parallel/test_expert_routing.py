@@ -13,6 +13,7 @@ from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.layer_report import figures, prove, text
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
+from grouped_cases import each_case
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step_work import Work
 from topologies.catalogue import find
@@ -113,7 +114,7 @@ def test_every_kind_of_exchange_is_proven(key: str) -> None:
     assert proven["tp"] == "the partial sums of all ranks add up"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("plan", "message"),
     [
         ("ep=16,router=zipf", "expected zipf:EXPONENT, like zipf:1.2"),

@@ -12,6 +12,7 @@ from experiments.parallel.plan_search import SearchResult, detail_of, find_plans
 from experiments.parallel.plan_step import work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.parallel.search_report import report, rows, text
+from grouped_cases import each_case
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
@@ -77,7 +78,7 @@ def test_a_model_that_does_not_fit_is_refused() -> None:
         find_plans(space("gpt3_1t", batch=8), times())
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("model", "plan", "detail"),
     [
         (GPT, "dp=8,batch=16", "layers"),

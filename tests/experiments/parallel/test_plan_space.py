@@ -11,6 +11,7 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
 from experiments.parallel.plan_space import Space, parse_space
 from experiments.parallel.plan_step import Training, stages_of
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 GPT = "gpt3_1_7b:layers=4,hidden=512,heads=8,seq=256"
@@ -74,7 +75,7 @@ def test_plans_have_the_values_of_the_user() -> None:
     assert {plan.sequences for plan in plans} == {32}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "error"),
     [
         ("auto,tp=3", "no plan of gpt3_1_7b on 8 GPUs with batch=32"),

@@ -11,6 +11,7 @@ from experiments.models.shape_catalogue import choose
 from experiments.parallel.plan_report import path_of, report, row_of, text
 from experiments.parallel.plan_step import Training, pipeline_of, stages_of, work_of
 from experiments.parallel.plan_text import parse_plan
+from grouped_cases import each_case
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
 from simulator.parallel.step_measures import measure
@@ -24,7 +25,7 @@ def training(model: str = "gpt3_1_7b:layers=6,hidden=512,heads=8,seq=256") -> Tr
     return Training(choice.name, choice.shape, choice.seq, DeviceTimes("a100"))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("layers", "plan", "sizes"),
     [
         (6, "pp=3", [3, 2, 3]),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.parallel.plan_text import Plan, parse_plan
+from grouped_cases import each_case
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.pipelines import find
 from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
@@ -39,7 +40,7 @@ def test_the_order_of_the_pipeline_follows_from_v() -> None:
     assert parse_plan("pp=4").micro_batches == 16
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("dp=8,tp=3", "= 8 x 3 x 1 x 1 = 24, and there are 64 GPUs: take tp=2 and dp=32"),

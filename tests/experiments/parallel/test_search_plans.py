@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from grouped_cases import each_case
 from tests.experiments.parallel.test_plan_space import GPT
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -55,7 +56,7 @@ def test_the_printed_plans_have_the_intervals_of_their_steps(
             assert row[name] == pytest.approx(whole[name])
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "error"),
     [
         (("--timeline", "x.png"), "with --plan auto take --plot"),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from grouped_cases import each_case
+
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 MODEL = "gpt3_1_7b:layers=4,hidden=512,heads=8,seq=256"
 TRAIN = "train", "--model", MODEL, "--topology", "dgx_a100", "--plan"
@@ -82,7 +84,7 @@ def test_all_transfers_are_simulated_where_the_user_asks_for_them(simctl: Simctl
     assert summary["transfers_s"] == pytest.approx(summary["step_s"], rel=0.05)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         (("--plan", "tp=3"), "there are 8 GPUs: take tp=2 and dp=4"),

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.pictures import plot_style as style
+from grouped_cases import each_case
 
 
 def axes_of(figure: Figure) -> Axes:
@@ -36,7 +37,7 @@ def test_sizes_have_labels_that_are_apart(sizes: list[float], labels: list[str])
     assert len(shown) <= style.MOST_TICKS
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ranks", "scale"),
     [([2, 4, 8, 16], "log"), (list(range(2, 65)), "linear"), ([8], "linear"), ([8, 16], "linear")],
 )

@@ -4,6 +4,7 @@ import pytest
 
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
+from grouped_cases import each_case
 from sure_profile import SURE
 from topologies.errors import InputError
 
@@ -43,7 +44,7 @@ def test_an_old_file_has_none() -> None:
     assert old.simulated().uncertainty is None
 
 
-@pytest.mark.parametrize(("right", "wrong", "message"), MISTAKES)
+@each_case(("right", "wrong", "message"), MISTAKES)
 def test_what_is_wrong_is_named_in_one_line(right: str, wrong: str, message: str) -> None:
     assert right in SURE
     with pytest.raises(InputError) as refused:

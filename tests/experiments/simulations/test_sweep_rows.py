@@ -9,6 +9,7 @@ from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.sweep_rows import SweepRow, SweepTable, judge, to_frame
 from experiments.simulations.verdict import Verdict
+from grouped_cases import each_case
 from law_cases import EVERYWHERE, NAMES
 from parsed_html import Parsed
 from simulator.collectives import Algorithm, find
@@ -90,7 +91,7 @@ def broken(build_seen: str) -> Algorithm:
     return replace(good, cost=replace(good.cost, **wrong[build_seen]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("check", ["time", "steps", "bytes", "peak memory", "redundant memory"])
+@each_case("check", ["time", "steps", "bytes", "peak memory", "redundant memory"])
 def test_each_formula_is_checked(check: str) -> None:
     row = row_of(broken(check), machine(4))
     assert row.verdict.failed

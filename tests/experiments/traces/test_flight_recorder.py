@@ -64,7 +64,7 @@ def test_objects_are_refused(value: object, protocol: int) -> None:
     assert "dump" in refusal(unpickled, pickle.dumps(value, protocol), "dump")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "code",
     [
         b"\x80\x02r\xff\xff\xff\xff.",
@@ -98,7 +98,7 @@ def _read(data: bytes, name: str) -> object:
     return read_dump(unpickled(data, name), 0, name)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("content", "words"),
     [
         ([], "has no list of entries"),

@@ -15,6 +15,7 @@ from experiments.cli.machine_options import MachineOptions
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
 from experiments.training.epochs import Epochs
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 MODEL = """
@@ -120,7 +121,7 @@ def test_input_as_fast_as_the_devices_costs_nothing(
     assert "\n  input" not in text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         ({"epochs": 90}, "--epochs 90: say how many samples an epoch has, like --dataset 1281167"),

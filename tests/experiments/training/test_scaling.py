@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from experiments.output import Record
 from experiments.training.fastest import comparison_text
 from experiments.training.scaling import Scaling, scaling, scaling_text
+from grouped_cases import each_case
 
 
 def record(ranks: int, speed_up: float, strategy: str = "ddp") -> Record:
@@ -29,7 +28,7 @@ def record(ranks: int, speed_up: float, strategy: str = "ddp") -> Record:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("speed_ups", "end"),
     [
         ([1.0, 2.0, 4.0, 8.0], None),

@@ -14,6 +14,7 @@ import pytest
 from experiments.cli.machine_options import MachineOptions
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 MODEL = """\
@@ -160,7 +161,7 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
     assert slow["summary"]["step_s"] == pytest.approx(0.013 + 0.012)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "message"),
     [
         ({"strategy": "ddpp"}, "did you mean 'ddp'"),

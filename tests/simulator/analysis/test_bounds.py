@@ -36,7 +36,7 @@ from topologies.topology_builder import TopologyBuilder
 # By hand: p = 4, V = 12 bytes, 1 B/s and 1 s of latency a link.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "expected"),
     [
         # Two links a rank, the farthest two links away: 12/2 through a rank's links, 72 bytes
@@ -62,7 +62,7 @@ def test_an_all_reduce_on_every_shape(
     assert ports(ALL_REDUCE, shape(4, bandwidth=1.0, latency=1.0)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("collective", "expected"),
     [
         (ALL_REDUCE, [2, 12, 12, 18]),
@@ -78,16 +78,14 @@ def test_an_all_reduce_on_every_shape(
         (ALL_TO_ALL, [2, 9, 9, 9]),
         (SEND_RECV, [2, 12, 12, 12]),
     ],
-    ids=lambda value: value.name if isinstance(value, Collective) else "",
 )
 def test_every_collective_through_a_star(collective: Collective, expected: list[float]) -> None:
     assert ports(collective, shapes.star(4, bandwidth=1.0, latency=1.0)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("collective", "seconds"),
     [(ALL_REDUCE, 4), (ALL_TO_ALL, 4), (REDUCE, 4), (BROADCAST, 4), (SEND_RECV, 4)],
-    ids=lambda value: value.name if isinstance(value, Collective) else "",
 )
 def test_on_a_line_something_must_travel_from_end_to_end(
     collective: Collective, seconds: float

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from best_bounds import best, ports
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.collective import (
     ALL_GATHER,
@@ -97,7 +98,7 @@ def dumbbell(ends: int, *, neck: float = 1.0) -> Topology:
     return builder.build(gpus)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("collective", "seconds"),
     [
         (ALL_REDUCE, 12),  # V each way
@@ -108,7 +109,6 @@ def dumbbell(ends: int, *, neck: float = 1.0) -> Topology:
         (ALL_TO_ALL, 18),  # nine pairs of 2 bytes
         (SEND_RECV, 12),
     ],
-    ids=lambda value: value.name if isinstance(value, Collective) else "",
 )
 def test_half_of_the_ranks_behind_one_wire(collective: Collective, seconds: float) -> None:
     assert best(collective, dumbbell(3), workers=6) == (
@@ -258,7 +258,7 @@ def test_pairs_find_the_best_way() -> None:
 # Switches that reduce and multicast.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("collective", "seconds"),
     [
         (ALL_REDUCE, 12),  # V up and V down, and not 2(p - 1)/p of it
@@ -269,7 +269,6 @@ def test_pairs_find_the_best_way() -> None:
         (ALL_TO_ALL, 9),
         (SEND_RECV, 12),
     ],
-    ids=lambda value: value.name if isinstance(value, Collective) else "",
 )
 def test_through_a_switch_that_reduces(collective: Collective, seconds: float) -> None:
     star = shapes.star(4, bandwidth=1.0)

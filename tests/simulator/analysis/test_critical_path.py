@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.analysis.critical_path import (
     PARTS,
     Path,
@@ -192,7 +193,7 @@ def test_no_time_has_no_path() -> None:
 # Counts.
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 16])
+@each_case("ranks", [2, 3, 5, 8, 16])
 def test_a_ring_waits_for_2p_minus_2_latencies_and_as_many_chunks(ranks: int) -> None:
     nbytes = 1e6
     topology = shapes.ring(ranks, bandwidth=1e9, latency=1e-6, gap=1e-7, reduction=1e-10)

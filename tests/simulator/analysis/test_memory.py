@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from memory_steps import at, memory, steps
 from simulator.collectives import find
 from simulator.schedules.schedule import Schedule
@@ -37,7 +38,7 @@ def ring_with_pauses(ranks: int, nbytes: float) -> Schedule:
     return ring.build()
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@each_case("ranks", [2, 3, 5, 8])
 def test_after_k_steps_of_a_ring_reduce_scatter_k_vectors_are_redundant(ranks: int) -> None:
     nbytes = 2.0 * ranks
     usage = memory(ring_with_pauses(ranks, nbytes), shapes.ring(ranks, bandwidth=2.0))

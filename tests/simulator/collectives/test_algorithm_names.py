@@ -1,7 +1,5 @@
 """Algorithms by name, and what a name that is none is told."""
 
-import pytest
-
 from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives import algorithms, find, of_collective
@@ -20,7 +18,7 @@ def _either(names: list[str]) -> str:
     return f"one of {', '.join(names)}" if len(names) > 1 else names[0]
 
 
-@pytest.mark.parametrize("name", ["allreduce", "all-reduce", "AllReduce", "ALL_REDUCE"])
+@each_case("name", ["allreduce", "all-reduce", "AllReduce", "ALL_REDUCE"])
 def test_other_spellings_of_a_collective_list_its_algorithms(name: str) -> None:
     assert refusal(find, name).startswith(
         f"{name!r} is a collective and no algorithm: choose one of ring, rings,"

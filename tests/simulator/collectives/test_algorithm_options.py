@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives import algorithms, find
 from simulator.collectives.algorithm_options import names_in, with_values
@@ -47,7 +48,7 @@ def test_names_and_options_in_one_list() -> None:
     assert names_in(text) == names
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "message"),
     [
         ("ring:segments=0", "ring:segments is 0: 1 or more"),
@@ -78,7 +79,7 @@ def test_a_ring_has_two_ways_at_most() -> None:
     assert refusal(find("ring:ways=3").build, 4, 1.0) == "ways is 3: a ring has 1 or 2"
 
 
-@pytest.mark.parametrize("name", SEGMENTED)
+@each_case("name", SEGMENTED)
 def test_segments_keep_the_promise(name: str) -> None:
     for segments in (1, 3):
         algorithm = with_values(find(name), {"segments": segments})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import find, of_collective
 from simulator.collectives.barriers import BARRIER
 from simulator.engines import simulate
@@ -36,12 +37,12 @@ def test_a_message_to_another_rank_tells_nothing() -> None:
     assert [ranks.tolist() for ranks in absent(barrier.build())] == [[1], [0, 2], []]
 
 
-@pytest.mark.parametrize("name", ["ring", "bruck_all_gather", "pairwise", "tree"])
+@each_case("name", ["ring", "bruck_all_gather", "pairwise", "tree"])
 def test_collectives_that_need_all_data_are_barriers_too(name: str) -> None:
     semantics.check(find(name).build(6, 6.0), BARRIER)
 
 
-@pytest.mark.parametrize("name", ["tree_broadcast", "tree_reduce", "shift", "chain_scan"])
+@each_case("name", ["tree_broadcast", "tree_reduce", "shift", "chain_scan"])
 def test_others_are_not(name: str) -> None:
     with pytest.raises(semantics.WrongResult):
         semantics.check(find(name).build(6, 6.0), BARRIER)

@@ -5,6 +5,7 @@ from math import prod
 import pytest
 
 from folded import assert_alike, groups
+from grouped_cases import each_case
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import find
 from simulator.collectives.box_rings import blue_connect_all_reduce, box
@@ -29,7 +30,7 @@ def test_rings_on_a_torus_reach_the_bound(dims: tuple[int, ...]) -> None:
     assert simulate(rings.schedule, topology).makespan == pytest.approx(bound, rel=1e-12)
 
 
-@pytest.mark.parametrize("dims", EQUAL + OTHERS)
+@each_case("dims", EQUAL + OTHERS)
 def test_all_parts_are_added_up(dims: tuple[int, ...]) -> None:
     ranks = prod(dims)
     topology = torus(ranks, bandwidth=1.0, latency=0.5, gap=0.25, dims=dims)

@@ -1,7 +1,5 @@
 """Bruck's all-gather and all-to-all."""
 
-import pytest
-
 from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.bruck import bruck_all_gather, bruck_all_to_all
@@ -17,7 +15,7 @@ def test_no_all_gather_has_fewer_steps_or_moves_less(ranks: int) -> None:
     assert schedule.sent().tolist() == [ranks - 1.0] * ranks
 
 
-@pytest.mark.parametrize(("ranks", "seconds"), [(2, 1.5), (3, 3.0), (5, 5.5), (8, 8.5)])
+@each_case(("ranks", "seconds"), [(2, 1.5), (3, 3.0), (5, 5.5), (8, 8.5)])
 def test_rounds_by_hand(ranks: int, seconds: float) -> None:
     # ⌈log2 p⌉ latencies of 0.5 s, and p - 1 chunks of a second.
     schedule = bruck_all_gather(ranks, float(ranks))

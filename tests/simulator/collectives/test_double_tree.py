@@ -47,7 +47,7 @@ def test_trees_are_binary_as_deep_as_they_must_be_and_share_no_inner_node(nodes:
     assert np.all(below[:, shared] == 1)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 9, 16, 33])
+@each_case("ranks", [2, 3, 4, 5, 8, 9, 16, 33])
 def test_a_port_carries_twice_v_each_way_and_all_together_what_they_must(ranks: int) -> None:
     schedule = double_tree_all_reduce(ranks, 1.0)
     received = np.bincount(schedule.peer, schedule.nbytes, ranks)
@@ -81,9 +81,7 @@ def test_only_first_ranks_leave_their_node() -> None:
     assert np.all(np.abs(schedule.rank - schedule.peer)[~across] == 1)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "per_node", "latencies"), [(2, 1, 2), (9, 1, 8), (16, 4, 10), (32, 8, 18)]
-)
+@each_case(("ranks", "per_node", "latencies"), [(2, 1, 2), (9, 1, 8), (16, 4, 10), (32, 8, 18)])
 def test_a_small_message_takes_a_latency_a_step(ranks: int, per_node: int, latencies: int) -> None:
     """2((g - 1) + log2 N) routes of 1 s through the star."""
     schedule = double_tree_all_reduce(ranks, 1e-9, per_node=per_node)

@@ -45,7 +45,7 @@ def test_two_ranks_by_hand() -> None:
     assert time == 2 * (1 + 3 + 3 + 1)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@each_case("ranks", [2, 3, 4, 8])
 def test_a_small_step_costs_two_latencies(ranks: int) -> None:
     schedule = gloo_ring_all_reduce(ranks, 1.0)
     assert (

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import NAMES
 from refusals import refusal
 from simulator.analysis import memory
@@ -138,7 +139,7 @@ def test_a_call_that_breaks_its_promise_is_named() -> None:
         prove(joined)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("call", "message"),
     [
         (Call(RING, (0,), 1.0), "call 0: ranks [0]: a group has 2 or more, each once"),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.cost_models import log2_ceil
 from simulator.cost_models.cost_model import is_power_of_two
@@ -81,7 +82,7 @@ def test_these_have_the_fewest_steps(name: str) -> None:
         assert find(name).build(ranks, 1.0).steps == FEWEST_STEPS[name](ranks)
 
 
-@pytest.mark.parametrize("name", FEWEST_AT_POWERS_OF_TWO)
+@each_case("name", FEWEST_AT_POWERS_OF_TWO)
 def test_these_have_the_fewest_steps_at_powers_of_two(name: str) -> None:
     for ranks in filter(is_power_of_two, RANKS):
         assert find(name).build(ranks, 1.0).steps == log2_ceil(ranks)

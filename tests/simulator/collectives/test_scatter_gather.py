@@ -2,6 +2,7 @@
 
 import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.engines import simulate
 from topologies.shapes import star
@@ -19,7 +20,7 @@ def test_a_tree_saves_latency_and_crosses_the_root_as_often(name: str) -> None:
     assert seconds("binomial", bandwidth=1e9, gap=1.0) == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize(("ranks", "chunks"), [(2, 1), (3, 2), (5, 5), (8, 12)])
+@each_case(("ranks", "chunks"), [(2, 1), (3, 2), (5, 5), (8, 12)])
 def test_a_chunk_crosses_a_link_for_every_binary_one_of_its_rank(ranks: int, chunks: int) -> None:
     for name in ("binomial_scatter", "binomial_gather"):
         assert find(name).build(ranks, float(ranks)).volume == chunks

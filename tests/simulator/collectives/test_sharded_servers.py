@@ -2,6 +2,7 @@
 
 import pytest
 
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
@@ -41,7 +42,7 @@ def test_the_published_optimum_is_reached_within_the_fill(workers: int, servers:
     assert lost == pytest.approx(1 + 1 / 32) if workers == servers else 1 <= lost < 1.12
 
 
-@pytest.mark.parametrize(("workers", "servers"), [(4, 0), (4, 2), (7, 7), (8, 3)])
+@each_case(("workers", "servers"), [(4, 0), (4, 2), (7, 7), (8, 3)])
 def test_shares_add_up_to_all(workers: int, servers: int) -> None:
     cpu, worker = cpu_and_worker_shares(workers, servers)
     assert servers * cpu + workers * worker == pytest.approx(1.0)
@@ -53,7 +54,7 @@ def test_more_cpu_machines_than_workers_are_refused() -> None:
     assert find("byteps:servers=5").servers == 5
 
 
-@pytest.mark.parametrize("shards", [1, 2, 3, 4])
+@each_case("shards", [1, 2, 3, 4])
 def test_some_workers_serve(shards: int) -> None:
     server = find(f"sharded_parameter_server:shards={shards}")
     schedule = server.build(4, 12.0)

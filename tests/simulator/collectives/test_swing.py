@@ -5,6 +5,7 @@ from math import prod
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.torus_shape import dims_of
 from simulator.cost_models.swing_formulas import congestion, distance
@@ -60,7 +61,7 @@ def test_other_machines_have_one_part() -> None:
         assert swing.chosen == ()
 
 
-@pytest.mark.parametrize("dims", [(5,), (2, 3), (4, 4), (3, 4, 5), (2, 2, 2, 2), (4, 2)])
+@each_case("dims", [(5,), (2, 3), (4, 4), (3, 4, 5), (2, 2, 2, 2), (4, 2)])
 def test_dimensions_are_read_off_the_links(dims: tuple[int, ...]) -> None:
     machine = torus(prod(dims), bandwidth=1.0, dims=dims)
     assert dims_of(machine, prod(dims)) == dims

@@ -2,6 +2,7 @@
 
 import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import algorithms, find
 from simulator.collectives.symmetry import candidates, fold
 from simulator.schedules.shifts import Shifts, bits, in_pairs, rotations
@@ -26,7 +27,7 @@ def test_one_rank_stands_for_all_on_a_star(name: str) -> None:
     assert few == (2 if name == "neighbor_exchange" else 1)
 
 
-@pytest.mark.parametrize("name", ["tree", "naive_serial", "parameter_server", "chain_broadcast"])
+@each_case("name", ["tree", "naive_serial", "parameter_server", "chain_broadcast"])
 def test_a_root_leaves_no_shift(name: str) -> None:
     assert simulated(name, SHAPES["star"](64, **LINK), 64) is None
 
@@ -78,7 +79,7 @@ def test_undefined_numbers_of_ranks_do_not_fold() -> None:
     assert fold(find("halving_doubling"), SHAPES["star"](6, **LINK), 6) is None
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shifts", "node", "strides"),
     [
         (rotations(8), 1, [(1,), (2,), (4,)]),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from refusals import message_of
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
@@ -39,7 +40,7 @@ def test_a_star_of_two_by_two_takes_the_formula() -> None:
     assert cost.steps(16) == 2 * 7 + 2
 
 
-@pytest.mark.parametrize(("ranks", "per_node"), [(5, 1), (5, 5), (1, 8), (7, 7)])
+@each_case(("ranks", "per_node"), [(5, 1), (5, 5), (1, 8), (7, 7)])
 def test_a_single_level_is_a_ring(ranks: int, per_node: int) -> None:
     levels = two_level_all_reduce(ranks, 8.0, equal_nodes(ranks, per_node))
     ring = ring_all_reduce(ranks, 8.0)
@@ -47,14 +48,14 @@ def test_a_single_level_is_a_ring(ranks: int, per_node: int) -> None:
         np.testing.assert_array_equal(getattr(levels, name), getattr(ring, name))
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ranks", "shape"), [(1, (1, 1)), (6, (1, 6)), (12, (2, 6)), (17, (17, 1)), (64, (8, 8))]
 )
 def test_nodes_without_a_machine(ranks: int, shape: tuple[int, int]) -> None:
     assert equal_nodes(ranks).shape == shape
 
 
-@pytest.mark.parametrize("per_node", [1, 2, 3, 4, 6, 12])
+@each_case("per_node", [1, 2, 3, 4, 6, 12])
 def test_the_nodes_are_those_of_the_machine(per_node: int) -> None:
     topology = nodes(12, bandwidth=1.0, per_node=per_node)
     fitted = find("two_level").on(topology, 12, 8.0)

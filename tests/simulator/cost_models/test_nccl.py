@@ -99,7 +99,7 @@ def test_latencies_of_other_settings() -> None:
     assert choice(all_reduce(4, 1, pci), 2**20).protocol != "LL128"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("have", "nodes", "how", "expected"),
     [
         (Channels("ampere", 4e9, 2e9, 5), 1, "ring LL", 10e9 * 8 / 14),

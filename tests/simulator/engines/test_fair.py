@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.analysis.bubbles import bubbles
 from simulator.analysis.critical_path import critical_path, parts, sensitivities, worth
 from simulator.collectives import find
@@ -297,7 +298,7 @@ def test_a_ring_takes_as_long_as_first_come_first_served(run: Run, ranks: int) -
     )
 
 
-@pytest.mark.parametrize("ranks", [2, 5, 8])
+@each_case("ranks", [2, 5, 8])
 def test_everyone_to_everyone_through_a_switch_takes_what_each_port_carries(
     run: Run, ranks: int
 ) -> None:

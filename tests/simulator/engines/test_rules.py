@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from random_machines import DYADIC_MACHINE, exact_wires, random_machine
 from random_schedules import DYADIC_SCHEDULE, random_schedule
 from routes import causes, starts
@@ -134,7 +135,7 @@ def test_an_incast_is_served_in_the_order_of_arrival_before_that(engine: Engine)
     assert timeline.finish.tolist() == [10, 6]
 
 
-@pytest.mark.parametrize("through_first", [True, False])
+@each_case("through_first", [True, False])
 def test_a_tie_between_a_message_on_its_way_and_a_new_one_goes_to_the_lower_index(
     engine: Engine, through_first: bool
 ) -> None:

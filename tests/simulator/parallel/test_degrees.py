@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from simulator.parallel.degrees import KINDS, Degrees
 from topologies.errors import InputError
 
@@ -78,7 +79,7 @@ def test_groups_follow_the_order_of_megatron() -> None:
     assert plan.coordinates(13) == {"tp": 1, "cp": 0, "dp": 1, "pp": 1}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("plan", "gpus", "right"),
     [
         (Degrees(dp=8, tp=4, pp=2), 32, "take dp=4"),

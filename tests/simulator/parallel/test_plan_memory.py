@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import tries
 from simulator.parallel.blocks import Block
 from simulator.parallel.degrees import Degrees
@@ -49,7 +50,7 @@ def work(
     return Work((blocks,) * pipeline.stages, pipeline, times(degrees), gradients, sharding=sharing)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("zero", "nbytes"),
     [(0, 120e9), (1, 31.4e9), (2, 16.6e9), (3, 1.88e9)],
 )

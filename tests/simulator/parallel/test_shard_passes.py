@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import tries
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
@@ -80,7 +81,7 @@ def test_a_forward_hides_the_gathers_but_the_first_one() -> None:
     assert measure(made).step == (1 + 3 * 2) + (1 + 3 * 4 + 1)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sharding", "start"),
     [
         ({}, 11.0),
@@ -249,7 +250,7 @@ def test_pipelines_share_parameters_of_each_stage() -> None:
     assert (counts["all_gather", 2e9], counts["reduce_scatter", 2e9]) == (2 * 2 * 2, 2 * 2)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("make", "message"),
     [
         (lambda: Sharding(fsdp=3), "fsdp is 3: 1 or 2"),

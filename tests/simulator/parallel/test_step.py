@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import tries
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES, FILL, LAUNCH
 from simulator.analysis.bubbles import DRAIN, SLOWER_PEER, TRANSFER
@@ -169,7 +170,7 @@ def test_the_second_stage_waits_for_the_first_and_the_first_for_the_second() -> 
     assert rows.awaited[2] == -1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "seconds"),
     [
         ("gpipe", (8 + 3) * 3),
@@ -261,7 +262,7 @@ def test_labels_say_what_each_operation_is() -> None:
     assert step.schedule.rank[sent].tolist() == [1 - peer for peer in step.labels.peer[sent]]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("make", "message"),
     [
         (

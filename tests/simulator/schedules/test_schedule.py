@@ -216,7 +216,7 @@ def test_equal_messages_stay_equal_when_scaled() -> None:
     assert len(set(ring_all_reduce(7, 1e6).scaled(1e6 / 3).nbytes.tolist())) == 1
 
 
-@pytest.mark.parametrize("nbytes", [0.0, -1.0, float("nan"), float("inf")])
+@each_case("nbytes", [0.0, -1.0, float("nan"), float("inf")])
 def test_scaling_to_no_bytes_is_refused_as_building_is(nbytes: float) -> None:
     schedule = ring_all_reduce(3, 1e6)
     with pytest.raises(InputError, match="nbytes is"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives.ring import ring_all_reduce
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
@@ -71,9 +72,7 @@ def test_a_computation_on_every_rank_may_update_a_slot_in_place() -> None:
     assert len(builder.compute([0, 1, 2], 1.0, reads=0, writes=0)) == 3
 
 
-@pytest.mark.parametrize(
-    "after", [1, [1], (1,), np.array([1]), np.array(1), np.int32(1), [[1]], [[-1, 1]]]
-)
+@each_case("after", [1, [1], (1,), np.array([1]), np.array(1), np.int32(1), [[1]], [[-1, 1]]])
 def test_operations_to_wait_for_may_be_one_or_many_for_all_or_a_row_each(after: Any) -> None:
     builder = ScheduleBuilder(3, 1.0)
     builder.signal([0, 1], 2)
@@ -143,7 +142,7 @@ def test_a_computation_counts_the_slots_that_it_reads_or_writes() -> None:
     assert builder.build().count.tolist() == [2, 2, 0, 2, 1, 1, 0, 1]
 
 
-@pytest.mark.parametrize("slots", [3, 7, 10, 33, 100])
+@each_case("slots", [3, 7, 10, 33, 100])
 def test_equal_shares_have_equal_bytes_to_the_bit(slots: int) -> None:
     builder = ScheduleBuilder(2, 1e6, slots=slots, scratch=1)
     builder.copy(0, 1, slot=np.arange(slots))
@@ -202,7 +201,7 @@ def test_two_children_in_a_row_are_ordered_by_the_slots_they_share() -> None:
     assert 0 in known[8]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("ranks", "slot"),
     [
         ([0, 1], 0),

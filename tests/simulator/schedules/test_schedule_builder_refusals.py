@@ -117,7 +117,7 @@ def test_computations_of_one_call_race_as_transfers_do(rank: Any, reads: Any, wr
     refusal(lambda: builder_of_three().compute(rank, 1.0, reads=reads, writes=writes))
 
 
-@pytest.mark.parametrize("seconds", [-1.0, -1e-12, NAN, INF, [1.0, -1.0]])
+@each_case("seconds", [-1.0, -1e-12, NAN, INF, [1.0, -1.0]])
 def test_a_computation_takes_finite_time_of_zero_or_more(seconds: Any) -> None:
     refusal(lambda: builder_of_three().compute([0, 1], np.asarray(seconds)))
 
@@ -144,7 +144,7 @@ def test_a_message_has_zero_bytes_or_more(nbytes: float) -> None:
     refusal(lambda: builder_of_three().signal(0, 1, nbytes=nbytes))
 
 
-@pytest.mark.parametrize("after", [[1], [0, 5], [-2], [[0], [1]], 1])
+@each_case("after", [[1], [0, 5], [-2], [[0], [1]], 1])
 def test_waiting_for_a_later_operation_or_for_itself_is_refused(after: Any) -> None:
     builder = builder_of_three()
     builder.signal(0, 1)
@@ -190,19 +190,17 @@ def test_a_schedule_has_a_rank_or_more(ranks: int) -> None:
     assert f"ranks must be at least 1, got {ranks}" in refusal(lambda: ScheduleBuilder(ranks, 1.0))
 
 
-@pytest.mark.parametrize("nbytes", [0.0, -1.0, NAN, INF])
+@each_case("nbytes", [0.0, -1.0, NAN, INF])
 def test_a_buffer_has_bytes(nbytes: float) -> None:
     assert f"nbytes is {nbytes}" in refusal(lambda: ScheduleBuilder(2, nbytes))
 
 
-@pytest.mark.parametrize(
-    "slots", [[0.5, 0.4], [0.5, 0.6], [1.5, -0.5], [NAN, 1.0], [0.0], [], 0, -1]
-)
+@each_case("slots", [[0.5, 0.4], [0.5, 0.6], [1.5, -0.5], [NAN, 1.0], [0.0], [], 0, -1])
 def test_shares_that_do_not_add_up_are_refused(slots: Any) -> None:
     refusal(lambda: ScheduleBuilder(2, 1.0, slots=slots))
 
 
-@pytest.mark.parametrize("scratch", [-1, [-0.5], [NAN], [INF]])
+@each_case("scratch", [-1, [-0.5], [NAN], [INF]])
 def test_scratch_that_cannot_be_is_refused(scratch: Any) -> None:
     refusal(lambda: ScheduleBuilder(2, 1.0, scratch=scratch))
 

@@ -1,10 +1,10 @@
 """Shifts are a group, and so are what they do to ranks and slots."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from refusals import message_of
 from simulator.schedules.shifts import SOME, Move, Shifts, halves, rotations
 
@@ -84,7 +84,7 @@ def test_slots_of_bits_go_where_ranks_go() -> None:
         np.testing.assert_array_equal(moved, slots ^ element)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("shape", "strides"), [((4,), (3,)), ((4,), (0,)), ((4, 2), (1,)), ((4,), (8,)), ((0,), (1,))]
 )
 def test_a_stride_divides_its_extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:

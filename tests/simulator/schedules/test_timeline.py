@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import a_sixth
 from random_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
@@ -145,7 +146,7 @@ def test_local_work_and_computations_occupy_no_medium() -> None:
     assert timeline.medium_bytes().tolist() == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
+@each_case("ranks", [2, 3, 4, 7])
 def test_in_a_ring_without_latency_every_port_that_is_used_is_busy_all_the_time(ranks: int) -> None:
     timeline = simulate(
         find("ring").build(ranks, 4096.0 * ranks), shapes.ring(ranks, bandwidth=2.0)

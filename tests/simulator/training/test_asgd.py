@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asynchronous_servers import CONDITIONS, CYCLE, FREE, MODEL, STRATEGIES, applied, planned, ran
+from grouped_cases import each_case
 from simulator.schedules import semantics
 from simulator.schedules.schedule import TRANSFER
 from simulator.schedules.timeline import Timeline
@@ -117,9 +118,7 @@ def test_every_gradient_is_applied_once_and_pulls_read_what_was_applied_before(
     assert np.array_equal(data[:, weights], final)
 
 
-@pytest.mark.parametrize(
-    ("server", "pairs"), [("gpu", 4), ("cpu", 4), ("worker", 3), ("sharded", 3)]
-)
+@each_case(("server", "pairs"), [("gpu", 4), ("cpu", 4), ("worker", 3), ("sharded", 3)])
 def test_volume(server: str, pairs: int) -> None:
     """Parameters and a gradient of half their size, a worker and update; nothing travels on a
     worker's own device."""
@@ -129,7 +128,7 @@ def test_volume(server: str, pairs: int) -> None:
     )
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@each_case("server", SERVERS)
 def test_all_shares_are_waited_for(server: str) -> None:
     plan, timeline, _ = ran(ASGD(server=server, update=0.25), 4, 5, 2.0, sigma=1.0)
     schedule, phases = plan.schedule, plan.schedule.phases
@@ -220,7 +219,7 @@ def test_where_the_server_is() -> None:
     assert find("ssp") is SSP
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("strategy", "options", "message"),
     [
         (ASGD, {"server": "tpu"}, "server is 'tpu': it is one of gpu, cpu, worker, sharded"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.training.conditions import Attempt, Conditions, Failure
 from topologies.errors import InputError
 
@@ -49,7 +50,7 @@ def test_a_rank_runs_out_of_input() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("make", "message"),
     [
         (lambda: Conditions({-1: 2.0}), "straggler -1"),

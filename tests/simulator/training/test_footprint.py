@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.analysis.memory import Memory
 from simulator.engines import simulate
 from simulator.training.asgd import ASGD, SERVERS
@@ -105,7 +106,7 @@ def test_compressed_gradients_may_be_held_twice_as_well() -> None:
     )
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@each_case("server", SERVERS)
 def test_workers_hold_buffers_and_servers_the_optimizer_state(server: str) -> None:
     model = replace(
         MODEL,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from grouped_cases import each_case
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError
 
@@ -26,7 +27,7 @@ def test_gradients_travel_in_their_own_type() -> None:
     assert Model("m", 1, (LAYER,), gradient_dtype="bf16").gradients == 202.0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("changes", "message"),
     [
         ({"layers": ()}, "m has no layers"),

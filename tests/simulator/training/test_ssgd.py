@@ -7,6 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.training import find
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
@@ -262,7 +263,7 @@ def test_units_are_layers_with_parameters_or_the_model() -> None:
     assert planned(SSGD("sharded", pipelined=True), 4).words == ("pushes of 1B to 3B",)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "message"),
     [
         ({"server": "tpu"}, "ssgd: server='tpu': it is one of worker, gpu, cpu, sharded"),

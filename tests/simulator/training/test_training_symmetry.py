@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ddp_steps import MODEL, star
+from grouped_cases import each_case
 from simulator.analysis.critical_path import parts, trace_back
 from simulator.training import communicator
 from simulator.training.conditions import Conditions
@@ -95,7 +96,7 @@ def test_one_rank_of_a_star_stands_for_all() -> None:
     assert len(written.schedule) < 100
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("strategy", "conditions"),
     [
         (DDP(algo="ring"), Conditions(slower={1: 2.0})),

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t
 
+from grouped_cases import each_case
 from simulator.uncertainty.interval import interval, quantile
 from simulator.uncertainty.interval_rules import FREEDOM
 from topologies.errors import InputError
@@ -37,7 +38,7 @@ def test_an_interval_has_its_share_of_runs() -> None:
     assert np.mean((runs > low) & (runs < high)) == pytest.approx(0.8, abs=0.01)
 
 
-@pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 80.0, float("nan")])
+@each_case("level", [0.0, 1.0, -0.5, 80.0, float("nan")])
 def test_a_level_is_a_share(level: float) -> None:
     with pytest.raises(
         InputError, match=r"^--level .*: expected a share between 0 and 1, like 0.8 for 80%$"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from grouped_cases import each_case
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.readers.file_checks import LIMIT, check_connected, check_text
@@ -19,12 +20,12 @@ def machine(links: list[str], ranks: str) -> Topology:
     return builder.build(list(ranks))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_every_shape_is_connected(shape: str) -> None:
     check_connected(SHAPES[shape](4, bandwidth=1e9), "file")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("links", "ranks"),
     [
         (["ab", "bc", "cd", "da"], "abcd"),
@@ -38,7 +39,7 @@ def test_one_way_round_and_devices_without_ranks_are_fine(links: list[str], rank
     check_connected(machine(links, ranks), "file")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("links", "ranks", "ends"),
     [
         ([], "ab", "rank 0 (a) to rank 1 (b)"),

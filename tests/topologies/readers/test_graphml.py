@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from topologies.errors import InputError
 from topologies.link_kinds import LINKS
 from topologies.readers.graph_files import read_graphml, to_graphml
@@ -103,7 +104,7 @@ def test_defaults_of_keys_hold_where_nothing_else_is_said() -> None:
     assert topology.medium_bandwidth.tolist() == [1e9, 1e9]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data_of_a", "data_of_b", "placement"),
     [
         ({"rank": "1"}, {"rank": "0"}, [1, 0]),
@@ -226,9 +227,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("body", "message"), MISTAKES.items(), ids=[str(number) for number in range(len(MISTAKES))]
-)
+@each_case(("body", "message"), MISTAKES.items())
 def test_a_mistake_is_named_with_its_node_or_edge(body: str, message: str) -> None:
     assert refusal(document(body)) == f"box.graphml{message}"
 

@@ -53,7 +53,7 @@ def check_routes(machine: Topology) -> None:
     assert not np.isin(machine.target[links[inner]], machine.placement).any()
 
 
-@pytest.mark.parametrize("path", [*FILES, *SAMPLES], ids=lambda path: path.name)
+@each_case("path", [*FILES, *SAMPLES])
 def test_every_gpu_reaches_every_other(path: Path) -> None:
     text = path.read_text()
     machine = read_nccl_xml(text, path.name)
@@ -110,7 +110,7 @@ def test_links_to_gpus_that_are_not_in_the_file_are_left_out() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("net", "kind"),
     [("mlx5_7", "roce"), ("bnxt_re3", "roce"), ("cxi0", "slingshot"), ("eno1", "ethernet")],
 )
@@ -213,7 +213,7 @@ def test_several_hosts_share_nvswitches() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sm", "kind"),
     [
         (60, "nvlink1"),
@@ -237,7 +237,7 @@ def test_the_nvlinks_of_a_gpu(sm: int, kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("gcn", "kind"),
     [
         ("906", "xgmi1"),
@@ -255,7 +255,7 @@ def test_the_xgmi_of_a_gpu(gcn: str, kind: str) -> None:
     assert link(machine, "gpu0", "gpu1")[0] == 4 * LINKS[kind].link.bandwidth
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("cpu", "kind"),
     [
         ('vendor="GenuineIntel" familyid="6" modelid="79"', "qpi"),
@@ -283,7 +283,7 @@ def test_the_link_between_cpus(cpu: str, kind: str) -> None:
     assert link(read_nccl_xml(text, "topo.xml", socket="upi4"), "cpu0", "cpu1")[0] == 40e9
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("speed", "width", "bandwidth"),
     [
         ("2.5 GT/s PCIe", "16", 3e9),
@@ -299,7 +299,7 @@ def test_pcie_as_nccl_counts_it(speed: str, width: str, bandwidth: float) -> Non
     assert link(read_nccl_xml(text, "topo.xml"), "gpu0", "cpu0")[0::3] == (bandwidth, False)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("attributes", "bandwidth"),
     [
         ("", 24e9),
@@ -324,7 +324,7 @@ def test_kinds_can_be_given() -> None:
     assert "'warp' is no kind of link" in refused(TWO, pcie="warp")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new"),
     [
         (

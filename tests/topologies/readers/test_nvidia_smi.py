@@ -79,7 +79,7 @@ def test_routes_are_what_the_matrix_says(path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+@each_case("path", SAMPLES)
 def test_real_matrices_have_phb_cross_exactly_one_cpu(path: Path) -> None:
     matrix, machine = parse(path.read_text(), path.name), read_matrix(path.read_text(), path.name)
     for row, column in combinations(range(len(matrix.names)), 2):
@@ -186,7 +186,7 @@ def test_affinity_tells_cpus_apart_where_nvlinks_hide_pcie() -> None:
     assert silent.device_kinds.are("cpu").sum() == 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("pairs", "kind"),
     [
         ({(0, 1): 1, (0, 2): 1, (0, 3): 1, (1, 2): 1, (2, 3): 1, (0, 4): 1}, "nvlink1"),
@@ -237,7 +237,7 @@ def test_kinds_can_be_given() -> None:
     assert "'warp' is no kind of link" in refused(text, socket="warp")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new"),
     [
         ("\n", "\r\n"),

@@ -1,9 +1,9 @@
 """Figures as text: exact, in the unit that people write, read back by the parsers of all text."""
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from topologies.readers.quantities import (
     bandwidth_text,
     cost_text,
@@ -50,19 +50,19 @@ COSTS = {
 }
 
 
-@pytest.mark.parametrize(("bandwidth", "text"), BANDWIDTHS.items(), ids=BANDWIDTHS.values())
+@each_case(("bandwidth", "text"), BANDWIDTHS.items())
 def test_bandwidths_as_people_write_them(bandwidth: float, text: str) -> None:
     assert bandwidth_text(bandwidth) == text
     assert read_bandwidth(text) == bandwidth
 
 
-@pytest.mark.parametrize(("seconds", "text"), TIMES.items(), ids=TIMES.values())
+@each_case(("seconds", "text"), TIMES.items())
 def test_times_as_people_write_them(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
     assert read_seconds(text) == seconds
 
 
-@pytest.mark.parametrize(("cost", "text"), COSTS.items(), ids=COSTS.values())
+@each_case(("cost", "text"), COSTS.items())
 def test_costs_a_byte_are_bandwidths_where_one_is_exact(cost: float, text: str) -> None:
     assert cost_text(cost) == text
     assert read_cost(text) == cost

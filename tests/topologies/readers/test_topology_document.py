@@ -184,9 +184,7 @@ JSON_MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "message"), JSON_MISTAKES.items(), ids=[str(key) for key in range(9)]
-)
+@each_case(("change", "message"), JSON_MISTAKES.items())
 def test_a_mistake_in_json_is_named_too(change: tuple[str, str], message: str) -> None:
     text = PLAIN_JSON.replace(*change)
     assert refusal(read_json, text, "pair.json") == f"pair.json{message}"

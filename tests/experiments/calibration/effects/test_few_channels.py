@@ -12,6 +12,7 @@ from experiments.calibration.library_model import Model
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import predict
 from experiments.profiles.profile_document import of
+from grouped_cases import each_case
 from made_up_curves import curve
 from simulator.effects.channels import Channels
 from simulator.effects.jobs import jobs
@@ -22,7 +23,7 @@ def model(*places: tuple[int, int]) -> Model:
     return Model(Points([*shown, curve("all_gather", ("ring_all_gather",), 8, 1)]), NCCL)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("places", "seen"),
     [([(8, 1)], True), ([(8, 2)], False), ([(8, 2), (4, 1)], True), ([], False)],
 )

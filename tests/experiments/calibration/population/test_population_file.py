@@ -4,6 +4,7 @@ import pytest
 
 from experiments.calibration.population.population import Member, Population, Spread
 from experiments.calibration.population.population_file import dumps, find, parse
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 GOOD = """library: NCCL
@@ -65,7 +66,7 @@ def test_values_are_as_a_fit_counts_them() -> None:
     assert parse(GOOD, "x.yaml").spreads == {"launch": 0.5, "network α by nodes": 0.2}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("old", "new", "message"),
     [
         (

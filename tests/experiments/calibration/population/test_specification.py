@@ -17,6 +17,7 @@ from experiments.calibration.population.specification import (
     transport,
 )
 from experiments.measurements import Curve
+from grouped_cases import each_case
 from tests.experiments.calibration.population.conftest import specification
 from topologies.errors import InputError
 
@@ -63,7 +64,7 @@ def test_tcp_adds_the_kernels_to_each_message(library: Library) -> None:
     assert kernels(library, "ethernet", latency) == kernels(library, "TCP", latency)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("library", "interconnect", "name", "kind"),
     [
         (NCCL, "RoCE", "LL network α", "network"),
@@ -90,7 +91,7 @@ def test_runs_without_a_machine_are_refused() -> None:
         specification_of(curve("new_ar_p8"))
 
 
-@pytest.mark.parametrize(("width", "nics"), [(1, 1), (2, 2), (4, 4), (8, 4)])
+@each_case(("width", "nics"), [(1, 1), (2, 2), (4, 4), (8, 4)])
 def test_ranks_use_as_many_nics_as_they_have(width: int, nics: int) -> None:
     machine = specification(1)
     assert machine.bandwidth("network", width) == pytest.approx(nics * 10e9)

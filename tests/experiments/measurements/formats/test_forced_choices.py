@@ -1,7 +1,6 @@
 """Words for algorithms and protocols: every one that the measured index uses, and what NCCL's
 variables may say."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,7 +74,7 @@ def test_a_label_without_effect_says_so() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("algo", "proto", "collective", "label"),
     [
         ("Ring", "LL128", "all_reduce", Label("ring", "LL128")),

@@ -38,7 +38,7 @@ def test_a_row_with_a_number_that_is_not_finite_is_named_and_left_out(
     assert measurements.skipped == ("1 row with a number that is not finite: line 14",)
 
 
-@pytest.mark.parametrize("word", WORDS)
+@each_case("word", WORDS)
 def test_a_log_of_such_rows_alone_is_refused_in_one_line(word: str) -> None:
     message = refusal(lambda: parse(log(*(with_word(line, "busbw", word) for line in rows()))))
     assert "4 rows with a number that is not finite: line 13, line 14, line 15, line 16" in message
@@ -81,7 +81,7 @@ def test_a_result_with_a_number_that_is_not_finite_is_named_and_left_out(
     assert measurements.skipped == ("1 row with a number that is not finite: result 2",)
 
 
-@pytest.mark.parametrize("word", WORDS)
+@each_case("word", WORDS)
 def test_osu_rows_with_a_number_that_is_not_finite_are_named(word: str) -> None:
     rows = [f"{size:<10d}{value:>18}" for size, value in ((1, "5.10"), (2, word), (4, "20.30"))]
     text = "\n".join(("# OSU MPI Bandwidth Test v7.3", "# Size      Bandwidth (MB/s)", *rows, ""))

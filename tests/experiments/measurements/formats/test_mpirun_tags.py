@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from experiments.measurements import Point
 from experiments.measurements.formats.osu.osu_reader import parse_osu
+from grouped_cases import each_case
 from nccl_logs import (
     FOOTER,
     INFO,
@@ -128,7 +129,7 @@ def test_a_row_as_a_user_saw_it() -> None:
     same(log(*rows()[:3], f"{first}{TAG}{second}{TAG}{third}"))
 
 
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape not in OF_THREE_PIECES])
+@each_case("shape", [shape for shape in SHAPES if shape not in OF_THREE_PIECES])
 def test_a_table_without_in_place_columns_is_read_too(shape: Callable[[str, str], str]) -> None:
     text = tagged(shape, body=[line[:86] for line in rows()])
     header = preamble()[-2]

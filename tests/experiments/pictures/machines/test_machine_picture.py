@@ -17,6 +17,7 @@ from experiments.machine_facts import link_groups
 from experiments.pictures.machines.machine_layout import machine_layout
 from experiments.pictures.machines.machine_picture import HALF, topology_figure
 from experiments.pictures.machines.sketch import Layout, ends
+from grouped_cases import each_case
 from law_cases import a_third
 from topologies.catalogue import find
 from topologies.errors import InputError
@@ -80,9 +81,7 @@ def test_larger_ones_render(text: str) -> None:
     size_of_png(topology_figure(machine(text, LARGER[text]), "png"))
 
 
-@pytest.mark.parametrize(
-    ("text", "ranks"), [*((s, 8) for s in SHAPES), *MACHINE_RANKS.items(), *LARGER.items()]
-)
+@each_case(("text", "ranks"), [*((s, 8) for s in SHAPES), *MACHINE_RANKS.items(), *LARGER.items()])
 def test_no_device_is_drawn_over_another(text: str, ranks: int) -> None:
     where = machine_layout(machine(text, ranks))
     assert len(set(where.devices.tolist())) == len(where.devices) == len(where.places)
@@ -93,7 +92,7 @@ def test_no_device_is_drawn_over_another(text: str, ranks: int) -> None:
         assert separate, (where.devices[a], where.devices[b])
 
 
-@pytest.mark.parametrize(("text", "ranks"), [*MACHINE_RANKS.items(), *LARGER.items()])
+@each_case(("text", "ranks"), [*MACHINE_RANKS.items(), *LARGER.items()])
 def test_nodes_do_not_overlap_and_hold_their_devices(text: str, ranks: int) -> None:
     topology = machine(text, ranks)
     where = machine_layout(topology)
@@ -105,7 +104,7 @@ def test_nodes_do_not_overlap_and_hold_their_devices(text: str, ranks: int) -> N
         assert (places < [frame.right, frame.top]).all()
 
 
-@pytest.mark.parametrize(("text", "ranks"), MACHINE_RANKS.items())
+@each_case(("text", "ranks"), MACHINE_RANKS.items())
 def test_gpus_are_one_row_with_nvswitches_below_and_nics_on_top(text: str, ranks: int) -> None:
     topology = machine(text, ranks)
     where = machine_layout(topology)

@@ -7,6 +7,7 @@ import pytest
 from experiments.measurements import Failure, read, read_all
 from experiments.measurements.curve import NO_FOOTER, Unmeasured
 from experiments.measurements.formats.osu.osu_reader import parse_osu
+from grouped_cases import each_case
 from nccl_logs import FOOTER, HEADER, log, parse, preamble, rows, shaped
 from topologies.errors import InputError
 
@@ -37,7 +38,7 @@ def test_a_table_without_rows_is_one() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line", [NCCL, TIME, "srun: error: node1: tasks 0-3: Exited with exit code 3", *LAUNCHERS]
 )
 def test_a_test_that_died_between_rows_is_one(line: str) -> None:

@@ -4,9 +4,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from experiments.measurements import Measurements, Point, read
+from grouped_cases import each_case
 from nccl_logs import (
     HEADER,
     IN_PLACE,
@@ -35,7 +34,7 @@ def test_a_plain_log_is_one_curve() -> None:
     assert parse(log()) == Measurements((WHOLE,), ())
 
 
-@pytest.mark.parametrize(
+@each_case(
     "prefix",
     [
         "[1,0]<stdout>:",

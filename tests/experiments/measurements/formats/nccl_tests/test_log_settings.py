@@ -1,7 +1,6 @@
 """What a log of nccl-tests says of the library, its settings and its devices."""
 
-import pytest
-
+from grouped_cases import each_case
 from nccl_logs import log, only, parse, rows, shaped
 
 
@@ -9,7 +8,7 @@ def version(text: str) -> str:
     return f"# nccl-tests version 2.17.8 nccl-headers=22902 nccl-library=22902\n{text}"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("before", "library"),
     [
         ("node1:1:2 [0] NCCL INFO NCCL version 2.18.3+cuda12.1\n", "NCCL 2.18.3+cuda12.1"),
@@ -41,7 +40,7 @@ def test_each_test_has_its_own_version() -> None:
     assert [curve.library for curve in curves] == ["NCCL 2.29.2", "NCCL 2.19.3", ""]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("before", "forced"),
     [
         (

@@ -2,6 +2,7 @@
 
 import pytest
 
+from grouped_cases import each_case
 from nccl_logs import INFO, SIZES, TIMES, WHOLE, cell, expected, log, only, rows, shaped
 
 
@@ -9,7 +10,7 @@ def unnamed(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if "_perf" not in line) + "\n"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("factor", "start", "in_place", "collective"),
     [
         (1.5, "float     sum      -1", "0", "all_reduce"),

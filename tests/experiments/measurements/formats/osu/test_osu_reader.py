@@ -62,7 +62,7 @@ def test_sizes_of_a_rank_become_the_total(name: str, program: str) -> None:
     assert (known.ranks, known.nodes, known.gpus_per_node) == (8, 2, 4)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "ranks"),
     [
         ("mpirun -np 16 --map-by ppr:8:node osu_allreduce -f", 16),

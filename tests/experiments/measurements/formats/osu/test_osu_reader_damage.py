@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from experiments.measurements import read
 from experiments.measurements.formats.osu.osu_reader import parse_osu
+from grouped_cases import each_case
 from nccl_logs import INFO
 from osu_outputs import (
     AVERAGE,
@@ -67,7 +68,7 @@ PREFIXES = [
 ]
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
+@each_case("prefix", PREFIXES)
 def test_a_launchers_prefix_on_every_line_is_taken_off(prefix: str) -> None:
     curve = only("".join(f"{prefix}{line}\n" for line in FULL.splitlines()))
     assert curve.points == WHOLE

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from experiments.measurements import Point
+from grouped_cases import each_case
 from osu_outputs import LATENCY, PLAIN, RATES, only, parse
 
 
@@ -28,7 +29,7 @@ def test_a_bandwidth_is_no_latency(name: str, messages: int) -> None:
     assert "not a latency" in curve.notes[1]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "kind"),
     [
         ("Latency", "latency"),
