@@ -125,8 +125,8 @@ def test_a_ring_reduce_scatter_tends_to_v_over_beta() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["ring_reduce_scatter", "ring_all_gather", "ring"])
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8, 11])
+@each_case("name", ["ring_reduce_scatter", "ring_all_gather", "ring"])
+@each_case("ranks", [2, 3, 4, 8, 11])
 def test_every_port_of_a_ring_is_busy_all_the_time(name: str, ranks: int) -> None:
     timeline = run(name, ring, ranks=ranks)
     topology = timeline.routed.topology

@@ -128,8 +128,8 @@ def test_one_node_stays_as_it_is(machine: str) -> None:
     assert (alone.links, alone.notes, alone.name) == (node.links, node.notes, machine)
 
 
-@pytest.mark.parametrize("paths", get_args(Paths))
-@pytest.mark.parametrize("nodes", [1, 2])
+@each_case("paths", get_args(Paths))
+@each_case("nodes", [1, 2])
 def test_paths_are_those_asked_for(paths: Paths, nodes: int) -> None:
     assert cluster("dgx1", nodes).paths == "rail"
     assert find_machine(f"dgx1:nodes={nodes},paths={paths}").whole().paths == paths
@@ -232,8 +232,8 @@ def test_switches_reduce_with_sharp_only(network: str) -> None:
         assert names.tolist() == [f"node{node}.nvswitch" for node in range(3)]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 16])
-@pytest.mark.parametrize("network", NETWORKS)
+@each_case("count", [1, 2, 3, 16])
+@each_case("network", NETWORKS)
 def test_a_cluster_has_as_many_nics_as_are_asked_for(network: str, count: int) -> None:
     topology = cluster("dgx_a100", 3, network=network, nics=count)
     assert nics_of(topology) == 3 * count

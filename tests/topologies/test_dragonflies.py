@@ -88,8 +88,8 @@ def test_cutting_a_dragonfly_in_two_cuts_a_link_a_pair_of_groups() -> None:
     assert across(topology, half) == 4 * 4 * 4e9
 
 
-@pytest.mark.parametrize(("ports", "groups"), [(16, 2), (24, 3), (32, 4), (64, 8), (72, 9)])
-@pytest.mark.parametrize("cables", [1, 2, None])
+@each_case(("ports", "groups"), [(16, 2), (24, 3), (32, 4), (64, 8), (72, 9)])
+@each_case("cables", [1, 2, None])
 def test_cables_between_groups_are_as_many_as_asked_for(
     ports: int, groups: int, cables: int | None
 ) -> None:

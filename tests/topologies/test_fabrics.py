@@ -26,8 +26,8 @@ JOINS: list[Join] = [join_leaf_spine, join_rails, join_fat_tree, join_dragonfly]
 # All of them.
 
 
-@pytest.mark.parametrize("join", JOINS)
-@pytest.mark.parametrize("in_network", [False, True])
+@each_case("join", JOINS)
+@each_case("in_network", [False, True])
 def test_switches_are_of_no_node_and_reduce_if_asked(join: Join, in_network: bool) -> None:
     topology = built(join, 5, 4, replace(EQUIPMENT, in_network=in_network))
     ports = topology.device_kinds.are("nic")
@@ -92,8 +92,8 @@ def test_there_is_a_route_between_any_two_ports_and_none_is_longer_than_the_diam
     assert np.array_equal(latency, np.where(hops == 0, 0.0, 2.0 + 0.25 * (hops - 2)))
 
 
-@pytest.mark.parametrize("join", JOINS)
-@pytest.mark.parametrize("ports", [[], np.zeros((0, 8))])
+@each_case("join", JOINS)
+@each_case("ports", [[], np.zeros((0, 8))])
 def test_no_ports_are_refused(join: Join, ports: npt.ArrayLike) -> None:
     with pytest.raises(
         InputError, match=r"there are no ports to join: a network has at least one$"
@@ -238,8 +238,8 @@ def test_ways_by_hash_use_every_spine_and_differ_by_channel() -> None:
     assert len({spine(0, source, target) for source in range(4) for target in range(4, 8)}) > 1
 
 
-@pytest.mark.parametrize("join", [join_leaf_spine, join_rails])
-@pytest.mark.parametrize("bad", [0.0, 0, -1.0, float("nan"), float("inf")])
+@each_case("join", [join_leaf_spine, join_rails])
+@each_case("bad", [0.0, 0, -1.0, float("nan"), float("inf")])
 def test_an_impossible_oversubscription_is_refused(join: Join, bad: float) -> None:
     with pytest.raises(InputError, match=f"^oversubscription must be above 0, got {bad}$"):
         built(join, 4, 2, oversubscription=bad)

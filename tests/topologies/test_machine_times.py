@@ -125,8 +125,8 @@ ALPHA_RING = {
 }
 
 
-@pytest.mark.parametrize("name", ALPHA_RING)
-@pytest.mark.parametrize("nbytes", [8e3, 8e6, 8e9])
+@each_case("name", ALPHA_RING)
+@each_case("nbytes", [8e3, 8e6, 8e9])
 def test_a_ring_takes_a_latency_and_a_chunk_a_step(name: str, nbytes: float) -> None:
     """2(p - 1) steps of α + V/(p β), every rank on a link or a port of its own: a switch costs no
     second V/(p β)."""

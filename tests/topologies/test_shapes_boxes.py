@@ -144,8 +144,8 @@ def test_a_hypercube_of_other_than_a_power_of_two_is_refused(ranks: int) -> None
         hypercube(ranks, bandwidth=1e9)
 
 
-@pytest.mark.parametrize("shape", [grid, torus])
-@pytest.mark.parametrize(
+@each_case("shape", [grid, torus])
+@each_case(
     ("dims", "message"),
     [
         ((5, 3), "dims must multiply to 16 ranks, got 5 x 3$"),

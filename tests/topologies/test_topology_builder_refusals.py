@@ -23,8 +23,8 @@ def test_a_bad_bandwidth_of_many_is_found(bandwidth: float) -> None:
         assert message == f"bandwidth is {bandwidth}B/s: it is above 0B/s"
 
 
-@pytest.mark.parametrize("what", ["latency", "gap"])
-@pytest.mark.parametrize("seconds", [-1e-9, NAN, INF, -INF])
+@each_case("what", ["latency", "gap"])
+@each_case("seconds", [-1e-9, NAN, INF, -INF])
 def test_a_bad_time_of_many_is_found(what: str, seconds: float) -> None:
     link = replace(Link(1e9), **{what: seconds})
     message = refusal(lambda: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], link))

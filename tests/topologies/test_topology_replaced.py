@@ -89,10 +89,8 @@ def test_a_value_that_cannot_be_is_refused(
     assert refusal(lambda: replace(machine(), **{column: altered(column, value, at)})) == message
 
 
-@pytest.mark.parametrize(
-    "column", ["node", "reduction", "copy", "in_network", "latency", "assumed", "target"]
-)
-@pytest.mark.parametrize("change", [-1, 1])
+@each_case("column", ["node", "reduction", "copy", "in_network", "latency", "assumed", "target"])
+@each_case("change", [-1, 1])
 def test_a_column_of_another_length_is_refused(column: str, change: int) -> None:
     values: Any = np.resize(getattr(machine(), column), len(getattr(machine(), column)) + change)
     message = refusal(lambda: replace(machine(), **{column: values}))

@@ -122,8 +122,8 @@ def test_a_family_of_units_is_kept(nbytes: float, binary: bool) -> None:
     assert parse_bytes(shown) == pytest.approx(nbytes, rel=FOUR_DIGITS)
 
 
-@pytest.mark.parametrize("show", [format_bytes, format_seconds, format_bandwidth])
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@each_case("show", [format_bytes, format_seconds, format_bandwidth])
+@each_case("value", [math.inf, -math.inf, math.nan])
 def test_what_is_not_finite_is_shown_and_does_not_raise(
     show: Callable[[float], str], value: float
 ) -> None:

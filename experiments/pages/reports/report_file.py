@@ -90,7 +90,7 @@ def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
 def _small(report: Any) -> tuple[Any, str]:
     """As much of the raw data as a page has room for, and the names of what is left out.
 
-    >>> _small({"time_s": 1.5, "memory": [0] * MOST_RAW})
+    >>> _small({"time_s": 1.5, "memory": "0" * MOST_RAW})
     ({'time_s': 1.5}, 'memory')
     """
     missing = []

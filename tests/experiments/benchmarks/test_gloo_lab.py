@@ -33,6 +33,7 @@ from experiments.benchmarks.gloo_lab import (
     table,
 )
 from experiments.spellings import GLOO_LAB
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -138,7 +139,7 @@ def test_both_kinds_of_columns_are_read(tmp_path: Path) -> None:
     assert read(old) == [row]
 
 
-@pytest.mark.parametrize("old", GLOO_LAB)
+@each_case("old", GLOO_LAB)
 def test_programs_of_older_sweeps_are_all_reduces_by_our_algorithms(
     old: str, tmp_path: Path
 ) -> None:

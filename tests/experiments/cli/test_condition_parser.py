@@ -61,7 +61,7 @@ def test_what_cannot_be_is_refused(options: dict[str, str], message: str) -> Non
         parse(**options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"1\nx\n", b"-1\n", b"nan\n", b"1e999\n"])
+@each_case("content", [b"", b"\xff\xfe", b"1\nx\n", b"-1\n", b"nan\n", b"1e999\n"])
 def test_a_file_of_no_times_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "steps.txt"
     file.write_bytes(content)

@@ -16,6 +16,7 @@ import nccl_logs
 from experiments.commands import diagnose as command
 from experiments.measurements import Curve, read, write_runs
 from experiments.measurements.curve import NO_FOOTER
+from grouped_cases import each_case
 from topologies.catalogue import find
 from topologies.errors import InputError
 
@@ -231,7 +232,7 @@ def test_ranks_are_where_the_file_says(
     assert "48.89GB/s a node: 98% of 1 x ib link at 50GB/s, the limit" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text", ["", "size_bytes,time_us\n", "size_bytes,time_us\n8,abc\n", "\0" * 99, "no table"]
 )
 def test_a_broken_file_is_one_line(tmp_path: Path, text: str) -> None:

@@ -11,6 +11,7 @@ from experiments.learning.along_steps import ParallelLearner
 from experiments.learning.learning_run import learn_steps
 from experiments.learning.replicas import Shards
 from experiments.learning.task import Task
+from grouped_cases import each_case
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
@@ -24,9 +25,9 @@ from topologies.shapes import star
 TASK = Task("mlp", hidden=5, batch=30, seed=3)
 
 
-@pytest.mark.parametrize("sharded", [False, True])
-@pytest.mark.parametrize("order", ["gpipe", "zb_h1"])
-@pytest.mark.parametrize(
+@each_case("sharded", [False, True])
+@each_case("order", ["gpipe", "zb_h1"])
+@each_case(
     ("ranks", "devices", "micro_batches"), [(1, 1, 1), (3, 1, 1), (3, 1, 4), (3, 2, 4), (1, 2, 4)]
 )
 def test_a_parallel_plan_is_one_device(

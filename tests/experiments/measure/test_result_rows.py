@@ -9,6 +9,7 @@ import pytest
 from experiments import output
 from experiments.measure.points import Plan, Point, points
 from experiments.measure.result_rows import CELLS, Record, ResultRow, key_of, read_rows, row_of
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 PLAN = Plan("gloo", "cpu", "float32", 2, "", points(["all_gather", "ring"], [4096.0], 2, "float32"))
@@ -68,7 +69,7 @@ def test_a_run_that_was_stopped_before_its_first_row_is_resumed(tmp_path: Path) 
 GOOD = output.to_csv([asdict(row())])
 
 
-@pytest.mark.parametrize(
+@each_case(
     "content",
     [
         b"",

@@ -10,6 +10,7 @@ import pytest
 from experiments.models import model_files as files
 from experiments.models import per_rank
 from experiments.models.model_catalogue import find
+from grouped_cases import each_case
 from simulator.training.model import Model
 from topologies.errors import InputError
 
@@ -92,7 +93,7 @@ def test_one_trace_is_a_model_as_ever(tmp_path: Path) -> None:
     assert find(str(tmp_path)) == files.read(path)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("second_model", "message"),
     [
         (model(batch=8), "b.yaml has the batch 8, and a.yaml 4: give traces of one job"),

@@ -7,6 +7,7 @@ import pytest
 from experiments.models.device_times import DeviceTimes
 from experiments.parallel.calibrated_compute import calibrated_by
 from experiments.parallel.measured_steps import MOST_ROWS, read_steps
+from grouped_cases import each_case
 from topologies.catalogue import find
 from topologies.errors import InputError
 
@@ -22,7 +23,7 @@ def test_steps_are_read_with_their_lines(tmp_path: Path) -> None:
     assert step.where.endswith("line 2")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "words"),
     [
         ("", "no column model"),

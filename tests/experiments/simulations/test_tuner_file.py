@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from experiments.simulations.tuner_file import (
     read_tuner,
     written,
 )
+from grouped_cases import each_case
 from refusals import refusal
 
 whole = st.integers(0, LAST)
@@ -58,7 +58,7 @@ def test_lines_of_eight_fields_leave_the_last_two_open(tmp_path: Path) -> None:
     assert read_tuner(path) == [Line("broadcast", 0, 1024, "ring", "ll128")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("row", "message"),
     [
         ("allreduce,0,1", "3 fields, expected 8, 9 or 10"),

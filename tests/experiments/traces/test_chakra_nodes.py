@@ -13,6 +13,7 @@ from chakra_files import MICROBENCHMARK
 from experiments.traces import chakra_nodes
 from experiments.traces.chakra_nodes import COLLECTIVE, Node, read, write
 from experiments.traces.protobuf_wire import write_field, write_messages
+from grouped_cases import each_case
 from refusals import attempt, refusal
 
 WHOLE = st.integers(0, 2**63 - 1)
@@ -73,7 +74,7 @@ def test_damaged_files_are_refused_or_read(
         assert len(said.splitlines()) <= 1
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("content", "words"),
     [
         (b"", "is empty"),

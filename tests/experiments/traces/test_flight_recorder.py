@@ -8,7 +8,6 @@ import os
 import pickle
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +43,7 @@ def test_plain_values_are_read(value: object, protocol: int) -> None:
     assert unpickled(pickle.dumps(value, protocol), "dump") == value
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@each_case("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
     touched = tmp_path / "touched"
     text = refusal(unpickled, pickle.dumps(Payload(touched), protocol), "dump")

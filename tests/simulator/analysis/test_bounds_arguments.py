@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.analysis.bounds import best_bound, bounds, limits
 from simulator.collectives.collective import ALL_REDUCE
@@ -13,15 +14,15 @@ from topologies.shapes import ring
 MACHINE = ring(4, bandwidth=1e9, latency=1e-6)
 
 
-@pytest.mark.parametrize("nbytes", [float("nan"), float("inf"), -1.0, -1e-300])
-@pytest.mark.parametrize("call", [bounds, best_bound])
+@each_case("nbytes", [float("nan"), float("inf"), -1.0, -1e-300])
+@each_case("call", [bounds, best_bound])
 def test_a_size_is_finite_and_not_negative(call: Any, nbytes: float) -> None:
     message = refusal(lambda: call(ALL_REDUCE, MACHINE, 4, nbytes))
     assert message == f"nbytes is {nbytes}: expected a finite number, 0 or more"
 
 
-@pytest.mark.parametrize("workers", [0, -1, 5])
-@pytest.mark.parametrize("call", [bounds, best_bound])
+@each_case("workers", [0, -1, 5])
+@each_case("call", [bounds, best_bound])
 def test_the_workers_are_ranks_of_the_machine(call: Any, workers: int) -> None:
     message = refusal(lambda: call(ALL_REDUCE, MACHINE, workers, 1e6))
     assert message == f"workers are {workers}: ring has 4 ranks, expected 1 to 4"

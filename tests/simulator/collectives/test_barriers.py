@@ -17,8 +17,8 @@ from topologies.shapes import star
 NAMES = [algorithm.name for algorithm in of_collective("barrier")]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 9])
+@each_case("name", NAMES)
+@each_case("ranks", [2, 3, 5, 8, 9])
 def test_dropping_any_message_is_caught(name: str, ranks: int) -> None:
     schedule = find(name).build(ranks, 1.0)
     every = np.arange(len(schedule), dtype=np.int32)

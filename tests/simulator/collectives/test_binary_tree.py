@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.collectives.binary_tree import (
@@ -64,8 +65,8 @@ def test_the_root_of_a_reduce_takes_in_twice_what_there_is() -> None:
         assert 2.0 <= times[0] < 2.4
 
 
-@pytest.mark.parametrize("name", BUILDS)
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@each_case("name", BUILDS)
+@each_case("ranks", [2, 3, 4, 8])
 def test_each_moves_and_holds_what_its_closed_form_says(name: str, ranks: int) -> None:
     schedule, cost = find(name).build(ranks, 3360.0), find(name).cost
     usage = memory.trace(schedule, simulate(schedule, full_mesh(ranks, bandwidth=1.0)))

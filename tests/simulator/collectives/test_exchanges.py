@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.halving_doubling import recursive_halving_reduce_scatter
 from simulator.collectives.neighbor_exchange import neighbor_exchange_all_gather
@@ -35,12 +36,8 @@ def test_a_small_message_takes_a_latency_a_step(name: str) -> None:
     assert {ranks: seconds(ranks) for ranks in BY_HAND[name]} == BY_HAND[name]
 
 
-@pytest.mark.parametrize(
-    "name", ["recursive_doubling_all_gather", "recursive_halving_reduce_scatter"]
-)
-@pytest.mark.parametrize(
-    ("ranks", "seconds"), [(4, 3.0), (8, 7.0), (3, 6.0), (5, 11.0), (6, 13.0), (7, 14.0)]
-)
+@each_case("name", ["recursive_doubling_all_gather", "recursive_halving_reduce_scatter"])
+@each_case(("ranks", "seconds"), [(4, 3.0), (8, 7.0), (3, 6.0), (5, 11.0), (6, 13.0), (7, 14.0)])
 def test_chunks_on_the_longest_way_by_hand(name: str, ranks: int, seconds: float) -> None:
     # A chunk a second. p = 3: 2 in the exchange; 5: 2 + 3; 6: 2 + 4; 7: 2 + 4; and p + 1 to fold
     # and unfold.
@@ -49,8 +46,8 @@ def test_chunks_on_the_longest_way_by_hand(name: str, ranks: int, seconds: float
     assert find(name).cost.steps(ranks) == schedule.steps
 
 
-@pytest.mark.parametrize("name", BUILDS)
-@pytest.mark.parametrize("ranks", [2, 4, 8, 32])
+@each_case("name", BUILDS)
+@each_case("ranks", [2, 4, 8, 32])
 def test_everyone_sends_what_is_least(name: str, ranks: int) -> None:
     assert BUILDS[name](ranks, float(ranks)).sent().tolist() == [ranks - 1.0] * ranks
 

@@ -1,8 +1,8 @@
 """PAT: logarithmic steps with aggregated messages, far peers first."""
 
 import numpy as np
-import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.pat import pat_all_gather, pat_reduce_scatter
 from simulator.cost_models import log2_ceil
@@ -10,8 +10,8 @@ from simulator.engines import simulate
 from topologies.shapes import star
 
 
-@pytest.mark.parametrize("build", [pat_all_gather, pat_reduce_scatter])
-@pytest.mark.parametrize("ranks", [2, 3, 7, 8, 13, 33])
+@each_case("build", [pat_all_gather, pat_reduce_scatter])
+@each_case("ranks", [2, 3, 7, 8, 13, 33])
 def test_no_algorithm_has_fewer_steps_or_moves_less(build: object, ranks: int) -> None:
     assert callable(build)
     schedule = build(ranks, float(ranks))

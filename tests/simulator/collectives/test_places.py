@@ -6,6 +6,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from folded import assert_alike, groups
+from grouped_cases import each_case
 from simulator.collectives import Algorithm, algorithms
 from simulator.collectives.places import by_place, ranks_of_a_node, ranks_of_each_node
 from simulator.engines import Engine, simulate
@@ -56,8 +57,8 @@ def waits(schedule: Schedule) -> dict[tuple[int, ...], set[tuple[int, ...]]]:
     }
 
 
-@pytest.mark.parametrize("algorithm", BY_PLACE, ids=lambda algorithm: str(algorithm.name))
-@pytest.mark.parametrize(("ranks", "per_node"), [(4, 2), (8, 4), (12, 2), (12, 4)])
+@each_case("algorithm", BY_PLACE)
+@each_case(("ranks", "per_node"), [(4, 2), (8, 4), (12, 2), (12, 4)])
 def test_places_change_the_numbers_alone(algorithm: Algorithm, ranks: int, per_node: int) -> None:
     topology = nodes(ranks, bandwidth=1.0, per_node=per_node)
     on_machine = algorithm.on(topology, ranks, 4.0 * ranks).schedule

@@ -17,9 +17,9 @@ def optimum(workers: int, servers: int) -> float:
     return 2 * workers * (workers - 1) / (workers**2 + servers * workers - 2 * servers)
 
 
-@pytest.mark.parametrize("workers", [2, 4, 5])
-@pytest.mark.parametrize("servers", [1, 2])
-@pytest.mark.parametrize("segments", [1, 3])
+@each_case("workers", [2, 4, 5])
+@each_case("servers", [1, 2])
+@each_case("segments", [1, 3])
 def test_cpu_machines_and_workers_add_up_all(workers: int, servers: int, segments: int) -> None:
     schedule = byteps_all_reduce(workers, 64.0, servers=servers, segments=segments)
     semantics.check(schedule, ALL_REDUCE)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_TO_ALL
 from simulator.collectives.two_stage import forwarded_all_to_all, rail_all_to_all
@@ -14,8 +15,8 @@ from topologies.shapes import star
 BUILDS = [rail_all_to_all, forwarded_all_to_all]
 
 
-@pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.parametrize("shape", [(2, 3), (4, 2), (1, 5), (5, 1), (3, 3)])
+@each_case("build", BUILDS)
+@each_case("shape", [(2, 3), (4, 2), (1, 5), (5, 1), (3, 3)])
 def test_nodes_of_any_order_exchange_all_blocks(build: object, shape: tuple[int, int]) -> None:
     assert callable(build)
     ranks = shape[0] * shape[1]

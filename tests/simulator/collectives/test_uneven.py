@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.analysis.bounds import best_bound, bounds
 from simulator.collectives import find
@@ -23,8 +24,8 @@ every_uneven = pytest.mark.parametrize("name", NAMES)
 routers = st.just(RAMP) | st.builds(Zipf, st.floats(0.0, 4.0), st.integers(0, 9))
 
 
-@pytest.mark.parametrize("router", [RAMP, Zipf(1.2), Zipf(0.0, seed=3)])
-@pytest.mark.parametrize("ranks", [1, 2, 7])
+@each_case("router", [RAMP, Zipf(1.2), Zipf(0.0, seed=3)])
+@each_case("ranks", [1, 2, 7])
 def test_shares_add_up(router: Router, ranks: int) -> None:
     assert router.chunks(ranks).sum() == pytest.approx(1)
     assert router.matrix(ranks).sum() == pytest.approx(ranks)

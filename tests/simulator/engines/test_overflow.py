@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from grouped_cases import each_case
 from refusals import refusal
 from simulator.engines import Engine, Sharing, simulate
 from simulator.kernels import fair_sharing
@@ -79,8 +80,8 @@ CASES: dict[str, tuple[Callable[[], Schedule], Callable[[], Topology], str]] = {
 }
 
 
-@pytest.mark.parametrize("sharing", ["fifo", "fair"])
-@pytest.mark.parametrize("case", CASES)
+@each_case("sharing", ["fifo", "fair"])
+@each_case("case", CASES)
 def test_both_engines_refuse_in_the_same_words(case: str, sharing: Sharing) -> None:
     schedule, topology, message = CASES[case]
     engines: tuple[Engine, Engine] = "reference", "compiled"
@@ -94,8 +95,8 @@ def test_both_engines_refuse_in_the_same_words(case: str, sharing: Sharing) -> N
     )
 
 
-@pytest.mark.parametrize("sharing", ["fifo", "fair"])
-@pytest.mark.parametrize("engine", ["reference", "compiled"])
+@each_case("sharing", ["fifo", "fair"])
+@each_case("engine", ["reference", "compiled"])
 def test_times_below_the_limit_are_simulated(engine: Engine, sharing: Sharing) -> None:
     timeline = simulate(messages(4e299, 4e299), ring(2, bandwidth=1.0), engine, sharing=sharing)
     assert timeline.makespan == pytest.approx(8e299)

@@ -64,8 +64,8 @@ def test_a_refused_race_does_not_poison_later_calls() -> None:
     assert waits(builder.build(), 1) == [0]
 
 
-@pytest.mark.parametrize("method", ["copy", "reduce"])
-@pytest.mark.parametrize(
+@each_case("method", ["copy", "reduce"])
+@each_case(
     ("slot", "target", "count"),
     [(3, 0, 1), (0, 3, 1), (-1, 0, 1), (0, -1, 1), (2, 0, 2), (0, 2, 2), (0, 0, 4)],
 )
@@ -96,8 +96,8 @@ def test_a_computation_on_a_rank_that_is_not_there_is_refused(rank: Any) -> None
     assert "ranks run from 0 to 2" in refusal(lambda: builder_of_three().compute(rank, 1.0))
 
 
-@pytest.mark.parametrize("accessed", ["reads", "writes"])
-@pytest.mark.parametrize(("slot", "count"), [(3, 1), (99, 1), (2, 2), (-2, 1), (0, 4)])
+@each_case("accessed", ["reads", "writes"])
+@each_case(("slot", "count"), [(3, 1), (99, 1), (2, 2), (-2, 1), (0, 4)])
 def test_a_computation_on_slots_that_are_not_there_is_refused(
     accessed: str, slot: int, count: int
 ) -> None:

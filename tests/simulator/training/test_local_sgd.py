@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from law_cases import tries
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.engines import simulate
@@ -71,8 +72,8 @@ def test_the_step_that_averages_is_longer() -> None:
     assert measures.samples_per_s == pytest.approx(6 * 4 * 8 / sum(steps))
 
 
-@pytest.mark.parametrize("algo", ["ring", "tree", "parameter_server_apart"])
-@pytest.mark.parametrize("ranks", [2, 3, 5])
+@each_case("algo", ["ring", "tree", "parameter_server_apart"])
+@each_case("ranks", [2, 3, 5])
 def test_an_average_is_an_all_reduce(algo: str, ranks: int) -> None:
     semantics.check(planned(LocalSGD(every=4, algo=algo), ranks, 4).schedule, ALL_REDUCE)
 

@@ -115,8 +115,8 @@ def test_the_first_forward_waits_for_a_batch_that_takes_long() -> None:
     assert timeline.start[forward[1]] == 0.5 + 50, "a layer without parameters, for the batch alone"
 
 
-@pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize(
+@each_case("pipelined", [False, True])
+@each_case(
     ("server", "last"), [("gpu", 0), ("gpu", 2), ("cpu", 0), ("worker", 2), ("sharded", None)]
 )
 def test_an_update_is_ready_when_the_last_gradient_is_added(

@@ -4,8 +4,6 @@ them."""
 import json
 from pathlib import Path
 
-import pytest
-
 from experiments.measurements import read
 from experiments.measurements.formats.nccl_tests.json_reader import parse_json
 from experiments.measurements.formats.osu.osu_reader import parse_osu
@@ -90,7 +88,7 @@ def test_osu_rows_with_a_number_that_is_not_finite_are_named(word: str) -> None:
     assert measurements.skipped == ("1 row with a number that is not finite: line 4",)
 
 
-@pytest.mark.parametrize("word", WORDS)
+@each_case("word", WORDS)
 def test_a_csv_with_such_a_time_is_refused_and_such_a_bandwidth_is_noted(
     word: str, tmp_path: Path
 ) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-import pytest
 from matplotlib.colors import to_rgb
 
 from experiments.pictures.timelines.palette import COLOURS, FILLS, SPARE, colours
+from grouped_cases import each_case
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES
 
 
@@ -57,8 +57,8 @@ def seen(colour: str, deficiency: str) -> np.ndarray:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-@pytest.mark.parametrize("deficiency", DEFICIENCIES)
-@pytest.mark.parametrize("together", TOGETHER)
+@each_case("deficiency", DEFICIENCIES)
+@each_case("together", TOGETHER)
 def test_the_colour_blind_tell_apart_what_is_drawn_together(
     deficiency: str, together: tuple[str, ...]
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from experiments.measurements import Curve, Measurements, Point, read
 from experiments.measurements.formats.nccl_tests.json_reader import parse_json
 from experiments.output import counted
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 SIZES = (1024, 131072, 16777216)
@@ -243,7 +244,7 @@ def test_a_file_cut_short_keeps_its_whole_results(data: st.DataObject) -> None:
     assert "the file ends before the test does" in curve.notes
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "says"),
     [
         ('{"a": 1}', "line 1: no list of results"),

@@ -7,6 +7,7 @@ import pytest
 
 from experiments.measurements import read
 from experiments.measurements.formats import text as text_files
+from grouped_cases import each_case
 from nccl_logs import FOOTER, HEADER, INFO, WHOLE, cell, log, only, parse, preamble, row, rows, same
 from topologies.errors import InputError
 
@@ -130,7 +131,7 @@ def test_a_wrong_count_cut_short_is_not_taken_for_whole() -> None:
 # Files that are no logs
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("data", "says"),
     [
         (b"", "is empty"),

@@ -80,7 +80,7 @@ def test_carriage_returns_colours_and_lines_of_others_do_no_harm() -> None:
     assert only(re.sub(" +", " ", FULL)).points == WHOLE
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "says"),
     [
         (

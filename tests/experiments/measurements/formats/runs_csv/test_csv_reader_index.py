@@ -6,6 +6,7 @@ import pytest
 
 from curve_csvs import PLAIN, written
 from experiments.measurements import read
+from grouped_cases import each_case
 
 INDEX = (
     'case,collective,ranks,nodes,algorithm,note\nrun,sendrecv,8,2,Ring,"4 pairs, one way"\n'
@@ -99,7 +100,7 @@ def test_the_columns_outrank_the_index_and_the_index_the_name(tmp_path: Path) ->
     assert (curve.collective, curve.ranks) == ("broadcast", 16)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("name", "collective", "ranks"),
     [
         ("leo_ring_ompi_ar_p16", "all_reduce", 16),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from curve_csvs import PLAIN, POINTS, written
 from experiments.measurements import Point, read
 from experiments.measurements.formats.runs_csv.csv_reader import parse_csv
+from grouped_cases import each_case
 from topologies.errors import InputError
 
 
@@ -26,7 +27,7 @@ def test_a_bandwidth_that_disagrees_is_noted(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "says"),
     [
         ("", "is empty"),
