@@ -131,8 +131,9 @@ def covariance(rules: Rules, among: Floats, values: Floats) -> Floats:
     weight = np.ones(len(values))
     for _ in range(ROUNDS):
         whole = among + np.diag(noise**2 / weight)
-        surprise = values - among @ np.linalg.solve(whole, values)
-        usual = noise**2 * scale(rules, whole, values)
+        solved = np.asarray(np.linalg.solve(whole, values), dtype=np.float64)
+        surprise = values - among @ solved
+        usual = noise**2 * _ratio(rules, values, solved)
         weight = np.maximum(LEAST, 1 / (1 + surprise**2 / usual / FREEDOM))
     return np.asarray(among + np.diag(noise**2 / weight))
 
@@ -143,7 +144,12 @@ def scale(rules: Rules, known: Floats, values: Floats) -> float:
 
     In units of that covariance, squares are as many as points where the scale is as usual.
     """
-    squares = float(values @ np.linalg.solve(known, values))
+    return _ratio(rules, values, np.asarray(np.linalg.solve(known, values), dtype=np.float64))
+
+
+def _ratio(rules: Rules, values: Floats, solved: Floats) -> float:
+    """As :func:`scale`, from the `values` divided by their covariance."""
+    squares = float(values @ solved)
     ratio = (rules.usual_scale + squares) / (rules.usual_scale + len(values))
     return float(ratio**rules.own_scale)
 
