@@ -33,6 +33,22 @@ print(len(schedule), end - begin, (resource.getrusage(peak).ru_maxrss - before) 
 """
 """Build and simulate a ring of all ranks. With a second argument it prints the bytes above those
 before."""
+CALIBRATE = """
+import resource, sys, time
+import numpy as np
+from experiments.calibration.calibrated_profile import calibrate
+from experiments.calibration.libraries import NCCL
+from experiments.calibration.observations import Points, Series
+sizes = np.geomspace(2.0**10, 2.0**30, int(sys.argv[1]))
+noise = np.exp(0.03 * np.random.default_rng(1).normal(size=len(sizes)))
+seconds = (4e-5 + (sizes / 1e15) ** 0.5 + sizes / 2e11) * noise
+curve = Series("made up", "all_reduce", ("ring", "double_tree"), 16, 2, sizes, seconds)
+begin = time.process_time()
+calibrate(Points([curve]), NCCL)
+end = time.process_time()
+print(len(sizes), end - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+"""Calibrate on a curve of many sizes, with 3% noise."""
 Runner = Callable[[Sequence[str], Mapping[str, str] | None], Usage]
 
 
@@ -89,6 +105,7 @@ ROWS = (
     _simctl("sweep --algo rings --topology hgx_h100:nodes=128", 2, 1),
     _script("fair all-to-all of 64 ranks, in process", FAIR, 64, 0.2, 0.12),
     _script("fair all-to-all of 128 ranks, in process", FAIR, 128, 1.5, 0.8),
+    _script("calibrate on 1,000 sizes of a curve, in process", CALIBRATE, 1000, 10, 5),
     _simctl(POINTS, 40, 20)._replace(
         work="sweep of 10,206 points, --jobs 2", clock="elapsed", is_long=True
     ),

@@ -17,7 +17,6 @@ from experiments.calibration.uncertainty import places, shipped_rules, uncertain
 SIZES = {
     "log": np.geomspace(2.0**10, 2.0**30, 1000),
     "steps": np.linspace(2.0**10, 2.0**30, 1000),
-    "repeated": np.repeat(np.geomspace(2.0**10, 2.0**30, 21), 48),
 }
 numbers_of_sizes = st.lists(st.integers(2, 4 * MOST), min_size=1, max_size=3)
 
@@ -96,7 +95,7 @@ def test_times_between_simulated_sizes_are_near_their_simulations(
 def fits(request: pytest.FixtureRequest) -> tuple[Fit, Fit]:
     """Fits of a thousand points with 3% noise, and of 40 of them."""
     sizes, random = SIZES[request.param], np.random.default_rng(3)
-    blank = Model(Points([curve(np.unique(sizes))]), NCCL)
+    blank = Model(Points([curve(sizes)]), NCCL)
     truth = blank.start + random.uniform(-0.2, 0.2, len(blank.start))
     blank.explore(truth)
     seconds = np.interp(np.log(sizes), np.log(blank.points.size), np.log(blank.predict(truth)))
