@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from math import inf
 
 import numpy as np
@@ -78,12 +79,13 @@ class KnownPaths:
         self.of: dict[tuple[str, int, int], Paths] = {}
         self.candidates = [self._candidates(point) for point in range(len(points))]
         """The algorithms that may have made each point."""
+        built = cache(machine)
         for c, names in zip(points.curve, self.candidates, strict=True):
             curve = points.curves[c]
             for name in names:
                 key = (name, curve.ranks, curve.per_node)
                 if key not in self.of:
-                    topology = machine(curve.ranks, curve.per_node)
+                    topology = built(curve.ranks, curve.per_node)
                     self._note(topology)
                     self.of[key] = Paths(find(name), topology, curve.ranks, tuple(self.figures))
         algorithms, ranks, per_node = zip(*self.of, strict=True)

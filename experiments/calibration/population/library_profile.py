@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from math import log, sqrt
 from typing import NamedTuple
 
@@ -98,7 +99,7 @@ def profile_for(name: str, topology: Topology) -> Described:
     if name not in LIBRARIES:
         raise InputError(f"--library {name[:40]!r}: expected {', '.join(LIBRARIES)}")
     library, steps = LIBRARIES[name], _Steps(topology)
-    whole, model = find(library.name), _model(library)
+    whole, model = find(library.name), _named(name)
     population = _over(library, steps)
     rest, called = _rest(model, population), f"{name} on {topology.name}"
     notes, far = _notes(name, whole, steps), list(_unreached(name, steps, whole))
@@ -169,6 +170,12 @@ def _in_switches(profile: Profile, steps: _Steps, slowness: float, latency: floa
     if kind.bandwidth > HOPPER:
         return profile
     return replace(profile, channels={"shift": Channels(kind.name, CHANNEL)})
+
+
+@cache
+def _named(name: str) -> Model:
+    """The model of a library of LIBRARIES, made once a process."""
+    return _model(LIBRARIES[name])
 
 
 def _model(library: Library) -> Model:
