@@ -23,7 +23,7 @@ NIC = 20e9
 def runs(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A ring that takes all four NICs of each of four nodes."""
     path = tmp_path_factory.mktemp("machine") / "runs.csv"
-    sizes = [4**k for k in range(5, 16)]
+    sizes = [4**k for k in range(5, 16, 2)]
     times = [40 + size * 2 * 15 / 16 / (4 * NIC) * 1e6 for size in sizes]
     rows = zip(sizes, times, strict=True)
     lines = [f"all_reduce,ring,16,4,{size},{time},NCCL 2.20" for size, time in rows]

@@ -180,7 +180,7 @@ def test_recommend_says_in_what_a_run_is_outside_the_data(simctl: Simctl, profil
     reasons = {row["algorithm"].partition(":")[0]: row["unsure"] for row in explained}
     assert reasons["ring"] == ""
     assert reasons["tree"] == "algorithm tree was not measured"
-    for ranks in ("16", "16,32"):
+    for ranks in ("9", "9,16"):
         for row in rows(simctl, *words, "--p", ranks, "--size", "1MiB"):
             assert "ranks: measured runs have at most 8; 1MiB: measured runs" in row["unsure"]
 
