@@ -12,7 +12,7 @@ from topologies.errors import InputError
 
 Seconds = Callable[[Algorithm], float]
 MOST = 2.0**18
-"""Operations of a schedule that is tried, at most."""
+"""Values, and operations of a schedule, that are tried at most."""
 GAIN = 1e-3
 """The search ends where twice as many segments save no more than this share of the time."""
 
@@ -23,7 +23,8 @@ def best(
     """The algorithm with the values of its `searched` options that take the fewest `seconds`.
 
     One option is searched after the other, and all of them again if there are several. Up to the
-    best value more segments save time, and beyond it they cost time: the search relies on that.
+    best value more segments save time, or none where the schedule stays the same. Beyond it they
+    cost time. The search relies on that.
     The default is to search the options that the algorithm's name calls `best`. A value with which
     the algorithm does not exist, or does not run, is none of the best. Raises InputError if there
     is no other.
@@ -48,9 +49,11 @@ def _searched(algorithm: Algorithm, name: str, ranks: int, seconds: Seconds) -> 
                 times[value] = inf
         return times[value]
 
-    value = 1
-    while _fits(algorithm, name, 2 * value, ranks) and time(2 * value) < time(value) * (1 - GAIN):
-        value *= 2
+    value = farther = 1
+    while time(farther) == time(value) and _fits(algorithm, name, 2 * farther, ranks):
+        farther *= 2
+        if time(farther) < time(value) * (1 - GAIN):
+            value = farther
     low, high = max(1, value // 2), 2 * value
     if not _fits(algorithm, name, high, ranks):
         high = value
@@ -68,4 +71,4 @@ def _searched(algorithm: Algorithm, name: str, ranks: int, seconds: Seconds) -> 
 
 
 def _fits(algorithm: Algorithm, name: str, value: int, ranks: int) -> bool:
-    return estimate(with_values(algorithm, {name: value}), ranks) <= MOST
+    return value <= MOST and estimate(with_values(algorithm, {name: value}), ranks) <= MOST

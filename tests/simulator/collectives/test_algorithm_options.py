@@ -203,6 +203,18 @@ def test_the_best_segments_of_a_chain_are_those_of_the_formula(nbytes: float, ra
     assert tuned is find(f"chain_broadcast:segments={segments}")
 
 
+def test_the_best_segments_are_more_than_those_that_change_nothing() -> None:
+    """Two chains have equally many pieces, so one segment is as good as two."""
+    topology = SHAPES["ring"](4, bandwidth=1e9, latency=1e-6, gap=1e-6)
+
+    def seconds(algorithm: Algorithm) -> float:
+        return simulate(algorithm.on(topology, 4, 1e6).schedule, topology).makespan
+
+    tuned = best(find("chains_broadcast:segments=best"), 4, seconds)
+    even = [find(f"chains_broadcast:segments={number}") for number in range(2, 100, 2)]
+    assert seconds(tuned) == min(map(seconds, even))
+
+
 @pytest.mark.parametrize(
     ("option", "values"), [("ring:ways", (1, 2)), ("bruck_all_gather:radix", (2, 3, 4, 5))]
 )
