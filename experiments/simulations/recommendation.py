@@ -169,10 +169,10 @@ class Answers:
         )
 
     def run(self, case: Case, nbytes: float) -> Run:
-        """A simulation, made once."""
+        """A simulation, made once: in the pieces of the profile's library."""
         key = case.algorithm.name, nbytes
         if key not in self._runs:
-            self._runs[key] = case.run(nbytes)
+            self._runs[key] = case.tuned(nbytes).run(nbytes)
         return self._runs[key]
 
     def sure(self, case: Case, nbytes: float) -> Sure | None:

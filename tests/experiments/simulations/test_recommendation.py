@@ -106,6 +106,24 @@ def test_a_profile_has_protocols() -> None:
     assert advice.default == "ring_all_gather"
 
 
+def test_the_default_goes_in_the_pieces_of_its_library() -> None:
+    """Two nodes with a port each have one chain, so NCCL's broadcast is the only chain."""
+    blueprint, sure = machine("nodes:per_node=4"), profile("mn5_acc").simulated()
+    blueprint = blueprint.with_links(50e9, 1e-6)
+    asked = Answers(
+        Question(
+            "broadcast",
+            8,
+            blueprint.build,
+            profile=sure,
+        )
+    )
+    pieces = sure.pieces["chain_broadcast"].most
+    by_name = {case.algorithm.name: asked.run(case, 2.0**30) for case in asked.cases}
+    assert by_name["chain_broadcast"].timeline.schedule.nbytes.max() == 2.0**30 / pieces
+    assert by_name["chain_broadcast"].seconds == by_name["chains_broadcast"].seconds
+
+
 def test_many_ranks_leave_slow_searches_out() -> None:
     build = machine("star").with_links(50e9, 1e-6).build
     tried, _ = cases("broadcast", 32, build)
