@@ -78,10 +78,10 @@ def cases(
                     f"packing trees for more than {PACKED_RANKS} ranks takes long: run it alone",
                 )
             )
-        elif estimate(algorithm, ranks) > MOST:
+        elif not (listed := list(variants(algorithm, ranks))):
             left.append(Left(algorithm.name, "it has too many messages"))
         else:
-            for variant in variants(algorithm, ranks):
+            for variant in listed:
                 try:
                     topology = machine(ranks, 0)
                     tried.append(Case(variant, ranks, topology, rules, profile))
@@ -94,8 +94,9 @@ def cases(
 
 
 def variants(algorithm: Algorithm, ranks: int) -> Iterator[Algorithm]:
-    """The algorithm, and it with another value of one of its options. Of trees that are packed
-    between many ranks it is only the values that are packed soon.
+    """The algorithm, and it with another value of one of its options, without those that have too
+    many messages. Of trees that are packed between many ranks it is only the values that are packed
+    soon.
 
     >>> [each.name for each in variants(find("chain_reduce"), 4)][:3]
     ['chain_reduce', 'chain_reduce:segments=1', 'chain_reduce:segments=4']
@@ -103,7 +104,8 @@ def variants(algorithm: Algorithm, ranks: int) -> Iterator[Algorithm]:
     if algorithm.name.startswith("optimal") and ranks > MANY_RANKS:
         yield from (find(f"{algorithm.name}:{values}") for values in SINGLE_TREES)
         return
-    yield algorithm
+    if estimate(algorithm, ranks) <= MOST:
+        yield algorithm
     for key, value in algorithm.options.items():
         for other in OPTIONS.get(key, ()):
             variant = find(f"{algorithm.name}:{key}={other}")

@@ -110,14 +110,7 @@ def test_the_default_goes_in_the_pieces_of_its_library() -> None:
     """Two nodes with a port each have one chain, so NCCL's broadcast is the only chain."""
     blueprint, sure = machine("nodes:per_node=4"), profile("mn5_acc").simulated()
     blueprint = blueprint.with_links(50e9, 1e-6)
-    asked = Answers(
-        Question(
-            "broadcast",
-            8,
-            blueprint.build,
-            profile=sure,
-        )
-    )
+    asked = Answers(Question("broadcast", 8, blueprint.build, profile=sure))
     pieces = sure.pieces["chain_broadcast"].most
     by_name = {case.algorithm.name: asked.run(case, 2.0**30) for case in asked.cases}
     assert by_name["chain_broadcast"].timeline.schedule.nbytes.max() == 2.0**30 / pieces
@@ -134,6 +127,12 @@ def test_many_ranks_leave_slow_searches_out() -> None:
     assert [each.why for each in left if each.name == "optimal_broadcast"] == [
         "packing trees for more than 32 ranks takes long: run it alone"
     ]
+
+
+def test_the_default_of_many_ranks_goes_in_fewer_segments() -> None:
+    """1023 steps of 512 pieces are too many."""
+    default = answers("star", "broadcast", 1024).default(2.0**30)
+    assert default.algorithm.name == "chains_broadcast:segments=64"
 
 
 def test_one_rank_needs_no_advice() -> None:
