@@ -44,10 +44,10 @@ def imported(*arguments: str, crossover: float = math.inf) -> set[str]:
     [
         (("--help",), set[str]()),
         pytest.param(("--version",), set[str](), marks=pytest.mark.exhaustive),
-        (("sweep", "--help"), set[str]()),
+        pytest.param(("sweep", "--help"), set[str](), marks=pytest.mark.exhaustive),
         pytest.param(("report", "--help"), set[str](), marks=pytest.mark.exhaustive),
         (("run", "--p", "8"), {"numpy", "simpy"}),
-        (("sweep", "--p", "2..4"), {"numpy", "simpy"}),
+        pytest.param(("sweep", "--p", "2..4"), {"numpy", "simpy"}, marks=pytest.mark.exhaustive),
         (("algos",), {"numpy"}),
         pytest.param(("topo", "list"), {"numpy"}, marks=pytest.mark.exhaustive),
         pytest.param(("strategies",), {"numpy"}, marks=pytest.mark.exhaustive),

@@ -208,6 +208,7 @@ def first(column: Floats) -> float:
 """
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_is_compiled_again_when_a_function_of_another_file_changes(
     tree: Path, tmp_path: Path
 ) -> None:

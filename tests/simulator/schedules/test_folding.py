@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from folded import assert_alike, groups, machines
-from law_cases import tries
+from law_cases import a_third, tries
 from refusals import message_of
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.collectives.ring import ring_all_reduce
@@ -45,7 +45,7 @@ def alike(algorithm: Algorithm, topology: Topology, group: Shifts, **rules: str)
     return True
 
 
-@pytest.mark.parametrize("algorithm", FOLDING, ids=NAMES)
+@pytest.mark.parametrize("algorithm", a_third(FOLDING, 0))
 def test_on_a_star_every_shift_is_allowed(algorithm: Algorithm) -> None:
     for ranks in (2, 3, 6, 8):
         topology = SHAPES["star"](ranks, bandwidth=2.0, latency=0.5, reduction=0.25)
@@ -53,7 +53,7 @@ def test_on_a_star_every_shift_is_allowed(algorithm: Algorithm) -> None:
             assert alike(algorithm, topology, group), (ranks, group)
 
 
-@pytest.mark.parametrize("algorithm", FOLDING, ids=NAMES)
+@pytest.mark.parametrize("algorithm", a_third(FOLDING, 1))
 @given(data=st.data())
 @tries(3, many=40)
 def test_folded_or_refused_never_wrong(algorithm: Algorithm, data: st.DataObject) -> None:
