@@ -27,9 +27,10 @@ _NO_RATE, _NO_WIDTH = ("", "unknown", "unknown speed"), (0, 63, 255)
 """What Linux writes for links without a rate or a width."""
 _USUAL_PCIE, _USUAL_NET = "pcie3", "ethernet10"
 """NCCL's values if the file says nothing."""
-_NETS = {"roce": ("mlx", "bnxt_re", "ionic", "irdma"), "slingshot": ("cxi",)}
-"""How NICs are called whose driver has verbs (Linux drivers/infiniband/hw), or which are of
-Slingshot (libfabric prov/cxi). With sockets NCCL has names of interfaces, like eth0."""
+_NETS = {"roce": ("roce", "mlx", "bnxt_re", "ionic", "irdma"), "slingshot": ("cxi",)}
+"""How names of NICs begin: of RoCE (rdma-core kernel-boot/rdma_rename.c), with a driver of verbs
+(Linux drivers/infiniband/hw), and of Slingshot (libfabric prov/cxi). With sockets NCCL has names of
+interfaces, like eth0."""
 _FASTEST = 1_600_000
 """Mbit/s of the fastest network ports that exist."""
 _INTEL = ((207, "upi4"), (143, "upi3"), (85, "upi2"), (0, "qpi"))

@@ -112,7 +112,13 @@ def test_links_to_gpus_that_are_not_in_the_file_are_left_out() -> None:
 
 @each_case(
     ("net", "kind"),
-    [("mlx5_7", "roce"), ("bnxt_re3", "roce"), ("cxi0", "slingshot"), ("eno1", "ethernet")],
+    [
+        ("mlx5_7", "roce"),
+        ("bnxt_re3", "roce"),
+        ("rocep24s0f1", "roce"),
+        ("cxi0", "slingshot"),
+        ("eno1", "ethernet"),
+    ],
 )
 def test_names_of_nets_tell_their_network(net: str, kind: str) -> None:
     text = (DATA / "nccl_hgx.xml").read_text().replace('"eth0"', f'"{net}"')
