@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,6 @@ from experiments.cli.options import (
     Report,
 )
 from topologies.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer()
 USUAL_SIZES = "1KiB..1GiB:x4"

@@ -17,6 +17,9 @@ GAIN = 1.005
 """A default that takes no more than this many times as long is as good."""
 INTERVAL = {"expected": "expected_s", "from": "low_s", "to": "high_s", "unsure": "unsure"}
 """What a profile knows of the error of a run."""
+ENDS = " from, to: the ends of the interval of a run."
+RIVAL = " or: the second fastest algorithm, if the difference is inside its error."
+"""What a note says of the columns of intervals, after the rest."""
 
 
 def story(result: Result) -> Story:
@@ -37,11 +40,8 @@ def story(result: Result) -> Story:
     columns |= {"of bound": "over_bound", "default": "default", "default takes": "default_time_s"}
     columns |= {"gain": "gain", **INTERVAL, "or": "rival", "why": "why"}
     note = "gain: how many times as long the default of the library takes."
-    if any(row.get("low_s") is not None for row in rows):
-        note += (
-            " from, to: the ends of the interval of a run. or: the second fastest algorithm, if "
-            "the difference is inside its error."
-        )
+    if _sure(rows):
+        note += ENDS + RIVAL
     blocks: list[Block] = [
         table("The best algorithm of each size", rows, columns, ["of bound"], note)
     ]
@@ -75,6 +75,11 @@ def _gain(rows: Sequence[Record]) -> str:
     )
 
 
+def _sure(rows: Sequence[Record]) -> bool:
+    """Whether a profile knows the error of runs."""
+    return any(row.get("low_s") is not None for row in rows)
+
+
 def winners(result: Result) -> Story:
     """The best algorithm of each number of ranks and size."""
     report = result.report
@@ -94,6 +99,8 @@ def winners(result: Result) -> Story:
     columns |= {"margin": "margin", "default": "default", "gain": "gain"}
     columns |= {**INTERVAL, "or": "rival", "why": "why"}
     note = "margin: how many times as long the second takes."
+    if _sure(rows):
+        note += ENDS + RIVAL
     blocks: list[Block] = [table("Who wins where", rows, columns, ["of bound"], note)]
     if report["not_tried"]:
         heads = {"algorithm": "name", "reason": "why"}
@@ -117,6 +124,8 @@ def explained(result: Result) -> Story:
     columns |= {"of best": "over_best", "steps": "steps", "protocol": "protocol"}
     columns |= {"where the time goes": "path"}
     note = "of best: the time as a multiple of that of the fastest."
+    if _sure(rows):
+        note += f"{ENDS} perhaps as fast: the difference to the fastest is inside its error."
     return Story(
         f"Algorithms compared: {case}", summary, [table("All algorithms", rows, columns, note=note)]
     )
