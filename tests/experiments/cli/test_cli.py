@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[3]
 LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
 
 
-def test_sweep_prints_a_row_a_point_and_succeeds() -> None:
-    done = simctl(
+def test_sweep_prints_a_row_a_point_and_succeeds(command: Simctl) -> None:
+    done = command(
         "sweep", "--algo", "ring,naive", "--p", "2..4", "--size", "1MiB,1GiB", "--topology", "star"
     )
     lines = done.stdout.partition("\n\n")[0].splitlines()

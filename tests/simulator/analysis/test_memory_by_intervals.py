@@ -122,7 +122,7 @@ def test_changes_of_other_memory(seed: int, ranks: int, number: int) -> None:
     check(timeline, None, drawn())
 
 
-@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("sharing", ["fifo", pytest.param("fair", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", a_sixth(algorithms(), 4))
 def test_every_algorithm(name: str, sharing: Sharing) -> None:
     for ranks in counts(name, (2, 3, 5, 8)):
