@@ -1,6 +1,7 @@
 """Several chains at once, each along one of the rings for the machine: over all its NICs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from simulator.cost_models import CostModel, neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.whole_numbers import Column
+from topologies.ring_search import Rings
 from topologies.topology import Topology
 
 PIECES = 512
@@ -86,10 +88,22 @@ def _fitted(
     ranks: int,
     nbytes: float,
 ) -> Fitted:
-    rings = rings_of(topology, ranks)
+    rings = _rings(topology, ranks)
     count = len(rings.orders)
     cost = neighbors.rings(formula(-(-segments // count)), rings.bandwidth, count)
     return Fitted(write(ranks, nbytes, rings.orders), topology, cost, ring_words(rings.orders))
+
+
+def _rings(topology: Topology, ranks: int) -> Rings:
+    """The rings for the machine, the same whichever rank is the root: the search looks at ranks in
+    the order of their devices."""
+    order = np.argsort(topology.placement[:ranks], kind="stable").astype(np.int32)
+    if (order == np.arange(ranks)).all():
+        return rings_of(topology, ranks)
+    placement = topology.placement.copy()
+    placement[:ranks] = placement[order]
+    rings = rings_of(replace(topology, placement=placement), ranks)
+    return replace(rings, orders=order[rings.orders])
 
 
 ALGORITHMS = (

@@ -80,6 +80,17 @@ def test_all_nics_of_a_node_carry_a_share(name: str, root: int) -> None:
     assert several < one / 3
 
 
+@pytest.mark.parametrize("name", BUILDS)
+def test_the_root_does_not_change_the_rings(name: str) -> None:
+    machine = cluster("hgx_h100", 2)
+    here, there = (from_root(find(name), root).on(machine, 16, 2.0**30) for root in (0, 9))
+    orders = [
+        {tuple(int(rank) for rank in line.split()[2:]) for line in fitted.chosen}
+        for fitted in (here, there)
+    ]
+    assert orders[0] == {tuple((rank + 9) % 16 for rank in order) for order in orders[1]}
+
+
 def test_the_chains_of_a_cube_mesh_take_all_nvlinks() -> None:
     # find_rings: 120 GB/s together on a DGX-1, where one chain crosses PCIe.
     fitted = find("chains_broadcast").on(dgx1(), 8, 2.0**30)
