@@ -16,6 +16,9 @@ from simulator.schedules.shifts import Shifts
 from topologies.errors import InputError
 from topologies.topology import Ints, Topology
 
+NUMBERED = "here, ranks are numbered from the root on"
+"""What is said of the lines that tell what was chosen for a machine."""
+
 
 def from_root(algorithm: Algorithm, root: int) -> Algorithm:
     """The same algorithm from another root. Raises InputError if its collective has no root.
@@ -77,6 +80,7 @@ def _fit(fit: Callable[..., Fitted], root: int, topology: Topology, *sizes: floa
     return fitted._replace(
         schedule=fitted.schedule.renumbered(members(ranks, root)),
         topology=replace(fitted.topology, placement=placement),
+        chosen=(*fitted.chosen, NUMBERED) if fitted.chosen else (),
     )
 
 
