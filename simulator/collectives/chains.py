@@ -15,7 +15,7 @@ from simulator.schedules.whole_numbers import Column
 from topologies.ring_search import Rings
 from topologies.topology import Topology
 
-PIECES = 512
+PIECES = 256
 
 
 def chains_broadcast(

@@ -160,7 +160,8 @@ ON_A_BUS = {
 }
 """Algorithms that send all that they can at once, for which the time on a bus is claimed."""
 NOWHERE = """bruck_all_gather bruck_all_to_all pat_all_gather pat_reduce_scatter rail_all_to_all
-forwarded_all_to_all chain_reduce chain_scan chain_exscan map_reduce ring_reduce_scatterv"""
+forwarded_all_to_all chain_reduce chains_reduce chain_scan
+chain_exscan map_reduce ring_reduce_scatterv"""
 WHERE_POSTED = "naive_serial parameter_server parameter_server_apart"
 PEERS = "linear_reduce pairwise linear_all_to_all two_shot sharded_parameter_server"
 MEMORY: dict[str, tuple[Ports, ...]] = {

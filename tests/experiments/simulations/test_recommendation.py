@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from experiments.profiles import find as profile
+from experiments.simulations import candidates
 from experiments.simulations.candidates import cases, library_choice, nccl_name
 from experiments.simulations.recommendation import Answers, Question
 from refusals import refusal
@@ -129,9 +130,11 @@ def test_many_ranks_leave_slow_searches_out() -> None:
     ]
 
 
-def test_the_default_of_many_ranks_goes_in_fewer_segments() -> None:
-    """1023 steps of 512 pieces are too many."""
-    default = answers("star", "broadcast", 1024).default(2.0**30)
+def test_a_default_with_too_many_messages_goes_in_fewer_segments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(candidates, "MOST", 255 * 6)
+    default = answers("star", "broadcast", 7).default(2.0**30)
     assert default.algorithm.name == "chains_broadcast:segments=64"
 
 
