@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -91,13 +92,13 @@ class Beyond(NamedTuple):
 
 
 def measured_as(name: str) -> str:
-    """The name of an algorithm among measured runs. A ring of a library takes all NICs of a node,
-    so `rings` counts as `ring`.
+    """The name of an algorithm among measured runs. A ring or chain of a library takes all NICs of
+    a node, so `rings` counts as `ring`, and `chains` as `chain`.
 
-    >>> measured_as("rings_all_gather"), measured_as("tree")
-    ('ring_all_gather', 'tree')
+    >>> measured_as("rings_all_gather"), measured_as("chains_reduce"), measured_as("tree")
+    ('ring_all_gather', 'chain_reduce', 'tree')
     """
-    return f"ring{name.removeprefix('rings')}" if name.startswith("rings") else name
+    return re.sub("^(ring|chain)s", r"\1", name)
 
 
 def place(
