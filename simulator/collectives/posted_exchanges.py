@@ -109,7 +109,7 @@ ALGORITHMS = (
         "ping_pong",
         PING_PONG,
         formulas.PING_PONG,
-        "of pairs across the two halves, every other one sends back",
+        "pairs of ranks from the two halves: every second pair sends back",
     ),
     _algorithm("halo", HALO, formulas.HALO, "neighbours in a grid exchange their edges"),
     _algorithm(
