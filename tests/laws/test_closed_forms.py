@@ -22,6 +22,7 @@ from law_cases import (
     every_plain_algorithm,
     tries,
 )
+from ring_ways import apart
 from simulator.analysis import memory
 from simulator.analysis.bounds import Bound, best_bound, bounds
 from simulator.collectives import algorithms
@@ -181,21 +182,10 @@ def ports_of(name: str, shape: str, ranks: int) -> str:
     senders, receivers = ([pair[end] for pair in pairs] for end in (0, 1))
     several = len(set(senders)) < len(pairs) or len(set(receivers)) < len(pairs)
     if shape == "ring":
-        return "peer" if apart_on_a_ring(pairs, devices) else ""
+        return "peer" if apart(pairs, devices) else ""
     if shape == "bus" and (len(set(senders)) == 1 or len(set(receivers)) == 1):
         return "switch" if several else "peer"
     return PORTS[shape] if several or shape == "bus" else "peer"
-
-
-def apart_on_a_ring(pairs: set[tuple[int, int]], devices: int) -> bool:
-    """Whether the shortest ways of all pairs round a ring are equally long and share no link."""
-    links, lengths = list[tuple[int, int]](), set[int]()
-    for a, b in pairs:
-        ahead = (b - a) % devices
-        way = 1 if 2 * ahead <= devices else -1
-        lengths.add(ahead if way == 1 else devices - ahead)
-        links += [((a + way * step) % devices, way) for step in range(max(lengths))]
-    return len(lengths) <= 1 and len(set(links)) == len(links)
 
 
 def is_claimed(name: str, shape: str, ranks: int) -> bool:
