@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 import time
@@ -15,9 +16,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
+from experiments.text_lines import GAP, WIDEST, narrowed, shrunk, visible, wrapped
 from experiments.trace_choice import ALL, TraceChoice
 from topologies.errors import InputError
 
@@ -29,48 +32,74 @@ RESULT = ".json"
 """The ending of a stored result."""
 PARQUET = ".parquet"
 """The ending of a table that is no CSV."""
+TABLES = (".csv", PARQUET)
+"""The endings of tables."""
 META = ".meta.json"
 """What follows a table's name in that of the file that says how it was made."""
 MOST_PICTURES = 12
 """Pictures of a report."""
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"-|[-+]?\d[\d.]*(?:e[-+]?\d+)?%?", re.ASCII | re.IGNORECASE)
 Value = str | int | float | bool | None
 Record = Mapping[str, Value]
 Cell = Callable[[Record], str]
 
 
-def render(records: Sequence[Record], cells: Mapping[str, Cell], how: str) -> str:
-    """`records` as a table of `cells` (heading: text of a record), or in full as csv or json."""
+def render(
+    records: Sequence[Record], cells: Mapping[str, Cell], how: str, dispensable: Sequence[str] = ()
+) -> str:
+    """`records` as a table of `cells` (heading: text of a record), or in full as csv or json. Where
+    the table is too wide it leaves out columns of `dispensable`."""
     if how == "json":
         return to_json(records)
     if how == "csv":
         return to_csv(records).rstrip("\n")
-    return align([list(cells), *([cell(record) for cell in cells.values()] for record in records)])
+    columns = {name: [name, *map(cell, records)] for name, cell in cells.items()}
+    widths = {name: max(map(len, column)) for name, column in columns.items()}
+    shown = narrowed(widths, dispensable, WIDEST)
+    table = align([*zip(*(columns[name] for name in shown), strict=True)])
+    missing = ", ".join(name for name in cells if name not in shown)
+    return f"{table}\n\nmore columns with --format csv: {missing}" if missing else table
 
 
-def align(rows: Sequence[Sequence[str]]) -> str:
-    """Columns of equal width, numbers to the right, words to the left."""
+def align(rows: Sequence[Sequence[str]], widest: int = WIDEST) -> str:
+    """Columns of equal width, numbers to the right, words to the left. Where a line would be longer
+    than `widest`, the longest words go on in the line below."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     right = [
         all(not row[k] or row[k].lstrip("-+")[:1].isdigit() for row in rows[1:])
         for k in range(len(widths))
     ]
+    widths = shrunk(widths, [k for k, number in enumerate(right) if not number], widest)
 
-    def line(row: Sequence[str]) -> str:
-        padded = (
-            c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)
-        )
-        return "  ".join(padded).rstrip()
+    def lines(row: Sequence[str]) -> Iterator[str]:
+        parts = (wrapped(cell, width, "") for cell, width in zip(row, widths, strict=True))
+        for cells in zip_longest(*parts, fillvalue=""):
+            padded = (
+                c.rjust(w) if r else c.ljust(w)
+                for c, w, r in zip(cells, widths, right, strict=True)
+            )
+            yield GAP.join(padded).rstrip()
 
-    return "\n".join(map(line, rows))
+    return "\n".join(line for row in rows for line in lines(row))
 
 
-def to_csv(records: Sequence[Record]) -> str:
+def to_csv(records: Sequence[Record], headed: bool = True) -> str:
     """All fields of the records, floats in full precision."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records[0]) if records else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue()
+    if headed:
+        writer.writeheader()
+    writer.writerows({key: _csv_cell(value) for key, value in row.items()} for row in records)
+    return visible(text.getvalue())
+
+
+def _csv_cell(value: Value) -> Value:
+    """Text that spreadsheets would take for a formula gets an apostrophe, by which they do not."""
+    if not isinstance(value, str):
+        return value
+    is_formula = value.startswith(_FORMULAS) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if is_formula else value
 
 
 def to_parquet(records: Sequence[Record]) -> bytes:
@@ -138,15 +167,14 @@ def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
         return
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"cannot write {str(path)!r}: its name ends in {', '.join(suffixes)}")
-    try:
+    with _refused(path):
         goal = path.resolve()
         blocked = (
             (goal.exists() and not goal.is_file())
+            or not path.parent.exists()  # of a/../b, resolved, nothing is left of a
             or not _takes_files(goal.parent)
             or len(goal.name) > 200
         )
-    except (OSError, RuntimeError) as error:
-        raise InputError(f"cannot write {str(path)[:80]!r}: {error}") from None
     if blocked:
         raise InputError(
             f"cannot write {str(path)[:80]!r}: name a file in a folder that can be written"
@@ -194,13 +222,12 @@ def check_folder(path: Path, names: Collection[str], endings: tuple[str, ...]) -
     It may exist already, but holds no further files with these endings: readers of the folder would
     take them for files of this run.
     """
-    try:
+    with _refused(path):
         goal = path.resolve()
-        exists, blocked = goal.exists(), goal.exists() and not goal.is_dir()
+        exists = goal.exists()
+        blocked = not goal.is_dir() if exists else not path.parent.exists()
         blocked = blocked or not _takes_files(goal if exists else goal.parent)
         further = [file.name for file in goal.iterdir()] if exists and not blocked else []
-    except (OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"cannot write {str(path)[:80]!r}: {error}") from None
     if blocked:
         raise InputError(f"cannot write {str(path)[:80]!r}: name a folder that can be written")
     further = [name for name in further if name.endswith(endings) and name not in names]
@@ -232,9 +259,9 @@ def is_result(path: Path | None) -> bool:
     return path is not None and path.suffix.lower() == RESULT
 
 
-def check_table(path: Path | None) -> None:
+def check_table(path: Path | None, endings: Sequence[str] = (*TABLES, RESULT)) -> None:
     """Raise InputError now, before any work, if the table cannot be written to `path`."""
-    check_writable(path)
+    check_writable(path, endings)
     check_writable(path and meta_of(path))
     if path and path.suffix.lower() == PARQUET:
         check_parquet(path, "write")
@@ -301,8 +328,9 @@ def _temporary(path: Path, content: bytes | str, leftovers: ExitStack) -> Path:
 def _refused(path: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        raise InputError(f"cannot write {str(path)!r}: {error.strerror}") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise InputError(f"cannot write {str(path)[:200]!r}: {reason}") from None
 
 
 class Progress:
@@ -338,10 +366,15 @@ def say(text: str) -> None:
         sys.exit(141)
 
 
+def tell(text: str) -> None:
+    """Print text for people: a line that is too long goes on in the line below."""
+    say("\n".join(part for line in text.split("\n") for part in wrapped(line)))
+
+
 def is_read(text: str) -> bool:
     """Print data to stdout, unless nobody reads it any more."""
     try:
-        print(text, flush=True)  # noqa: T201
+        print(visible(text), flush=True)  # noqa: T201
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
@@ -350,12 +383,12 @@ def is_read(text: str) -> bool:
 
 def note(text: str) -> None:
     """Print a remark to stderr."""
-    print(f"note: {text}", file=sys.stderr)  # noqa: T201
+    print(visible(f"note: {text}"), file=sys.stderr)  # noqa: T201
 
 
 def to_json(value: object) -> str:
     """JSON, in which what is not finite is null."""
-    return json.dumps(plain(value), indent=1, allow_nan=False)
+    return json.dumps(plain(value), indent=1, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def plain(value: object) -> object:

@@ -71,6 +71,15 @@ NCCL_MODEL = {
     "double_tree": "tree",
 }
 """What NCCL's own cost model calls our algorithms."""
+NCCL_TUNER = {
+    **NCCL_MODEL,
+    "nvls": "nvls",
+    "nvls_tree": "nvls_tree",
+    "sharp": "collnet_direct",
+    "pat_all_gather": "pat",
+    "pat_reduce_scatter": "pat",
+}
+"""What NCCL's tuner calls our algorithms."""
 NCCL_RUNS = {"tree": ("double_tree",)}
 """What NCCL runs under a name that is not that of our algorithm."""
 MPI_RUNS = {

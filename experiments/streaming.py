@@ -3,17 +3,14 @@ beforehand."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Generic, NamedTuple, TypeVar
 
-from experiments.output import Record
+from experiments.output import Record, to_csv
+from experiments.text_lines import GAP
 
 Say = Callable[[str], None]
-GAP = "  "
-"""What parts two columns."""
 Row = TypeVar("Row")
 
 
@@ -32,17 +29,12 @@ class Column(NamedTuple, Generic[Row]):
     """Whether cells are words, which stand to the left."""
 
 
-def width_of(columns: Sequence[Column[Row]]) -> int:
-    """The number of characters of a line."""
-    widths = (max(len(column.heading), column.width) for column in columns)
-    return sum(widths) + len(GAP) * (len(columns) - 1)
-
-
 class Table(Generic[Row]):
     """Aligned text. A cell that is wider than its column makes it wider from there on."""
 
-    def __init__(self, columns: Sequence[Column[Row]], say: Say) -> None:
-        self._columns, self._say = columns, say
+    def __init__(self, columns: Sequence[Column[Row]], say: Say, title: str = "") -> None:
+        """`title` is a line above the headings, followed by an empty line."""
+        self._columns, self._say, self._title = columns, say, title
         self._widths = [max(len(column.heading), column.width) for column in columns]
         self._started = False
 
@@ -50,6 +42,8 @@ class Table(Generic[Row]):
         """Print a row, the first below the headings."""
         if not self._started:
             self._started = True
+            if self._title:
+                self._say(f"{self._title}\n")
             if any(column.group for column in self._columns):
                 self._say(self._groups())
             self._say(self._line([column.heading for column in self._columns]))
@@ -89,10 +83,5 @@ class Csv:
 
     def __call__(self, record: Record) -> None:
         """Print a record, the first below its fields."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(record), lineterminator="\n")
-        if not self._started:
-            self._started = True
-            writer.writeheader()
-        writer.writerow(record)
-        self._say(text.getvalue().removesuffix("\n"))
+        self._say(to_csv([record], headed=not self._started).removesuffix("\n"))
+        self._started = True

@@ -150,6 +150,13 @@ class Profile:
     """Labels without effect on the runs of the profile."""
     uncertainty: Uncertainty | None = field(default=None, compare=False)
     """None if the profile has none: an old file, or a profile that was written by hand."""
+    choices: Callable[[str, Topology, float], tuple[str, ...]] | None = field(
+        default=None, compare=False
+    )
+    """From a collective, the machine of a job and V in bytes to the algorithms of which the library
+    runs the fastest; None if they are not known."""
+    specified: bool = field(default=False, compare=False)
+    """Whether the links of machines without the profile are as specified."""
 
     def _repr_html_(self) -> str:
         values = [("fitted on", self.machine), ("launch", format_seconds(self.launch))]

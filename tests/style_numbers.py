@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("topologies", "simulator", "experiments")
+PACKAGES = ("topologies", "simulator", "experiments", "simctl")
 FOLDERS = (*PACKAGES, "tests", "examples", "docs")
 MOST_PARAMETERS, MOST_LINES, MOST_NESTED = 8, 80, 5
 MOST_COLUMNS, MOST_LINES_OF_FILE = 100, 400

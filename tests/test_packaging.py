@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-FLOORS = ("topologies", "simulator", "experiments")
+FLOORS = ("topologies", "simulator", "experiments", "simctl")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

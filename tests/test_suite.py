@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("topologies", "simulator", "experiments")
+PACKAGES = ("topologies", "simulator", "experiments", "simctl")
 TESTPATHS: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"][
     "ini_options"
 ]["testpaths"]

@@ -21,7 +21,15 @@ from topologies.machines import MACHINES
 from topologies.placement import Placement, placed
 from topologies.shapes import SHAPES
 from topologies.topology import Paths, Topology
-from topologies.units import parse_bandwidth, parse_number, parse_seconds, parse_whole, parse_yes
+from topologies.units import (
+    format_bandwidth,
+    format_seconds,
+    parse_bandwidth,
+    parse_number,
+    parse_seconds,
+    parse_whole,
+    parse_yes,
+)
 
 BANDWIDTH, LATENCY = 50e9, 1e-6
 """β and α of a shape's links, if the user does not say."""
@@ -80,8 +88,11 @@ class Blueprint:
         """The machine for a job of `ranks` ranks on `nodes` nodes, as many ranks on each: it has
         so many nodes, and the ranks take the first GPUs of each.
 
-        Options and placements that the user wrote stay as they are.
+        Options and placements that the user wrote stay as they are. Nodes of at most four ranks are
+        trays of an nvl72.
         """
+        if self.name == "nvl72" and ranks <= 4 * nodes:
+            nodes = -(-ranks // 72)
         if (self.kind, self.name) == ("shape", "nodes") and nodes > 0:
             return self.with_options(per_node=-(-ranks // nodes))
         if self.kind == "shape" or self.placement != "node" or nodes < 2 or ranks % nodes:
@@ -122,6 +133,22 @@ class Blueprint:
         """The number of ranks, where the user fixes it: by a file, nodes=4 or dims=4x4x4."""
         fixed = self.kind == "file" or self.options.keys() & {"nodes", "dims"}
         return self.whole().ranks if fixed else None
+
+    @property
+    def description(self) -> str:
+        """One line: the machine, and for a shape its links.
+
+        >>> find("star").description
+        'machine: star (every rank on one non-blocking switch), links of 50GB/s and 1us'
+        """
+        if self.kind != "shape":
+            return f"machine: {self.text}"
+        options: dict[str, Any] = {"bandwidth": BANDWIDTH, "latency": LATENCY, **self.options}
+        links = f"{format_bandwidth(options['bandwidth'])} and {format_seconds(options['latency'])}"
+        gap = f", gap {format_seconds(options['gap'])}" if options.get("gap") else ""
+        clause = " ".join(re.split("[:;.]", self.make.__doc__ or "")[0].split())
+        shape = "" if ":" in self.text else f" ({clause[:1].lower()}{clause[1:]})"
+        return f"machine: {self.text}{shape}, links of {links}{gap}"
 
     @property
     def has_default_links(self) -> bool:

@@ -3,10 +3,32 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+_SHOWN = 60
+"""Characters of a value in a message, at most."""
+
 
 class InputError(ValueError):
     """Bad input: one line that names the value and what would be right. The command line exits with
     2."""
+
+
+def shown(value: object) -> str:
+    """A value of a file in a message: short and on one line, however large or deep it is.
+
+    >>> shown("ring"), shown(None), shown([[1, 2]]), shown({"a": 3})
+    ("'ring'", 'none', 'a list', 'a mapping')
+    """
+    if isinstance(value, dict | list | tuple | set | frozenset):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and abs(value) >= 10**_SHOWN:
+        return f"a number of more than {_SHOWN} digits"
+    text = repr(value[:_SHOWN]) if isinstance(value, str | bytes) else str(value).lower()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def as_text(value: object) -> str:
+    """A text as it is, and any other value as in a message."""
+    return value if isinstance(value, str) else shown(value)
 
 
 def nearest_name(name: str, known: Iterable[str], choices: str) -> str:
@@ -30,7 +52,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     "did you mean 'RING'? "
     """
     names = {candidate.lower(): candidate for candidate in known}
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    near = [key for key in names if name and key in name.lower().split("_")]
+    near = near or get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     return f"did you mean {names[near[0]]!r}? " if near else ""
 
 

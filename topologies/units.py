@@ -109,9 +109,12 @@ def _wrong_unit(text: str, match: str, units: dict[str, float], noun: str, examp
     bare = re.fullmatch(rf"({_NUMBER})\s*([kKMGTP]?)", text)
     if bare and unit != "s":
         number, prefix = _plain(bare[1]), bare[2]
-        readings = f"{number}{prefix}{unit}" + (
-            f" or {number}{prefix.upper()}i{unit}" if prefix else f" or {number}M{unit}"
-        )
+        if prefix:
+            readings = f"{number}{prefix}{unit} or {number}{prefix.upper()}i{unit}"
+        elif 1e3 <= float(number) <= 1e18:
+            readings = f"{_si(float(number), unit)} or {number}{unit}"
+        else:
+            readings = f"{number}{unit} or {number}M{unit}"
         return f"{text!r} has no unit: write {readings}"
     if bare:
         return f"{text!r} has no unit: write it like {example}"

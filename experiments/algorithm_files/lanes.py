@@ -10,6 +10,7 @@ from array import array
 from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -132,6 +133,8 @@ def run(lanes: Iterable[Lane], check: bool = True) -> Run:
     while ready:
         ready.extend(state.advance(ready.popleft()))
     state.result.stuck = state.blocked()
+    if check and not state.result.stuck:
+        state.check_ends()
     return state.result
 
 
@@ -148,6 +151,8 @@ class _State:
         """How many instructions and posts there were."""
         self.next = [next(lane, None) for lane in lanes]
         """The next instruction of each lane; None if it is done."""
+        self.ranks = np.array([first.place.rank if first else -1 for first in self.next])
+        """The rank of each lane that has any instruction."""
         self.frontier: list[dict[int, int]] = [{} for _ in lanes]
         """The moves after which a lane goes on: the last of each other lane, which comes after its
         earlier ones, and messages."""
@@ -191,6 +196,19 @@ class _State:
                 assert isinstance(action, Wait)
                 return f"{place} waits for {action.reason}"
         return ""
+
+    def check_ends(self) -> None:
+        """Raise InputError if a rank may be done before another has written to it or read from
+        it."""
+        ranks = {rank for rank, _ in chain(self.written, self.read)}
+        done = {r: self.clock[self.ranks == r].max(axis=0, initial=0).tolist() for r in ranks}
+        reads = ((cell, read) for cell, lanes in self.read.items() for read in lanes.values())
+        for (rank, _), access in chain(self.written.items(), reads):
+            if access.place.rank != rank and done[rank][access.lane] < access.time:
+                raise InputError(
+                    f"{access.place} uses a chunk of gpu {rank}, which may be done before: no "
+                    f"thread block of gpu {rank} waits for it"
+                )
 
     def _join(self, lane: int, wait: Wait) -> None:
         if wait.times > 0:

@@ -13,7 +13,6 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from simulator.collectives import Algorithm, algorithms
-from simulator.collectives.declared_shifts import check_shifts
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 
@@ -68,7 +67,7 @@ def _guarded(algorithm: Algorithm, path: str) -> Algorithm:
         return built
 
     fit = algorithm.fit
-    guarded = replace(
+    return replace(
         algorithm,
         schedule=schedule,
         fit=None if fit is None else _calling(fit, path),
@@ -76,8 +75,6 @@ def _guarded(algorithm: Algorithm, path: str) -> Algorithm:
         shifts=_calling(algorithm.shifts, path),
         origin=Path(path).name,
     )
-    check_shifts(guarded)
-    return guarded
 
 
 def _calling(function: Callable[..., Any], path: str) -> Callable[..., Any]:

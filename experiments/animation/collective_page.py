@@ -12,9 +12,11 @@ from experiments.animation.film import Act, Film
 from experiments.animation.sentences import Speaker
 from experiments.animation.shown_values import shown_values
 from experiments.animation.stage import HEAD, Stage
-from experiments.output import Value
+from experiments.animation.tree_picture import NOTE, tree_figure, trees
+from experiments.output import Value, counted
+from experiments.pages.inline_svg import inline_svg
 from experiments.pages.packed import pack
-from experiments.pages.page import Facts, Page, Scene
+from experiments.pages.page import Facts, Figure, Page, Scene
 
 MOST_SENTENCES = 2_000
 """Operations that are all described; of more, each step has a sentence."""
@@ -49,9 +51,19 @@ def collective_page(
         facts,
         [
             Scene("Animation", "animation", scene_data(film), note, helpers=("player",)),
+            *_trees(film),
             Facts("Parameters", shown),
         ],
     )
+
+
+def _trees(film: Film) -> list[Figure]:
+    """A picture of the trees that slots are sent along, if there are any."""
+    if not (kinds := trees(film.schedule)):
+        return []
+    title = counted(len(kinds), "tree")
+    svg = inline_svg(tree_figure(film.schedule, kinds), "trees", title)
+    return [Figure(title, svg, NOTE)]
 
 
 def scene_data(film: Film) -> dict[str, object]:
@@ -101,22 +113,9 @@ def scene_data(film: Film) -> dict[str, object]:
 
 
 def _stage(stage: Stage) -> dict[str, object]:
-    card = stage.card
-    return {
-        "width": stage.width,
-        "height": stage.height,
-        "card": {
-            "width": card.width,
-            "height": card.height,
-            "head": HEAD,
-            "rows": card.rows,
-            "columns": card.columns,
-        },
-        "ranks": stage.ranks.tolist(),
-        "devices": [[device.name, device.x, device.y, device.width] for device in stage.devices],
-        "links": stage.links,
-        "ways": stage.ways,
-    }
+    devices = [[device.name, device.x, device.y, device.width] for device in stage.devices]
+    card = {**vars(stage.card), "head": HEAD}
+    return {**vars(stage), "card": card, "ranks": stage.ranks.tolist(), "devices": devices}
 
 
 def _act(film: Film, name: str, act: Act) -> dict[str, object]:

@@ -108,9 +108,7 @@ def _in_rows(routed: Routed, card: Card, most: float) -> Stage:
     ranks = np.stack((place % columns, place // columns), axis=1) * step
     ranks = ranks + np.array([card.width, card.height]) / 2 + MARGIN
     width, height = ranks.max(axis=0) + np.array([card.width, card.height]) / 2 + MARGIN
-    return Stage(
-        float(width), float(height), card, ranks, ways=((),) * (len(routed.route_indptr) - 1)
-    )
+    return Stage(float(width), float(height), card, ranks, ways=_straight(routed))
 
 
 def _columns(count: int, most: int, wanted: int) -> int:
@@ -124,7 +122,10 @@ def _columns(count: int, most: int, wanted: int) -> int:
 
 def _on_machine(routed: Routed, card: Card) -> Stage | None:
     """Cards where a picture of the machine has the ranks, with the devices between them; None if
-    there is no such picture."""
+    there is no such picture.
+
+    A single switch is left out: it would hide who sends to whom, as all messages meet there.
+    """
     machine, count = routed.machine, routed.schedule.ranks
     placed = machine.placement[:count].tolist()
     try:
@@ -132,6 +133,8 @@ def _on_machine(routed: Routed, card: Card) -> Stage | None:
     except InputError:
         return None
     used = sorted({*placed, *_devices(routed).tolist()})
+    direct = len(used) == len(placed) + 1
+    used = sorted(placed) if direct else used
     known = {device: place for place, device in enumerate(where.devices.tolist())}
     if len(set(placed)) < count or not set(used) <= set(known):
         return None
@@ -159,8 +162,8 @@ def _on_machine(routed: Routed, card: Card) -> Stage | None:
         card,
         ranks,
         devices,
-        _links(machine, routed, at),
-        _ways(routed, at),
+        () if direct else _links(machine, routed, at),
+        _straight(routed) if direct else _ways(routed, at),
     )
 
 
@@ -213,3 +216,8 @@ def _ways(routed: Routed, at: dict[int, tuple[float, float]]) -> tuple[Path, ...
     topology, links = routed.topology, routed.route_links
     parts = np.split(topology.target[links], routed.route_indptr[1:-1])
     return tuple(tuple(at[device] for device in part.tolist()[:-1]) for part in parts)
+
+
+def _straight(routed: Routed) -> tuple[Path, ...]:
+    """Ways that pass nothing."""
+    return ((),) * (len(routed.route_indptr) - 1)

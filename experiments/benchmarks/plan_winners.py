@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from experiments import output
 from experiments.commands.search_plans import node_size
-from experiments.models.accelerators import DEVICES
+from experiments.models.accelerators import DEVICES, accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
-from experiments.parallel.fitting import capacity
 from experiments.parallel.plan_bounds import PlanBounds
 from experiments.parallel.plan_search import find_plans, simulate_plan
 from experiments.parallel.plan_space import Space
@@ -72,7 +71,7 @@ def outcome(space: Space, times: GroupTimes) -> Outcome:
     """Search, and simulate all."""
     training, result = space.training, find_plans(space, times, least=0)
     bounds = PlanBounds(training, times)
-    limit, above, ratios = capacity(training.times.device), 0, []
+    limit, above, ratios = accelerator(training.times.device).capacity, 0, []
     seconds = {}
     for plan in space.plans()[0]:
         if simulate_plan(training, plan, times).memory > limit:

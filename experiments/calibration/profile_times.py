@@ -8,7 +8,6 @@ their times. Otherwise the size in the middle is simulated, and so on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -16,9 +15,8 @@ from simulator.analysis.path_counts import PathCounts, path_counts
 from simulator.collectives import Algorithm
 from simulator.engines import run
 from simulator.predictions import Path, interval_of, prediction
-from simulator.profile import Profile, Protocol, Run, over
+from simulator.profile import Profile, Protocol, Run
 from simulator.schedules.routed import Routed, route
-from simulator.schedules.schedule import Schedule
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Topology
 
@@ -47,9 +45,9 @@ def times(
     if not sizes:
         return {}
     schedule, topology, _, _ = algorithm.on(topology, ranks, 1.0)
-    if len(schedule) > LARGE:
-        return _Large(profile, algorithm, schedule, topology).times(sorted(sizes))
     routed = route(schedule, topology)
+    if len(schedule) > LARGE:
+        return _Large(profile, algorithm, routed).times(sorted(sizes))
     runs = {size: profile.simulate(routed.scaled(size), algorithm) for size in sizes}
     return {size: _timed(profile, result, algorithm) for size, result in runs.items()}
 
@@ -63,11 +61,8 @@ class _Large:
     """A schedule of many operations, routed once, and the critical paths that its simulations
     had."""
 
-    def __init__(
-        self, profile: Profile, algorithm: Algorithm, schedule: Schedule, topology: Topology
-    ) -> None:
-        self.profile, self.algorithm, self.topology = profile, algorithm, topology
-        self.routed = route(schedule, topology)
+    def __init__(self, profile: Profile, algorithm: Algorithm, routed: Routed) -> None:
+        self.profile, self.algorithm, self.routed = profile, algorithm, routed
         self.paths: list[PathCounts] = []
         self.path_of: dict[tuple[str, float], PathCounts] = {}
         self.known: dict[tuple[str, float], float] = {}
@@ -104,9 +99,7 @@ class _Large:
     def timed(self, name: str, size: float, seconds: float) -> Timed:
         """A run whose critical path is known, by the name of its protocol."""
         protocol = next(each for each in self.profile.protocols if each.name == name)
-        schedule = self.routed.schedule.scaled(size)
-        routed = replace(self.machine(protocol, size), schedule=schedule)
-        path = Path(seconds, name, routed, self.path_of[name, size])
+        path = Path(seconds, name, self.machine(protocol, size), self.path_of[name, size])
         return _timed(self.profile, path, self.algorithm)
 
     def between(self, protocol: Protocol, sizes: Sequence[float]) -> dict[float, float]:
@@ -151,20 +144,17 @@ class _Large:
         return self.known[protocol.name, size]
 
     def _simulated(self, protocol: Protocol, size: float) -> float:
-        machine = self.machine(protocol, size)
-        timeline = run(replace(machine, schedule=self.routed.schedule.scaled(size)))
+        timeline = run(self.machine(protocol, size))
         self.paths.append(path_counts(timeline, size))
         self.path_of[protocol.name, size] = self.paths[-1]
         return timeline.makespan
 
     def machine(self, protocol: Protocol, size: float) -> Routed:
-        """The routes on the machine as a protocol finds it."""
-        return over(
-            self.routed, self.profile.apply(self.topology, protocol, self.algorithm.name, size)
-        )
+        """The routes of a size on the machine as a protocol finds it."""
+        return self.profile.laid(self.routed.scaled(size), [protocol], self.algorithm)[0]
 
     def overheads(self, size: float) -> dict[str, float]:
         """Seconds that no link takes."""
         return self.profile.overheads(
-            self.routed.schedule.scaled(size), self.topology, self.algorithm
+            self.routed.schedule.scaled(size), self.routed.machine, self.algorithm
         )

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from experiments.cli import advised, algorithms, animated, lists, measured, simulated, topologies
 from experiments.cli.completion import join_words
-from experiments.cli.old_spellings import Commands
+from experiments.cli.plain_values import PlainGroup
 from topologies.errors import InputError
 
 FIRST_WORDS = """\
@@ -33,7 +33,7 @@ Try first:
 All commands: simctl --help. Options of a command: simctl COMMAND --help."""
 app = typer.Typer(
     name="simctl",
-    cls=Commands,
+    cls=PlainGroup,
     help="Simulate the communication of distributed training: how long, why, how far from the "
     "best, is it normal?",
     invoke_without_command=True,
@@ -113,6 +113,8 @@ def main() -> None:
         if message is None:
             raise
         text = " ".join(str(message()).replace("Value error, ", "").split())
+        if text.startswith("No such option: --nodes"):
+            text = "No such option: --nodes: write it in --topology, like hgx_h100:nodes=4"
         _fail(text or f"see simctl --help ({type(error).__name__})")
     sys.exit(code)
 
@@ -125,10 +127,14 @@ def _drop_output() -> None:
 
 
 def _fail(message: str) -> None:
+    from experiments.text_lines import visible
+
     line = " ".join(message.splitlines())
-    print(f"simctl: {line}", file=sys.stderr)  # noqa: T201
+    print(visible(f"simctl: {line}"), file=sys.stderr)  # noqa: T201
     sys.exit(2)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"note: {message}", file=sys.stderr)  # noqa: T201
+    from experiments import output
+
+    output.note(str(message))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import collective_names, completer
+from experiments.cli.completion import (
+    algorithm_names,
+    algorithm_options,
+    collective_names,
+    completer,
+)
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.cli.options import (
@@ -32,12 +38,20 @@ USUAL_SIZES = "1KiB..1GiB:x4"
 )
 @with_groups
 def recommend(
-    collective: Annotated[
-        str,
+    algo: Annotated[
+        str | None,
         typer.Option(
-            help="The collective, like all_gather.", autocompletion=completer(collective_names)
+            help="Choose from these algorithms, comma-separated.  [default: all]",
+            autocompletion=completer(algorithm_names, algorithm_options),
         ),
-    ] = "all_reduce",
+    ] = None,
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            help="The collective, like all_gather.  [default: that of --algo; all_reduce]",
+            autocompletion=completer(collective_names),
+        ),
+    ] = None,
     p: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +64,7 @@ def recommend(
         str | None,
         typer.Option(help=f"Sizes as nccl-tests counts them.  [default: {USUAL_SIZES}]"),
     ] = None,
-    machine: MachineOptions = MachineOptions("star"),
+    machine: MachineOptions = MachineOptions(),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileName = None,
     level: Level = None,
@@ -72,7 +86,9 @@ def recommend(
     lower bound, and what it gains over the default of the library. With several numbers of ranks,
     the table is a map: the winner at each size and number, and its lead over the second.
     """
-    from experiments.cli.values import parse_ranks, usual_ranks
+    from experiments.calibration import library_choices
+    from experiments.calibration.libraries import NCCL
+    from experiments.cli.values import parse_algorithms, parse_ranks, usual_ranks
     from experiments.commands import recommend as command
     from experiments.simulations.recommendation import Question
     from simulator.collectives import of_collective
@@ -83,30 +99,26 @@ def recommend(
         for name, value in options.items():
             if value is not None:
                 raise InputError(f"--explain {explain} and {name} {value}: leave one of them out")
-    machine, calibrated = machine.under(profile, usual="star", level=level, library=library)
+    machine, calibrated = machine.under(profile, level, library)
     calibrated = rules.sure(calibrated)
-    listed = of_collective(collective)
-    blueprint = replace(machine.blueprint, force=rules.force)
+    algorithms = tuple(parse_algorithms(algo)) if algo else ()
+    usual = algorithms[0].collective.name if algorithms else "all_reduce"
+    listed = of_collective(collective or usual)
     name = listed[0].collective.name
+    if other := next((each for each in algorithms if each.collective.name != name), None):
+        raise InputError(f"--algo {other.name}: it is {other.collective.name}, expected {name}")
+    blueprint = replace(machine.blueprint, force=rules.force)
     ranks = parse_ranks(usual_ranks(blueprint, listed, "8") if p is None else p)
     known = library_of(profile, library)
-    chosen = known.on(blueprint).algorithms_on(blueprint.build(ranks[0]), name) if known else ()
-    question = Question(name, ranks[0], blueprint.build, rules.rules, calibrated, chosen)
+    if nccl_tuner is not None and known not in (None, NCCL):
+        raise InputError(f"--nccl-tuner {nccl_tuner}: it is NCCL's, and the library is not")
+    known = NCCL if nccl_tuner is not None else known
+    runs = partial(library_choices.runs, known.on(blueprint)) if known else None
+    question = Question(name, ranks[0], blueprint.build, rules.rules, calibrated, runs, algorithms)
     sizes = sorted(parse_sizes(size or USUAL_SIZES))
-    if len(ranks) > 1:
-        from experiments.commands import recommend_map
-
-        if explain is not None:
-            raise InputError(f"--explain {explain}: give one number of ranks in --p, not {p}")
-        several = recommend_map.Request(question, ranks, sizes, blueprint, plot, nccl_tuner, report)
-        raise typer.Exit(recommend_map.run(several, format.value))
-    request = command.Request(
-        question,
-        sizes,
-        blueprint,
-        None if explain is None else parse_bytes(explain),
-        plot,
-        nccl_tuner,
-        report,
-    )
+    if len(ranks) > 1 and explain is not None:
+        raise InputError(f"--explain {explain}: give one number of ranks in --p, not {p}")
+    files = (plot, nccl_tuner, report)
+    point = None if explain is None else parse_bytes(explain)
+    request = command.Request(question, ranks, sizes, blueprint, point, *files)
     raise typer.Exit(command.run(request, format.value))

@@ -19,7 +19,7 @@ from experiments.cli.completion import (
 )
 from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.options import Algorithm, AlgorithmFile, Size
+from experiments.cli.options import Algorithm, AlgorithmFile, AlgorithmWord, Size, word_or_option
 from experiments.cli.pattern_options import PatternOptions
 from experiments.cli.training_options import Bucket, TrainingOptions
 from topologies.errors import InputError
@@ -106,7 +106,7 @@ COLLECTIVES = ("algo", "algo_file", "size", "root", "skew", "matrix")
 
 
 @app.command(
-    epilog="Example: simctl animate --algo ring --p 4 --out ring.html\n\n"
+    epilog="Example: simctl animate ring --p 4 --out ring.html\n\n"
     "Example: simctl animate --model resnet50 --p 4 --bandwidth 10GB/s --out ddp.html\n\n"
     "Example: simctl animate --pipeline 1f1b --devices 4 --micro-batches 8 --out pipeline.gif"
 )
@@ -116,6 +116,7 @@ def animate(
         Path,
         typer.Option(help="FILE.html, FILE.gif, or FOLDER for an SVG of each step."),
     ],
+    word: AlgorithmWord = None,
     algo: Algorithm = None,
     algo_file: AlgorithmFile = None,
     p: Annotated[
@@ -136,6 +137,7 @@ def animate(
     micro-batches of a pipeline. A page has controls, a GIF is for slides. If the algorithm is
     wrong, the animation stops at the first wrong value, and the exit code is 1.
     """
+    algo = word_or_option(word, algo)
     links = {name: getattr(machine, name) for name in ("topology", *LINK_OPTIONS)}
     others = {"algo": algo, "algo_file": algo_file, "size": size, **asdict(pattern)}
     step.check({**others, "p": p, **links})
@@ -143,17 +145,16 @@ def animate(
         _animate_pipeline(step, out)
         return
     if step.kind == "ddp":
-        _animate_ddp(step, p, replace(machine, topology=machine.topology or "star"), rules, out)
+        _animate_ddp(step, p, machine, rules, out)
         return
     from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import animate as command
     from topologies.units import parse_bytes
 
-    machine = replace(machine, topology=machine.topology or "ring")
     algorithm = pattern.of(parse_algorithm(algo, algo_file))
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, [algorithm], USUAL_RANKS))
     size = pattern.size(size)
-    parameters = {**named(algo, algo_file), "p": p, "size": size, **machine.parameters}
+    parameters = {**named(algo, algo_file, [algorithm]), "p": p, "size": size, **machine.parameters}
     request = command.Request(
         algorithm,
         parse_rank_count(p),

@@ -103,7 +103,7 @@ def _of_strategies(
         "p": str(ranks),
         "steps": steps,
     }
-    return Request(task, runs, parameters)
+    return Request(task, runs, jobs[0].machine, parameters)
 
 
 def _of_plans(
@@ -123,7 +123,7 @@ def _of_plans(
         request = parse_training(name, replace(job, plan=name), machine, rules, profile)
         runs.append(partial(_learn_plan, task, request, name, options.steps))
     parameters = {**request.parameters, "plan": text, "learn": options.learn, "seed": options.seed}
-    return Request(task, runs, parameters)
+    return Request(task, runs, request.machine, parameters)
 
 
 def _learn_plan(task: Task, request: PlanRequest, name: str, steps: int | None) -> LearningRun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,15 +28,18 @@ if TYPE_CHECKING:
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
 
-TOPOLOGY_HELP = (
-    "NAME or FILE, with options: star, hgx_h100:nodes=2, topo.txt. See `simctl topo list`."
-)
+TOPOLOGY_HELP = "NAME or FILE, with options: hgx_h100:nodes=2, topo.txt. See `simctl topo list`."
+DEFAULT_TOPOLOGY = "star"
+"""The machine of each command, if the user names none: a switch with a port for each rank."""
 LINKS = {"bandwidth": "50GB/s", "latency": "1us", "gap": "0us"}
 """The links of a shape, if the user does not say."""
 
 Topology = Annotated[
     str | None,
-    typer.Option(help=TOPOLOGY_HELP, autocompletion=completer(machine_names, machine_options)),
+    typer.Option(
+        help=f"{TOPOLOGY_HELP}  [default: star, where a machine is needed]",
+        autocompletion=completer(machine_names, machine_options),
+    ),
 ]
 Bandwidth = Annotated[
     str | None, typer.Option(help="β of a shape's links, like 400Gbit/s.  [default: 50GB/s]")
@@ -105,7 +108,7 @@ class MachineOptions:
         from topologies.placement import parse_placement
         from topologies.units import parse_bandwidth, parse_seconds
 
-        blueprint = find(self.topology or "")
+        blueprint = find(DEFAULT_TOPOLOGY if self.topology is None else self.topology)
         for name in LINKS:
             if getattr(self, name) is not None and name in blueprint.options:
                 raise InputError(
@@ -137,7 +140,9 @@ class MachineOptions:
     @property
     def parameters(self) -> dict[str, str | bool | None]:
         """The options with their defaults, to be stored with a result."""
-        usual = LINKS if self.blueprint.kind == "shape" else {}
+        usual = {"topology": DEFAULT_TOPOLOGY}
+        if self.blueprint.kind == "shape":
+            usual |= LINKS
         return {
             name: value if value is not None else usual.get(name)
             for name, value in asdict(self).items()
@@ -146,12 +151,11 @@ class MachineOptions:
     def under(
         self,
         name: str | None,
-        usual: str,
         level: float | None = None,
         library: LibraryName | None = None,
     ) -> tuple[MachineOptions, Profile | None]:
-        """The machine and the profile of that name, with intervals of `level`. With --topology
-        `usual`, it is the profile's machine.
+        """The machine and the profile of that name, with intervals of `level`. Without
+        --topology, it is the profile's machine.
 
         With `library`, the profile is of that library on this machine. Raises InputError for both,
         and for links that the profile has itself.
@@ -159,7 +163,8 @@ class MachineOptions:
         if library is not None:
             if name is not None:
                 raise InputError(f"--library {library} and --profile {name}: leave one of them out")
-            return self, self._described(library).at_level(level)
+            profile = self._described(library).at_level(level)
+            return self, self._choosing(profile, library_of(None, library), library.value)
         if name is None:
             if level is not None:
                 raise InputError(f"--level {level:g} goes with --profile or --library: write both")
@@ -174,7 +179,17 @@ class MachineOptions:
                     "two out"
                 )
         profile = at_level(find_profile(name).simulated(), level)
-        return replace(self, topology=profile.machine) if self.topology == usual else self, profile
+        machine = replace(self, topology=profile.machine) if self.topology is None else self
+        return machine, machine._choosing(profile, library_of(name, None))
+
+    def _choosing(self, profile: Profile, library: Library | None, version: str = "") -> Profile:
+        """The profile with the choices of its library on this machine."""
+        from experiments.calibration.library_choices import choices
+
+        assert library is not None
+        chosen = partial(choices, library.on(self.blueprint), version)
+        specified = bool(version) or not self.blueprint.has_default_links
+        return replace(profile, choices=chosen, specified=specified)
 
     def _described(self, library: LibraryName) -> Profile:
         """The profile of a library on this machine. Notes say where its figures are from."""
@@ -189,7 +204,9 @@ class MachineOptions:
         blueprint = self.blueprint
         several = blueprint.whole()
         if blueprint.size is None:
-            several = blueprint.build(2 * several.ranks)
+            per_node = blueprint.options.get("per_node")
+            node = max(several.ranks, per_node if isinstance(per_node, int) else 1)
+            several = blueprint.build(2 * node)
         described = profile_for(library.value, several)
         for note in described.notes:
             output.note(note)

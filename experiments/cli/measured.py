@@ -114,7 +114,7 @@ def validate(
     ] = False,
     p: Ranks = None,
     in_place: InPlace = False,
-    machine: MachineOptions = MachineOptions("star"),
+    machine: MachineOptions = MachineOptions(),
     profile: ProfileName = None,
     library: PopulationName = None,
     level: Level = None,
@@ -140,7 +140,7 @@ def validate(
     if fit and (profile or library):
         option, name = ("profile", profile) if profile else ("library", library)
         raise InputError(f"--fit finds α and β itself: leave out --{option} {name}, or --fit")
-    machine, simulated = machine.under(profile, usual="star", level=level, library=library)
+    machine, simulated = machine.under(profile, level, library)
     request = command.Request(
         log,
         machine.blueprint,

@@ -15,6 +15,7 @@ from experiments.cli.completion import (
     completer,
     profile_names,
 )
+from topologies.errors import InputError
 
 
 class Format(StrEnum):
@@ -76,7 +77,8 @@ Algorithms = Annotated[
     str | None,
     typer.Option(
         "--algo",
-        help="Algorithms, comma-separated: see `simctl algos`.  [default: ring]",
+        help="Algorithms, comma-separated: see `simctl algos`.  [default: ring; with a library "
+        "what that takes]",
         autocompletion=completer(algorithm_names, algorithm_options),
     ),
 ]
@@ -84,10 +86,29 @@ Algorithm = Annotated[
     str | None,
     typer.Option(
         "--algo",
-        help="One algorithm: see `simctl algos`.  [default: ring]",
+        help="One algorithm: see `simctl algos`.  [default: ring; with a library what that takes]",
         autocompletion=completer(algorithm_names, algorithm_options),
     ),
 ]
+AlgorithmWord = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ALGO]",
+        help="The algorithm, instead of --algo.",
+        autocompletion=completer(algorithm_names, algorithm_options),
+        show_default=False,
+    ),
+]
+
+
+def word_or_option(word: str | None, option: str | None) -> str | None:
+    """The algorithm that a command line names, as a word or as --algo. Raises InputError for
+    both."""
+    if word is not None and option is not None:
+        raise InputError(f"{word[:80]} and --algo {option[:80]}: leave one of them out")
+    return word if option is None else option
+
+
 Size = Annotated[
     str | None,
     typer.Option(
@@ -184,7 +205,9 @@ Report = Annotated[
 Timeline = Annotated[
     Path | None,
     typer.Option(
-        help="Draw what each rank does over time: FILE.png, .svg, .pdf, or .json for Perfetto."
+        "--timeline",
+        "--plot",
+        help="Draw what each rank does over time: FILE.png, .svg, .pdf, or .json for Perfetto.",
     ),
 ]
 RunTimeline = Annotated[

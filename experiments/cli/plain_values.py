@@ -8,6 +8,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from experiments.cli.kept_files import check_kept
 from topologies.errors import InputError
 
 
@@ -55,6 +56,8 @@ class PlainGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names, and the words after it."""
+        if not ctx.resilient_parsing:
+            check_kept(args)
         name, command, rest = super().resolve_command(ctx, args)
         _with_plain_values(command.get_params(ctx) if command else [])
         return name, command, rest

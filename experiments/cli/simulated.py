@@ -16,21 +16,20 @@ from experiments.cli.options import (
     AlgorithmFile,
     AlgorithmFiles,
     Algorithms,
+    AlgorithmWord,
     CollectiveName,
     Format,
-    Level,
     Metric,
     Out,
     Output,
     Plot,
-    PopulationName,
-    ProfileName,
     Report,
     ResultFile,
     RunOut,
     RunTimeline,
     Size,
     Timeline,
+    word_or_option,
 )
 from experiments.cli.pattern_options import PatternOptions
 from experiments.cli.profile_options import ProfileOptions
@@ -72,8 +71,7 @@ Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the tab
 
 
 @app.command(
-    epilog="Example: simctl sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --topology star "
-    "--out sweep.csv"
+    epilog="Example: simctl sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --out sweep.csv"
 )
 @with_groups
 def sweep(
@@ -83,11 +81,9 @@ def sweep(
     p: RankCounts = None,
     size: Sizes = None,
     pattern: PatternOptions = PatternOptions(),
-    machine: MachineOptions = MachineOptions("ring"),
+    machine: MachineOptions = MachineOptions(),
     rules: RuleOptions = RuleOptions(),
-    profile: ProfileName = None,
-    library: PopulationName = None,
-    level: Level = None,
+    profile: ProfileOptions = ProfileOptions(),
     out: Out = None,
     plot: Plot = None,
     metric: Annotated[
@@ -111,14 +107,14 @@ def sweep(
     from experiments.commands import sweep as command
     from topologies.units import parse_sizes
 
-    machine, calibrated = machine.under(profile, usual="ring", level=level, library=library)
+    machine, calibrated = profile.of(machine)
     calibrated = rules.sure(calibrated)
-    algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file)]
+    usual = profile.usual(machine)
+    algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file, usual)]
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, algorithms, "2..64"))
     size = pattern.size(size)
-    names = algo or ",".join(one.name for one in algorithms if not one.origin)
-    parameters = {**named(names, algo_file), "p": p, "size": size, "engine": rules.engine.value}
-    parameters |= ProfileOptions(profile, library, level).parameters
+    parameters = {"p": p, "size": size, "engine": rules.engine.value, **profile.parameters}
+    parameters = named(algo, algo_file, algorithms) | parameters
     request = command.Request(
         algorithms,
         parse_ranks(p),
@@ -133,11 +129,10 @@ def sweep(
     raise typer.Exit(command.run(request, show, where.execution))
 
 
-@app.command(
-    epilog="Example: simctl run --algo ring --p 8 --size 1GiB --topology star --timeline ring.png"
-)
+@app.command(epilog="Example: simctl run ring --p 8 --size 1GiB --timeline ring.png")
 @with_groups
 def run(
+    word: AlgorithmWord = None,
     algo: Algorithm = None,
     algo_file: AlgorithmFile = None,
     p: Annotated[
@@ -152,11 +147,9 @@ def run(
     groups: Groups = None,
     chakra: Chakra = None,
     pattern: PatternOptions = PatternOptions(),
-    machine: MachineOptions = MachineOptions("ring"),
+    machine: MachineOptions = MachineOptions(),
     rules: RuleOptions = RuleOptions(),
-    profile: ProfileName = None,
-    library: PopulationName = None,
-    level: Level = None,
+    profile: ProfileOptions = ProfileOptions(),
     timeline: Timeline = None,
     trace: TraceOptions = TraceOptions(),
     out: ResultFile = None,
@@ -171,31 +164,32 @@ def run(
     from experiments.output import RunFiles
 
     files = RunFiles(timeline, out, report, trace.choice)
+    algo = word_or_option(word, algo)
     if chakra is not None:
         from experiments.cli.chakra_options import ChakraOptions
 
         unused: dict[str, object] = {"algo-file": algo_file, "p": p, "size": size}
         unused["groups"] = groups
-        unused |= {"profile": profile, "library": library, "level": level}
+        unused |= asdict(profile)
         options = ChakraOptions(chakra, algo, {**unused, **pattern.parameters})
         raise typer.Exit(options.run(machine, rules, files, format.value))
     from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import run as command
     from topologies.units import parse_bytes
 
-    machine, calibrated = machine.under(profile, usual="ring", level=level, library=library)
+    machine, calibrated = profile.of(machine)
     calibrated = rules.sure(calibrated)
-    algorithm = pattern.of(parse_algorithm(algo, algo_file))
+    algorithm = pattern.of(parse_algorithm(algo, algo_file, profile.usual(machine)))
     if groups is not None:
         from experiments.cli.group_parser import GroupOptions
 
-        refused = {"profile": profile, "library": library}
+        refused = {"profile": profile.profile, "library": profile.library}
         chosen = GroupOptions(groups, algorithm, pattern.size(size), p, refused)
         raise typer.Exit(chosen.run(machine.blueprint, rules, files, format.value))
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, [algorithm], "8"))
     size = pattern.size(size)
-    parameters = {**named(algo, algo_file), "p": p, "size": size, "engine": rules.engine.value}
-    parameters |= ProfileOptions(profile, library, level).parameters
+    parameters = {"p": p, "size": size, "engine": rules.engine.value, **profile.parameters}
+    parameters = named(algo, algo_file, [algorithm]) | parameters
     request = command.Request(
         algorithm,
         parse_rank_count(p),
@@ -221,7 +215,7 @@ def run(
 @with_groups
 def train(
     job: TrainingOptions = TrainingOptions(),
-    machine: MachineOptions = MachineOptions("star"),
+    machine: MachineOptions = MachineOptions(),
     rules: RuleOptions = RuleOptions(),
     profile: ProfileOptions = ProfileOptions(),
     timeline: RunTimeline = None,

@@ -50,7 +50,8 @@ def topo_show(
         str | None, typer.Option("--p", help="The number of ranks.  [default: all; 8 of a shape]")
     ] = None,
     png: Annotated[
-        Path | None, typer.Option(help="Draw the machine: FILE.png, .svg or .pdf.")
+        Path | None,
+        typer.Option("--png", "--plot", help="Draw the machine: FILE.png, .svg or .pdf."),
     ] = None,
     format: Output = Format.table,
     force: Force = False,

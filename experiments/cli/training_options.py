@@ -175,7 +175,7 @@ class TrainingOptions:
         profile: ProfileOptions = ProfileOptions(),
     ) -> Request:
         """The values of the options, under a library."""
-        machine, calibrated = profile.of(machine, usual="star")
+        machine, calibrated = profile.of(machine)
         calibrated = rules.sure(calibrated)
         if calibrated is not None and self.slow_link is not None:
             raise InputError(

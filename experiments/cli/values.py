@@ -6,6 +6,7 @@ Imported when a command runs, since algorithms take a while to load.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 from experiments.algorithm_files import SUFFIXES, read_algorithm
@@ -22,16 +23,19 @@ USUAL = "ring"
 
 
 def parse_algorithms(
-    text: str | None, collective: str | None = None, files: Sequence[str] | None = None
+    text: str | None,
+    collective: str | None = None,
+    files: Sequence[str] | None = None,
+    usual: Sequence[str] = (),
 ) -> list[Algorithm]:
     """Algorithms by name, each with its options, or all of a collective, and then those of files.
-    The default is ring."""
+    The default is that of :func:`parse_algorithm`."""
     if collective is not None and text is not None:
         raise InputError(
             f"--algo {text[:80]} and --collective {collective[:80]}: leave one of them out"
         )
     if text is None and collective is None and not files:
-        text = USUAL
+        return [_usual(usual)]
     chosen = [] if collective is None else of_collective(collective)
     chosen += [] if text is None else [_find(name) for name in names_in(text)]
     for file in files or ():
@@ -42,23 +46,38 @@ def parse_algorithms(
     return chosen
 
 
-def parse_algorithm(text: str | None, file: str | None = None) -> Algorithm:
-    """An algorithm by name, or that of a file. The default is ring."""
+def parse_algorithm(
+    text: str | None, file: str | None = None, usual: Sequence[str] = ()
+) -> Algorithm:
+    """An algorithm by name, or that of a file. The default is what a library takes of its `usual`
+    algorithms; without a library ring."""
     if text is not None and file is not None:
         raise InputError(f"--algo {text} and --algo-file {file}: leave one of them out")
     if file is not None:
         return read_algorithm(file)
     if text is not None and len(names_in(text)) > 1:
         raise InputError(f"--algo {text}: one algorithm here, simctl sweep takes several")
-    return _find(text if text is not None else USUAL)
+    return _usual(usual) if text is None else _find(text)
 
 
-def named(text: str | None, files: str | Sequence[str] | None) -> dict[str, str]:
-    """The options of algorithms, to be stored with a result."""
-    if not files:
-        return {"algo": text or USUAL}
-    several = files if isinstance(files, str) else ",".join(files)
-    return {**({"algo": text} if text else {}), "algo_file": several}
+def _usual(names: Sequence[str]) -> Algorithm:
+    """The algorithm without --algo: what a library takes of these, or ring."""
+    return _by_library(*names) if names else find(USUAL)
+
+
+def _by_library(*names: str) -> Algorithm:
+    """Stands for what a library takes for each size."""
+    return replace(find(names[0]), by_library=names, recipe=(_by_library, names))
+
+
+def named(
+    text: str | None, files: str | Sequence[str] | None, algorithms: Sequence[Algorithm]
+) -> dict[str, str]:
+    """The options of algorithms, to be stored with a result. What a library takes has no name."""
+    usual = (one.name for one in algorithms if not (one.origin or one.by_library))
+    several = files if isinstance(files, str) else ",".join(files or ())
+    options = {"algo": text or ",".join(usual), "algo_file": several}
+    return {name: value for name, value in options.items() if value}
 
 
 def _find(name: str) -> Algorithm:

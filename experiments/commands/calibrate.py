@@ -64,6 +64,21 @@ def run(choice: Request, out: Path | None, how: str, page: Path | None = None) -
     """Fit, print the parameters, and write the profile."""
     output.check_writable(out, ENDINGS)
     output.check_writable(page, output.REPORTS)
+    profile, calibration = fitted(choice, out)
+    if page:
+        _report(page, choice, profile)
+    unknown = sum(bool(curve.open) for curve in profile.estimates.values())
+    if unknown:
+        verb = "is" if unknown == 1 else "are"
+        output.note(
+            f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs"
+        )
+    output.say(_render(profile, calibration, how))
+    return 0
+
+
+def fitted(choice: Request, out: Path | None) -> tuple[Calibrated, Calibration]:
+    """Fit the profile, and write it to `out`."""
     files, machine, links = choice.files, choice.machine, choice.links
     measurements = read_all(files, choice.family)
     curves = chosen_curves(measurements.curves, choice.only, choice.forced)
@@ -95,11 +110,11 @@ def run(choice: Request, out: Path | None, how: str, page: Path | None = None) -
     where = machine.text if machine else _nodes(measured)
     called = choice.name or (out.stem if out else "profile")
     ignored = label_detection.of_fit(calibration.fit)
-    fitted = {curve.name for curve in measured.curves}
+    names = {curve.name for curve in measured.curves}
     unfitted = [
         curve
         for curve in chosen_curves(measurements.curves, choice.only, False)
-        if curve.source not in fitted
+        if curve.source not in names
     ]
     ignored += label_detection.fallen_back(unfitted, chosen, calibration.fit.profile, built)
     for line in (*map(_ignored, ignored), *map(_unlike, outliers(calibration.fit))):
@@ -109,16 +124,7 @@ def run(choice: Request, out: Path | None, how: str, page: Path | None = None) -
     )
     if out:
         write(profile, out)
-    if page:
-        _report(page, choice, profile)
-    unknown = sum(bool(curve.open) for curve in profile.estimates.values())
-    if unknown:
-        verb = "is" if unknown == 1 else "are"
-        output.note(
-            f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs"
-        )
-    output.say(_render(profile, calibration, how))
-    return 0
+    return profile, calibration
 
 
 def _report(path: Path, choice: Request, profile: Calibrated) -> None:

@@ -55,6 +55,29 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     """Print what is found in each curve and between them; 1 if anything is abnormal."""
     output.check_writable(plot, output.PICTURES)
     output.check_writable(page, output.REPORTS)
+    measurements, results, differences = diagnosed_logs(request)
+    if plot:
+        _draw(results, plot)
+    if page:
+        from experiments.pages.reports.log_results import diagnosed
+        from experiments.pages.reports.report_file import write
+
+        report = diagnosis_report(results, differences, measurements.failures)
+        write(page, diagnosed(report, results, _parameters(request)))
+    for line in measurements.skipped:
+        output.note(f"skipped {line}")
+    for line in doubts([result.curve for result in results]):
+        output.note(line)
+    output.say(_render(results, differences, measurements.failures, how))
+    return int(
+        any(result.abnormal for result in results) or bool(differences or measurements.failures)
+    )
+
+
+def diagnosed_logs(
+    request: Request,
+) -> tuple[Measurements, list[Diagnosis], tuple[Difference, ...]]:
+    """What the logs contain, what is found in each curve, and between them."""
     logs, in_place = request.logs, request.in_place
     measurements = read_all(logs, request.family, failed=True)
     curves = list(_curves(measurements, request.ranks, in_place))
@@ -66,24 +89,7 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
         progress(done, len(curves))
         results.append(diagnose(curve, expected))
     progress(len(curves), len(curves))
-    results = among(results)
-    differences = compare(curves)
-    if plot:
-        _draw(results, plot)
-    if page:
-        from experiments.pages.reports.log_results import diagnosed
-        from experiments.pages.reports.report_file import write
-
-        report = diagnosis_report(results, differences, measurements.failures)
-        write(page, diagnosed(report, results, _parameters(request)))
-    for line in measurements.skipped:
-        output.note(f"skipped {line}")
-    for line in doubts(curves):
-        output.note(line)
-    output.say(_render(results, differences, measurements.failures, how))
-    return int(
-        any(result.abnormal for result in results) or bool(differences or measurements.failures)
-    )
+    return measurements, among(results), compare(curves)
 
 
 def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> Iterator[Curve]:

@@ -13,7 +13,8 @@ from experiments.traces.job_tables import GroupRow, RankRow, group_rows, rank_ro
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 LATEST = 16
-"""Of more ranks, those that were last most often are printed."""
+"""Of more ranks, the latest are printed."""
+NORMAL = "  nothing is abnormal: a slow rank shows in traces of 4 steps or more"
 
 
 def run(logs: Sequence[Path], how: str, page: Path | None = None) -> int:
@@ -60,13 +61,14 @@ def _text(
     groups: Sequence[GroupRow],
     wrong: Sequence[Problem],
 ) -> str:
-    shown = sorted(ranks, key=lambda row: (-row.last, row.rank))[:LATEST]
+    shown = sorted(ranks, key=lambda row: (-row.late_s, row.rank))[:LATEST]
     title = (
         f"{output.counted(len(job.calls), 'collective')} of {len(ranks)} ranks in "
         f"{format_seconds(job.seconds)}"
     )
+    listed = [f"  abnormal: {problem.kind}, {problem.text}" for problem in wrong] or [NORMAL]
     blocks = [
-        "\n".join([title, *(f"  abnormal: {problem.kind}, {problem.text}" for problem in wrong)]),
+        "\n".join([title, *listed]),
         output.align(
             [["late", "calls", "last", "mean", "most", "waits", "clock"], *map(_late, shown)]
         ),

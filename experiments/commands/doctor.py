@@ -24,7 +24,7 @@ PACKAGES = (
     "PyYAML",
 )
 EXTRAS = ("torch",)
-FLOORS = ("topologies", "simulator", "experiments")
+FLOORS = ("topologies", "simulator", "experiments", "simctl")
 
 
 def run() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments import output
 from experiments.learning.learning_run import LearningRun
 from experiments.learning.task import Task
+from topologies.catalogue import Blueprint
 from topologies.units import format_seconds
 
 
@@ -19,6 +20,7 @@ class Request:
     task: Task
     runs: Sequence[Callable[[], LearningRun]]
     """The runs, each simulated and learnt when it is called."""
+    machine: Blueprint
     parameters: Mapping[str, output.Value]
     """The options as the user writes them: stored with the result."""
 
@@ -58,6 +60,8 @@ def run(
     if how == "json":
         output.say(output.to_json(documents))
     else:
+        if how == "table":
+            output.say(f"{request.machine.description}\n")
         output.say(output.render(records, _cells(runs, request.task), how))
     return 0
 

@@ -157,7 +157,7 @@ def _record(out: Path | None, resume: bool) -> Record:
     if out is None:
         return Record(None)
     record = Record(out)
-    output.check_writable(out)
+    output.check_writable(out, (".csv",))
     output.check_writable(record.meta)
     if out.exists() and not resume:
         raise InputError(f"{out} exists: continue it with --resume, or name another file")

@@ -1,33 +1,31 @@
-"""`simctl recommend`."""
+"""`simctl recommend`: the best algorithm by size, or which wins where by size and ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from experiments import output
 from experiments.profiles.interval_levels import level_of, span
+from experiments.simulations.candidates import Left
 from experiments.simulations.recommendation import (
+    GAIN,
     Advice,
     Answers,
     Crossover,
     Explained,
     Question,
 )
-from experiments.simulations.tuner_choices import check_tuner, tuner_lines
-from experiments.simulations.tuner_file import written
+from experiments.simulations.tuner_choices import check_tuner, tuner_lines, write_tuner
+from experiments.simulations.tuner_file import Line
+from experiments.simulations.winners import OWN, Winner, own_software, winner
 from experiments.terms import footnote
 from topologies.catalogue import Blueprint
 from topologies.units import format_bytes, format_seconds, in_binary
 
-if TYPE_CHECKING:
-    from experiments.pages.reports.result import Picture
-
-GAIN = 1.005
-"""A default that takes no more than this many times as long is as good."""
 SHOWN = 12
 """Algorithms in a picture, at most."""
 
@@ -37,6 +35,9 @@ class Request:
     """What to recommend for, and which files to write."""
 
     question: Question
+    """Of any number of ranks."""
+    ranks: Sequence[int]
+    """Several make a map."""
     sizes: Sequence[float]
     """In bytes, from the least."""
     machine: Blueprint
@@ -47,79 +48,123 @@ class Request:
     report: Path | None = None
 
 
+class _Answer(NamedTuple):
+    """What a command prints and draws."""
+
+    kind: str
+    """The kind of a stored result."""
+    report: object
+    records: Sequence[output.Record]
+    text: str
+    pictures: Sequence[tuple[str, Callable[[str], bytes]]] = ()
+    """Titles, and what draws in a format."""
+    lines: Sequence[Line] = ()
+    """Those of a tuner file."""
+
+
 def run(request: Request, how: str) -> int:
-    """Print the best algorithm of each size; 0."""
-    question = request.question
+    """Print the best algorithms; 0."""
     output.check_writable(request.plot, output.PICTURES)
     output.check_writable(request.tuner, (".csv", ".conf"))
     output.check_writable(request.report, output.REPORTS)
     if request.tuner:
-        check_tuner(question.collective, request.sizes[0])
-    progress = output.Progress("sizes")
-    answers = Answers(question)
+        check_tuner(request.question.collective, request.sizes[0])
     if request.explain is not None:
-        explained = answers.explained(request.explain)
-        if request.report:
-            records = [row.record() for row in explained]
-            _write_report(request.report, request, "explain", records)
-        output.say(_explained(explained, request, how))
-        return 0
-    rows = []
+        answer = _explained(request, request.explain)
+    else:
+        answer = _map(request) if len(request.ranks) > 1 else _by_size(request)
+    for _, draw in answer.pictures if request.plot else ():
+        assert request.plot is not None
+        output.write(request.plot, draw(request.plot.suffix[1:].lower()))
+    if request.tuner:
+        profile = request.question.profile
+        write_tuner(request.tuner, answer.lines, _title(request), profile)
+    if request.report:
+        _write_report(request.report, request, answer)
+    if how == "json":
+        output.say(output.to_json(answer.report))
+    elif how == "csv":
+        output.say(output.to_csv(answer.records).rstrip("\n"))
+    else:
+        output.say(f"{request.machine.description}\n\n{answer.text}")
+    return 0
+
+
+def _answers(request: Request, ranks: int) -> Answers:
+    return Answers(replace(request.question, ranks=ranks))
+
+
+def _by_size(request: Request) -> _Answer:
+    """The best algorithm of each size."""
+    question, progress = request.question, output.Progress("sizes")
+    answers, rows = _answers(request, question.ranks), list[Advice]()
     for number, size in enumerate(request.sizes):
         progress(number, len(request.sizes))
         rows.append(answers.advice(size))
     progress(len(request.sizes), len(request.sizes))
-    crossovers = answers.crossovers(request.sizes)
-    if request.plot:
-        kind = request.plot.suffix[1:].lower()
-        output.write(request.plot, _picture(answers, request, rows, crossovers, kind))
-    if request.tuner:
-        comments = [f"simctl recommend: {_title(request)}", "set NCCL_TUNER_CONFIG_FILE"]
-        output.write(request.tuner, written(tuner_lines(answers, request.sizes), comments))
-    report: dict[str, object] = {
+    crossovers, records = answers.crossovers(request.sizes), [row.record() for row in rows]
+    report = {
         "collective": question.collective,
         "ranks": question.ranks,
         "machine": request.machine.text,
-        "advice": [row.record() for row in rows],
+        "advice": records,
         "crossovers": [vars(crossover) for crossover in crossovers],
         "not_tried": [left._asdict() for left in answers.left],
     }
-    if request.report:
-        from experiments.pages.reports.result import Picture
-
-        draw = partial(_picture, answers, request, rows, crossovers, "svg")
-        _write_report(request.report, request, "recommend", report, [Picture("All sizes", draw)])
-    if how == "json":
-        output.say(output.to_json(report))
-    elif how == "csv":
-        output.say(output.to_csv([row.record() for row in rows]).rstrip("\n"))
-    else:
-        output.say(_text(request, rows, crossovers, answers))
-    return 0
+    draw = partial(_curves, answers, request, rows, crossovers)
+    lines = tuner_lines(answers, request.sizes) if request.tuner else []
+    text = _text(request, rows, crossovers, answers)
+    return _Answer("recommend", report, records, text, [("All sizes", draw)], lines)
 
 
-def _write_report(
-    path: Path, request: Request, kind: str, report: object, pictures: Sequence[Picture] = ()
-) -> None:
+def _map(request: Request) -> _Answer:
+    """The best algorithm of each number of ranks and size."""
+    winners, lines, left = list[Winner](), list[Line](), dict[Left, None]()
+    progress = output.Progress("points")
+    total = len(request.ranks) * len(request.sizes)
+    for ranks in request.ranks:
+        answers = _answers(request, ranks)
+        left.update(dict.fromkeys(answers.left))
+        for size in request.sizes:
+            progress(len(winners), total)
+            winners.append(winner(answers, size))
+        lines += tuner_lines(answers, request.sizes) if request.tuner else []
+    progress(total, total)
+    records = [each.record() for each in winners]
+    report = {
+        "collective": request.question.collective,
+        "machine": request.machine.text,
+        "winners": records,
+        "not_tried": [each._asdict() for each in left],
+    }
+    draw = partial(_cells, winners, _title(request))
+    text = _map_text(request, winners, list(left))
+    return _Answer("winners", report, records, text, [("Who wins where", draw)], lines)
+
+
+def _write_report(path: Path, request: Request, answer: _Answer) -> None:
     from experiments.pages.reports.assumptions import assumptions
     from experiments.pages.reports.report_file import write
-    from experiments.pages.reports.result import Result, origin
+    from experiments.pages.reports.result import Picture, Result, origin
 
     question = request.question
     parameters: dict[str, output.Value] = {
         "collective": question.collective,
-        "p": question.ranks,
+        "p": ",".join(map(str, request.ranks)),
         "topology": request.machine.text,
         "size": None if request.explain is None else format_bytes(request.explain),
         "profile": question.profile.name if question.profile else None,
     }
+    pictures = [Picture(title, partial(draw, "svg")) for title, draw in answer.pictures]
     missing = assumptions(request.machine, profile=question.profile)
-    write(path, Result(kind, report, origin(parameters), pictures, left_out=missing))
+    made = origin(parameters)
+    write(path, Result(answer.kind, answer.report, made, pictures, left_out=missing))
 
 
 def _title(request: Request) -> str:
     question = request.question
-    return f"{question.collective} of {question.ranks} ranks on {request.machine.text}"
+    ranks = f" of {question.ranks} ranks" if len(request.ranks) == 1 else ""
+    return f"{question.collective}{ranks} on {request.machine.text}"
 
 
 def _text(
@@ -168,7 +213,7 @@ def _text(
     if request.question.profile is None:
         terms.append(footnote(["not included"]))
     why = ["why", *_reasons(rows, binary=binary)]
-    blocks = [[_title(request)], [output.align(table)], changes, why, terms]
+    blocks = [[_title(request)], [output.align(table)], changes, own_software(rows), why, terms]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -181,12 +226,9 @@ def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
     ]
 
 
-def _explained(rows: Sequence[Explained], request: Request, how: str) -> str:
-    assert request.explain is not None
-    if how == "json":
-        return output.to_json([row.record() for row in rows])
-    if how == "csv":
-        return output.to_csv([row.record() for row in rows]).rstrip("\n")
+def _explained(request: Request, nbytes: float) -> _Answer:
+    """All algorithms at one size. Below are those that the library cannot run."""
+    rows = _answers(request, request.question.ranks).explained(nbytes)
     level = level_of(request.question.profile)
     sure = ["expected", f"{level:.0%} of runs", "slower"] if level else []
     table = [["algorithm", "time", *sure, "of best", "steps", "where the time goes"]]
@@ -203,8 +245,12 @@ def _explained(rows: Sequence[Explained], request: Request, how: str) -> str:
     ]
     if level:
         table[1][4] = "-"
-    size = format_bytes(request.explain)
-    return f"{_title(request)}, {size}\n\n{output.align(table)}"
+    lines = output.align(table).split("\n")
+    own = sum(bool(row.own_software) for row in rows)
+    lines[len(lines) - own : 0] = [f"\n{OWN}"] if own else []
+    text = "\n".join([f"{_title(request)}, {format_bytes(nbytes)}\n", *lines])
+    records = [row.record() for row in rows]
+    return _Answer("explain", records, records, text)
 
 
 def _interval(row: Advice | Explained) -> list[str]:
@@ -212,7 +258,7 @@ def _interval(row: Advice | Explained) -> list[str]:
     return [format_seconds(row.expected_s or 0.0), span(row.low_s, row.high_s)]
 
 
-def _picture(
+def _curves(
     answers: Answers,
     request: Request,
     rows: Sequence[Advice],
@@ -228,3 +274,38 @@ def _picture(
         if case.algorithm.name in list(names)[:SHOWN]
     }
     return recommendation_figure(rows, curves, crossovers, _title(request), kind)
+
+
+def _map_text(request: Request, winners: Sequence[Winner], left: Sequence[Left]) -> str:
+    binary = in_binary(request.sizes)
+    cells = {(each.ranks, each.advice.size_B): _cell(each) for each in winners}
+    table = [["size", *(f"p = {ranks}" for ranks in request.ranks)]]
+    table += [
+        [format_bytes(size, binary), *(cells[ranks, size] for ranks in request.ranks)]
+        for size in request.sizes
+    ]
+    terms = ["  1.2x  the second algorithm takes 1.2 times as long"]
+    if any(each.advice.rival for each in winners):
+        terms.append("  ?     the second may be as fast: the difference is inside its error")
+    names = dict.fromkeys(each.name for each in left)
+    if names:
+        terms.append(f"  not tried everywhere: {', '.join(names)} (--format json says why)")
+    if not request.question.profile:
+        terms.append(footnote(["not included"]))
+    title = f"{_title(request)}: the fastest algorithm"
+    own = own_software([each.advice for each in winners])
+    blocks = [[title], [output.align(table)], own, terms]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _cell(winner: Winner) -> str:
+    unsure = "?" if winner.advice.rival else ""
+    return f"{winner.name} {winner.margin:.2f}x{unsure}" if winner.margin else winner.name
+
+
+def _cells(winners: Sequence[Winner], title: str, kind: str) -> bytes:
+    from experiments.pictures.figure_file import to_bytes
+    from experiments.pictures.winner_map import winner_map_drawing
+
+    drawing = winner_map_drawing(winners, f"{title}: the fastest algorithm by size and ranks")
+    return to_bytes(drawing, kind)

@@ -68,9 +68,11 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         request = replace(request, rules=request.rules._replace(symmetry="off"))
     progress = output.Progress("built and proven, simulated, explained")
     algorithm, ranks, profile = request.algorithm, request.ranks, request.profile
+    machine = workload.Estimates(request.machine.build, request.rules, profile)
+    points = [machine.point(algorithm, ranks)]
     if not request.rules.force:
-        machine = workload.Estimates(request.machine.build, request.rules, profile)
-        workload.check_points([machine.point(algorithm, ranks)], 1, jobs=1)
+        workload.check_points(points, 1, jobs=1)
+    workload.announce(points, 1, jobs=1)
     topology = request.machine.build(ranks, algorithm.servers)
     try:
         case = Case(algorithm, ranks, topology, request.rules, profile).tuned(request.size)
@@ -116,6 +118,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         output.say(output.to_csv([row.record()]).rstrip("\n"))
     else:
         waiting = wait_cells(behind, result.schedule)
+        title = f"{request.machine.description}\n\n{title}"
         output.say(_text(row, title, report, path, waiting, level_of(profile)))
     return 1 if row.verdict.failed else 0
 
@@ -143,15 +146,14 @@ def _bytes(nbytes: float, row: SweepRow) -> str:
 
 
 def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
-    """The media that carried most, most used first."""
-    topology, share, nbytes = (
-        timeline.routed.topology,
-        timeline.utilisation(),
-        timeline.medium_bytes(),
-    )
-    order = np.lexsort((np.arange(len(share)), -nbytes, -np.round(share, 12)))
+    """The media of the machine that carried most, most used first."""
+    share, nbytes = timeline.utilisation(), timeline.medium_bytes()
+    names, standing = timeline.routed.machine.medium_names, timeline.routed.standing
+    if len(standing):
+        share, nbytes = (np.append(column, 0.0)[standing] for column in (share, nbytes))
+    order = np.lexsort((np.arange(len(share)), -np.round(nbytes, 3), -np.round(share, 12)))
     return [
-        {"medium": topology.medium_names[m], "busy": float(share[m]), "bytes_B": float(nbytes[m])}
+        {"medium": names[m], "busy": float(share[m]), "bytes_B": float(nbytes[m])}
         for m in order[:BUSIEST].tolist()
         if nbytes[m] > 0
     ]

@@ -91,6 +91,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     elif how == "json":
         output.say(output.to_json(report))
     else:
+        title = f"{request.machine.description}\n\n{title}"
         output.say(_text(title, report, wait_cells(behind, result.schedule)))
     return 0
 

@@ -85,6 +85,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     else:
         contention = wait_cells(behind, result.schedule)
         change = [inexact(result.grid, result.grid_error, result.makespan)] if result.grid else []
+        title = f"{request.machine.description}\n\n{title}"
         output.say(_text("\n".join([title, *change]), records, contention, wrong))
     return 1 if wrong else 0
 

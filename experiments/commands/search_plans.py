@@ -94,7 +94,7 @@ def run(
     elif how == "json":
         output.say(output.to_json(report(searched)))
     else:
-        output.say(text(searched))
+        output.say(f"{request.machine.description}\n\n{text(searched)}")
     return 0
 
 

@@ -110,7 +110,7 @@ def _simulated(
     countdown = Countdown(progress, request.grid.costs, journal.results if journal else ())
     say = _say(progress, kept=bool(show.out or show.plot or show.report))
     columns = _columns(request, show.wide)
-    print_row = _printer(show.how, columns, say)
+    print_row = _printer(show.how, columns, say, request.machine)
     missing, rows = list[MissingPoint](), list[SweepRow]()
     for row in sweep(request.grid, executor, journal, countdown, missing.append):
         rows.append(row)
@@ -210,22 +210,24 @@ def _columns(request: Request, wide: bool) -> list[Column[SweepRow]]:
     )
 
 
-def _printer(how: str, columns: Sequence[Column[SweepRow]], say: Say) -> Callable[[SweepRow], None]:
+def _printer(
+    how: str, columns: Sequence[Column[SweepRow]], say: Say, machine: Blueprint
+) -> Callable[[SweepRow], None]:
     """What prints a row as soon as it is there: json is printed at the end."""
     if how == "json":
         return lambda row: None
     if how == "csv":
         print_record = Csv(say)
         return lambda row: print_record(row.record())
-    return Table(columns, say)
+    return Table(columns, say, machine.description)
 
 
 def _check_paths(show: Show) -> None:
     out, plot = show.out, show.plot
-    output.check_table(out)
+    output.check_different({"out": out, "plot": plot, "report": show.report})
+    output.check_table(out, output.TABLES)
     output.check_writable(plot, output.PICTURES)
     output.check_writable(show.report, output.REPORTS)
-    output.check_different({"out": out, "plot": plot, "report": show.report})
     if show.metric and not (plot or show.report):
         raise InputError(
             f"--metric {show.metric}: only a picture shows it: give --plot or --report too"
@@ -240,9 +242,7 @@ def _announce(request: Request, execution: Execution) -> None:
     grid = request.grid
     if execution.dask is None and not request.rules.force:
         grid.check(execution.jobs)
-    total, number = workload.total(grid.points, execution.jobs), len(grid.costs)
-    if total.seconds > workload.MINUTES:
-        output.note(f"{output.counted(number, 'point')}: this takes about {total}")
+    workload.announce(grid.points, len(grid.costs), execution.jobs)
 
 
 def _say(progress: output.Progress, kept: bool) -> Say:

@@ -7,8 +7,9 @@ from math import isinf, isnan
 
 from experiments.profiles.interval_levels import span
 from experiments.simulations.sweep_rows import SweepRow
-from experiments.streaming import Column, width_of
+from experiments.streaming import Column
 from experiments.terms import footnote
+from experiments.text_lines import narrowed
 from simulator.collectives import Algorithm
 from simulator.profile import Profile
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
@@ -51,10 +52,9 @@ def columns(
         ]
     busbw = Column[SweepRow]("busbw", lambda row: format_bandwidth(row.busbw_Bps), BANDWIDTH)
     narrow = [*case_columns, *_times(wide, inexact), busbw, *_verdict(protocols, wide)]
-    for heading in DISPENSABLE:
-        if width_of(narrow) > WIDEST:
-            narrow = [column for column in narrow if column.heading != heading]
-    return narrow
+    widths = {column.heading: max(len(column.heading), column.width) for column in narrow}
+    shown = narrowed(widths, DISPENSABLE, WIDEST)
+    return [column for column in narrow if column.heading in shown]
 
 
 def explanation(rows: Sequence[SweepRow], shown: Sequence[Column[SweepRow]], *, wide: bool) -> str:
@@ -101,7 +101,7 @@ def _which(
 ) -> list[Column[SweepRow]]:
     """What is simulated. An algorithm's name has its pieces under the profile."""
     binary = in_binary(sizes)
-    known = {algorithm.name for algorithm in algorithms}
+    known = {name for each in algorithms for name in each.by_library or (each.name,)}
     if profile is not None:
         known |= {profile.divided(name, size) for name in known for size in sizes}
     names = max(map(len, known))

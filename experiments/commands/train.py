@@ -12,7 +12,6 @@ from experiments import output
 from experiments.execution.choice import HERE, Execution
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
-from experiments.models.accelerators import ACCELERATORS
 from experiments.pictures.timelines.trace_folder import (
     FILES,
     check_timeline,
@@ -27,12 +26,11 @@ from experiments.training.scaling import scaling_text
 from experiments.training.strategy_options import SweptValue
 from experiments.training.training_grid import TrainingGrid, failure_of
 from experiments.training.training_report import report, text
-from experiments.training.training_table import cells
+from experiments.training.training_table import DISPENSABLE, cells
 from simulator.profile import Profile
 from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.resources import duration
-from topologies.units import format_bytes
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Files(NamedTuple):
 
 
 def run(request: Request, files: Files, how: str, execution: Execution = HERE) -> int:
-    """Print one run in full, or a table of several; 1 if a check failed."""
+    """Print one run in full, or a table of several; 1 if a check failed or nothing fits."""
     _check_paths(*files[:4])
     number = len(request.ranks) * (len(request.variants) or 1)
     if number == 1 and len(request.variants) <= 1:
@@ -132,7 +130,6 @@ def _one(request: Request, files: Files, how: str) -> int:
     progress(1, 3, ", measuring")
     record = result.record
     progress(2, 3, ", explaining")
-    _warn(result)
     if files.timeline:
         _draw(result, files.timeline, request, files.trace)
     what_if = result.what_if() if how != "csv" or files.keeps else {}
@@ -146,8 +143,8 @@ def _one(request: Request, files: Files, how: str) -> int:
     elif how == "json":
         output.say(output.to_json(report(result, record, what_if)))
     else:
-        output.say(text(result, what_if))
-    return _verdict([failure_of(result)])
+        output.tell(f"{job.machine.description}\n\n{text(result, what_if)}")
+    return _verdict([failure_of(result)], [record])
 
 
 def _keep_one(training: TrainingRun, report: object, request: Request, files: Files) -> None:
@@ -182,7 +179,7 @@ def _announce(job: Job, plan: Plan, what_if: bool) -> None:
     """Say of what takes minutes how long, and if changes are not simulated."""
     again = job.simulates_again(plan)
     seconds = job.seconds(plan, what_if and again)
-    if seconds > workload.MINUTES:
+    if seconds > workload.ANNOUNCED.seconds:
         output.note(f"{job.name}: this takes about {duration(seconds)}")
     if what_if and not again:
         output.note("what would help: to first order alone, simulated with --force")
@@ -203,25 +200,12 @@ def _in_full(job: Job, ranks: int, path: Path) -> Job:
     return written
 
 
-def _warn(training: TrainingRun) -> None:
-    """Say so if a device would have to hold more than it can."""
-    device = ACCELERATORS.get(training.plan.model.device)
-    if device is None or training.memory is None:
-        return
-    peak = float(training.memory.peaks[: training.ranks].max())
-    if peak > device.memory:
-        peak_text, limit = (format_bytes(nbytes, binary=False) for nbytes in (peak, device.memory))
-        output.note(
-            f"the fullest worker holds {peak_text}: more than the {limit} of "
-            f"{training.plan.model.device}"
-        )
-
-
-def _verdict(failures: Iterable[str]) -> int:
+def _verdict(failures: Iterable[str], records: Sequence[output.Record]) -> int:
+    """1 if a check failed, or if no run fits into the memory of its devices."""
     wrong = [failure for failure in failures if failure]
     for failure in wrong:
         output.note(f"{failure}: this is a bug in simctl, please report it")
-    return 1 if wrong else 0
+    return int(bool(wrong) or all(record["fits"] is False for record in records))
 
 
 def _draw(training: TrainingRun, path: Path, request: Request, choice: TraceChoice) -> None:
@@ -284,8 +268,11 @@ def _several(request: Request, files: Files, how: str, execution: Execution) -> 
     if files.plot:
         _plot(files.plot, records, request, names)
     columns = cells(request.swept, names, [job for _, job in request.variants] or [request.job])
-    output.say("\n\n".join(_words(records, request.swept, names, columns, how)))
-    return _verdict(outcome.failure for outcome in outcomes)
+    if how == "table":
+        output.say(f"{request.job.machine.description}\n")
+    tell = output.tell if how == "table" else output.say
+    tell("\n\n".join(_words(records, request.swept, names, columns, how)))
+    return _verdict((outcome.failure for outcome in outcomes), records)
 
 
 def _words(
@@ -296,7 +283,7 @@ def _words(
     how: str,
 ) -> Iterator[str]:
     """The table, and for people what is fastest and where more workers stop paying."""
-    yield output.render(records, columns, how)
+    yield output.render(records, columns, how, DISPENSABLE)
     if how != "table":
         return
     if len(names) > 1:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from experiments import output
 from experiments.parallel.expert_routing import routing_of
 from experiments.parallel.fitting import advice, columns, fit
@@ -80,6 +82,7 @@ def run(request: Request, files: Files, how: str) -> int:
     output.check_different({"timeline": files.timeline, "out": files.out, "report": files.report})
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     step = request.step()
+    _note_nodes(step.work.times)
     measures = measure(step)
     row = row_of(request.training, request.plan, measures)
     fitting = fit(request.training, request.plan, step.work)
@@ -114,9 +117,23 @@ def run(request: Request, files: Files, how: str) -> int:
         output.say(output.to_json(figures))
     else:
         layers = layers_of(request.plan, routing, step.work, proven, exposed)
-        blocks = text(row, step, measures), layers, text_of(fitting), line
+        blocks = (
+            request.machine.description,
+            text(row, step, measures),
+            layers,
+            text_of(fitting),
+            line,
+        )
         output.say("\n\n".join(filter(None, blocks)))
     return 0
+
+
+def _note_nodes(times: GroupTimes) -> None:
+    """Say so if tensor parallel groups reach beyond a node."""
+    groups = times.topology.placement[times.degrees.groups("tp")]
+    if (count := max(len(np.unique(group)) for group in times.topology.node[groups])) > 1:
+        crosses = f"tp={times.degrees.tp} crosses nodes: a group is on {count} nodes"
+        output.note(f"{crosses}, so the transfers of every layer take the network between nodes")
 
 
 def _with_transfers(step: Step) -> float:

@@ -26,7 +26,7 @@ from experiments.simulations.validation import (
 from simulator.collectives import Algorithm, algorithms
 from simulator.profile import Profile
 from simulator.uncertainty.interval import LEVEL
-from topologies.catalogue import BANDWIDTH, LATENCY, Blueprint
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import (
@@ -86,10 +86,9 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     for line in measurements.skipped:
         output.note(f"skipped {line}")
     if not request.fit and not request.profile and machine.has_default_links:
-        usual = f"links of {format_bandwidth(BANDWIDTH)} and {format_seconds(LATENCY)}"
         output.note(
-            f"predicted for default links ({machine.text}, {usual}), not yours: give --bandwidth "
-            "and --latency, a machine as --topology, or --fit"
+            "these are default links, not yours: give --bandwidth and --latency, a machine as "
+            "--topology, or --fit"
         )
     output.say(_render(results, request, how))
     return 0
@@ -216,8 +215,9 @@ def _render(results: list[Validation], request: Request, how: str) -> str:
         return output.to_json(list(map(_record, results)))
     if how == "csv":
         return output.to_csv([row for result in results for row in _rows(result)]).rstrip("\n")
+    machine = [] if request.fit else [request.machine.description]
     texts = [_text(result, request.machine, level_of(request.profile)) for result in results]
-    return "\n\n".join([*texts, *_standing(results, request)])
+    return "\n\n".join([*machine, *texts, *_standing(results, request)])
 
 
 def _standing(results: Sequence[Validation], request: Request) -> Iterator[str]:

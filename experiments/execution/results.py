@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from experiments import output
 from experiments.execution.executor import Executor
 from experiments.execution.journal import Journal
+from topologies._compile import is_compiling, is_loaded
 from topologies.resources import duration
 
 T = TypeVar("T")
@@ -67,7 +68,10 @@ def results(
 
 
 class Countdown:
-    """Tells how many points are done, and the time left, as the work that is done tells it."""
+    """Tells how many points are done, and the time left, as the work that is done tells it.
+
+    Work counts from when kernels are compiled and loaded on: before, points take longer.
+    """
 
     def __init__(
         self, progress: output.Progress, costs: Sequence[float], earlier: Iterable[int] = ()
@@ -76,13 +80,17 @@ class Countdown:
         known = list(earlier)
         self._done, self._spent = len(known), 0.0
         self._left = sum(costs) - sum(costs[number] for number in known)
+        self._loaded = is_loaded()
 
     def __call__(self, number: int) -> None:
         """A point is done."""
         self._done += 1
         self._spent += self._costs[number]
         self._left -= self._costs[number]
-        remark = ""
+        compiling, loaded = is_compiling(), is_loaded()
+        if compiling or loaded != self._loaded:
+            self._start, self._spent, self._loaded = monotonic(), 0.0, loaded and not compiling
+        remark = ", compiling" if compiling else ""
         if self._spent > FEW * self._left:
             seconds = (monotonic() - self._start) * self._left / self._spent
             remark = f", {duration(seconds)} left"

@@ -26,6 +26,8 @@ ranks or of several at once; or size over the bandwidth of many messages in flig
 
 NO_FOOTER = "no footer below the table: the log may be cut short"
 """The note of a curve of nccl-tests that is `unfinished`."""
+TRAYS = "taken as trays"
+"""In the note of a curve whose hosts are trays of a node."""
 WITHOUT_ROWS = "without rows"
 """What `skipped` says of a table that is also one of the `failures`."""
 DIED = "test died"

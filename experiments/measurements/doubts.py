@@ -1,9 +1,10 @@
-"""Finds impossible times: mostly those of a column in another unit."""
+"""Finds impossible times, mostly those of a column in another unit, and nodes made of hosts."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from experiments.measurements.curve import Curve, Point
+from experiments.measurements.curve import TRAYS, Curve, Point
+from experiments.measurements.nvlink_domains import domains
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 SHORTEST = 10e-9
@@ -13,17 +14,25 @@ FASTEST = 10e12
 
 
 def doubts(curves: Iterable[Curve]) -> Iterator[str]:
-    """A line for each curve with impossible times: its file, the first size, and how many more.
+    """A line for each curve with impossible times: its file, the first size, and how many more. A
+    line says which nodes are made of several hosts.
 
     Times in place of a single rank do not count: it has nothing to do.
     """
     for curve in curves:
+        name = Path(curve.source).name
+        yield from (f"{name}: {note}" for note in curve.notes if TRAYS in note)
+        if (nodes := domains(curve)) and not (curve.hosts or curve.family):
+            yield (
+                f"{name}: {curve.nodes} nodes with {curve.device}: if they are trays of NVLink "
+                f"domains, write {nodes} under nodes"
+            )
         points = curve.points if curve.ranks == 1 else (*curve.points, *curve.in_place)
         wrong = [line for point in points if (line := _doubt(curve, point))]
         if wrong:
             question = "which is impossible: is its time in microseconds?"
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-            yield f"{Path(curve.source).name}, row of {wrong[0]}, {question}{more}"
+            yield f"{name}, row of {wrong[0]}, {question}{more}"
 
 
 def _doubt(curve: Curve, point: Point) -> str:

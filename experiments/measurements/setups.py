@@ -106,7 +106,14 @@ def words(curve: Curve) -> list[str]:
 
 
 def warnings(curves: Sequence[Curve], *, in_place: bool = False) -> Iterator[str]:
-    """A line if one set of runs holds several set-ups."""
+    """A line if one set of runs holds several set-ups, and one if numbers of nodes are unknown."""
+    if unknown := [curve for curve in curves if curve.nodes is None and (curve.ranks or 0) > 1]:
+        name, ranks = Path(unknown[0].source).name, unknown[0].ranks
+        more = f" (and {counted(len(unknown) - 1, 'more curve')})" if unknown[1:] else ""
+        yield (
+            f"{name}: {ranks} ranks on an unknown number of nodes are taken as {ranks} nodes{more}:"
+            " write it into a CSV's column nodes"
+        )
     pairs = list(contradictions(curves, in_place=in_place))
     if pairs:
         faster, slower, factor = pairs[0]

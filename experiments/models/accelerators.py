@@ -33,6 +33,12 @@ class Accelerator(NamedTuple):
     tuned: float = 1.0
     """Its libraries reach this multiple of the usual shares of a peak."""
 
+    @property
+    def capacity(self) -> float:
+        """Bytes of its memory as nvidia-smi counts: what data sheets call GB are GiB, 81920 MiB
+        for an A100 with 80 GB."""
+        return self.memory / GIGA * 2.0**30
+
 
 class Share(NamedTuple):
     """A share of a peak."""

@@ -15,8 +15,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from simulator.training.model import Layer, Model, Tensor
-from topologies.errors import InputError
-from topologies.readers.mistakes import Mistake, Mistakes, Place, shown, spelling
+from topologies.errors import InputError, shown
+from topologies.readers.mistakes import Mistake, Mistakes, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.schema import Bandwidth, Name, Note, Part, Seconds
 from topologies.units import parse_bytes

@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from experiments.models.model_shapes import Experts, Latent, Shape, multi_head
 from experiments.models.shape_entry import LONGEST, Entry
-from topologies.errors import InputError, nearest_name
+from topologies.errors import InputError, nearest_name, shown
 from topologies.readers import json_files, yaml_files
 from topologies.readers.contents import contents, decoded
 from topologies.readers.file_checks import LIMIT, check_text
-from topologies.readers.mistakes import Mistakes, Place, shown
+from topologies.readers.mistakes import Mistakes, Place
 
 USUAL = 4096
 """Tokens of a sequence, where positions are rotary and no option says otherwise."""

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from topologies.errors import InputError
-from topologies.readers.mistakes import shown
+from topologies.errors import InputError, shown
 from topologies.topology import Floats, Ints
 
 MOST = 1_000_000

@@ -11,17 +11,10 @@ from experiments.output import align
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import GRADIENTS, Plan
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.plan_memory import (
-    PARTS,
-    Memory,
-    Overheads,
-    Stage,
-    State,
-    memory,
-    stages_of_zero,
-)
+from simulator.parallel.plan_memory import PARTS, Memory, Overheads, State, memory
 from simulator.parallel.step import Step
 from simulator.parallel.step_work import Work
+from simulator.parallel.zero_stages import Stage, stages_of_zero
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -52,12 +45,6 @@ class Fit:
         return max(0.0, self.memory.peak - self.capacity)
 
 
-def capacity(device: str) -> float:
-    """Bytes of the memory of a device. What data sheets call GB are GiB: nvidia-smi shows 81920 MiB
-    for an A100 with 80 GB."""
-    return accelerator(device).memory / GIGA * 2.0**30
-
-
 def state_of(training: Training, plan: Plan) -> State:
     """What is held between steps for each element of the parameters.
 
@@ -74,8 +61,10 @@ def fit(training: Training, plan: Plan, work: Work) -> Fit:
     """The memory of a plan."""
     state, device = state_of(training, plan), training.times.device
     needed = memory(work, state, OVERHEADS)
-    zero = stages_of_zero(work, state, needed.fullest)
-    return Fit(needed, tuple(zero), capacity(device), device)
+    zero = stages_of_zero(
+        work, lambda zero: state_of(training, replace(plan, zero=zero)), needed.fullest
+    )
+    return Fit(needed, tuple(zero), accelerator(device).capacity, device)
 
 
 def advice(training: Training, plan: Plan, result: Fit, topology: Topology) -> str:

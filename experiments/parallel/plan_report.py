@@ -193,7 +193,7 @@ def text(row: PlanRow, step: Step, measures: StepMeasures) -> str:
         about = f"{row.level:.0%} of steps: {ends}, by the error of communication"
         lines.insert(1, ["  expected", format_seconds(row.expected_s or 0.0), about])
     if row.transfers_s is not None:
-        share = f"{row.transfers_s / (row.step_s or 1.0) - 1:+.2%} with streams that share links"
+        share = f"{row.transfers_s / (row.step_s or 1.0) - 1:+z.2%} with streams that share links"
         lines.append(["  all transfers", format_seconds(row.transfers_s), share])
     blocks = [
         f"{title}: {format_seconds(row.step_s)}",

@@ -9,7 +9,8 @@ from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
-from experiments.parallel.fitting import OVERHEADS, capacity, state_of
+from experiments.models.accelerators import accelerator
+from experiments.parallel.fitting import OVERHEADS, state_of
 from experiments.parallel.plan_bounds import PlanBounds
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Training, interval_of, work_of
@@ -106,7 +107,7 @@ def find_plans(
     """
     training = space.training
     plans, left_out = space.plans()
-    bounds, limit = PlanBounds(training, times), capacity(training.times.device)
+    bounds, limit = PlanBounds(training, times), accelerator(training.times.device).capacity
     least_memory = [bounds.memory(plan) for plan in plans]
     fitting = [number for number, nbytes in enumerate(least_memory) if nbytes <= limit]
     left_out[TOO_LARGE] = len(plans) - len(fitting)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.spellings import NCCL_MODEL
-from simulator.collectives import Algorithm, algorithms, find, of_collective
+from experiments.spellings import NCCL_TUNER
+from simulator.collectives import Algorithm, find, of_collective
 from simulator.collectives.operation_counts import estimate
 from simulator.collectives.rings import rings_of
 from simulator.cost_models.nccl import COLLECTIVES, Choice, Job, channels, choice
@@ -63,10 +63,12 @@ def cases(
     machine: MachineOf,
     rules: Rules = DEFAULT,
     profile: Profile | None = None,
+    chosen: Sequence[Algorithm] = (),
 ) -> tuple[list[Case], list[Left]]:
-    """Every algorithm of a collective that fits the machine, with a few values of its options."""
+    """Every algorithm of a collective that fits the machine, with a few values of its options; of
+    `chosen` algorithms only those."""
     tried, left = [], []
-    for algorithm in of_collective(collective):
+    for algorithm in chosen or of_collective(collective):
         if algorithm.servers:
             left.append(Left(algorithm.name, "it needs further devices"))
         elif not algorithm.defined(ranks):
@@ -96,11 +98,14 @@ def cases(
 def variants(algorithm: Algorithm, ranks: int) -> Iterator[Algorithm]:
     """The algorithm, and it with another value of one of its options, without those that have too
     many messages. Of trees that are packed between many ranks it is only the values that are packed
-    soon.
+    soon. One with options stays as it is.
 
     >>> [each.name for each in variants(find("chain_reduce"), 4)][:3]
     ['chain_reduce', 'chain_reduce:segments=1', 'chain_reduce:segments=4']
     """
+    if algorithm.name != algorithm.listed_name:
+        yield algorithm
+        return
     if algorithm.name.startswith("optimal") and ranks > MANY_RANKS:
         yield from (find(f"{algorithm.name}:{values}") for values in SINGLE_TREES)
         return
@@ -140,20 +145,4 @@ def nccl_name(algorithm: Algorithm) -> str:
     >>> nccl_name(find("rings:channels=2")) if "channels" in find("rings").options else "ring"
     'ring'
     """
-    return TUNED.get(algorithm.listed_name, "")
-
-
-TUNED: dict[str, str] = {
-    **NCCL_MODEL,
-    "nvls": "nvls",
-    "nvls_tree": "nvls_tree",
-    "sharp": "collnet_direct",
-    "pat_all_gather": "pat",
-    "pat_reduce_scatter": "pat",
-}
-"""What NCCL's tuner calls our algorithms."""
-
-
-def known_names(names: Sequence[str]) -> list[str]:
-    """Those of some names that are listed here."""
-    return [name for name in names if name in algorithms()]
+    return NCCL_TUNER.get(algorithm.listed_name, "")

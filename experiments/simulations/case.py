@@ -7,6 +7,7 @@ from functools import cached_property
 
 from experiments.simulations import workload
 from experiments.simulations.rules import DEFAULT, Rules
+from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, find
 from simulator.collectives.best_options import best
 from simulator.collectives.operation_counts import bounds, estimate
@@ -49,8 +50,8 @@ class Case:
     """The machine without switches that take part."""
     _routed: Routed | None = field(init=False, default=None, repr=False)
     _fabric: Fabric | None = field(init=False, default=None, repr=False)
-    _divided: dict[str, Case] = field(init=False, default_factory=dict, repr=False)
-    """The cases of other numbers of pieces, by the name of the algorithm."""
+    _others: dict[str, Case] = field(init=False, default_factory=dict, repr=False)
+    """The cases of other algorithms and numbers of pieces, by the name of the algorithm."""
 
     def __post_init__(self) -> None:
         self._machine = self.topology
@@ -129,21 +130,35 @@ class Case:
 
     def tuned(self, nbytes: float) -> Case:
         """The same with the best options for a size, where the algorithm leaves some open, or with
-        the pieces of the profile's library."""
-
-        def tried(algorithm: Algorithm) -> Case:
-            return Case(algorithm, self.ranks, self._machine, self.rules, self.profile)
-
-        if self.profile is not None and self.algorithm.name in self.profile.pieces:
-            divided = self.profile.divided(self.algorithm.name, nbytes)
-            if divided not in self._divided:
-                self._divided[divided] = tried(find(divided))
-            return self._divided[divided]
-        if not self.algorithm.searched:
+        the pieces of the profile's library. The algorithm that the library takes, where that is
+        asked for."""
+        profile, algorithm = self.profile, self.algorithm
+        if profile is not None and profile.choices is not None and algorithm.by_library:
+            names = profile.choices(algorithm.collective.name, self._machine, nbytes)
+            cases = [self.other(find(name)).tuned(nbytes) for name in names]
+            return min(cases, key=lambda case: case.expected(nbytes)) if cases[1:] else cases[0]
+        if profile is not None and algorithm.name in profile.pieces:
+            return self.other(find(profile.divided(algorithm.name, nbytes)))
+        if not algorithm.searched:
             return self
-        return tried(
-            best(self.algorithm, self.ranks, lambda option: tried(option).run(nbytes).seconds)
+        return self._case(
+            best(algorithm, self.ranks, lambda option: self._case(option).run(nbytes).seconds)
         )
+
+    def _case(self, algorithm: Algorithm) -> Case:
+        return Case(algorithm, self.ranks, self._machine, self.rules, self.profile)
+
+    def other(self, algorithm: Algorithm) -> Case:
+        """The case of another algorithm, built once."""
+        if algorithm.name not in self._others:
+            self._others[algorithm.name] = self._case(algorithm)
+        return self._others[algorithm.name]
+
+    def expected(self, nbytes: float) -> float:
+        """The expected seconds of one size, or the simulated ones without intervals."""
+        run = self.run(nbytes)
+        sure = self.interval(run)
+        return sure.expected if sure else run.seconds
 
     def simulate(self, nbytes: float) -> Timeline:
         """Simulate one size, without what software adds before the first operation."""
@@ -165,3 +180,10 @@ class Case:
         """How sure the profile is of the time of a run; None if :meth:`prediction` is."""
         predicted = self.prediction(run)
         return predicted and interval_of(predicted)
+
+    def bounded(self, sure: Interval | None, nbytes: float) -> Interval | None:
+        """An interval that ends at the bound of the specified links, if those are known."""
+        if sure is None or self.profile is None or not self.profile.specified:
+            return sure
+        bound = best_bound(self.algorithm.collective, self._machine, self.ranks, nbytes)
+        return sure.above(bound.seconds)

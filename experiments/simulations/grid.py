@@ -176,7 +176,8 @@ def sweep(
 def _row(case: Case, nbytes: float) -> SweepRow:
     tuned = case.tuned(nbytes)
     row = judge(tuned, tuned.run(nbytes))
-    return row if tuned is case else replace(row, curve=case.algorithm.name)
+    by = case.profile.name if case.profile and case.algorithm.by_library else case.algorithm.name
+    return row if tuned is case else replace(row, curve=by)
 
 
 def _tried(algorithm: Algorithm, p: int, make: Callable[[], T]) -> T | MissingPoint:

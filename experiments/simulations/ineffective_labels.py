@@ -17,6 +17,8 @@ def ineffective_labels(
     if profile is None or not profile.ineffective:
         return
     for algorithm, p in product(algorithms, ranks):
+        if algorithm.by_library:
+            continue
         if entry := profile.ignored(algorithm.listed_name, algorithm.collective.name, p):
             library = f"with {entry.library} " if entry.library else ""
             text = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -14,7 +14,6 @@ from experiments.simulations.candidates import (
     Left,
     MachineOf,
     cases,
-    known_names,
     library_choice,
     nccl_name,
     usual_name,
@@ -23,6 +22,7 @@ from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import parts, trace_back
+from simulator.collectives import Algorithm, find
 from simulator.cost_models.nccl import Choice
 from simulator.predictions import Prediction, interval_of, ratio
 from simulator.profile import Profile, Run
@@ -30,6 +30,8 @@ from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Topology
 
+GAIN = 1.005
+"""What takes no more than this many times as long is as good."""
 HALVINGS = 6
 """Sizes that are simulated to find where one algorithm overtakes another."""
 SAME = 1e-6
@@ -70,6 +72,11 @@ class Advice:
     """In what the run is outside the measured runs, in words."""
     rival: str | None = None
     """The second fastest algorithm, if it may be as fast as the best; empty if it is slower."""
+    own_software: str | None = None
+    """The fastest algorithm that the library cannot run here; empty if that is slower. None if any
+    software may run."""
+    own_software_time_s: float | None = None
+    """Its expected time, if it is faster."""
 
     @property
     def seconds(self) -> float:
@@ -103,6 +110,8 @@ class Explained:
     """In what the run is outside the measured runs, in words."""
     rival: bool | None = None
     """Whether it may be as fast as the best algorithm."""
+    own_software: bool | None = None
+    """Whether the library cannot run it here; None if any software may run."""
 
     def record(self) -> Record:
         """The fields by name, as files show them."""
@@ -110,11 +119,9 @@ class Explained:
 
 
 def _known(values: Record) -> Record:
-    """A record without the fields that only a profile with intervals has, if it has none."""
-    optional = ("expected_s", "low_s", "high_s", "unsure", "rival")
-    return {
-        name: value for name, value in values.items() if value is not None or name not in optional
-    }
+    """A record without the fields that only a profile with intervals or a library has, if there is
+    none."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class Sure(NamedTuple):
@@ -143,8 +150,10 @@ class Question:
     rules: Rules = DEFAULT
     profile: Profile | None = None
     """A calibrated library, whose protocols are simulated."""
-    chosen: tuple[str, ...] = ()
-    """The algorithms of which the library of the profile runs the fastest."""
+    runs: Callable[[str, Topology], bool] | None = None
+    """Whether the library can run an algorithm on a machine; None: any software may run."""
+    algorithms: tuple[Algorithm, ...] = ()
+    """The algorithms to choose from, by default all."""
 
 
 @dataclass
@@ -165,8 +174,29 @@ class Answers:
         if asked.ranks < 2:
             raise InputError(f"ranks is {asked.ranks}: advice needs 2 or more")
         self.cases, self.left = cases(
-            asked.collective, asked.ranks, asked.machine, asked.rules, asked.profile
+            *(asked.collective, asked.ranks, asked.machine, asked.rules, asked.profile),
+            asked.algorithms,
         )
+        if asked.algorithms and not self.usable:
+            names = " or ".join(each.name for each in asked.algorithms)
+            raise InputError(
+                f"--algo: the library does not run {names} on {asked.ranks} ranks of this machine, "
+                "add one that it runs or compare them without a library"
+            )
+
+    @cached_property
+    def usable(self) -> list[Case]:
+        """The cases that the library can run; all of a collective that it does not have. If its
+        pieces are known, it divides V itself."""
+        runs, profile = self.question.runs, self.question.profile
+        divides = profile is not None and profile.pieces
+        names = [(case, case.algorithm.name, case.algorithm.listed_name) for case in self.cases]
+        usable = [
+            case
+            for case, name, listed in names
+            if not runs or ((name == listed or not divides) and runs(listed, self._topology))
+        ]
+        return usable or ([] if self.question.algorithms else self.cases)
 
     def run(self, case: Case, nbytes: float) -> Run:
         """A simulation, made once: in the pieces of the profile's library."""
@@ -181,7 +211,8 @@ class Answers:
         key = case.algorithm.name, nbytes
         if key not in self._sure:
             prediction = case.prediction(self.run(case, nbytes))
-            self._sure[key] = prediction and Sure(prediction, interval_of(prediction))
+            interval = case.bounded(prediction and interval_of(prediction), nbytes)
+            self._sure[key] = prediction and interval and Sure(prediction, interval)
         return self._sure[key]
 
     def seconds(self, case: Case, nbytes: float) -> float:
@@ -197,9 +228,12 @@ class Answers:
             return None
         return ratio(ours.prediction, theirs.prediction).low <= 1
 
-    def ranked(self, nbytes: float) -> list[tuple[float, Case]]:
-        """The algorithms from the fastest on; of equals the earlier."""
-        times = [(self.seconds(case, nbytes), case) for case in self.cases]
+    def ranked(self, nbytes: float, *, usable: bool = True) -> list[tuple[float, Case]]:
+        """The algorithms that the library can run, or those with none that it can, from the fastest
+        on; of equals the earlier."""
+        names = {case.algorithm.listed_name for case in self.usable}
+        others = (case for case in self.cases if case.algorithm.listed_name not in names)
+        times = [(self.seconds(case, nbytes), case) for case in (self.usable if usable else others)]
         return sorted(times, key=lambda pair: float(f"{pair[0]:.6g}"))
 
     @cached_property
@@ -211,28 +245,29 @@ class Answers:
         return library_choice(self.question.collective, self._topology, self.question.ranks, nbytes)
 
     def default(self, nbytes: float) -> Case:
-        """What the library runs without advice, in fewer segments if it has too many messages."""
-        names = known_names(self.question.chosen) or [
-            usual_name(self.question.collective, self.library(nbytes))
-        ]
-        plain = [case for case in self.cases if case.algorithm.name in names]
-        fewer = [case for case in self.cases if case.algorithm.listed_name in names]
-        known = plain or fewer or self.cases[:1]
+        """What the library runs without advice."""
+        asked = self.question
+        choices = asked.profile and asked.profile.choices
+        names = choices(asked.collective, self._topology, nbytes) if choices else ()
+        names = names or (usual_name(asked.collective, self.library(nbytes)),)
+        known = [case for name in names for case in self._named(name)] or self.usable[:1]
         return min(known, key=lambda case: self.seconds(case, nbytes))
 
-    def best(self, nbytes: float, *, of_nccl: bool = False) -> Case:
-        """The fastest algorithm, or the fastest that NCCL has; the default if none is faster."""
-        default = self.default(nbytes)
-        ranked = [
-            (seconds, case)
-            for seconds, case in self.ranked(nbytes)
-            if not of_nccl or nccl_name(case.algorithm)
-        ]
-        if not ranked:
-            raise InputError(f"NCCL has no algorithm for {self.question.collective}")
-        usable = not of_nccl or nccl_name(default.algorithm)
-        alike = self.seconds(default, nbytes) <= ranked[0][0] * (1 + SAME)
-        return default if usable and alike else ranked[0][1]
+    def _named(self, name: str) -> list[Case]:
+        """The algorithm of a name, in fewer segments if it has too many messages. If the user chose
+        others, it is simulated all the same."""
+        plain = [case for case in self.cases if case.algorithm.name == name]
+        fewer = [case for case in self.cases if case.algorithm.listed_name == name]
+        if plain or fewer or not self.question.algorithms:
+            return plain or fewer
+        return [self.cases[0].other(find(name))]
+
+    def best(self, nbytes: float) -> Case:
+        """The fastest algorithm that the library can run; the default if none is faster."""
+        ranked, default = self.ranked(nbytes), self.default(nbytes)
+        least = ranked[0][0] * (1 + SAME)
+        alike = (case for seconds, case in ranked if case is default and seconds <= least)
+        return next(alike, ranked[0][1])
 
     def protocol(self, case: Case, nbytes: float) -> str:
         """The protocol of the profile, or NCCL's for a ring or tree of its own."""
@@ -253,6 +288,7 @@ class Answers:
             why += f"; {default.algorithm.name}: {_why(usual)}"
         sent = schedule.nbytes[schedule.remote]
         seconds, sure = self.seconds(best, nbytes), self.sure(best, nbytes)
+        own = [each for each in self.ranked(nbytes, usable=False)[:1] if each[0] * GAIN < seconds]
         return Advice(
             size_B=nbytes,
             algorithm=best.algorithm.name,
@@ -268,6 +304,8 @@ class Answers:
             gain=self.seconds(default, nbytes) / seconds if seconds > 0 else 1.0,
             why=why,
             rival=None if sure is None else self._rival(best, nbytes),
+            own_software=own[0][1].algorithm.name if own else "" if self.question.runs else None,
+            own_software_time_s=own[0][0] if own else None,
             **_ends(sure),
         )
 
@@ -286,10 +324,11 @@ class Answers:
         return second.algorithm.name
 
     def explained(self, nbytes: float) -> list[Explained]:
-        """All algorithms at one size, the fastest first, each with its best options."""
+        """All algorithms at one size, the fastest first, each with its best options; behind them
+        those that the library cannot run."""
         rows: dict[str, Explained] = {}
-        ranked = self.ranked(nbytes)
-        for seconds, case in ranked:
+        ranked, own = self.ranked(nbytes), self.ranked(nbytes, usable=False)
+        for number, (seconds, case) in enumerate([*ranked, *own]):
             run = self.run(case, nbytes)
             over = seconds / ranked[0][0] if ranked[0][0] > 0 else 1.0
             row = Explained(
@@ -300,16 +339,17 @@ class Answers:
                 run.protocol,
                 _path(run),
                 rival=self.may_be_as_fast(case, ranked[0][1], nbytes),
+                own_software=number >= len(ranked) if self.question.runs else None,
                 **_ends(self.sure(case, nbytes)),
             )
             rows.setdefault(case.algorithm.listed_name, row)
         return list(rows.values())
 
-    def crossovers(self, sizes: Sequence[float], *, of_nccl: bool = False) -> list[Crossover]:
+    def crossovers(self, sizes: Sequence[float]) -> list[Crossover]:
         """Where the best algorithm changes between two of the sizes."""
         crossovers = []
         for low, high in pairwise(sizes):
-            before, after = (self.best(size, of_nccl=of_nccl) for size in (low, high))
+            before, after = (self.best(size) for size in (low, high))
             if before is not after:
                 names = before.algorithm.name, after.algorithm.name
                 crossovers.append(Crossover(self._meeting(before, after, low, high), *names))

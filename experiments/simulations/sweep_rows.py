@@ -139,7 +139,7 @@ def judge(case: Case, run: Run) -> SweepRow:
     usage = memory.trace(schedule, timeline)
     formula = cost.time(fabric, p, nbytes)
     algbw = nbytes / time if time > 0 else math.inf
-    sure = case.interval(run)
+    sure = case.bounded(case.interval(run), nbytes)
     row = SweepRow(
         algorithm=case.algorithm.name,
         ranks=p,

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from experiments import output
 from experiments.simulations.candidates import nccl_name
 from experiments.simulations.recommendation import Answers
-from experiments.simulations.tuner_file import COLLECTIVES, LAST, Line, ranges
+from experiments.simulations.tuner_file import COLLECTIVES, LAST, Line, ranges, written
+from simulator.profile import Profile
 from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.units import format_bytes
+
+FROM_LINKS = (
+    "made from links alone, without launch and protocol: do not use it unmeasured (--library nccl "
+    "or --profile adds them)"
+)
 
 
 def check_tuner(collective: str, least: float) -> None:
@@ -25,15 +33,24 @@ def check_tuner(collective: str, least: float) -> None:
         )
 
 
+def write_tuner(path: Path, lines: Sequence[Line], title: str, profile: Profile | None) -> None:
+    """Write the file. A comment and a note say what its times leave out."""
+    comments = [f"simctl recommend: {title}", "set NCCL_TUNER_CONFIG_FILE"]
+    if profile is None:
+        comments.insert(0, FROM_LINKS)
+        output.note(f"--nccl-tuner {path}: {FROM_LINKS}")
+    output.write(path, written(lines, comments))
+
+
 def tuner_lines(answers: Answers, sizes: Sequence[float]) -> list[Line]:
-    """The fastest algorithm that NCCL has, by ranges of sizes with the same choice."""
+    """The fastest algorithm that NCCL can run, by ranges of sizes with the same choice."""
     question = answers.question
     topology = question.machine(question.ranks, 0)
     nodes = len(distinct(topology.node[topology.placement[: question.ranks]]))
     previous, starts = 0.0, list[float]()
     choices: list[tuple[str, str]] = []
     for size in [size for size in sizes if size <= LAST]:
-        best = answers.best(size, of_nccl=True)
+        best = answers.best(size)
         chosen = nccl_name(best.algorithm), (answers.protocol(best, size) or "Simple").lower()
         if not choices or chosen != choices[-1]:
             starts.append(_between(previous, size) if choices else size)

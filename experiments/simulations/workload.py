@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
+from experiments import output
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
 from simulator.collectives.operation_counts import Counts, counts, estimate
@@ -48,8 +49,9 @@ SMALL_PROBE = 16
 """The same for an algorithm none of whose ranks can stand for others."""
 SAMPLE = 1000
 """About how many points are estimated first: what takes hours is then refused at once."""
-MINUTES = 60.0
-"""Seconds from which a sweep says how long it takes."""
+ANNOUNCED = Need(30.0, 4e9)
+"""From so much time or memory on a command says what it takes. An estimate is within a factor of
+two."""
 _NAMES = {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}
 
 
@@ -71,6 +73,8 @@ class Machine(NamedTuple):
     """The share of the ranks that stands for all."""
     rings: float = 1.0
     """How many times as many operations there are as on no particular machine."""
+    ranks: int = PROBE
+    """The ranks of the machine that tells."""
 
 
 ANY = Machine()
@@ -92,7 +96,7 @@ def need(
 def _need(
     algorithm: Algorithm, ranks: int, rules: Rules, machine: Machine = ANY, runs: int = 1
 ) -> Need:
-    share, rings = machine
+    share, rings, _ = machine
     if ranks > FEW:
         size = counts(algorithm, ranks)
     else:
@@ -110,28 +114,42 @@ def _need(
 
 
 def likely(algorithm: Algorithm, ranks: int, few: Machine) -> Machine:
-    """What a machine makes of an algorithm, if it does so of `PROBE` ranks."""
+    """What a machine makes of an algorithm, if it does so of fewer ranks."""
     if few.share == 1.0 or not _may_fold(algorithm, ranks):
         return few._replace(share=1.0)
     if counts(algorithm, ranks).pairs * few.rings > folded_routes.MOST:
         return few._replace(share=1.0)
-    return few._replace(share=few.share * PROBE / ranks)
+    return few._replace(share=few.share * few.ranks / ranks)
 
 
-def probe(algorithm: Algorithm, machine: MachineBuilder, rules: Rules) -> Machine:
+def probe(
+    algorithm: Algorithm, machine: MachineBuilder, rules: Rules, *, merges: bool = False
+) -> Machine:
     """What a machine of few ranks makes of an algorithm: all that is possible, where there is no
-    such machine."""
+    such machine. With `merges`, reductions take time."""
     ranks = PROBE if _may_fold(algorithm, PROBE) else SMALL_PROBE
     try:
         topology = machine(ranks, algorithm.servers)
+        while PROBE <= ranks <= (node := _first_node(topology)) <= FEW:
+            ranks = 2 * node  # one node does not tell what a machine makes of several
+            topology = machine(ranks, algorithm.servers)
         folded = None
         if rules.symmetry == "auto":
-            folded = fold(algorithm, topology, ranks, fair=rules.sharing == "fair")
+            fair = rules.sharing == "fair"
+            folded = fold(algorithm, topology, ranks, merges=merges, fair=fair)
         fitted = algorithm.on(topology, ranks, 1.0) if folded is None else folded.fitted
     except InputError:
         return Machine(1 / PROBE)
     members = fitted.schedule.members
-    return Machine(1 / members, len(fitted.schedule) * members / estimate(algorithm, ranks))
+    rings = len(fitted.schedule) * members / estimate(algorithm, ranks)
+    return Machine(1 / members, rings, ranks)
+
+
+def _first_node(topology: Topology) -> int:
+    """How many GPUs are in the node of the first rank; 0 if it is in none."""
+    home = topology.node[topology.placement[0]]
+    inside = topology.device_kinds.are("gpu") & (topology.node == home)
+    return 0 if home < 0 else int(inside.sum())
 
 
 def _may_fold(algorithm: Algorithm, ranks: int) -> bool:
@@ -153,10 +171,12 @@ class Estimates:
     def point(self, algorithm: Algorithm, p: int) -> Point:
         """What all sizes are likely to take at a number of ranks."""
         runs = self.sizes * (len(self.profile.protocols) if self.profile else 1)
-        if p <= FEW or self.profile:
+        if p <= FEW:
             return Point(algorithm, p, need(algorithm, p, self.rules, runs=runs))
         if algorithm.name not in self._probes:
-            self._probes[algorithm.name] = probe(algorithm, self.machine, self.rules)
+            merges = self.profile is not None
+            told = probe(algorithm, self.machine, self.rules, merges=merges)
+            self._probes[algorithm.name] = told
         machine = likely(algorithm, p, self._probes[algorithm.name])
         return Point(algorithm, p, need(algorithm, p, self.rules, machine, runs))
 
@@ -181,6 +201,14 @@ def check_points(points: Sequence[Point], number: int, jobs: int, each: int = 1)
         advice = "take fewer ranks or sizes, like --p 2..1024:x2"
     need = total(points, jobs)
     check(subject, need._replace(seconds=need.seconds * each), advice)
+
+
+def announce(points: Sequence[Point], number: int, jobs: int) -> None:
+    """Say what all points take, of which there are `number` with all sizes, if that is much."""
+    need = total(points, jobs)
+    if need.seconds > ANNOUNCED.seconds or need.nbytes > ANNOUNCED.nbytes:
+        subject = str(points[0]) if number == 1 else f"{number} points"
+        output.note(f"{subject}: this takes about {need}")
 
 
 def check_schedule(point: Point, force: bool = False) -> None:

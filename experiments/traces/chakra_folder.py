@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.traces.chakra_nodes import LIMIT, METADATA, Node, read
-from topologies.errors import InputError
+from topologies.errors import InputError, as_text, shown
 from topologies.readers.contents import contents
 
 MOST_FILES = 4096
@@ -60,29 +60,29 @@ def read_folder(folder: Path) -> Folder:
 
 
 def _traces(folder: Path) -> list[Path]:
-    shown = repr(str(folder)[:200])
+    name = repr(str(folder)[:200])
     try:
         matches = [
             (match, path) for path in folder.iterdir() if (match := TRACE.fullmatch(path.name))
         ]
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read {shown}: {reason}: name a folder of Chakra traces") from None
+        raise InputError(f"cannot read {name}: {reason}: name a folder of Chakra traces") from None
     if not matches:
-        raise InputError(f"{shown} holds no Chakra traces: files like job.0.et, job.1.et")
+        raise InputError(f"{name} holds no Chakra traces: files like job.0.et, job.1.et")
     jobs = sorted({match["job"] for match, _ in matches})
     if len(jobs) > 1:
         raise InputError(
-            f"{shown} holds the traces of several jobs, {jobs[0][:40]!r} and {jobs[1][:40]!r}: "
+            f"{name} holds the traces of several jobs, {jobs[0][:40]!r} and {jobs[1][:40]!r}: "
             f"keep one job in a folder"
         )
     if len(matches) > MOST_FILES:
-        raise InputError(f"{shown} holds {len(matches)} traces: at most {MOST_FILES}")
+        raise InputError(f"{name} holds {len(matches)} traces: at most {MOST_FILES}")
     by_rank = {int(match["rank"]): path for match, path in matches}
     for rank in range(len(matches)):
         if rank not in by_rank:
             raise InputError(
-                f"{shown} has no trace of rank {rank}: ranks of {len(matches)} traces run from 0 "
+                f"{name} has no trace of rank {rank}: ranks of {len(matches)} traces run from 0 "
                 f"to {len(matches) - 1}"
             )
     return [by_rank[rank] for rank in range(len(matches))]
@@ -124,19 +124,17 @@ def _of_metadata(nodes: Iterable[Node], name: str, ranks: int) -> dict[str, tupl
         for group in listed:
             if isinstance(group, dict) and "pg_name" in group:
                 members = group.get("ranks") or list(range(ranks))
-                groups[str(group["pg_name"])] = _members(
-                    members, str(group["pg_name"]), name, ranks
-                )
+                called = as_text(group["pg_name"])
+                groups[called] = _members(members, called, name, ranks)
     return groups
 
 
 def _members(members: object, group: str, name: str, ranks: int) -> tuple[int, ...]:
-    wrong = InputError(
-        f"{name[:80]}: group {group[:40]!r} is {str(members)[:40]}: expected ranks from 0 to "
-        f"{ranks - 1}, each once"
-    )
-    if not isinstance(members, list) or not members or len({*map(str, members)}) < len(members):
-        raise wrong
-    if not all(type(rank) is int and 0 <= rank < ranks for rank in members):
-        raise wrong
-    return tuple(members)
+    listed = members if isinstance(members, list) else []
+    whole = all(type(rank) is int and 0 <= rank < ranks for rank in listed)
+    if not listed or not whole or len({*listed}) < len(listed):
+        raise InputError(
+            f"{name[:80]}: group {group[:40]!r} is {shown(members)}: expected ranks from 0 to "
+            f"{ranks - 1}, each once"
+        )
+    return tuple(listed)

@@ -21,7 +21,7 @@ from experiments.traces.chakra_folder import Folder, read_folder
 from experiments.traces.chakra_nodes import COLLECTIVE, COMPUTE, LOAD, RECEIVE, SEND, STORE, Node
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.task_graph import GroupCall, Message, Task, TaskGraph
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 
 GPU, CPU, COMMUNICATION, STREAMS = 0, 1, 2, 3
 """Lanes of a rank. Computations on stream number k of a trace are on lane `STREAMS` + k."""
@@ -169,7 +169,7 @@ class _Builder:
             raise InputError(f"{self._where(rank, node)}, has no {key}")
         if not isinstance(value, int) or value < 0:
             raise InputError(
-                f"{self._where(rank, node)}, has the {key} {str(value)[:40]}: expected a whole "
+                f"{self._where(rank, node)}, has the {key} {shown(value)}: expected a whole "
                 f"number, 0 or more"
             )
         return value

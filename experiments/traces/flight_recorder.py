@@ -16,20 +16,22 @@ from experiments.traces.measured_calls import (
     size_of,
     tensor_bytes,
 )
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 
-PICKLE = b"\x80"
-"""The first byte of a pickle."""
+PICKLE = (b"\x80", b"(", b"}")
+"""How a pickle of a dict begins: protocols 2 to 5, 0 and 1."""
 MOST_ENTRIES = 1_000_000
 _FINISHED = "completed"
 _OBJECTS = {
     code[0]
     for code in (
+        pickle.ADDITEMS,
         pickle.BUILD,
         pickle.BYTEARRAY8,
         pickle.EXT1,
         pickle.EXT2,
         pickle.EXT4,
+        pickle.FROZENSET,
         pickle.NEWOBJ,
         pickle.NEWOBJ_EX,
         pickle.NEXT_BUFFER,
@@ -38,6 +40,23 @@ _OBJECTS = {
     )
 }
 """Codes of a pickle that are of no plain value. Those that name a class are refused by name."""
+_KEYS = (
+    (pickle.SETITEM, slice(-2, None, 2)),
+    (pickle.SETITEMS, slice(None, None, 2)),
+    (pickle.DICT, slice(None, None, 2)),
+)
+"""Codes that fill a dict, and where the keys are on the stack."""
+
+
+def _with_plain_keys(load: Callable[..., None], keys: slice) -> Callable[..., None]:
+    """Refuses tuples as keys: the hash of a few shared tuples within tuples may take for ever."""
+
+    def checked(unpickler: Any) -> None:
+        if any(isinstance(key, tuple) for key in unpickler.stack[keys]):
+            raise InputError("a key of a dict is a tuple, and a dump has texts there")
+        load(unpickler)
+
+    return checked
 
 
 class _Plain(pickle._Unpickler):
@@ -49,6 +68,8 @@ class _Plain(pickle._Unpickler):
 
     dispatch: ClassVar[dict[int, Callable[..., None]]] = {
         code: load for code, load in pickle._Unpickler.dispatch.items() if code not in _OBJECTS
+    } | {
+        code[0]: _with_plain_keys(pickle._Unpickler.dispatch[code[0]], keys) for code, keys in _KEYS
     }
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -107,13 +128,13 @@ def read_dump(content: object, rank: int, name: str) -> RankTrace:
 def _call(entry: object, sizes: Mapping[str, int], where: str) -> MeasuredCall | None:
     """A collective; None for a message, and for the frame of several calls."""
     if not isinstance(entry, dict):
-        raise InputError(f"{where} is {str(entry)[:40]}: expected an object")
+        raise InputError(f"{where} is {shown(entry)}: expected an object")
     collective = collective_of(_text(entry, "profiling_name", where))
     if entry.get("is_p2p") or collective == "coalesced":
         return None
     group = entry.get("process_group")
     if not isinstance(group, list | tuple) or not group or not isinstance(group[0], str):
-        raise InputError(f"{where} has the process_group {str(group)[:40]}: expected name and text")
+        raise InputError(f"{where} has the process_group {shown(group)}: expected name and text")
     taken = tensor_bytes(entry.get("input_sizes"), entry.get("input_dtypes"))
     given = tensor_bytes(entry.get("output_sizes"), entry.get("output_dtypes"))
     milliseconds = entry.get("duration_ms")
@@ -133,24 +154,26 @@ def _call(entry: object, sizes: Mapping[str, int], where: str) -> MeasuredCall |
 def _text(entry: Mapping[str, Any], key: str, where: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str):
-        raise InputError(f"{where} has the {key} {str(value)[:40]}: expected a text")
+        raise InputError(f"{where} has the {key} {shown(value)}: expected a text")
     return value
 
 
 def _whole(entry: Mapping[str, Any], key: str, where: str) -> int:
     value = entry.get(key)
     if not is_count(value):
-        raise InputError(f"{where} has the {key} {str(value)[:40]}: expected a whole number")
+        raise InputError(f"{where} has the {key} {shown(value)}: expected a whole number")
     return value
 
 
 def _group_sizes(config: object) -> dict[str, int]:
     """The number of ranks of each group, where the dump has them as text like "[0, 1]"."""
-    sizes = dict[str, int]()
-    for name, about in config.items() if isinstance(config, dict) else ():
-        ranks = about.get("ranks") if isinstance(about, dict) else None
-        if isinstance(ranks, str):
-            sizes[str(name)] = sum(
-                part.strip().isdecimal() for part in ranks.strip("[]").split(",")
-            )
-    return sizes
+    listed = [
+        (name, about["ranks"])
+        for name, about in (config.items() if isinstance(config, dict) else ())
+        if isinstance(about, dict) and isinstance(about.get("ranks"), str)
+    ]
+    sizes = {
+        ranks: sum(part.strip().isdecimal() for part in ranks.strip("[]").split(","))
+        for ranks in {ranks for _, ranks in listed}
+    }
+    return {name: sizes[ranks] for name, ranks in listed}

@@ -17,6 +17,11 @@ from topologies.errors import InputError
 
 UNEVEN = ("all_to_all", "barrier")
 """Collectives whose ranks may call them with different sizes."""
+BEFORE = 1e3
+"""Seconds without communication before the first call of a trace, and before each call of a dump:
+nobody knows them."""
+FEWEST = 4
+"""Rounds from which on a rank can be a straggler."""
 
 
 class Call(NamedTuple):
@@ -31,6 +36,8 @@ class Call(NamedTuple):
     """When each rank got there, in seconds, on one clock."""
     took: npt.NDArray[np.float64] | None
     """How long it took each rank."""
+    computed: npt.NDArray[np.float64]
+    """For how many seconds each rank did not communicate before."""
 
     @property
     def spread(self) -> float:
@@ -116,6 +123,17 @@ class JobCalls:
         ]
         return sorted(calls, key=lambda call: (float(call.arrival.min()), call.group, call.number))
 
+    @cached_property
+    def rounds(self) -> list[Call]:
+        """The calls that come after long computing, like the first of each step.
+
+        Where communication takes longest, other calls begin when the call before ends, whoever
+        is slow. Long is half of the fourth longest time, so a few pauses do not count.
+        """
+        times = [float(call.computed.min()) for call in self.calls]
+        long = sorted(times)[-FEWEST:][0] / 2 if times else 0.0
+        return [call for call, time in zip(self.calls, times, strict=True) if time >= long > 0]
+
     @property
     def seconds(self) -> float:
         """From the first call to the last."""
@@ -124,19 +142,22 @@ class JobCalls:
 
     def _call(self, group: str, number: int, rows: Mapping[int, MeasuredCall]) -> Call:
         ranks = sorted(rows)
-        first = self._origin
-        arrival = [(rows[rank].start - first - self.clocks[rank]) / 1e9 for rank in ranks]
-        took = [rows[rank].nanoseconds for rank in ranks]
-        lengths = [length for length in took if length is not None]
-        some = rows[ranks[0]]
+        calls = [rows[rank] for rank in ranks]
+        arrival = [(rows[rank].start - self._origin - self.clocks[rank]) / 1e9 for rank in ranks]
+        computed = [
+            BEFORE + late if call.computed is None else call.computed / 1e9
+            for call, late in zip(calls, arrival, strict=True)
+        ]
+        took = [call.nanoseconds for call in calls if call.nanoseconds is not None]
         return Call(
             group,
             number,
-            some.collective,
+            calls[0].collective,
             _size(rows),
             np.array(ranks),
             np.array(arrival),
-            np.array(lengths) / 1e9 if len(lengths) == len(took) else None,
+            np.array(took) / 1e9 if len(took) == len(calls) else None,
+            np.array(computed),
         )
 
     @cached_property

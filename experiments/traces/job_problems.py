@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from experiments import output
-from experiments.traces.job_calls import JobCalls, alike
-from experiments.traces.job_tables import rank_rows
+from experiments.traces.job_calls import FEWEST, JobCalls, alike
 from experiments.traces.measured_calls import MeasuredCall
 from topologies.units import format_bytes, format_seconds
 
 OFTEN = 0.5
-"""A straggler is last in more than this share of its calls,"""
+"""A straggler computes longest before more than this share of the rounds,"""
+STEADY = 4
+"""its mean delay is larger than this many standard errors,"""
 COSTLY = 0.05
 """and all others wait for it for more than this share of the time."""
-FEWEST = 4
-"""Calls from which on a rank can be a straggler."""
 MOST = 10
 """Problems of a kind that are listed."""
 
@@ -47,15 +46,28 @@ def _stragglers(job: JobCalls) -> Iterator[Problem]:
     behind: dict[int, float] = defaultdict(float)
     for call in job.calls:
         behind[call.last] += float(np.sort(call.arrival)[-1] - np.sort(call.arrival)[-2])
-    for row in rank_rows(job):
-        cost = behind[row.rank]
-        often = row.calls >= FEWEST and row.last > OFTEN * row.calls
-        if often and cost > COSTLY * job.seconds:
+    delays, longest = defaultdict[int, list[float]](list), Counter[int]()
+    for call in job.rounds:
+        longest[int(call.ranks[call.computed.argmax()])] += 1
+        late = (call.computed - np.median(call.computed)).tolist()
+        for rank, seconds in zip(call.ranks.tolist(), late, strict=True):
+            delays[rank].append(seconds)
+    for rank, number in sorted(longest.items()):
+        cost, rounds = behind[rank], len(delays[rank])
+        often = rounds >= FEWEST and number > OFTEN * rounds
+        if often and cost > COSTLY * job.seconds and _steady(delays[rank]):
             yield Problem(
                 "straggler",
-                f"rank {row.rank} is last in {row.last} of {row.calls} calls: all others wait "
-                f"{format_seconds(cost)} for it, {cost / job.seconds:.0%} of the time",
+                f"rank {rank} is last in {number} of {rounds} calls after computing: all others "
+                f"wait {format_seconds(cost)} for it, {cost / job.seconds:.0%} of the time",
             )
+
+
+def _steady(delays: Sequence[float]) -> bool:
+    """Whether delays are no chance. A few long delays, like the start of a profiler, count as twice
+    the median."""
+    capped = np.minimum(delays, 2 * np.median(delays))
+    return bool(capped.mean() > STEADY * capped.std(ddof=1) / len(capped) ** 0.5)
 
 
 def _missing(job: JobCalls) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from experiments.traces.measured_calls import (
     is_count,
     size_of,
 )
-from topologies.errors import InputError
+from topologies.errors import InputError, as_text, shown
 
 _KERNEL = re.compile(r"nccl(Dev)?Kernel_?(?P<collective>[A-Za-z]+)")
 _LATEST = 2**62
@@ -39,13 +39,15 @@ def read_kineto(content: Mapping[str, Any], rank: int, name: str) -> RankTrace:
     base = base if type(base) is int and 0 <= base < _LATEST else 0
     computing, talking = list[tuple[int, int]](), list[tuple[int, int]]()
     calls, counts = list[MeasuredCall](), defaultdict[str, int](int)
+    ended = 0
     for place, event in sorted(_kernels(events, name), key=lambda pair: pair[0]):
         start, length = place[0] + base, place[1]
         if not event["name"].startswith("nccl"):
             computing.append((start, start + length))
             continue
+        call = _call(event, start, length)._replace(computed=start - ended if talking else None)
         talking.append((start, start + length))
-        call = _call(event, start, length)
+        ended = max(ended, start + length)
         if call.collective in MESSAGES:
             continue
         if call.number < 0:
@@ -66,8 +68,8 @@ def _kernels(events: list[Any], name: str) -> list[tuple[tuple[int, int], dict[s
         start, length = event.get("ts"), event.get("dur")
         if not isinstance(event.get("name"), str) or not (_is_time(start) and _is_time(length)):
             raise InputError(
-                f"{name}: traceEvents[{number}] is a kernel with ts {str(start)[:20]} and dur "
-                f"{str(length)[:20]}: expected a name, and microseconds"
+                f"{name}: traceEvents[{number}] is a kernel with ts {shown(start)} and dur "
+                f"{shown(length)}: expected a name, and microseconds"
             )
         kernels.append(((round(start * 1000), round(length * 1000)), event))
     return kernels
@@ -84,11 +86,11 @@ def _call(event: Mapping[str, Any], start: int, length: int) -> MeasuredCall:
     match = _KERNEL.match(event["name"])
     word = args.get("Collective name")
     word = word if isinstance(word, str) else match["collective"] if match else event["name"]
-    collective, width = collective_of(word), WIDTHS.get(str(args.get("dtype")))
+    collective, width = collective_of(word), WIDTHS.get(as_text(args.get("dtype")))
     taken, given = (_bytes(args.get(f"{side} msg nelems"), width) for side in ("In", "Out"))
     size, number = args.get("Group size"), args.get("Seq")
     return MeasuredCall(
-        str(args.get("Process Group Name", ""))[:80],
+        as_text(args.get("Process Group Name", ""))[:80],
         number if type(number) is int and 0 <= number < _LATEST else -1,
         collective,
         size_of(collective, taken, given),

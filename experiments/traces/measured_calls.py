@@ -68,6 +68,8 @@ class MeasuredCall(NamedTuple):
     nanoseconds: int | None = None
     """How long it took, waiting for others included."""
     done: bool = True
+    computed: int | None = None
+    """For how many nanoseconds the rank did not communicate before, if the trace has that."""
 
 
 class RankTrace(NamedTuple):
@@ -91,7 +93,7 @@ def collective_of(name: str) -> str:
     >>> collective_of("_allgather_base"), collective_of("nccl:all_reduce"), collective_of("x")
     ('all_gather', 'all_reduce', 'x')
     """
-    word = name.rpartition(":")[2].partition(" ")[0]
+    word = name[:200].rpartition(":")[2].partition(" ")[0]
     plain = "".join(letter for letter in word.lower() if letter.isalpha() or letter.isdigit())
     return NAMES.get(plain, word[:40])
 
@@ -103,14 +105,15 @@ def size_of(collective: str, taken: float | None, given: float | None) -> float 
 
 def tensor_bytes(sizes: object, dtypes: object) -> float | None:
     """Bytes of tensors from lists of their shapes and types; None if these are no such lists."""
-    if not isinstance(sizes, list) or not isinstance(dtypes, list) or len(sizes) > 2**16:
+    if not isinstance(sizes, list) or not isinstance(dtypes, list) or len(sizes) > 2**12:
         return None
     total = 0.0
     for shape, dtype in zip(sizes, dtypes, strict=False):
-        whole = isinstance(shape, list) and all(is_count(number) for number in shape)
+        known = isinstance(shape, list) and len(shape) <= 16
+        whole = known and all(is_count(number) for number in shape)
         if not whole or not isinstance(dtype, str) or dtype not in WIDTHS:
             return None
-        total += prod(map(float, shape[:16])) * WIDTHS[dtype]
+        total += prod(map(float, shape)) * WIDTHS[dtype]
     return total if total < MOST else None
 
 

@@ -25,6 +25,7 @@ class _Winner(NamedTuple):
     times: float
     """The same as a multiple of the second."""
     second: str
+    """Empty if no other value fits."""
 
 
 def comparison_text(records: Sequence[Record], swept: str, names: Mapping[str, str]) -> str:
@@ -44,9 +45,11 @@ def comparison_text(records: Sequence[Record], swept: str, names: Mapping[str, s
 
 def _winner(records: Sequence[Record], swept: str, names: Mapping[str, str], ranks: int) -> _Winner:
     alike = [record for record in records if record["ranks"] == ranks]
-    first, second = sorted(alike, key=_rate, reverse=True)[:2]
-    best, other = (names[str(record[swept])] for record in (first, second))
-    return _Winner(best, ranks, _rate(first), _rate(first) / (_rate(second) or 1.0), other)
+    fitting = [record for record in alike if record.get("fits") is not False] or alike
+    first, *others = sorted(fitting, key=_rate, reverse=True)
+    second = names[str(others[0][swept])] if others else ""
+    times = _rate(first) / (_rate(others[0]) or 1.0) if others else 1.0
+    return _Winner(names[str(first[swept])], ranks, _rate(first), times, second)
 
 
 def _words(noun: str, span: Sequence[_Winner]) -> str:
@@ -55,8 +58,8 @@ def _words(noun: str, span: Sequence[_Winner]) -> str:
     ranks = [counted(span[0].ranks, "worker")]
     ranks = ranks if len(span) == 1 else [str(span[0].ranks), f"{span[-1].ranks} workers"]
     rates = dict.fromkeys(rate(winner.rate) for winner in (span[0], span[-1]))
-    ahead = f"{most.second} is as fast"
-    if most.times > ALIKE:
+    ahead = f"{most.second} is as fast" if most.second else "and no other fits in memory"
+    if most.second and most.times > ALIKE:
         up_to = "up to " if len(span) > 1 else ""
         ahead = f"{up_to}{most.times:.3g} times {most.second}"
     return (

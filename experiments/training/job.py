@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from experiments.models.accelerators import ACCELERATORS
 from experiments.output import Value
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.training.changes import (
@@ -37,7 +38,7 @@ from simulator.schedules.timeline import Timeline
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
 from simulator.training.explanation import explanation_of
-from simulator.training.footprint import footprint
+from simulator.training.footprint import footprint, kept
 from simulator.training.measures import Measures, measure, window
 from simulator.training.model import Model
 from simulator.training.plan import RESTART, Plan, Setting, prove
@@ -184,6 +185,20 @@ class TrainingRun:
         return footprint(self.plan, self.timeline)
 
     @property
+    def held(self) -> float:
+        """Bytes that the fullest worker holds at most; without messages on their way if the memory
+        is not traced."""
+        if self.memory is None:
+            return kept(self.plan)
+        return float(self.memory.peaks[: self.ranks].max())
+
+    @property
+    def capacity(self) -> float | None:
+        """Bytes of the memory of a device, None if it is not known."""
+        device = ACCELERATORS.get(self.plan.model.device)
+        return device.capacity if device else None
+
+    @property
     def places(self) -> list[int]:
         """The place of the worker that stands for each rank."""
         ranks, shifts = np.arange(self.ranks), self.plan.shifts
@@ -312,10 +327,11 @@ class TrainingRun:
             slower_peer_s=float(causes[2]),
             drain_s=float(causes[3]),
             volume_B=self.plan.volume / self._steps,
-            peak_B=memory.peak if memory else None,
+            peak_B=memory.peak if memory else self.held,
             redundant_B=memory.peak_redundant if memory else None,
             staleness=float(measures.staleness.mean()) if len(measures.staleness) else 0.0,
             staleness_max=int(measures.staleness.max(initial=0)),
+            fits=None if self.capacity is None else self.held <= self.capacity,
             **self._interval(),
         )
 

@@ -114,14 +114,35 @@ def text(run: TrainingRun, what_if: WhatIf) -> str:
     chosen = run.plan.words
     more = [f"... {len(chosen)} lines, all with --format json"] if len(chosen) > WORDS else []
     words = [*chosen[:WORDS], *more, f"model: {run.plan.model.source}"]
+    if run.job.profile is None and not getattr(run.job.strategy, "launch", 0.0):
+        words.append("launch of a collective: 0s; --library adds the launch of a library")
     blocks.insert(1, "\n".join(f"  {line}" for line in words))
+    if row.fits is False:
+        blocks[0] = f"{run.title}: does not fit in memory\n{_unfit(run)}"
     return "\n\n".join(blocks)
+
+
+def _unfit(run: TrainingRun) -> str:
+    """By how much a run does not fit into the memory of a device, and what of it is unsure."""
+    held, capacity, activations = (
+        format_bytes(nbytes, binary=False)
+        for nbytes in (run.held, run.capacity or 0.0, run.plan.model.activations)
+    )
+    missing = format_bytes(run.held - (run.capacity or 0.0), binary=False)
+    return (
+        f"  the fullest worker holds {held}, {missing} more than the {capacity} of "
+        f"{run.plan.model.device}\n"
+        f"  least sure: {activations} of activations; CUDA and libraries are not counted"
+    )
 
 
 def _summary(run: TrainingRun) -> list[list[str]]:
     row = run.row
     communicating = row.exposed_s + row.hidden_s
+    limit = f"of {format_bytes(run.capacity, binary=False)}, " if run.capacity else ""
+    traced = "" if run.memory else ", without messages on their way"
     lines = [
+        ["  peak memory", memory_cell(row.peak_B), f"{limit}the fullest rank{traced}"],
         ["  step", format_seconds(row.step_s), _spread(run)],
         *_expected(run),
         *_epochs(run),
@@ -146,7 +167,6 @@ def _summary(run: TrainingRun) -> list[list[str]]:
             f"{format_seconds(row.hidden_s)} hidden, {format_seconds(row.exposed_s)} exposed",
         ],
         ["  sent", format_bytes(row.volume_B, binary=False), "all ranks, a step"],
-        ["  peak memory", memory_cell(row.peak_B), "the fullest rank"],
         [
             "  redundant",
             memory_cell(row.redundant_B),

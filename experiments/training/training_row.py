@@ -39,13 +39,16 @@ class TrainingRow:
     """Bubbles at the end of the run, in which the worker has nothing left to do."""
     volume_B: float
     """Bytes that all ranks send in a step."""
-    peak_B: float | None
-    """Peak memory of the fullest rank, None if there are too many operations to trace it."""
+    peak_B: float
+    """Peak memory of the fullest rank; without messages on their way if there are too many
+    operations to trace it."""
     redundant_B: float | None
-    """The peak amount of duplicate data over all ranks, None as above."""
+    """The peak amount of duplicate data over all ranks, None if it is not traced."""
     staleness: float
     """Mean number of updates between reading parameters and updating them."""
     staleness_max: int
+    fits: bool | None = None
+    """Whether the fullest worker fits into the memory of its device, None if that is not known."""
     expected_s: float | None = None
     """The step with calls of the expected time; None without a library that says how sure it is."""
     low_s: float | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from typing import cast
 
 from experiments.output import Cell, Record, Value
 from experiments.profiles.interval_levels import span
@@ -11,6 +12,10 @@ from experiments.training.changes import CHANGES
 from experiments.training.job import Job
 from topologies.units import format_bytes, format_seconds
 
+FITS = {True: "yes", False: "no", None: "?"}
+"""Whether a run fits into the memory of its devices."""
+DISPENSABLE = ("drain", "slower peer", "sent", "hidden", "contention", "transfer", "exposed")
+"""Columns that the table leaves out, in this order, where others need their place."""
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
 
 
@@ -43,6 +48,8 @@ def cells(swept: str, names: Mapping[str, str], jobs: Sequence[Job]) -> Mapping[
         columns[swept] = lambda record: names[str(record[swept])]
     columns |= {
         "p": lambda record: str(record["ranks"]),
+        "memory": lambda record: memory_cell(record["peak_B"]),
+        "fits": lambda record: FITS[cast(bool | None, record["fits"])],
         "step": _seconds("step_s"),
         **_interval(jobs),
         "samples/s": lambda record: rate(float(record["samples_per_s"] or 0.0)),
@@ -54,7 +61,6 @@ def cells(swept: str, names: Mapping[str, str], jobs: Sequence[Job]) -> Mapping[
         "slower peer": _share("slower_peer_s"),
         "drain": _share("drain_s"),
         "sent": lambda record: format_bytes(float(record["volume_B"] or 0.0), binary=False),
-        "peak": lambda record: memory_cell(record["peak_B"]),
     }
     if epochs.input_rate < inf:
         columns["input"] = _share("input_s")
@@ -64,7 +70,7 @@ def cells(swept: str, names: Mapping[str, str], jobs: Sequence[Job]) -> Mapping[
         columns["staleness"] = lambda record: f"{float(record['staleness'] or 0.0):.2f}"
     if not swept:
         for name, heading in zip(COLUMNS.values(), ("2β", "α/2", "2x compute"), strict=True):
-            columns[heading] = _what_if_cell(name)
+            columns[heading] = _seconds(f"{name}_s")
     return columns
 
 
@@ -86,13 +92,3 @@ def _interval(jobs: Sequence[Job]) -> Mapping[str, Cell]:
         ),
         f"{profile.uncertainty.level:.0%} of steps": ends,
     }
-
-
-def _what_if_cell(name: str) -> Cell:
-    def cell(record: Record) -> str:
-        first, simulated = (
-            float(record[f"{name}{kind}"] or 0.0) for kind in ("_first_order_s", "_s")
-        )
-        return f"{format_seconds(simulated)} ({format_seconds(first)})"
-
-    return cell

@@ -21,6 +21,7 @@ from simulator.analysis.bubbles import (
 from simulator.analysis.contention import history
 from simulator.analysis.queue_spans import queued_media, sections
 from simulator.kernels import queues
+from simulator.kernels.path import latest
 from simulator.schedules.timeline import Timeline
 from topologies._compile import kernel
 from topologies.topology import Floats, Ints
@@ -170,10 +171,10 @@ def _busiest(timeline: Timeline, operation: Ints) -> Ints:
 
 def _awaited(timeline: Timeline, gaps: queues.Gaps) -> Ints:
     """The operation whose finish ends each gap."""
-    predecessors = timeline.routed.work.predecessors
+    predecessors, nodes = timeline.routed.work.predecessors, timeline.routed.node_indptr
     return np.array(
         [
-            operation if itself else queues.latest(predecessors, timeline.finish, operation)
+            operation if itself else latest(predecessors, timeline.finish, nodes, operation)
             for operation, itself in zip(gaps.operation.tolist(), gaps.itself.tolist(), strict=True)
         ],
         dtype=np.int32,

@@ -75,15 +75,21 @@ def _held(timeline: Timeline) -> Floats:
 
 def _alone(timeline: Timeline) -> Floats:
     """How long each flow takes without others: its bytes through its slowest medium."""
-    occupancy, topology = timeline.occupancy, timeline.routed.topology
-    media = len(topology.medium_bandwidth)
-    flow, place = np.unique(
-        occupancy.operation.astype(np.int64) * media + occupancy.medium, return_inverse=True
-    )
-    seconds = np.bincount(place, occupancy.nbytes) / topology.medium_bandwidth[flow % media]
-    longest = np.zeros(len(timeline.schedule))
-    np.maximum.at(longest, flow // media, seconds)
+    occupancy, longest = timeline.occupancy, np.zeros(len(timeline.schedule))
+    bandwidth = timeline.routed.topology.medium_bandwidth[occupancy.medium]
+    np.maximum.at(longest, occupancy.operation, _bytes_of_itself(timeline) / bandwidth)
     return longest
+
+
+def _bytes_of_itself(timeline: Timeline) -> Floats:
+    """The bytes of the transfer of each row of `occupancy` over the medium of the row, as often as
+    it crosses that. In a folded schedule, a medium has another sender for each of its orbit."""
+    occupancy = timeline.occupancy
+    sender = timeline.routed.sender[occupancy.node].astype(np.int64)
+    medium = occupancy.medium + len(timeline.routed.topology.medium_bandwidth) * sender
+    key = medium * len(timeline.schedule) + occupancy.operation
+    _, place, crossings = np.unique(key, return_inverse=True, return_counts=True)
+    return np.asarray(occupancy.nbytes * crossings[place], dtype=np.float64)
 
 
 def history(timeline: Timeline) -> History:
@@ -104,11 +110,7 @@ def contended_share(timeline: Timeline) -> Floats:
         return np.zeros(0)
     occupancy, operations = timeline.occupancy, len(timeline.schedule)
     sender, medium = timeline.routed.sender[occupancy.node], occupancy.medium.astype(np.int64)
-    _, place, crossings = np.unique(
-        medium * operations + occupancy.operation, return_inverse=True, return_counts=True
-    )
-    alone = occupancy.nbytes * crossings[place]
-    by_all = _bytes_meanwhile(occupancy, medium)
+    alone, by_all = _bytes_of_itself(timeline), _bytes_meanwhile(occupancy, medium)
     by_sender = _bytes_meanwhile(occupancy, medium * timeline.schedule.ranks + sender)
     same_rank, other_ranks = (
         np.bincount(

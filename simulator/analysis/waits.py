@@ -79,22 +79,19 @@ def _sharers(timeline: Timeline, flow: int) -> tuple[int, int, dict[int, float]]
     """The medium of a flow's route on which other ranks send most meanwhile, the rank of the flow,
     and the shares of the others in these bytes."""
     uses = timeline.occupancy
-    rank, mine = timeline.routed.sender[uses.node], uses.operation == flow
-    sender = dict(zip(uses.medium[mine].tolist(), rank[mine].tolist(), strict=True))
+    rank, mine = timeline.routed.sender[uses.node], np.flatnonzero(uses.operation == flow)
     start, end = timeline.start[flow], timeline.sent[flow]
     overlap = np.minimum(uses.start + uses.seconds, end) - np.maximum(uses.start, start)
-    shared = np.isin(uses.medium, uses.medium[mine]) & (overlap > 0)
-    from_others = rank != np.array([sender.get(medium, -1) for medium in uses.medium.tolist()])
-    rows = np.flatnonzero(shared & from_others)
-    nbytes = mean_rate(uses)[rows] * overlap[rows]
-    medium = int(np.argmax(np.bincount(uses.medium[rows], nbytes)))
-    there = uses.medium[rows] == medium
-    by_rank = np.bincount(rank[rows[there]], nbytes[there])
-    return (
-        medium,
-        sender[medium],
-        {
-            sharer: float(by_rank[sharer] / by_rank.sum())
-            for sharer in np.flatnonzero(by_rank).tolist()
-        },
-    )
+    rows = np.flatnonzero(np.isin(uses.medium, uses.medium[mine]) & (overlap > 0))
+    nbytes, rank_of_row = mean_rate(uses)[rows] * overlap[rows], rank[rows]
+    by_hop = [
+        np.bincount(
+            rank_of_row,
+            np.where((uses.medium[rows] == uses.medium[k]) & (rank_of_row != rank[k]), nbytes, 0.0),
+        )
+        for k in mine
+    ]
+    most = int(np.argmax([by_rank.sum() for by_rank in by_hop]))
+    by_rank, row = by_hop[most], mine[most]
+    shares = {int(k): float(by_rank[k] / by_rank.sum()) for k in np.flatnonzero(by_rank)}
+    return int(uses.medium[row]), int(rank[row]), shares

@@ -90,6 +90,11 @@ def _unknown(name: str, names: dict[str, Algorithm]) -> str:
         return f"{quoted} is a collective and no algorithm: choose one of {', '.join(computing)}"
     if computing:
         return f"{quoted} is a collective and no algorithm: choose {computing[0]}"
+    if plain == "all":
+        return f"no algorithm {quoted}: simctl sweep --collective all_reduce takes all of it"
+    same = sorted(key for key in names if plain in key.split("_"))
+    if same:
+        return f"no algorithm {quoted}: choose one of {', '.join(same)}"
     return f"no algorithm {quoted}: {nearest_name(name, names, 'simctl algos lists them')}"
 
 

@@ -129,6 +129,9 @@ class Algorithm:
     """From the options to the formula, if there are options."""
     searched: tuple[str, ...] = ()
     """The options for which :func:`simulator.collectives.best_options.best` finds the values."""
+    by_library: tuple[str, ...] = ()
+    """The algorithms of which the library of a profile takes one for each size, if the algorithm
+    stands for these."""
     origin: str = ""
     """The file or the package of an algorithm that is none of simctl's."""
     sizes: tuple[float, float] = (0.0, inf)
@@ -154,7 +157,8 @@ class Algorithm:
         return self.recipe or super().__reduce_ex__(protocol)
 
     def build(self, ranks: int, nbytes: float) -> Schedule:
-        """The schedule for `ranks` workers and V = `nbytes`, for no particular machine."""
+        """The schedule for `ranks` workers and V = `nbytes`, for no particular machine: `rings` is
+        one ring. `simctl.run` takes what fits a machine."""
         self._check(ranks)
         return self.schedule(ranks, nbytes)
 

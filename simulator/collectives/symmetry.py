@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
+from simulator.collectives.declared_shifts import COMPARED, check_shifts
 from simulator.collectives.places import ranks_of_a_node
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.routed import Routed, check_few, route
@@ -36,10 +37,14 @@ def fold(
     *,
     merges: bool = False,
     fair: bool = False,
+    compared: int = COMPARED,
 ) -> Folded | None:
     """The schedule of `algorithm` for V = 1 byte on a machine, written for as few ranks as stand
     exactly for all; None if there are none among the shifts that are `worth_trying`. With `merges`
     they still do if reductions take time, with `fair` they do under fair sharing.
+
+    Raises InputError if the shifts of an algorithm of a user do not take its schedule to itself.
+    Up to so many operations are `compared`.
 
     >>> from simulator.collectives import find
     >>> from topologies.shapes import star
@@ -59,9 +64,11 @@ def fold(
             fitted = algorithm.on(topology, ranks, 1.0, shifts)
             first = first or fitted.schedule
             routed = route(fitted.schedule, fitted.topology, merges=merges, fair=fair)
-            return Folded(fitted, routed)
         except NotSymmetric:
             continue
+        if algorithm.origin:
+            check_shifts(algorithm, topology, fitted.schedule, compared)
+        return Folded(fitted, routed)
     return None
 
 

@@ -102,7 +102,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
             i, node = holder, occupant
             continue
         elif hop == 0:
-            i, node = np.int64(latest(predecessors, finish, i)), np.int64(_NONE)
+            i, node = np.int64(latest(predecessors, finish, nodes, i)), np.int64(_NONE)
         elif hop == end - first:
             arrived = True
         else:
@@ -113,7 +113,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
                 cross(sender, nbytes, network, rows, i, medium, Wait(i, 0.0, _NONE, _NONE))
             node -= 1
         if arrived and fair:
-            flow(routes, network, times, rows, i, nbytes[i], history.others[i])
+            flow(history, rows, i)
             node = np.int64(nodes[i])
         elif arrived:
             slowest, medium, _ = last_hop(routes, network, start, nbytes[i], i)
@@ -209,27 +209,21 @@ def serve(work: Work, sender: Ints, rows: Rows, i: Index, wait: Wait) -> None:
     charge(sender, rows, part, amount * cost, i, where, amount, wait)
 
 
-def flow(
-    routes: Routes,
-    network: Network,
-    times: Times,
-    rows: Rows,
-    i: Index,
-    nbytes: float,
-    others: float,
-) -> None:
+def flow(history: History, rows: Rows, i: Index) -> None:
     """From the arrival of a flow to its beginning: its own bytes, those of others meanwhile, the
     gap."""
+    operations, _, routes, network, _ = history.work
+    times, sender, nbytes = history.times, history.sender, operations.nbytes[i]
     begin, end = routes.indptr[routes.route[i]], routes.indptr[routes.route[i] + 1]
     wait = Wait(i, 0.0, _NONE, _NONE)
     slowest = widest = network.media[network.indptr[routes.links[begin]]]
-    most = crossings(routes, network, i, slowest) * nbytes
+    most = crossings(routes, network, sender, i, 0, slowest) * nbytes
     for at in range(end - 1, begin - 1, -1):
         link = routes.links[at]
         fly(routes.links, network.latency, rows, i, at)
         for k in range(network.indptr[link], network.indptr[link + 1]):
             m = network.media[k]
-            crossed = crossings(routes, network, i, m) * nbytes
+            crossed = crossings(routes, network, sender, i, at - begin, m) * nbytes
             seconds, longest_yet = crossed / network.bandwidth[m], most / network.bandwidth[slowest]
             if (seconds, -m) > (longest_yet, -slowest):
                 slowest, most = m, crossed
@@ -238,7 +232,7 @@ def flow(
     bandwidth = network.bandwidth[slowest]
     took = times.sent[i] - times.start[routes.nodes[i]]
     alone = min(took, most / bandwidth)
-    contention = others * (took - alone)
+    contention = history.others[i] * (took - alone)
     behind = took - alone - contention
     add(rows, SERIALISATION, alone, i, slowest, most, wait, False)
     if behind > 0.0:
@@ -282,13 +276,17 @@ def last_hop(
     return slowest, medium, arrival
 
 
-def crossings(routes: Routes, network: Network, i: Index, medium: Index) -> int:
-    """How often the route of a transfer crosses a medium."""
-    times = 0
-    for at in range(routes.indptr[routes.route[i]], routes.indptr[routes.route[i] + 1]):
-        link = routes.links[at]
-        for k in range(network.indptr[link], network.indptr[link + 1]):
-            times += network.media[k] == medium
+def crossings(
+    routes: Routes, network: Network, sender: Ints, i: Index, hop: Index, medium: Index
+) -> int:
+    """How often the route of a transfer crosses a medium that it crosses at a hop. In a folded
+    schedule, a hop with another sender crosses another medium of the orbit."""
+    times, first, begin = 0, routes.nodes[i], routes.indptr[routes.route[i]]
+    for other in range(routes.indptr[routes.route[i] + 1] - begin):
+        if sender[first + other] == sender[first + hop]:
+            link = routes.links[begin + other]
+            for k in range(network.indptr[link], network.indptr[link + 1]):
+                times += network.media[k] == medium
     return times
 
 
@@ -308,12 +306,17 @@ def shared(
     return medium
 
 
-def latest(predecessors: Csr, finish: Floats, i: Index) -> Index:
-    """The predecessor that finished last, or -1."""
-    last = _NONE
+def latest(predecessors: Csr, finish: Floats, nodes: Ints, i: Index) -> Index:
+    """The predecessor that finished last, or -1: of several the one with most hops, then the first.
+
+    In a folded schedule they may have another order, but they have as many hops.
+    """
+    last, most = _NONE, 0
     for p in range(predecessors.indptr[i], predecessors.indptr[i + 1]):
-        if last == _NONE or finish[predecessors.indices[p]] > finish[last]:
-            last = predecessors.indices[p]
+        before = predecessors.indices[p]
+        hops = nodes[before + 1] - nodes[before]
+        if last == _NONE or (finish[before], hops) > (finish[last], most):
+            last, most = before, hops
     return last
 
 

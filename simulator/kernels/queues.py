@@ -7,8 +7,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.kernels.path import crossings, latest
 from simulator.kernels.records import (
-    Csr,
     Flags,
     Floats,
     History,
@@ -91,7 +91,7 @@ def idle(
                 if predecessors.indptr[i] == predecessors.indptr[i + 1]:
                     stops[k] = i
                     break
-                i = latest(predecessors, finish, i)
+                i = latest(predecessors, finish, routes.nodes, i)
             counts = False
             more = 2 * (routes.nodes[i + 1] - routes.nodes[i]) + _EDGES
             if parts.used[0] + more > len(parts.times):
@@ -163,7 +163,7 @@ def edges_of(history: History, i: Index, edge: Floats) -> tuple[int, int]:
     hops = routes.indptr[routes.route[i] + 1] - routes.indptr[routes.route[i]] if transfers else 0
     edge[0], arrival, edges, merging = times.ready[i], -1.0, 1, _NONE
     if history.fair and hops > 0:
-        arrival = flow_edges(routes, network, times, nbytes, history.others[i], i, edge)
+        arrival = flow_edges(history, i, edge)
         edges = 4
     elif hops > 0:
         arrival, edges = hop_edges(
@@ -180,31 +180,22 @@ def edges_of(history: History, i: Index, edge: Floats) -> tuple[int, int]:
     return edges, merging
 
 
-def flow_edges(
-    routes: Routes,
-    network: Network,
-    times: Times,
-    nbytes: float,
-    others: float,
-    i: Index,
-    edge: Floats,
-) -> float:
+def flow_edges(history: History, i: Index, edge: Floats) -> float:
     """The edges of a flow: what other ranks cause comes first. Returns when the last byte
     arrives."""
+    operations, _, routes, network, _ = history.work
+    times, sender, nbytes = history.times, history.sender, operations.nbytes[i]
     links = routes.links[routes.indptr[routes.route[i]] : routes.indptr[routes.route[i] + 1]]
     alone, delay = 0.0, 0.0
-    for link in links:
-        delay += network.latency[link]
-        for m in network.media[network.indptr[link] : network.indptr[link + 1]]:
-            crossings = 0
-            for other in links:
-                for n in network.media[network.indptr[other] : network.indptr[other + 1]]:
-                    crossings += n == m
-            alone = max(alone, crossings * nbytes / network.bandwidth[m])
+    for hop in range(len(links)):
+        delay += network.latency[links[hop]]
+        for m in network.media[network.indptr[links[hop]] : network.indptr[links[hop] + 1]]:
+            times_crossed = crossings(routes, network, sender, i, hop, m)
+            alone = max(alone, times_crossed * nbytes / network.bandwidth[m])
     start = times.start[routes.nodes[i]]
     took = times.sent[i] - start
     waited = took - min(took, alone)
-    edge[1], edge[2], edge[3] = times.ready[i], start, start + waited * others
+    edge[1], edge[2], edge[3] = times.ready[i], start, start + waited * history.others[i]
     return times.sent[i] + delay
 
 
@@ -233,12 +224,3 @@ def hop_edges(
         arrival += network.latency[link]
         head = start + (service if store_and_forward else 0.0) + network.latency[link]
     return arrival, edges
-
-
-def latest(predecessors: Csr, finish: Floats, i: Index) -> Index:
-    """The predecessor that finished last."""
-    last = predecessors.indices[predecessors.indptr[i]]
-    for p in range(predecessors.indptr[i] + 1, predecessors.indptr[i + 1]):
-        if finish[predecessors.indices[p]] > finish[last]:
-            last = predecessors.indices[p]
-    return last

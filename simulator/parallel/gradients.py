@@ -8,7 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from simulator.parallel.blocks import Block
-from simulator.parallel.sharding import Sharding
+from simulator.parallel.sharding import Sharding, elements
 from topologies.errors import InputError
 
 
@@ -64,15 +64,15 @@ def reductions(stage: Sequence[Block], gradients: Gradients) -> list[Reduction]:
         return []
     collective = "reduce_scatter" if gradients.zero else "all_reduce"
     reduced = []
-    for group, elements in _elements(stage):
+    for group in ("data", "experts"):
         waiting = 0.0
-        for block, count in enumerate(reversed(elements)):
-            waiting += count * gradients.nbytes
+        for number, block in enumerate(reversed(stage)):
+            waiting += dict(elements([block])).get(group, 0.0) * gradients.nbytes
             if gradients.overlap and waiting and waiting >= gradients.bucket:
-                reduced.append(Reduction(group, collective, waiting, block))
+                reduced.append(Reduction(group, collective, waiting, number))
                 waiting = 0.0
         if waiting:
-            end = len(elements) - 1 if gradients.overlap else -1
+            end = len(stage) - 1 if gradients.overlap else -1
             reduced.append(Reduction(group, collective, waiting, end))
     return sorted(reduced, key=lambda each: each.block)
 
@@ -81,16 +81,7 @@ def gathers(stage: Sequence[Block], gradients: Gradients, sharding: Sharding) ->
     """What gathers the parameters of a stage behind the optimizer."""
     if gradients.zero not in (1, 2):
         return []
-    sizes = [
-        (sharding.sharing(group), sum(elements) * gradients.parameter)
-        for group, elements in _elements(stage)
-    ]
-    return [Reduction(group, "all_gather", nbytes) for group, nbytes in sizes if nbytes]
-
-
-def _elements(stage: Sequence[Block]) -> list[tuple[str, list[float]]]:
-    """The parameters of each block, by the group that reduces their gradients."""
     return [
-        ("data", [block.parameters for block in stage]),
-        ("experts", [block.expert_parameters for block in stage]),
+        Reduction(sharding.sharing(group), "all_gather", count * gradients.parameter)
+        for group, count in elements(stage)
     ]

@@ -15,7 +15,7 @@ import numpy as np
 
 from simulator.parallel.pass_memory import Moment, fullest, kept_by
 from simulator.parallel.pipelines.pipeline import FORWARD, INPUTS, WEIGHTS
-from simulator.parallel.sharding import traffic
+from simulator.parallel.sharding import elements
 from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -98,7 +98,7 @@ def memory(work: Work, state: State = STATE, overheads: Overheads = NONE) -> Mem
     pipeline = work.pipeline
     width = len(Moment._fields)
     most = np.zeros((4, pipeline.stages, width))
-    ranks = _sharing(work, "data")
+    ranks = sharing(work, "data")
     for number in sorted(set(pipeline.kind.tolist())):
         for place, blocks in enumerate(work.stages):
             most[number, place] = fullest(blocks, number, work.gradients, work.sharding, ranks)
@@ -121,7 +121,7 @@ def memory(work: Work, state: State = STATE, overheads: Overheads = NONE) -> Mem
     return Memory(fixed, moments, tuple(pipeline.starts.tolist()))
 
 
-def _sharing(work: Work, group: str) -> int:
+def sharing(work: Work, group: str) -> int:
     """The ranks that share the parameters of a kind of group."""
     return work.sharding.shard or work.times.degrees.size(group)
 
@@ -150,53 +150,12 @@ def _fixed(work: Work, state: State, overheads: Overheads) -> Floats:
 
 def _whole(work: Work) -> list[float]:
     """Elements of the parameters of each stage."""
-    return [
-        sum(block.parameters + block.expert_parameters for block in stage) for stage in work.stages
-    ]
+    return [sum(count for _, count in elements(stage)) for stage in work.stages]
 
 
 def _state_of(work: Work, stage: int, state: State) -> Floats:
     """What a rank of a stage holds between steps."""
     zero, total = work.gradients.zero, np.zeros(3)
-    for group, name in (("data", "parameters"), ("experts", "expert_parameters")):
-        elements = sum(getattr(block, name) for block in work.stages[stage])
-        if elements:
-            total += elements * np.array(state.shared(zero, _sharing(work, group)))
+    for group, count in elements(work.stages[stage]):
+        total += count * np.array(state.shared(zero, sharing(work, group)))
     return total
-
-
-class Stage(NamedTuple):
-    """A stage of ZeRO on a rank of a plan."""
-
-    zero: int
-    held: float
-    """Bytes between steps."""
-    redundant: float
-    """Bytes of `held` beyond an equal share of all ranks that have the same parameters."""
-    sent: float
-    """Bytes that the rank sends in a step at least, for gradients and parameters."""
-
-
-def stages_of_zero(work: Work, state: State, device: int = 0) -> list[Stage]:
-    """What each stage of ZeRO would hold and send on a device, redundancy removed beside traffic
-    added."""
-    pipeline, degrees, gradients = work.pipeline, work.times.degrees, work.gradients
-    mine = [stage for copy in pipeline.place for stage in np.flatnonzero(copy == device)]
-    micro, rows = pipeline.micro_batches // pipeline.copies, []
-    for zero in range(4):
-        share = least = sent = 0.0
-        for group, name in (("data", "parameters"), ("experts", "expert_parameters")):
-            ranks = degrees.size(group)
-            elements = sum(getattr(block, name) for each in mine for block in work.stages[each])
-            share += elements * sum(state.shared(zero, ranks))
-            least += elements * sum(state) / ranks
-            sent += elements * traffic(
-                zero,
-                ranks,
-                parameter=gradients.parameter,
-                gradient=gradients.nbytes,
-                reductions=micro if work.sharding.sync else 1,
-                gathers=micro * (2 if work.sharding.reshard else 1),
-            )
-        rows.append(Stage(zero, share, share - least, sent))
-    return rows

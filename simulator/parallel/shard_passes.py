@@ -111,6 +111,32 @@ class UnitRows:
             before = (*writer.tails, self.last)
             writer.tails = (writer.row(Row(COMPUTE, 0.0, before, -1, REDUCE, -1)),)
 
+    @property
+    def calls(self) -> list[Call]:
+        """All collectives of the pass."""
+        gathered = [call for unit in self.gathers for call in self._gathering(unit)]
+        reduced = [*self.ends.values(), *filter(None, [self.root])] if self.reduces else []
+        return gathered + [call for unit in reduced for call in self._reducing(unit)]
+
+    def _gathering(self, unit: Unit) -> list[Call]:
+        """The collectives that gather a unit."""
+        kind = self.sharding.sharing if self.forward else self.sharding.backward
+        return [
+            Call(GATHERS, kind(group), "all_gather", count * self.gradients.parameter)
+            for group, count in unit.elements
+        ]
+
+    def _reducing(self, unit: Unit) -> list[Call]:
+        """The collectives that reduce the gradients of a unit."""
+        sharding, calls = self.sharding, list[Call]()
+        lane = REDUCTIONS if sharding.fsdp == 2 else GATHERS
+        for group, count in unit.elements:
+            nbytes = count * self.gradients.nbytes
+            calls.append(Call(lane, sharding.sharing(group), "reduce_scatter", nbytes))
+            if replicas := sharding.replicas(group):
+                calls.append(Call(REPLICAS, replicas, "all_reduce", nbytes / sharding.shard))
+        return calls
+
     def _gather(self, writer: Writer, number: int) -> None:
         """Gather a unit. The CPU issues it behind what it has launched."""
         sharding, unit = self.sharding, self.gathers[number]
@@ -130,14 +156,11 @@ class UnitRows:
                 launched = writer.row(Row(HOST, 0.0, waits, -1, LAUNCH, unit.blocks[0]))
                 writer.launches = (launched,)
         rows: Rows = ()
-        for group, elements in unit.elements:
-            kind = sharding.sharing(group) if self.forward else sharding.backward(group)
-            nbytes = elements * self.gradients.parameter
+        for call in self._gathering(unit):
             waits = before
-            if share := self._copy(2 * nbytes / writer.times.degrees.size(kind)):
+            if share := self._copy(2 * call.nbytes / writer.times.degrees.size(call.group)):
                 row = Row(COPIES, share, before, launched, GATHER, unit.blocks[0])
                 waits = (self._in_order(writer, row),)
-            call = Call(GATHERS, kind, "all_gather", nbytes)
             rows += (self._collective(writer, unit, call, waits, launched),)
         self.gathered.append(rows)
 
@@ -161,18 +184,12 @@ class UnitRows:
         before = (*writer.tails, *waits)
         row = Row(COMPUTE, seconds, before, writer.launched, REDUCE, unit.blocks[0])
         writer.tails = (writer.row(row),)
-        lane = REDUCTIONS if sharding.fsdp == 2 else GATHERS
         self.reduced = ()
-        for group, elements in unit.elements:
-            nbytes = elements * gradients.nbytes
-            kind, replicas = sharding.sharing(group), sharding.replicas(group)
-            call = Call(lane, kind, "reduce_scatter", nbytes)
-            end = self._collective(writer, unit, call, writer.tails, writer.launched)
-            self.reduced += (end,)
-            if replicas:
-                call = Call(REPLICAS, replicas, "all_reduce", nbytes / sharding.shard)
-                end = self._collective(writer, unit, call, (end,), writer.launched)
-            self.last = end
+        for call in self._reducing(unit):
+            before = self.reduced[-1:] if call.lane == REPLICAS else writer.tails
+            self.last = self._collective(writer, unit, call, before, writer.launched)
+            if call.lane != REPLICAS:
+                self.reduced += (self.last,)
 
     def _collective(
         self, writer: Writer, unit: Unit, call: Call, before: Rows, launched: int

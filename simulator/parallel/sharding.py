@@ -111,36 +111,16 @@ def units(stage: Sequence[Block], sharding: Sharding) -> list[Unit]:
     root = [place for place, block in enumerate(stage) if block.name in sharding.root]
     single = [(place,) for place in range(len(stage)) if place not in root]
     return [
-        Unit(blocks, elements, blocks == tuple(root))
+        Unit(blocks, counts, blocks == tuple(root))
         for blocks in (tuple(root), *single)
-        if (elements := _elements([stage[place] for place in blocks]))
+        if (counts := elements([stage[place] for place in blocks]))
     ]
 
 
-def _elements(blocks: Sequence[Block]) -> tuple[tuple[str, float], ...]:
+def elements(blocks: Sequence[Block]) -> tuple[tuple[str, float], ...]:
+    """Elements of parameters by the group that shares them: "data", and "experts" if there are."""
     counts = {
         "data": sum(block.parameters for block in blocks),
         "experts": sum(block.expert_parameters for block in blocks),
     }
     return tuple((group, count) for group, count in counts.items() if count)
-
-
-def traffic(
-    zero: int,
-    ranks: int,
-    *,
-    parameter: float = 2.0,
-    gradient: float = 2.0,
-    reductions: int = 1,
-    gathers: int = 2,
-) -> float:
-    """Bytes that a rank sends in a step for each element of the parameters, at least: as much as in
-    rings of `ranks`. Stages 2 and 3 reduce gradients `reductions` times, stage 3 gathers parameters
-    `gathers` times.
-
-    >>> traffic(2, 64) == traffic(0, 64), traffic(3, 64) / traffic(0, 64)
-    (True, 1.5)
-    """
-    reduced = gradient * (reductions if zero >= 2 else 1)
-    gathered = {0: gradient, 3: gathers * parameter}.get(zero, parameter)
-    return (reduced + gathered) * (ranks - 1) / ranks

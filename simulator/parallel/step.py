@@ -103,7 +103,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     _wait(columns, passes, number, first, entries)
     _launch(columns, passes, number, first, sent.before, entries if work.synchronous else None)
     _wait_to_send(columns, sent, tails, send)
-    last = _last(pipeline).ravel().tolist()
+    last = pipeline.last.ravel().tolist()
     tied = add_updates(
         columns,
         work,
@@ -122,7 +122,7 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     which no gradients are reduced."""
     pipeline = work.pipeline
     last = np.zeros(len(pipeline), dtype=np.bool_)
-    last[_last(pipeline)] = True
+    last[pipeline.last] = True
     key = pipeline.kind.astype(np.int64) * pipeline.stages + pipeline.stage
     in_full = np.ones(len(key), dtype=np.bool_)
     if detail == "passes":
@@ -142,13 +142,6 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
             known[alike] = pass_of(blocks, kind, work.times, units)
         passes.append(known[alike] if name % 2 or units else known[alike].collapsed(kind))
     return tuple(passes), number.astype(np.int32)
-
-
-def _last(pipeline: Pipeline) -> Ints:
-    """The last action of each stage, shape (copies, stages)."""
-    last = np.zeros((pipeline.copies, pipeline.stages), dtype=np.int32)
-    np.maximum.at(last, (pipeline.copy, pipeline.stage), np.arange(len(pipeline), dtype=np.int32))
-    return last
 
 
 def _rows(

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.collectives.collective import Collective
-from simulator.engines import simulate
+from simulator.collectives.collective import Algorithm, Collective
+from simulator.parallel.group_routes import side_by_side
 from simulator.parallel.passes import AGAIN, COLLECTIVES, COMPUTE, KINDS, SEND, STREAMS, TIED
 from simulator.parallel.pipelines.pipeline import FORWARD, WEIGHTS
 from simulator.parallel.step import Step
 from simulator.schedules import semantics
+from simulator.schedules.routed import route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import WrongResult
@@ -54,21 +55,26 @@ class WrittenStep:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The step, simulated on the machine."""
+        """The step, simulated on the machine by the rules of its collectives."""
         times = self.step.work.times
         ranks = times.topology.placement[: times.degrees.ranks]
-        return simulate(self.schedule, replace(times.topology, placement=ranks))
+        return times.run(route(self.schedule, replace(times.topology, placement=ranks)))
 
 
 def write_transfers(step: Step, most: float = MOST) -> WrittenStep:
     """The step with its transfers. Operations of a stream run in the order that they have in the
     step.
 
-    Raises InputError if there are more than `most` operations, if the step is written by passes, or
-    if an algorithm takes switches.
+    Raises InputError if there are more than `most` operations, if the step is written by passes, if
+    its collectives run under a profile, or if an algorithm takes switches.
     """
     if not all(each.ends for each in step.passes):
         raise InputError("the step is written by passes: write it by layers")
+    if step.work.times.profile is not None:
+        raise InputError(
+            f"{step.work.times.profile.name} gives each collective a protocol with its own links: "
+            f"leave out --detail transfers, or --library and --profile"
+        )
     writer = _Writer(step, most)
     times = step.timeline
     order = np.lexsort((np.arange(len(step.schedule)), times.finish, times.start))
@@ -124,7 +130,7 @@ class _Writer:
         """The place of each rank."""
         self.runs: list[Run] = []
         self.ends: dict[int, Ints] = {}
-        self._children: dict[tuple[str, float], tuple[Schedule, Collective]] = {}
+        self._children: dict[tuple[str, Algorithm], Schedule] = {}
         self._latest: dict[tuple[int, int], int] = {}
         self._calls: dict[int, _Calls] = {}
         self._forward = self._directions()
@@ -156,7 +162,7 @@ class _Writer:
             slot = 2 * micro + (kind != FORWARD) if passing else -1
             self.ends[operation] = self.builder.compute(
                 self.ranks[place],
-                float(schedule.seconds[operation]),
+                float(self.step.timeline.schedule.seconds[operation]),
                 lane=lane,
                 reads=slot,
                 writes=slot,
@@ -186,8 +192,11 @@ class _Writer:
         for operation in np.flatnonzero(talks).tolist():
             if operation in self._calls or not step.schedule.seconds[operation]:
                 continue
-            groups = self._groups(operation)
-            child, collective = self._child(operation, groups[0])
+            kind, groups = self._kind(operation)
+            name = COLLECTIVES[step.labels.collective[operation]]
+            nbytes = float(step.labels.nbytes[operation])
+            child, collective = self._child(kind, groups[0], name, nbytes)
+            groups = groups[self.place[groups[:, 0]] == step.schedule.rank[operation]]
             calls = _Calls(groups, child, collective, slot)
             self._calls |= dict.fromkeys(self._together(operation), calls)
             columns.append(child.shares * child.nbytes_total)
@@ -199,26 +208,21 @@ class _Writer:
                 )
         return np.concatenate(columns)
 
-    def _groups(self, operation: int) -> Ints:
-        """The groups that run a collective at once."""
-        schedule, lane = self.step.schedule, int(self.step.schedule.lane[operation])
-        if lane == TIED:
-            devices = schedule.rank[self._together(operation)]
-            return np.asarray(self.ranks[devices].T, dtype=np.int32)
-        groups = self.times.degrees.groups(self.step.group(operation))
-        here = self.place[groups[:, 0]] == schedule.rank[operation]
-        return np.asarray(groups[here], dtype=np.int32)
+    def _kind(self, operation: int) -> tuple[str, Ints]:
+        """The kind of group that runs a collective, and all groups of this kind."""
+        degrees = self.times.degrees
+        if self.step.schedule.lane[operation] != TIED:
+            kind = self.step.group(operation)
+            return kind, degrees.groups(kind)
+        devices = self.step.schedule.rank[self._together(operation)].tolist()
+        return f"{devices[0]} to {devices[1]}", degrees.groups("pp")[:, devices]
 
-    def _child(self, operation: int, group: Ints) -> tuple[Schedule, Collective]:
-        """What a group does, and what it promises."""
-        labels, lane = self.step.labels, int(self.step.schedule.lane[operation])
-        collective = COLLECTIVES[labels.collective[operation]]
-        nbytes, kind = float(labels.nbytes[operation]), self.step.group(operation)
-        if lane == TIED:
-            one, other = self.step.schedule.rank[self._together(operation)].tolist()
-            kind = f"{one} to {other}"
+    def _child(
+        self, kind: str, group: Ints, collective: str, nbytes: float
+    ) -> tuple[Schedule, Collective]:
+        """What each group of a kind does: the same as the first `group`."""
         algorithm = self.times.fastest(kind, collective, nbytes)
-        key = algorithm.name, float(len(group))
+        key = kind, algorithm
         if key not in self._children:
             topology = self.times.topology
             machine = replace(topology, placement=topology.placement[group])
@@ -228,9 +232,8 @@ class _Writer:
                     f"{algorithm.name} takes switches, or blocks of any size: leave out --detail "
                     f"transfers"
                 )
-            self._children[key] = child, algorithm.collective
-        child, promise = self._children[key]
-        return child.scaled(nbytes), promise
+            self._children[key] = child
+        return self._children[key].scaled(nbytes), algorithm.collective
 
     def _together(self, operation: int) -> list[int]:
         """The operations that are the same collective: two where two devices share gradients."""
@@ -257,8 +260,10 @@ class _Writer:
         ranks = [self.ranks[self.step.schedule.rank[each]] for each in together]
         for each, members in zip(together, ranks, strict=True):
             builder.compute(members, 0.0, after=self._before(each), **span)
-        for group in calls.groups:
-            builder.inline(calls.child, ranks=group, slot=calls.slot, phase=STREAMS[lane])
-            self.runs.append(Run(calls.collective, group, calls.slot, calls.child.buffer))
+        child = side_by_side(calls.child, len(calls.groups))
+        builder.inline(child, ranks=calls.groups.ravel(), slot=calls.slot, phase=STREAMS[lane])
+        self.runs += [
+            Run(calls.collective, group, calls.slot, child.buffer) for group in calls.groups
+        ]
         for each, members in zip(together, ranks, strict=True):
             self.ends[each] = builder.compute(members, 0.0, reads=calls.slot, **span)

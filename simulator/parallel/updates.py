@@ -72,20 +72,23 @@ def _collective(
     )
 
 
-def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> dict[int, list[int]]:
-    """Add the sums of gradients that two devices share: of the embedding at both ends of the
-    pipeline, and of a stage of which two devices have a copy."""
+def tied_gradients(work: Work) -> list[tuple[int, int, float, int]]:
+    """Two devices, the bytes of gradients that they share, and their stage: of the embedding at
+    both ends of the pipeline, and of a stage of which two devices have a copy."""
     pipeline, gradients = work.pipeline, work.gradients
     shared = [(row[0], row[-1], gradients.tied, 0) for row in pipeline.place.tolist()]
     for stage, devices in enumerate(pipeline.place.T.tolist() if pipeline.copies > 1 else ()):
         nbytes = sum(each.nbytes for each in reductions(work.stages[stage], gradients))
         share = work.times.degrees.size("data") if gradients.zero else 1
         shared.append((devices[0], devices[1], nbytes / share, stage))
+    return [row for row in shared if row[0] != row[1] and row[2]]
+
+
+def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> dict[int, list[int]]:
+    """Add the sums of gradients that two devices share."""
     tied: dict[int, list[int]] = {}
-    for first, last, nbytes, stage in shared:
+    for first, last, nbytes, stage in tied_gradients(work):
         seconds = work.times.among((first, last), "all_reduce", nbytes)
-        if first == last or not nbytes:
-            continue
         before, pair = [*pending[first], *pending[last]], list[int]()
         for device in (first, last):
             operation = columns.one(

@@ -41,6 +41,8 @@ class FoldedRoutes(NamedTuple):
     shift: Ints
     """The shift that takes the link that stands for the orbit to the one crossed, for each entry of
     `links`."""
+    media: Ints
+    """The medium that stands for each medium of the machine, or -1 where no route crosses it."""
 
 
 def fold_routes(
@@ -170,7 +172,9 @@ def _quotient(
         medium_bandwidth=topology.medium_bandwidth[media],
         medium_gap=topology.medium_gap[media],
     )
-    return FoldedRoutes(quotient, _ends_of(hops), number[wires], crossed.shift.astype(np.int32))
+    standing = np.where(orbits.kind < 0, np.int32(-1), number[orbits.kind])
+    shift = crossed.shift.astype(np.int32)
+    return FoldedRoutes(quotient, _ends_of(hops), number[wires], shift, standing)
 
 
 def _ends_of(counts: npt.NDArray[np.integer]) -> Ints:

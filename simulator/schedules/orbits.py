@@ -40,7 +40,8 @@ class Orbits:
         self.first: list[int] = []
         """The first medium of each orbit."""
         media = len(topology.medium_bandwidth)
-        self._kind = np.full(media, -1, dtype=np.int32)
+        self.kind = np.full(media, -1, dtype=np.int32)
+        """The orbit of each medium, or -1."""
         self._shift = np.zeros(media, dtype=np.int64)
 
     def crossed(self, links: Ints, hops: npt.NDArray[np.integer]) -> Crossed:
@@ -73,9 +74,9 @@ class Orbits:
         count = np.diff(topology.link_indptr)[links[:, 0]].astype(np.int64)
         row, place = spread(count)
         images = topology.link_media[topology.link_indptr[links[row]] + place[:, None]]
-        self._add(images[self._kind[images[:, 0]] < 0])
-        kind, shift = self._kind[images[:, 0]], self._shift[images[:, 0]]
-        if (self._kind[images] != kind[:, None]).any() or (
+        self._add(images[self.kind[images[:, 0]] < 0])
+        kind, shift = self.kind[images[:, 0]], self._shift[images[:, 0]]
+        if (self.kind[images] != kind[:, None]).any() or (
             self._shift[images] != self.shifts.shifted(self.shifts.elements, shift[:, None])
         ).any():
             raise NotSymmetric("a shift leaves a medium in place, or takes it to another one's")
@@ -93,10 +94,10 @@ class Orbits:
         for column in (self.topology.medium_bandwidth, self.topology.medium_gap):
             if _differs(column[images]):
                 raise NotSymmetric("media differ")
-        if (self._kind[images] >= 0).any():
+        if (self.kind[images] >= 0).any():
             raise NotSymmetric("a shift takes a medium to that of another orbit")
         # A medium that is there twice is noticed by `_cross`: it keeps one orbit and one shift.
-        self._kind[images] = len(self.first) + np.arange(len(images))[:, None]
+        self.kind[images] = len(self.first) + np.arange(len(images))[:, None]
         self._shift[images] = self.shifts.elements
         self.first += images[:, 0].tolist()
 

@@ -49,6 +49,8 @@ class Routed:
     """What rounds seconds to whole ticks (see :func:`in_ticks`)."""
     shift: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     """Of a folded schedule: what takes each of `route_links` to the link of the machine there."""
+    standing: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    """Of a folded schedule: the medium that stands for each medium of the machine, or -1."""
     fair: bool = False
     """Of a folded schedule: whether its ranks stand for others under fair sharing only."""
 
@@ -142,7 +144,7 @@ def route(
         folded = fold_routes(schedule.fold, topology, *ends)
         lanes = merges or bool(np.any(costs))
         check_order(schedule, route_of, folded, media=not fair, lanes=lanes)
-        _, indptr, links, _ = folded
+        _, indptr, links, *_ = folded
     indptr = np.concatenate((np.zeros(1, np.int32), indptr))
     hops = np.diff(indptr)[route_of]
     nodes = hops + (schedule.reduces == 1)
@@ -152,7 +154,14 @@ def route(
     routed = Routed(schedule, topology, route_of, indptr, links, node_indptr, *costs)
     if folded is None:
         return routed
-    return replace(routed, topology=folded.topology, whole=topology, shift=folded.shift, fair=fair)
+    return replace(
+        routed,
+        topology=folded.topology,
+        whole=topology,
+        shift=folded.shift,
+        standing=folded.media,
+        fair=fair,
+    )
 
 
 def in_ticks(routed: Routed, tick: float) -> Routed:

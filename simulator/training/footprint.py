@@ -35,6 +35,13 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
     return memory.trace(timeline.schedule, timeline, joined(copies, kept), joined(once, kept))
 
 
+def kept(plan: Plan) -> float:
+    """Bytes that the fullest worker holds behind its forward, known without a simulation: all but
+    messages on their way."""
+    holdings, model = plan.holdings or _replicas(plan), plan.model
+    return float(holdings.ranks.max()) + plan.schedule.nbytes_total + model.activations
+
+
 def _replicas(plan: Plan) -> Holdings:
     """Parameters, buffers and optimizer state of every worker."""
     replica = plan.model.parameters * (1 + plan.model.state) + plan.model.buffers

@@ -6,6 +6,7 @@ from math import acos, cos, exp, sqrt
 from typing import NamedTuple
 
 from topologies.errors import InputError
+from topologies.units import format_seconds
 
 LEVEL = 0.8
 """The level of an interval unless the user says otherwise."""
@@ -27,6 +28,18 @@ class Interval(NamedTuple):
     """The share of runs inside the interval."""
     unsure: tuple[str, ...] = ()
     """In what the run is outside the measured runs, in words."""
+
+    def above(self, bound: float) -> Interval:
+        """The interval, which ends at a bound in seconds that no algorithm can beat. If half of the
+        runs beat it all the same, it says so.
+
+        >>> Interval(2.0, 1.0, 4.0).above(1.5)[:3], Interval(2.0, 1.0, 4.0).above(2.5)[:3]
+        ((2.0, 1.5, 4.0), (2.0, 1.0, 4.0))
+        """
+        if self.expected >= bound:
+            return self._replace(low=max(self.low, bound))
+        why = f"measured runs beat the bound of the specified links, {format_seconds(bound)}"
+        return self._replace(unsure=(*self.unsure, why))
 
 
 def interval(seconds: float, mean: float, variance: float, level: float = LEVEL) -> Interval:

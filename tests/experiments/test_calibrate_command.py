@@ -45,7 +45,7 @@ def runs(path: Path, ranks: tuple[int, ...] = (4, 8), library: str = "MPI 1") ->
 
 def on(profile: str, sizes: list[float]) -> Request:
     """A ring of 16 on the machine of a profile."""
-    machine, simulated = MachineOptions("ring").under(profile, usual="ring")
+    machine, simulated = MachineOptions().under(profile)
     return Request([find_algorithm("ring")], [16], sizes, machine.blueprint, profile=simulated)
 
 

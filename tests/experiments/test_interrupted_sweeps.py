@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def whole() -> str:
     """The finished file. Compiled code is loaded on the way, which killed processes inherit."""
-    algorithms, machine = [find(name) for name in NAMES], find_machine("ring").build
+    algorithms, machine = [find(name) for name in NAMES], find_machine("star").build
     grid = Grid(algorithms, RANKS, SIZES, machine, Rules("compiled"))
     return output.to_csv([row.record() for row in sweep(grid, missing=lambda point: None)])
 

@@ -1,6 +1,8 @@
 """Tables and files."""
 
+import csv
 import io
+import json
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments import output
+from experiments.text_lines import visible
 from grouped_cases import each_case
 from topologies.errors import InputError
 
@@ -17,6 +20,37 @@ def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
     assert (
         output.align([["name", "n"], ["a", "1"], ["bcd", "23"]]) == "name   n\na      1\nbcd   23"
     )
+
+
+def test_characters_that_steer_a_terminal_are_written_visibly(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "a\x1b]0;t\x07b\r\x9b2J\x7f\u202ec\n\tÄ 漢 d"
+    shown = "a\\x1b]0;t\\x07b\\r\\x9b2J\\x7f\\u202ec\n\tÄ 漢 d"
+    output.say(text)
+    output.note(text)
+    assert capsys.readouterr() == (f"{shown}\n", f"note: {shown}\n")
+    assert output.to_csv([{"x\x1b": text}]) == f'x\\x1b\n"{shown}"\n'
+
+
+def test_json_stays_json() -> None:
+    text = "".join(map(chr, range(256)))
+    printed = output.to_json({"x": text})
+    assert visible(printed) == printed
+    assert json.loads(printed) == {"x": text}
+
+
+@each_case(
+    ("text", "cell"),
+    [
+        *((text, f"'{text}") for text in ("=1+1", "+1+1", "-2+3", "@SUM(A1)", "-x", "\t=1", "--")),
+        *((text, text) for text in ("a=1", "-1.5", "+3", "-1e-5", "-12.5%", "-", "", " -", "1-2")),
+        ("\r=1", "'\\r=1"),
+    ],
+)
+def test_a_spreadsheet_takes_no_text_for_a_formula(text: str, cell: str) -> None:
+    printed = output.to_csv([{"x": text, "y": -1.5, "z": None}])
+    assert [*csv.reader(io.StringIO(printed))] == [["x", "y", "z"], [cell, "-1.5", ""]]
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_input_that_may_not_be_read_gets_one_line_that_names_it(place: str, fold
     assert not (folder / "new.yaml").exists()
 
 
-PACKAGES = ("topologies", "simulator", "experiments")
+PACKAGES = ("topologies", "simulator", "experiments", "simctl")
 INSTALLED = """
 from pathlib import Path
 import experiments

@@ -33,4 +33,5 @@ def test_csv_has_its_fields_once() -> None:
     rows = Csv(lines.append)
     rows({"x": 0.1, "y": "a,b"})
     rows({"x": 1e-9, "y": "c"})
-    assert lines == ['x,y\n0.1,"a,b"', "1e-09,c"]
+    rows({"x": -1.0, "y": "=c"})
+    assert lines == ['x,y\n0.1,"a,b"', "1e-09,c", "-1.0,'=c"]

@@ -26,6 +26,7 @@ from simulator.analysis import bounds
 from simulator.collectives import algorithms, find
 from simulator.profile import Profile, Protocol
 from topologies.catalogue import find as find_machine
+from topologies.resources import Need
 from topologies.shapes import star
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -33,7 +34,8 @@ HGX = ("--topology", "hgx_h100:nodes=4")
 
 
 def table(text: str) -> list[str]:
-    return text.partition("\n\n")[0].splitlines()
+    """The headings and the rows, between the machine and the explanation."""
+    return text.split("\n\n")[1].splitlines()
 
 
 @pytest.mark.parametrize("how", ["csv", "table"])
@@ -49,8 +51,9 @@ def test_a_row_is_printed_before_the_next_is_simulated(
 
     monkeypatch.setattr(command, "sweep", watched)
     simctl("sweep", "--p", "2..4", "--format", how)
-    assert [len(lines) for lines in printed] == [2, 1, 1]
-    assert printed[0][0].startswith("algorithm")
+    machine = 2 if how == "table" else 0
+    assert [len(lines) for lines in printed] == [machine + 2, 1, 1]
+    assert printed[0][machine].startswith("algorithm")
 
 
 @pytest.mark.parametrize(
@@ -195,15 +198,20 @@ def test_a_sweep_without_enough_memory_goes_on_with_force(
         assert (forced.returncode, forced.stderr) == (0, "")
 
 
-def test_a_sweep_of_minutes_says_so(simctl: Simctl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workload, "MINUTES", 0.1)
-    assert simctl("sweep", "--p", "4").stderr == (
-        "note: 1 point: this takes about 0.4 s and 60MB of memory\n"
-    )
+@pytest.mark.parametrize("much", [Need(0.1, 1e9), Need(1e9, 1e6)])
+def test_long_work_is_announced(
+    simctl: Simctl, monkeypatch: pytest.MonkeyPatch, much: Need
+) -> None:
+    monkeypatch.setattr(workload, "ANNOUNCED", much)
+    needs = "this takes about 0.4 s and 60MB of memory\n"
+    for name in ("sweep", "run"):
+        assert simctl(name, "--p", "4").stderr == f"note: ring of 4 ranks: {needs}"
+    assert simctl("sweep", "--p", "4,5").stderr == f"note: 2 points: {needs}"
 
 
 def test_words_are_explained_once_below_the_table(simctl: Simctl) -> None:
-    rows, _, below = simctl("sweep", "--p", "2..4", "--algo", "ring,tree").stdout.partition("\n\n")
+    done = simctl("sweep", "--p", "2..4", "--algo", "ring,tree", "--topology", "ring")
+    _, rows, below = done.stdout.split("\n\n")
     assert [line.split("  ")[1] for line in below.splitlines()] == [
         "V",
         "of bound",
@@ -278,7 +286,7 @@ def test_no_two_headings_are_equal(wide: bool, simctl: Simctl) -> None:
 
 
 def test_a_group_of_columns_has_its_heading_above_the_first(simctl: Simctl) -> None:
-    groups, headings = simctl("sweep", "--p", "4", "--wide").stdout.splitlines()[:2]
+    groups, headings = simctl("sweep", "--p", "4", "--wide").stdout.splitlines()[2:4]
     assert groups.split("  ")[0] == ""
     for group, heading in {
         "time": "simulated",

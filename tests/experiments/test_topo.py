@@ -218,11 +218,11 @@ def test_the_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
     shapes, machines, options = (
         block(listed, title) for title in ("shapes", "machines", "options")
     )
-    assert [row[0] for row in shapes] == ["name", *SHAPES]
-    assert [row[0] for row in machines] == ["name", *MACHINES]
-    assert machines[2][:3] == ["dgx1", "8", "4"]
-    inside = "nvlink 40GB/s and 20GB/s, pcie 12GB/s, upi 6GB/s leaf_spine edr DGX-1"
-    assert machines[2][3:14] == inside.split()
+    # Long summaries go on in lines below.
+    assert [row[0] for row in shapes if row[0] in SHAPES] == [*SHAPES]
+    assert [row[0] for row in machines if row[0] in MACHINES] == [*MACHINES]
+    [dgx1] = (row for row in machines if row[0] == "dgx1")
+    assert dgx1[1:3] == ["8", "4"]
     assert ["k", "fat_tree", "ports", "of", "a", "switch,", "like", "4"] in options
     assert "MiB" not in listed
     assert ":func:" not in listed

@@ -102,6 +102,8 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
         conflicts += (*LINKS, *(("topology", "reduction") if "profile" in chosen else ()))
     if "algo_file" in chosen or "collective" in chosen:
         conflicts += ("algo",)
+    if "algo_file" in chosen or "algo" in chosen:
+        conflicts += ("word",)
     if "fit" in chosen:
         conflicts += (*LINKS, *(() if shape else ("topology",)))
     if "learn" in chosen:

@@ -22,6 +22,8 @@ _BUGS = (
     "object at 0x",
 )
 _LINE = 4000
+STEERING = {chr(code) for code in (*range(32), *range(127, 160), 0x202E)} - {"\n", "\t"}
+"""Characters by which foreign text would steer a terminal."""
 
 
 class Done(NamedTuple):
@@ -66,6 +68,8 @@ def mistakes(done: Done) -> Iterator[str]:
     allowed = (0, 1, 2) if done.words[0] in MAY_FAIL else (0, 2)
     if done.code not in allowed:
         yield f"exit code {done.code}"
+    if steering := set(done.out + done.err) & STEERING:
+        yield f"{min(steering)!r} is printed"
     yield from (f"{bug!r} is printed" for bug in _BUGS if bug in done.err or bug in done.out)
     lines = [line for line in done.err.splitlines() if not line.startswith(("note: ", "  "))]
     if done.code == 2 and not done.is_partial:

@@ -40,6 +40,7 @@ HOSTILE = (
         "x" * 300,
         "\0",
         "a\nb",
+        "\x1b[2J",
         "é",
     ),
     *(
@@ -165,6 +166,7 @@ _ALGORITHMS = (
 )
 RUNS = (
     "h100.csv",
+    "=1\x1b[2J.csv",
     "log.txt",
     "small.csv",
     "latency.txt",
@@ -209,6 +211,7 @@ _COUNTS = ("2", "3", "4", "5", "8", "2..6", "2,4,8", "2..8:x2", "7")
 
 VALUES: dict[str, Value] = {
     "algo": _several(*_ALGORITHMS, most=2),
+    "word": _of("ring", "tree", "push"),
     "collective": _of("broadcast", "scatter"),
     "root": _of("0", "1"),
     "fair_tolerance": _of("1e-3", "0.01"),
@@ -244,7 +247,7 @@ VALUES: dict[str, Value] = {
     "placement": _of(*["node", "round-robin"] * 4, "0,1,2,3", "3,2,1,0"),
     "store_and_forward": _of("yes"),
     "wide": _of("yes"),
-    "out": _of("out.csv", "out.csv", "table.txt", "new/out.csv", "out.parquet"),
+    "out": _of("out.csv", "out.csv", "a/../out.csv", "x.xlsx", "out.parquet"),
     "job": _of("yes"),
     "jobs": _of("1", "2"),
     "dask": _of("scheduler.json", "host"),
@@ -360,7 +363,7 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("report",), "files"): _of("h100.csv", "log.txt", "small.csv", "all.json", "logs", "out.json"),
     (("report",), "out"): _of("page.html", "page.md", "new/page.html"),
     (("run",), "out"): _of("out.json", "out.json", "new/out.json"),
-    (("train",), "out"): _of("out.csv", "out.json", "table.txt", "out.parquet"),
+    (("train",), "out"): _of("out.csv", "out.json", "x.xlsx", "out.parquet"),
     (("run",), "p"): _of("2", "3", "4", "5", "8", "16"),
     (("run",), "size"): _of("64KiB", "1MiB", "8B", "0.5MB", "1GiB"),
     (("recommend",), "p"): _of("2", "3", "4", "2,3"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import pickletools
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
@@ -97,6 +99,10 @@ _WORDS = (
         b"\x85",
     ),
 )
+_VALUE = re.compile(rb'(?<=[:\[,])\s*(?:"[^"\n]*"|-?[\d.]+|null|true|false)(?=\s*[,\]}])')
+"""A value of JSON."""
+_PICKLE = b"\x80"
+_PUSHES = ("BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "NONE", "NEWTRUE", "NEWFALSE")
 _OPENINGS = (b"[", b"{", b"(", b'{"a":', b"[{", b"<a>", b"- ", b"<pci>", b'"', b"? ", b"  ")
 
 
@@ -226,6 +232,46 @@ def _nested(data: bytes, random: Random) -> bytes:
     return data[:at] + random.choice(_OPENINGS) * random.choice((3, 100, 3000, 100_000)) + data[at:]
 
 
+def _deep(data: bytes, random: Random) -> bytes:
+    """A value becomes a list of lists of lists, which ends."""
+    depth = random.choice((3, 100, 900, 950, 990, 3000, 100_000))
+    if data.startswith(_PICKLE):
+        return _repickled(data, b"]" * depth + b"a" * (depth - 1), random)
+    matches = list(_VALUE.finditer(data))
+    if not matches:
+        return data
+    match = random.choice(matches)
+    return data[: match.start()] + b"[" * depth + b"]" * depth + data[match.end() :]
+
+
+def _shared(data: bytes, random: Random) -> bytes:
+    """A value of a pickle becomes lists, or tuples, whose entries are all the same."""
+    if not data.startswith(_PICKLE):
+        return _deep(data, random)
+    width, tuples = random.choice((2, 10, 1000)), random.random() < 0.3
+    code = b"K\x01"
+    for level in range(random.choice((2, 12, 30))):
+        place = b"%c" % (200 + level)
+        entries = (b"h" + place) * width
+        code += b"q" + place + (b"0(" + entries + b"t" if tuples else b"0](" + entries + b"e")
+    return _repickled(data, code, random)
+
+
+def _repickled(data: bytes, code: bytes, random: Random) -> bytes:
+    """A pickle with `code` in the place of a number, a text or None."""
+    try:
+        codes = list(pickletools.genops(data))
+    except ValueError:
+        return data
+    places = [
+        (begin, end)
+        for (opcode, _, begin), (_, _, end) in pairwise(codes)
+        if begin is not None and opcode.name in _PUSHES
+    ]
+    begin, end = random.choice(places or [(0, 0)])
+    return data[:begin] + code + data[end:] if end else data
+
+
 def _long_line(data: bytes, random: Random) -> bytes:
     at = random.randint(0, len(data))
     return (
@@ -302,6 +348,8 @@ MUTATIONS: dict[str, Mutation] = {
     "lines mixed": _lines_mixed,
     "lines joined": _lines_joined,
     "nested": _nested,
+    "deep": _deep,
+    "shared": _shared,
     "long line": _long_line,
     "grown": _grown,
     "nothing": _nothing,

@@ -93,6 +93,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "pipeline.csv": "0F0,0B0\n1F0,1B0\n",
         "steps.csv": 'model,plan,seconds\ngpt2:layers=2,"dp=2,micro=1",0.05\n',
         "empty.txt": "",
+        "=1\x1b[2J.csv": SMALL,
     }.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "binary.bin").write_bytes(bytes(range(256)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 
 import file_readers
 from costs import Cost, counted
-from file_mutations import mutated
+from experiments.traces.flight_recorder import PICKLE, unpickled
+from file_mutations import MUTATIONS, mutated
 from file_readers import READERS
 from file_seeds import seeds
 from fuzz_findings import Finding, Request, place_of
+from refusals import attempt
 from topologies.errors import InputError
 
 SHARES = {
@@ -122,6 +125,15 @@ def test_a_reader_that_breaks_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     outcomes = [judged("noise", case, limits=False) for case in cases("noise", 200, 0, tmp_path)]
     assert {outcome for outcome, _ in outcomes} == {"wrong", "refused"}
     assert {finding.kind for _, finding in outcomes if finding} == {"OverflowError at "}
+
+
+@pytest.mark.parametrize("name", ["deep", "shared"])
+def test_many_nested_pickles_are_whole(name: str) -> None:
+    """Damage would be refused before anything is shown of the value. Lists as keys are refused."""
+    dump = next(seed.data for seed in seeds("job") if seed.data.startswith(PICKLE))
+    files = [MUTATIONS[name](dump, Random(number)) for number in range(30)]
+    values = [attempt(functools.partial(unpickled, file), "dump")[0] for file in files]
+    assert sum(isinstance(value, dict) for value in values) >= 10
 
 
 def test_a_seed_makes_the_same_files(tmp_path: Path) -> None:

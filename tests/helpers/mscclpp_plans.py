@@ -34,7 +34,9 @@ def plan(
         threads = [
             {
                 "id": number,
-                "ops": json.loads(json.dumps(ops).replace('"RANK"', str(rank))),
+                "ops": json.loads(
+                    json.dumps(ops).replace('"RANK"', str(rank)).replace('"PEER"', str(1 - rank))
+                ),
                 "channels": [{"channel_type": "memory", "channel_ids": [number]}],
                 "remote_buffer_refs": [
                     {"access_channel_type": "memory", "remote_buffer_ids": [0, 1, 2]}
@@ -96,6 +98,12 @@ def gather_in_groups() -> Json:
     return plan("allgather", (1, 2, 0), *blocks)
 
 
+def gather_by_reading() -> Json:
+    """All-gather: each reads the chunk of the other."""
+    fetch = op("get", [span(0)], [span("o", "PEER")])
+    return plan("allgather", (1, 2, 0), [SIGNAL, WAIT, fetch, SIGNAL, WAIT])
+
+
 def barriers() -> Json:
     """All-reduce: one thread block fetches, another adds after a barrier and a semaphore."""
     meet = {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
@@ -112,5 +120,6 @@ SHAPES = {
     "read": read_reduce_send(),
     "packets": packets(),
     "groups": gather_in_groups(),
+    "fetched": gather_by_reading(),
     "barriers": barriers(),
 }

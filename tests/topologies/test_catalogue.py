@@ -270,6 +270,14 @@ def test_a_job_that_fills_its_nodes_or_not_evenly_has_the_machine_itself(
     assert find("dgx1").for_job(ranks, nodes) == find("dgx1")
 
 
+def test_trays_are_no_nodes_of_a_rack() -> None:
+    rack = find("nvl72")
+    assert rack.for_job(72, 18) == rack
+    two = rack.for_job(128, 32).build(128)
+    assert set(two.node[two.placement].tolist()) == {0, 1}
+    assert rack.for_job(16, 2).options == {"nodes": 2}
+
+
 def test_a_job_leaves_what_the_user_says() -> None:
     three_nodes = find("dgx1:nodes=3").for_job(4, 2)
     assert (three_nodes.options, three_nodes.placement) == ({"nodes": 3}, (0, 1, 8, 9))

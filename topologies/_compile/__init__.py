@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -42,6 +43,12 @@ def pays(operations: int, *functions: Kernel) -> bool:
 def is_loaded() -> bool:
     """Whether this process has loaded compiled code."""
     return compiled.cache_info().currsize > 0
+
+
+def is_compiling() -> bool:
+    """Whether a process beside this one compiles kernels."""
+    code_cache = sys.modules.get(f"{__name__}.code_cache")
+    return code_cache is not None and any(each.poll() is None for each in code_cache._processes)
 
 
 @cache

@@ -1,5 +1,5 @@
 """Compiled kernels on disk: a file each, named by the contents of its sources, in a folder for
-versions of Numba, llvmlite and Python, and a CPU.
+versions of Numba, llvmlite and Python, and a CPU. What others can write is not loaded.
 
 All kernels are compiled together by a process beside the first that needs one. It holds a lock, so
 that no other process does the same work. Who needs a kernel waits for its file.
@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import stat
 import sys
 import time
 import warnings
@@ -40,7 +41,7 @@ _WAIT = 0.02
 
 def holds(function: Kernel) -> bool:
     """Whether a kernel is compiled."""
-    return os.access(_place(function), os.R_OK)
+    return _read(_place(function)) is not None
 
 
 def code(function: Kernel) -> Code:
@@ -48,7 +49,7 @@ def code(function: Kernel) -> Code:
     known = _read(_place(function))
     if known is not None:
         return known
-    if not _writable(folder()):
+    if not _writable():
         return _build(function)
     start()
     compiled = 0
@@ -81,7 +82,8 @@ def keep(function: Kernel) -> Code:
         _announce()
         known = _build(function)
         try:
-            _write(place, known)
+            if _writable():
+                _write(place, known)
         except OSError as error:
             _warn(str(error))
     return known
@@ -91,7 +93,7 @@ def keep(function: Kernel) -> Code:
 def start() -> None:
     """Compile all kernels in a process beside this one, unless that is switched off or somebody is
     at it."""
-    if os.name != "posix" or not _beside() or not _writable(folder(), quiet=True):
+    if os.name != "posix" or not _beside() or _problem(folder()):
         return
     with lock() as is_free:
         if not is_free:
@@ -99,7 +101,7 @@ def start() -> None:
         import subprocess
 
         _announce()
-        with (folder() / "log").open("w") as log:
+        with open(folder() / "log", "w", opener=_private) as log:
             _processes.append(
                 subprocess.Popen(
                     [sys.executable, "-P", "-m", PROGRAM],
@@ -129,7 +131,7 @@ def lock() -> Iterator[int]:
     if os.name != "posix":
         yield 1
         return
-    with (folder() / "lock").open("w") as file:
+    with open(folder() / "lock", "w", opener=_private) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -227,12 +229,44 @@ def _hash(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _read(place: Path) -> Code | None:
-    """The code in a file, or None if the file is missing or damaged."""
+def _private(path: str, flags: int) -> int:
+    """An `opener` of `open`. Raises PermissionError unless this user alone can write the file, and
+    put files into its folder, or folders in the place of those on the way."""
+    if os.name != "posix":
+        return os.open(path, flags)
+    way = Path(path).absolute().parent
+    folder = way.resolve()
+    # From the top down: what is below a folder that has passed stays as it is.
+    for each in (*reversed(way.parents), way, *reversed(folder.parents), folder):
+        _check_private(each, each.lstat(), is_above=each != folder)
+    file = os.open(folder / Path(path).name, flags | os.O_NOFOLLOW, 0o644)
     try:
-        head, _, content = place.read_bytes().partition(b"\n")
+        _check_private(path, os.fstat(file))
+    except PermissionError:
+        os.close(file)
+        raise
+    return file
+
+
+def _check_private(path: Path | str, state: os.stat_result, is_above: bool = False) -> None:
+    """What is above may also belong to the owner of /. Of a link or a sticky folder the mode says
+    nothing there: nobody can rename in /tmp what belongs to others."""
+    owners = {os.geteuid(), Path("/").stat().st_uid if is_above else os.geteuid()}
+    is_fixed = is_above and (not stat.S_ISDIR(state.st_mode) or state.st_mode & stat.S_ISVTX)
+    others = 0 if is_fixed else stat.S_IWGRP | stat.S_IWOTH
+    if state.st_uid not in owners or state.st_mode & others:
+        raise PermissionError(f"another user can write {str(path)!r}, so it is not loaded")
+
+
+def _read(place: Path) -> Code | None:
+    """The code in a file, or None if the file is missing, damaged or not this user's alone."""
+    try:
+        with open(place, "rb", opener=_private) as file:
+            head, _, content = file.read().partition(b"\n")
         needs, checksum = json.loads(head).values()
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError) as error:
+        if isinstance(error, PermissionError):
+            _warn(str(error))
         return None
     return Code(tuple(needs), content) if checksum == sha256(content).hexdigest() else None
 
@@ -241,17 +275,16 @@ def _write(place: Path, code: Code) -> None:
     from tempfile import NamedTemporaryFile
 
     head = {**code._asdict(), "content": sha256(code.content).hexdigest()}
-    place.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=place.parent, prefix="part-", delete=False) as file:
         file.write(json.dumps(head).encode() + b"\n" + code.content)
     Path(file.name).chmod(0o644)
     Path(file.name).replace(place)
 
 
-def _writable(place: Path, quiet: bool = False) -> bool:
-    """Whether compiled code can be kept there; else a warning says so."""
-    problem = _problem(place)
-    if problem and not quiet:
+def _writable() -> bool:
+    """Whether compiled code can be kept; else a warning says so."""
+    problem = _problem(folder())
+    if problem:
         _warn(problem)
     return not problem
 
@@ -263,9 +296,10 @@ def _problem(place: Path) -> str:
     from tempfile import TemporaryFile
 
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        for each in (*reversed(place.parents), place):
+            each.mkdir(0o755, exist_ok=True)  # whatever the umask
         for name in ("lock", "log"):
-            (place / name).open("a").close()
+            open(place / name, "a", opener=_private).close()
         with TemporaryFile(dir=place) as file:
             file.write(bytes(_ROOM))
     except OSError as error:

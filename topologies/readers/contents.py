@@ -8,6 +8,7 @@ import io
 import os
 import stat
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 from topologies.errors import InputError
@@ -15,9 +16,11 @@ from topologies.errors import InputError
 _LONGEST_NAME = 200
 
 
-def contents(path: Path, limit: int) -> bytes:
+def contents(path: Path, limit: int, thin: Callable[[bytes], bytes] | None = None) -> bytes:
     """Up to `limit` + 1 bytes of the file at `path`. The caller refuses a file with more than
     `limit`.
+
+    Of a larger file, `thin` removes what nobody reads from whole lines, and the rest counts.
 
     A pipe is read to its end, so `/dev/stdin` and `<(zcat log.gz)` may be named. Raises InputError
     if the file does not exist or cannot be read. It also refuses folders, devices, sockets, and
@@ -32,14 +35,14 @@ def contents(path: Path, limit: int) -> bytes:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {name}: {_reason(error)}") from None
     try:
-        return _read(handle, name, limit)
+        return _read(handle, name, limit, thin)
     except OSError as error:
         raise InputError(f"cannot read {name}: {_reason(error)}") from None
     finally:
         os.close(handle)
 
 
-def _read(handle: int, name: str, limit: int) -> bytes:
+def _read(handle: int, name: str, limit: int, thin: Callable[[bytes], bytes] | None) -> bytes:
     mode = os.fstat(handle).st_mode
     if stat.S_ISDIR(mode):
         raise InputError(f"{name} is a directory: expected a file")
@@ -47,7 +50,14 @@ def _read(handle: int, name: str, limit: int) -> bytes:
         raise InputError(f"{name} is a device or a socket: expected a file or a pipe")
     begun = _first(handle, name, limit) if stat.S_ISFIFO(mode) else b""
     os.set_blocking(handle, True)
-    return begun + _rest(handle, limit + 1 - len(begun))
+    data, thinned = bytearray(begun), 0
+    while len(data) <= limit and (part := os.read(handle, 2**20)):
+        data += part
+        if len(data) > limit and thin:
+            end = data.rfind(b"\n") + 1
+            data[thinned:end] = thin(bytes(data[thinned:end]))
+            thinned = data.rfind(b"\n") + 1
+    return bytes(data[: limit + 1])
 
 
 def _first(pipe: int, name: str, limit: int) -> bytes:
@@ -61,15 +71,6 @@ def _first(pipe: int, name: str, limit: int) -> bytes:
             f"{name} is a pipe that nobody writes to: start the writer first, or name a file"
         )
     return begun
-
-
-def _rest(handle: int, size: int) -> bytes:
-    """Up to `size` bytes, to the end of the file."""
-    parts = []
-    while size > 0 and (part := os.read(handle, min(size, 2**20))):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
-from topologies.errors import InputError
-from topologies.readers.mistakes import shown, spelling
+from topologies.errors import InputError, shown
+from topologies.readers.mistakes import spelling
 from topologies.readers.quantities import bandwidth_text, cost_text, seconds_text
 from topologies.readers.schema import VERSION
 from topologies.readers.topology_document import validated

@@ -10,10 +10,10 @@ from operator import itemgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 from topologies.link_kinds import LINKS
 from topologies.readers.description import Content, describe
-from topologies.readers.mistakes import Location, Place, shown, spelling
+from topologies.readers.mistakes import Location, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.schema import VERSION
 from topologies.topology import Topology

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from topologies.errors import InputError
-from topologies.readers.mistakes import shown
+from topologies.errors import InputError, shown
 
 _LONGEST_NUMBER = 20
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 from topologies.readers.file_checks import LIMIT
 from topologies.readers.matrix_text import (
     GPU,
@@ -23,7 +23,6 @@ from topologies.readers.matrix_text import (
     is_name,
     lines_of,
     rows_of,
-    shown,
     start_of,
     unbroken,
     words_of,

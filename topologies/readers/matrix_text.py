@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 
 LEVELS = {"X": 0, "PIX": 1, "PSB": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 """The distance of two devices by PCIe. PSB and SOC are older names."""
@@ -80,11 +80,6 @@ def is_link(word: str) -> bool:
 def is_name(word: str) -> bool:
     """Whether a word can be the name of a device."""
     return len(word) <= 64 and word.isprintable()
-
-
-def shown(word: str) -> str:
-    """A word as it stands in a message."""
-    return repr(word if len(word) <= 40 else f"{word[:37]}...")
 
 
 def start_of(lines: list[str], file: str) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 
 Location = tuple[int | str, ...]
 """Where in a document: ("links", 3, "bandwidth")."""
@@ -18,8 +18,8 @@ Mistake = tuple[Location, str]
 Place = Callable[[Location], str]
 """A location in words, with the name of the file first."""
 
-_SHOWN = 60
 _LONGEST = 600
+_DEEPEST = 16
 WORDS = {
     "missing": "is missing",
     "missing_argument": "is missing",
@@ -107,22 +107,15 @@ def unknown(what: str, name: str, known: Collection[str]) -> str:
     return f"no such {what}: {hint}there are {', '.join(known)}"[:_LONGEST]
 
 
-def shown(value: object) -> str:
-    """A value in a message: short, and on one line."""
-    if isinstance(value, dict | list):
-        return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value) if isinstance(value, str) else str(value).lower()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
 def spelling(location: Location) -> str:
     """A location in words.
 
     >>> spelling(("links", 3, "bandwidth")), spelling(("a key",))
     ('links[3].bandwidth', "'a key'")
     """
-    keys = (f"[{key}]" if isinstance(key, int) else f".{_bare(key)}" for key in location)
-    return "".join(keys).removeprefix(".")
+    first = location[:_DEEPEST]
+    keys = (f"[{key}]" if isinstance(key, int) else f".{_bare(key)}" for key in first)
+    return "".join(keys).removeprefix(".") + "..." * (len(location) > _DEEPEST)
 
 
 def _bare(key: str) -> str:

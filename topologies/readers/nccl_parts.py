@@ -89,8 +89,6 @@ class Parts:
     """Where NVSwitches are, by their bus id."""
     described: bool = False
     """Whether there are <gpu>s, and not only <pci>s of a GPU's class."""
-    classless: bool = False
-    """Whether no <pci> has a class. Then each <pci> without a device below it counts as a GPU."""
     repeated: dict[str, list[str]] = field(default_factory=dict)
     """Notes on things that the file has twice though only one exists, by their sort."""
     doubtful: set[tuple[int, str]] = field(default_factory=set)
@@ -121,20 +119,17 @@ def survey(root: Element) -> Parts:
         raise InputError(f"{root.file} line {root.line}: the root is <{root.tag}>: {expected}")
     elements = list(_checked(root))
     described = any(element.tag == "gpu" for element in elements)
-    inside = any(
-        element.attributes.get("class") or element.tag in ("gpu", "nic") for element in elements
-    )
     hosts = list(dict.fromkeys(cpu.attributes.get("host_hash", "") for cpu in root.within("cpu")))
-    surveyor = _Surveyor(Parts(hosts, described=described, classless=not inside))
+    surveyor = _Surveyor(Parts(hosts, described=described))
     for cpu in root.within("cpu"):
         surveyor.add_cpu(cpu)
     parts = surveyor.parts
     if not parts.gpus:
-        expected = (
-            "expected a <gpu>, or a <pci> of class 0x03 or 0x12, as in what NCCL_TOPO_DUMP_FILE "
-            "writes"
+        bare = sum(each.tag == "pci" and not each.attributes.get("class") for each in elements)
+        raise InputError(
+            f"{root.file}: no GPU: expected a <gpu>, or a <pci> of class 0x03 or 0x12, as in what "
+            f"NCCL_TOPO_DUMP_FILE writes{f' ({bare} <pci> have no class)' * (bare > 0)}"
         )
-        raise InputError(f"{root.file}: no GPU: {expected}")
     surveyor.add_ports()
     return parts
 
@@ -306,7 +301,7 @@ def _kind(pci: Element, parts: Parts) -> str:
         return "nic"
     if "pci" in inner or pci_class.startswith(_BRIDGES):
         return "pcie switch"
-    if parts.classless or (pci_class.startswith(_GPUS) and not parts.described):
+    if pci_class.startswith(_GPUS) and not parts.described:
         return "gpu"
     if pci_class.startswith(_NVSWITCHES):
         return "nvswitch"

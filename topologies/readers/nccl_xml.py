@@ -207,11 +207,6 @@ def _socket(cpu: Element) -> tuple[str, str]:
 
 def _notes(parts: Parts, links: Nvlinks) -> Iterator[str]:
     yield from parts.notes()
-    if parts.classless:
-        yield (
-            f"no <pci> says what it is: all {len(parts.gpus)} are taken for GPUs, though NICs "
-            f"may be among them"
-        )
     if not parts.described:
         yield "the file has no <gpu>: it says nothing of NVLinks or XGMI, and there are none here"
     if any(part.kind == "nic" for part in parts.devices) and not parts.ports:

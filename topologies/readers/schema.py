@@ -8,9 +8,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 from topologies.link import Link
-from topologies.readers.mistakes import shown
 from topologies.readers.quantities import read_bandwidth, read_cost, read_seconds
 from topologies.topology import Paths
 

@@ -10,7 +10,7 @@ from xml.sax import SAXException, SAXParseException
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 from topologies.readers.file_checks import check_text
 
 DEEPEST, MOST = 256, 20_000
@@ -40,7 +40,7 @@ class Element:
     def mistake(self, attribute: str, right: str) -> InputError:
         """The error for an attribute, with the value that would be right."""
         value = self.attributes.get(attribute)
-        problem = "is missing" if value is None else f"is {_shown(value)}"
+        problem = "is missing" if value is None else f"is {shown(value)}"
         return InputError(
             f"{self.file} line {self.line}: {attribute} of <{self.tag}> {problem}: {right}"
         )
@@ -140,7 +140,3 @@ class _Reader(ContentHandler):
 
     def endElement(self, name: str) -> None:  # noqa: N802
         self.open.pop()
-
-
-def _shown(value: str) -> str:
-    return repr(value if len(value) <= 40 else f"{value[:37]}...")

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import yaml
 
-from topologies.errors import InputError
-from topologies.readers.mistakes import Location, Place, shown, spelling
+from topologies.errors import InputError, shown
+from topologies.readers.mistakes import Location, Place, spelling
 from topologies.readers.schema import LONGEST_NOTE
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from topologies.errors import InputError
-from topologies.readers.mistakes import shown
+from topologies.errors import InputError, shown
 
 
 class Node(NamedTuple):

@@ -10,21 +10,30 @@ from topologies.readers.contents import contents
 
 LIMIT = 64 * 2**20
 _LONGEST = 2**16
+_DEBUGGING = re.compile(
+    rb"^(?:\S{1,64} )?\S{1,300}:\d+:\d+ \[\d+\] NCCL (?:INFO|TRACE) "
+    rb"(?![^\n]*(?:CCL_|FI_|UCX_|OMPI_|MPI|nranks \d|ersion|Using|rovider|cxi|Slingshot|_perf|busbw"
+    rb"|-place|Rank|Pid|Out of|Avg|OSU|ailure|signal|fault|Killed|killed|CANCEL|Exited|TERMINATION"
+    rb"|\d +\d+ +[a-z]|#|[ \t][\d.]+[ \t\r]*$))[^\n]*",
+    re.MULTILINE,
+)
+"""A line of NCCL, alone on its line, that says nothing that is read here."""
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def load(path: Path) -> str:
-    """The text of the file at `path`.
+    """The text of the file at `path`. Of a file larger than 64 MiB, without most lines that NCCL
+    prints for debugging: they are empty.
 
     Raises InputError if the file does not exist or cannot be read, or is a directory or a pipe
     without a writer. It also refuses a file that is empty, binary (a NUL byte, or not UTF-8) or
-    larger than 64 MiB.
+    larger than 64 MiB even so.
     """
-    data = contents(path, LIMIT)
+    data = contents(path, LIMIT, lambda lines: _DEBUGGING.sub(b"", lines))
     if len(data) > LIMIT:
         raise InputError(
-            f"{path} is larger than 64 MiB: expected one log or one table, cut it to the tests "
-            f"that you need"
+            f"{path} is larger than 64 MiB without NCCL's INFO lines: expected one log or one "
+            f"table, cut it to the tests that you need"
         )
     if not data or data.isspace():
         raise InputError(

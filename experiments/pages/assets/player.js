@@ -74,8 +74,9 @@ function player(root, acts, show) {
     run(act.end);
   };
   const step = () => {
-    if (goal !== null) halt(later());
-    else if (moment < act.end) run(later());
+    if (goal === act.end) return halt(later());
+    if (goal !== null) moment = goal; // quick presses all count
+    if (moment < act.end) run(later());
   };
 
   button("Start", "Home", () => halt(0));

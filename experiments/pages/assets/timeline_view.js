@@ -25,7 +25,7 @@ class TimelineView {
     this.scroll(0);
   }
 
-  get left() { return Math.min(this.gutter || 90, this.area.width * 0.3); }
+  get left() { return Math.min(this.gutter || 90, this.area.width * 0.4); }
   get width() { return Math.max(10, this.area.width - this.left - 8); }
   get seconds() { return this.finish - this.begin; }
   x(time) { return this.left + ((time - this.begin) / this.seconds) * this.width; }
@@ -96,8 +96,10 @@ class TimelineView {
     this.hiddenStripes = hatch(context, `${ground}d0`, `${ground}70`, 0);
     context.font = "12px system-ui, sans-serif";
     const widest = Math.max(...data.rows.slice(0, 400).map((row) => context.measureText(row).width));
-    this.namesLanes = data.lanes.length > 1 && this.area.width > 600;
-    this.gutter = Math.min(200, widest + (this.namesLanes ? 96 : 14));
+    context.font = "10px system-ui, sans-serif";
+    const longest = Math.max(...data.lanes.map((lane) => context.measureText(lane).width));
+    this.lanes = data.lanes.length > 1 ? Math.min(84, longest) + 8 : 0;
+    this.gutter = Math.min(200, widest + this.lanes + 8);
   }
 
   drawGrid(pen, height) {
@@ -280,7 +282,6 @@ class TimelineView {
     pen.fillStyle = this.theme.ground;
     pen.fillRect(0, 0, this.left, this.area.height);
     pen.textBaseline = "middle";
-    const lanes = this.namesLanes && this.model.data.lanes.length > 1;
     let below = AXIS - 4;
     for (const line of lines) {
       const y = this.y(line.y) + line.height / 2;
@@ -297,10 +298,10 @@ class TimelineView {
       if (line.first && y > below + 11) {
         pen.textAlign = "left";
         pen.fillStyle = this.theme.ink;
-        pen.fillText(this.model.data.rows[line.row], 2, y, this.left - (lanes ? 92 : 6));
+        pen.fillText(this.model.data.rows[line.row], 2, y, this.left - this.lanes - 6);
         below = y;
       }
-      if (!lanes) continue;
+      if (!this.lanes) continue;
       pen.font = "10px system-ui, sans-serif";
       pen.textAlign = "right";
       pen.fillStyle = this.theme.quiet;

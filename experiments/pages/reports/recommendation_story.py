@@ -38,7 +38,8 @@ def story(result: Result) -> Story:
     columns = {"size": "size_B", "algorithm": "algorithm", "protocol": "protocol"}
     columns |= {"channels": "channels", "largest message": "segment_B", "time": "time_s"}
     columns |= {"of bound": "over_bound", "default": "default", "default takes": "default_time_s"}
-    columns |= {"gain": "gain", **INTERVAL, "or": "rival", "why": "why"}
+    columns |= {"gain": "gain", **INTERVAL, "or": "rival", "own software": "own_software"}
+    columns |= {"takes": "own_software_time_s", "why": "why"}
     note = "gain: how many times as long the default of the library takes."
     if _sure(rows):
         note += ENDS + RIVAL
@@ -113,7 +114,7 @@ def explained(result: Result) -> Story:
     rows: Sequence[Record] = result.report
     parameters = result.origin.get("parameters", {})
     case = f"{parameters.get('collective')}, {parameters.get('p')} ranks, {parameters.get('size')}"
-    best, worst = rows[0], rows[-1]
+    best, worst = rows[0], max(rows, key=lambda row: number(row, "over_best"))
     where = parameters.get("topology")
     summary = [
         f"Which algorithm is the fastest for {case} on {where}?",
@@ -122,7 +123,7 @@ def explained(result: Result) -> Story:
     ]
     columns = {"algorithm": "algorithm", "time": "time_s", **INTERVAL, "perhaps as fast": "rival"}
     columns |= {"of best": "over_best", "steps": "steps", "protocol": "protocol"}
-    columns |= {"where the time goes": "path"}
+    columns |= {"where the time goes": "path", "own software": "own_software"}
     note = "of best: the time as a multiple of that of the fastest."
     if _sure(rows):
         note += f"{ENDS} perhaps as fast: the difference to the fastest is inside its error."

@@ -35,7 +35,6 @@ TABLES = {
     "plans": {"plan", "bound_s", "step_s", "loses_to"},
 }
 """The columns that tell what a table is of."""
-TABLE_ENDINGS = (".csv", output.PARQUET)
 NO_ORIGIN: dict[str, Any] = {"versions": {}, "parameters": {}, "files": {}, "command": []}
 
 
@@ -44,7 +43,7 @@ def read_any(path: Path) -> Result:
     if path.is_file():
         if path.suffix.lower() == output.RESULT and is_result(path):
             return read_result(path)
-        if path.suffix.lower() in TABLE_ENDINGS and (table := _table(path)):
+        if path.suffix.lower() in output.TABLES and (table := _table(path)):
             return table
     if path.suffix.lower() in (".yaml", ".yml"):
         raise InputError(

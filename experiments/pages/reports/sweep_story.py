@@ -25,6 +25,7 @@ COLUMNS = {
     "ranks": "ranks",
     "size": "size_B",
     "time": "time_s",
+    "verdict": "verdict",
     "expected": "expected_s",
     "from": "low_s",
     "to": "high_s",
@@ -38,7 +39,6 @@ COLUMNS = {
     "bytes sent": "volume_B",
     "peak memory": "peak_B",
     "redundant": "redundant_B",
-    "verdict": "verdict",
 }
 
 

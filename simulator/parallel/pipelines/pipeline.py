@@ -85,6 +85,13 @@ class Pipeline:
         return np.asarray(places, dtype=np.int32)
 
     @cached_property
+    def last(self) -> Ints:
+        """The last action of each stage, shape (copies, stages)."""
+        last = np.zeros(self.place.shape, dtype=np.int32)
+        np.maximum.at(last, (self.copy, self.stage), np.arange(len(self), dtype=np.int32))
+        return last
+
+    @cached_property
     def needs(self) -> Ints:
         """The rows whose results each action waits for, of shape (rows, 2); -1 for none.
 

@@ -51,7 +51,7 @@ def test_moves_on_the_same_slot_without_an_order_are_refused() -> None:
 @pytest.mark.parametrize("posted", [False, True])
 def test_a_lane_goes_on_while_its_message_is_on_the_way(posted: bool) -> None:
     first, second = Move(0, 1, 0, 0, 1, posted=posted), Move(0, 2, 1, 1, 1)
-    result = run([lane(0, first, second)])
+    result = run([lane(0, first, second)], check=False)
     assert result.waits.tolist() == ([] if posted else [1, 0])
 
 
@@ -59,5 +59,17 @@ def test_of_the_moves_of_a_lane_the_last_is_waited_for() -> None:
     """So a program of many loops takes little memory."""
     adds = lane(1, ADD, Post("done"), ADD, Post("done"))
     sends = lane(0, Wait("done", 1, "rank 1"), Wait("done", 2, "rank 1"), SEND)
-    result = run([adds, sends])
+    result = run([adds, sends], check=False)
     assert result.waits.tolist() == [1, 0, 2, 1]
+
+
+def test_a_rank_waits_for_what_others_do_with_its_slots() -> None:
+    fetch, there = Move(1, 0, 1, 0, 1), Wait("there", 1, "rank 0")
+    for move, place in ((SEND, "gpu 1"), (fetch, "gpu 1")):
+        message = refusal(run, [lane(0, move, Post("there", arrives=int(move.posted))), lane(1)])
+        assert message == (
+            f"gpu 0, thread block 0, step 0 uses a chunk of {place}, which may be done before: no "
+            f"thread block of {place} waits for it"
+        )
+        done = run([lane(0, move, Post("there", arrives=int(move.posted))), lane(1, there)])
+        assert not done.stuck

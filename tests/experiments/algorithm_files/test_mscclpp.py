@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,14 @@ def lowered(text: str) -> Schedule:
 
 @each_case(
     ("shape", "volume"),
-    [("put", 2.0), ("read", 2.0), ("packets", 2.0), ("groups", 1.0), ("barriers", 2.0)],
+    [
+        ("put", 2.0),
+        ("read", 2.0),
+        ("packets", 2.0),
+        ("groups", 1.0),
+        ("fetched", 1.0),
+        ("barriers", 2.0),
+    ],
 )
 def test_every_shape_is_proven(shape: str, volume: float) -> None:
     assert lowered(json.dumps(SHAPES[shape])).volume == pytest.approx(volume)
@@ -52,6 +60,22 @@ def test_chunks_that_nothing_orders_are_refused() -> None:
     add = op("re", [span("i"), span("s")], [span("i")])
     text = json.dumps(plan("allreduce", (1, 1, 1), [put, add]))
     assert "nothing orders them" in refusal(lowered, text)
+
+
+def without_wait(document: Json, gpu: int, block: int) -> str:
+    """A plan without the last wait of a thread block."""
+    damaged = json.loads(json.dumps(document))
+    ops = damaged["gpus"][gpu]["threadblocks"][block]["ops"]
+    del ops[max(place for place, each in enumerate(ops) if each["name"] == "wait")]
+    return json.dumps(damaged)
+
+
+def test_a_gpu_waits_for_what_others_write_and_read_of_it() -> None:
+    for shape, blocks in (("read", 1), ("groups", 2), ("fetched", 1)):
+        for gpu, block in product(range(2), range(blocks)):
+            refused = refusal(lowered, without_wait(SHAPES[shape], gpu, block))
+            assert f"uses a chunk of gpu {gpu}, which may be done before" in refused
+            assert f"no thread block of gpu {gpu} waits for it" in refused
 
 
 def test_two_thread_blocks_do_not_wait_on_one_channel() -> None:

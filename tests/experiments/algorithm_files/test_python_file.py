@@ -12,6 +12,7 @@ from experiments.simulations.case import Case
 from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives import Algorithm
+from simulator.collectives.symmetry import fold
 from topologies.shapes import star
 
 HEAD = """
@@ -149,28 +150,34 @@ del direct
 
 def test_right_shifts_are_taken(written: Path) -> None:
     written.write_text(SHIFTED)
-    assert read_algorithm(str(written)).shifts(8) is not None
+    assert fold(read_algorithm(str(written)), star(8, bandwidth=1.0), 8) is not None
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "words"),
+    ("before", "after", "ranks", "words"),
     [
         (
             "slot=rank)",
             "slot=rank, channel=rank)",
+            2,
             "on 2 ranks: by them rank 1 copies its slot 1 to slot 1 of rank 0 on channel 0, "
-            "without them rank 1 copies its slot 1 to slot 1 of rank 0 on channel 1",
+            "0.5 of V, without them rank 1 copies its slot 1 to slot 1 of rank 0 on channel 1, "
+            "0.5 of V",
         ),
         (
             "    return builder",
             "    if ranks == 3: builder.copy(0, 1, slot=0)\n    return builder",
+            3,
             "on 3 ranks: by them 9 slots are sent, without them 7",
         ),
     ],
 )
-def test_wrong_shifts_are_refused(written: Path, before: str, after: str, words: str) -> None:
+def test_wrong_shifts_are_refused(
+    written: Path, before: str, after: str, ranks: int, words: str
+) -> None:
     written.write_text(SHIFTED.replace(before, after))
-    assert refusal(read_algorithm, str(written)) == f"mine.py: direct has wrong shifts {words}"
+    declared, machine = read_algorithm(str(written)), star(ranks, bandwidth=1.0)
+    assert refusal(fold, declared, machine, ranks) == f"mine.py: direct has wrong shifts {words}"
 
 
 def test_another_process_needs_no_file(written: Path) -> None:

@@ -69,6 +69,35 @@ def test_a_page_plays(simctl: Simctl, open_page: Open, tmp_path: Path) -> None:
     assert title.text_content() == "all-gather, step 3 of 3"
 
 
+def test_quick_presses_of_step_all_count(simctl: Simctl, open_page: Open, tmp_path: Path) -> None:
+    file = tmp_path / "ring.html"
+    simctl("animate", "--algo", "ring", "--p", 4, "--out", file)
+    page = opened(open_page, file)
+    page.get_by_label("speed").select_option("4×")
+    page.evaluate(
+        "() => { const step = [...document.querySelectorAll('button')].find((each) => "
+        "each.textContent === 'Step'); for (let k = 0; k < 5; k++) step.click(); }"
+    )
+    page.wait_for_selector(".drawing[data-playing=false]")
+    assert page.locator("h3.step").text_content() == "all-gather, step 2 of 3"
+
+
+def test_a_page_shows_the_trees_of_double_tree(
+    simctl: Simctl, open_page: Open, tmp_path: Path
+) -> None:
+    file = tmp_path / "trees.html"
+    simctl("animate", "--algo", "double_tree:segments=2", "--p", 8, "--out", file)
+    page = opened(open_page, file)
+    picture = page.locator("svg.figure")
+    box = picture.bounding_box()
+    assert box is not None
+    assert box["width"] > 600
+    assert picture.get_attribute("aria-label") == "2 trees"
+    assert picture.locator("use, path").count() >= 2 * (8 + 7)
+    simctl("animate", "--algo", "ring", "--p", 4, "--out", file)
+    assert opened(open_page, file).locator("svg.figure").count() == 0
+
+
 def test_a_phone_shows_where_a_wrong_algorithm_stops(
     simctl: Simctl, open_page: Open, tmp_path: Path
 ) -> None:

@@ -96,6 +96,20 @@ def test_large_schedules_have_the_intervals_of_small_ones(monkeypatch: pytest.Mo
         assert sure.unsure == known.unsure
 
 
+def test_large_schedules_keep_the_effects_of_an_algorithm_with_options(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    profile, algorithm, topology = machine(), find("chain_broadcast:segments=8"), as_nodes(8, 4)
+    slowed = (protocol.slowed(["chain_broadcast"], 20.0) for protocol in profile.protocols)
+    profile = replace(profile, protocols=tuple(slowed))
+    every = times(profile, algorithm, topology, 8, SIZES)
+    monkeypatch.setattr("experiments.calibration.profile_times.LARGE", 0)
+    time_of = times(profile, algorithm, topology, 8, SIZES)
+    assert [time_of[size].seconds for size in SIZES] == pytest.approx(
+        [every[size].seconds for size in SIZES], rel=1e-4
+    )
+
+
 def test_without_uncertainty_there_is_no_interval() -> None:
     (timed,) = times(machine(), find("ring"), as_nodes(8, 4), 8, [1024.0]).values()
     assert timed.interval is None

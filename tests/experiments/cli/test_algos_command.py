@@ -41,7 +41,7 @@ def test_import_prints_a_table_and_refuses_what_is_wrong(command: Simctl, tmp_pa
 def test_a_sweep_takes_the_ranks_of_the_file(command: Simctl, tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(SHAPES["ring"])
     done = command("sweep", "--algo-file", "a.xml", "--algo", "naive", cwd=tmp_path)
-    assert [line.split()[:2] for line in done.stdout.splitlines()[1:3]] == [
+    assert [line.split()[:2] for line in done.stdout.splitlines()[3:5]] == [
         ["naive", "3"],
         ["small", "3"],
     ]

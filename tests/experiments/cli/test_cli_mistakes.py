@@ -45,6 +45,25 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "unknown command": (("frob",), "frob"),
     "unwritable file": (("sweep", "--p", "2", "--out", "/proc/none/x.csv"), "cannot write"),
     "file is a folder": (("sweep", "--p", "2", "--out", "/"), "cannot write"),
+    "a way through no folder": (
+        ("sweep", "--p", "2", "--out", "none/../x.csv"),
+        "cannot write 'none/../x.csv': name a file in a folder that can be written",
+    ),
+    "traces by way of no folder": (
+        ("train", "--timeline", "none/../x"),
+        "cannot write 'none/../x': name a folder that can be written",
+    ),
+    "a table for another program": (
+        ("sweep", "--p", "2", "--out", "x.xlsx"),
+        "cannot write 'x.xlsx': its name ends in .csv, .parquet",
+    ),
+    "no result of a sweep": (("sweep", "--p", "2", "--out", "x.json"), "ends in .csv, .parquet"),
+    "a plan's table": (
+        ("train", "--model", "llama3_8b", "--plan", "dp=2", "--out", "x.xlsx"),
+        "cannot write 'x.xlsx': its name ends in .csv, .parquet, .json",
+    ),
+    "a table without an ending": (("train", "--p", "2", "--out", "x"), "its name ends in .csv, "),
+    "measured points of no csv": (("measure", "--nproc", "2", "--out", "x.json"), "ends in .csv"),
     "metric of no picture": (
         ("sweep", "--p", "2", "--metric", "busbw"),
         "--metric busbw: only a picture shows it",

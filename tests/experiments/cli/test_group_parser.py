@@ -23,7 +23,7 @@ def test_groups_have_ranks_and_words() -> None:
 def test_contention_is_shown(command: Simctl) -> None:
     line = ("run", "--algo", "push", "--size", "1GB", "--groups", "0,1;0,2 stream=1", *STAR)
     text = command(*line).stdout
-    assert text.startswith("2 collectives of 3 ranks on star")
+    assert "\n\n2 collectives of 3 ranks on star" in text
     assert "every call keeps its promise" in text
     report = json.loads(command(*line, "--format", "json").stdout)
     assert [call["time_s"] for call in report["calls"]] == [1.0, 2.0]

@@ -65,3 +65,11 @@ def test_software_takes_longer_than_links(simctl: Simctl) -> None:
         for more in ((), ("--library", "nccl"))
     )
     assert float(nccl["time_s"]) > 1.5 * float(bare["time_s"])
+
+
+def test_nodes_of_any_size_have_links_between_them(simctl: Simctl) -> None:
+    words = "sweep", "--algo", "ring", "--p", "32", "--size", "1MiB", "--format", "csv"
+    for per_node in (8, 16):
+        machine = f"nodes:per_node={per_node}"
+        done = simctl(*words, "--library", "openmpi", "--topology", machine)
+        assert done.returncode == 0, done.stderr

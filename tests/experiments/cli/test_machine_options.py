@@ -1,5 +1,6 @@
 """The options of a machine, from text to values."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from experiments.cli.machine_options import MachineOptions
 from grouped_cases import each_case
 from refusals import refusal
+from simctl_process import Simctl
 from topologies.catalogue import find
 
 
@@ -44,3 +46,27 @@ def test_without_a_machine_its_options_are_refused(name: str) -> None:
 )
 def test_text_that_means_nothing_is_refused(options: MachineOptions, message: str) -> None:
     assert message in refusal(lambda: options.blueprint)
+
+
+@pytest.mark.parametrize("sharing", ["fifo", "fair"])
+def test_the_busiest_links_are_the_same_with_and_without_symmetry(
+    command: Simctl, sharing: str
+) -> None:
+    run = "run --algo ring --p 48 --topology nodes:per_node=3 --reduction 100GB/s --format json"
+    reports = [
+        json.loads(command(*run.split(), "--sharing", sharing, "--symmetry", symmetry).stdout)
+        for symmetry in ("auto", "off")
+    ]
+    assert [report["ranks_simulated"] for report in reports] == [3, 48]
+    for part in ("busiest", "critical_path_s"):
+        columns = [rounded(report[part]) for report in reports]
+        assert columns[0] == columns[1]
+
+
+def rounded(part: object) -> object:
+    """Numbers of a report up to rounding."""
+    if isinstance(part, list):
+        return [rounded(each) for each in part]
+    if isinstance(part, dict):
+        return {name: rounded(value) for name, value in part.items()}
+    return f"{part:.9g}" if isinstance(part, float) else part

@@ -17,6 +17,7 @@ FINDERS = (
 )
 """Parsers with other names: from text to a machine, a model, a profile, a strategy, a quantity."""
 CALLS = {
+    "cli/advised.py: parse_algorithms": "--algo of recommend",
     "cli/advised.py: parse_bytes": "--explain",
     "cli/advised.py: parse_ranks": "--p of recommend",
     "cli/advised.py: parse_sizes": "--size of recommend",

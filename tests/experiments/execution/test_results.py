@@ -76,6 +76,27 @@ def test_what_the_journal_has_is_not_run(tmp_path: Path) -> None:
         assert journal.results == {k: k**2 for k in range(7)}
 
 
+def test_compiling_is_no_part_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are compiled beside the first two points; the third one waits for them."""
+    clock, lines = [0.0], io.StringIO()
+    monkeypatch.setattr(module, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    states = [(False, False), (False, True), (False, True), (True, False), (True, False)]
+    monkeypatch.setattr(module, "is_loaded", lambda: states[0][0])
+    monkeypatch.setattr(module, "is_compiling", lambda: states[0][1])
+    countdown = Countdown(output.Progress("points done", lines), [10.0] * 6)
+    for number in range(4):
+        clock[0] += 11.0 if number else 100.0
+        states.pop(0)
+        countdown(number)
+    assert lines.getvalue().splitlines() == [
+        "points done: 1 of 6, compiling",
+        "points done: 2 of 6, compiling",
+        "points done: 3 of 6",
+        "points done: 4 of 6, 22 s left",
+    ]
+
+
 def test_the_time_left_is_told_from_the_work_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, lines = [0.0], io.StringIO()
     monkeypatch.setattr(module, "monotonic", lambda: clock[0])

@@ -1,5 +1,7 @@
 """Runs of several set-ups are told apart by what they contradict each other in."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +38,17 @@ def test_set_ups_are_told_by_the_words_of_those_that_contradict_each_other() -> 
         "polaris_cpu_ar_p8.csv and polaris_gpu_ar_p8.csv measure the same and are 3 times apart: "
         "one set of parameters cannot fit two set-ups, take each alone: --only cpu, --only gpu"
     ]
+
+
+def test_an_unknown_number_of_nodes_is_said() -> None:
+    unknown = replace(curve("a_ar.csv", ranks=40), nodes=None)
+    (line,) = warnings([unknown])
+    assert line == (
+        "a_ar.csv: 40 ranks on an unknown number of nodes are taken as 40 nodes: write it into a "
+        "CSV's column nodes"
+    )
+    (line,) = warnings([curve("b_ar.csv"), unknown, replace(unknown, ranks=1), unknown])
+    assert "40 nodes (and 1 more curve): " in line
 
 
 @given(st.lists(st.floats(1.0, APART - 0.01), min_size=1, max_size=4))

@@ -31,7 +31,8 @@ def without(key: str) -> list[Event]:
             "t.json has no shapes of gradients: record with "
             "torch.profiler.profile(record_shapes=True)",
         ),
-        (without("Input type"), "t.json has no shapes"),
+        (without("Input type"), "t.json has no types of gradients (Input type): record with "),
+        (step() + gradient(450, [3], kind=""), "t.json has no types of gradients (Input type)"),
         (
             step() + gradient(450, [3], kind="c10::complex<float>"),
             "t.json has a gradient of type 'c10::complex<float>'",

@@ -61,7 +61,7 @@ def put(content: Any, path: tuple[Any, ...], value: object) -> None:
         (
             "4kB",
             "4000",
-            "m.yaml line 4, layers[0].parameters.bias: '4000' has no unit: write 4000B or 4000MB",
+            "m.yaml line 4, layers[0].parameters.bias: '4000' has no unit: write 4kB or 4000B",
         ),
         (
             "4kB",

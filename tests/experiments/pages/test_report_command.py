@@ -59,7 +59,7 @@ def test_two_runs_are_before_and_after(simctl: Simctl, stored: Path, tmp_path: P
     other, page = tmp_path / "tree.json", tmp_path / "page.html"
     simctl("run", "--p", "3", "--size", "1KiB", "--algo", "tree", "--out", other)
     done = simctl("report", stored, other, "--out", page)
-    assert "The time rose from 4.027us to 4.082us (+1.4%)." in done.stdout
+    assert "The time rose from 8.027us to 8.082us (+0.7%)." in done.stdout
     assert "These parameters differ: algo from ring to tree." in done.stdout
     assert "What changed in the parameters" in text_of(page)
     before, after = (read_result(path).spans for path in (stored, other))

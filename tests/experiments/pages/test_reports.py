@@ -65,6 +65,16 @@ def test_a_command_writes_its_report(kind: str, simctl: Simctl, tmp_path: Path) 
     assert files["origin.json"]["command"][0] == "simctl"
 
 
+def test_the_verdicts_of_a_sweep_are_in_sight(
+    simctl: Simctl, open_page: Open, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    simctl(*COMMANDS["sweep"], "--library", "nccl", "--report", page)
+    verdict = open_page(page).get_by_role("columnheader", name="verdict").bounding_box()
+    assert verdict is not None
+    assert verdict["x"] + verdict["width"] < 800
+
+
 @pytest.mark.parametrize(
     ("groups", "sentence"),
     [

@@ -141,6 +141,18 @@ def test_wheel_drag_and_search_move_the_window(open_page: Open, tmp_path: Path) 
     assert lines[0].startswith("rank,lane,start_s,seconds,kind,name,bytes")
 
 
+def test_a_phone_keeps_the_names_of_lanes(open_page: Open, tmp_path: Path) -> None:
+    tab = opened(open_page, tmp_path, collective(4), width=390)
+    written = tab.evaluate(
+        "() => { const view = timelines[0], { context } = view.area, names = []; "
+        "const fill = context.fillText; context.fillText = function (text, x) { "
+        "if (x < view.left) names.push(text); fill.apply(this, arguments); }; "
+        "view.draw(); context.fillText = fill; return names; }"
+    )
+    assert written[:3] == ["rank 0", "sends", "receives"]
+    assert tab.evaluate("timelines[0].left") < 150
+
+
 @pytest.mark.exhaustive
 def test_a_phone_opens_nodes_and_draws_the_critical_path(open_page: Open, tmp_path: Path) -> None:
     tab = opened(open_page, tmp_path, collective(32), width=390, dark=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
 from experiments.parallel.fitting import (
     advice,
-    capacity,
     figures,
     fit,
     over_time,
@@ -21,7 +22,8 @@ from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import Memory, memory
-from simulator.parallel.step import write
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_transfers import write_transfers
 from topologies.catalogue import find
 from topologies.shapes import star
 
@@ -140,9 +142,60 @@ def test_the_table_adds_up_to_the_peak() -> None:
     assert len(document["zero"]) == 4  # type: ignore[arg-type]
 
 
+RINGS = {
+    "all_reduce": ("ring",),
+    "all_gather": ("ring_all_gather",),
+    "reduce_scatter": ("ring_reduce_scatter",),
+}
+SHARED = ("data", "experts", "gather", "reduce", "replica", "tied")
+
+
+def sent(step: Step, device: int) -> float:
+    """Bytes that the first rank of a device sends for gradients and parameters."""
+    schedule = write_transfers(step).schedule
+    rank = step.work.times.degrees.groups("pp")[0, device]
+    shared = np.isin(np.array(schedule.phases)[schedule.phase], SHARED)
+    return float(schedule.nbytes[shared & schedule.remote & (schedule.rank == rank)].sum())
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "shared"),
+    [
+        ("gpt3_1_7b:layers=2", "dp=4,batch=8", ""),
+        ("gpt3_1_7b:layers=2", "dp=2,pp=2,batch=4", ""),
+        ("gpt3_1_7b:layers=2", "dp=4,batch=8", ",shard=2,sync=no"),
+        ("mixtral_8x7b:layers=1", "dp=4,ep=2", ""),
+    ],
+)
+def test_the_table_of_zero_says_what_plans_with_its_stages_say(
+    model: str, options: str, shared: str
+) -> None:
+    trained, machine = training(model), star(4, bandwidth=1e9)
+    plans = [
+        parse_plan(f"{options},micro=1,zero={zero}{shared * (zero > 1)}", 4) for zero in range(4)
+    ]
+    works = [work_of(trained, plan, GroupTimes(machine, plan.degrees, RINGS)) for plan in plans]
+    steps = [write(work) for work in works]
+    for plan, work in zip(plans, works, strict=True):
+        result = fit(trained, plan, work)
+        device = result.memory.fullest
+        for row in result.zero:
+            if shared and plan.zero <= 1 < row.zero:
+                continue
+            needed = memory(works[row.zero], state_of(trained, plans[row.zero]))
+            assert row.held == pytest.approx(needed.fixed[device, :3].sum(), rel=1e-12)
+            assert row.sent == pytest.approx(sent(steps[row.zero], device), rel=1e-12)
+
+
+def test_a_pipeline_with_two_copies_has_no_stages_that_share_gradients() -> None:
+    trained, plan = training("gpt3_1_7b:layers=4"), parse_plan("dp=2,pp=2,schedule=dual_pipe")
+    work = work_of(trained, plan, GroupTimes(star(4, bandwidth=1e9), plan.degrees))
+    assert [row.zero for row in fit(trained, plan, work).zero] == [0, 1]
+
+
 def test_fsdp_holds_its_parameters_in_fp32() -> None:
     model = training("llama3_8b")
     assert sum(state_of(model, parse_plan("zero=3"))) == 16
     assert sum(state_of(model, parse_plan("zero=1"))) == 18
     assert sum(state_of(model, parse_plan("zero=1,grads=bf16"))) == 16
-    assert capacity("a100") == 81920 * 2**20
+    assert accelerator("a100").capacity == 81920 * 2**20

@@ -111,3 +111,22 @@ def test_wrong_options_are_refused(simctl: Simctl, options: tuple[str, ...], mes
     assert result.returncode == 2
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("degrees", "machine", "note"),
+    [
+        ("tp=2,dp=2", "nodes:per_node=2", ""),
+        ("tp=4,dp=1", "star", ""),
+        ("tp=4,dp=1", "nodes:per_node=2", "note: tp=4 crosses nodes: a group is on 2 nodes, "),
+        ("tp=2,dp=2", "nodes:per_node=2 --placement round-robin", "note: tp=2 crosses nodes: "),
+    ],
+)
+def test_a_note_says_that_tensor_parallel_groups_cross_nodes(
+    simctl: Simctl, degrees: str, machine: str, note: str
+) -> None:
+    words = "--plan", f"{degrees},pp=1,micro=1,batch=4", "--gpus", "4", "--topology"
+    result = simctl("train", "--model", MODEL, *words, *machine.split())
+    assert result.returncode == 0
+    assert note in result.stderr
+    assert ("crosses nodes" in result.stderr) == bool(note)

@@ -48,6 +48,18 @@ def test_a_machine_with_several_rings_takes_longer() -> None:
     assert seconds("rings", 512, "dgx1", WHOLE) > 3 * seconds("ring", 512, rules=WHOLE)
 
 
+def test_a_machine_whose_nodes_are_larger_than_few_ranks_is_judged_by_two_of_them() -> None:
+    """On one node of 72 GPUs there is one ring, on several with four NICs each there are four."""
+    rings = seconds("rings", 1440, "nvl72:nodes=20,nics=4", WHOLE)
+    assert rings > 3 * seconds("ring", 1440, rules=WHOLE)
+
+
+@pytest.mark.parametrize("name", ["recursive_doubling", "gossip_exponential"])
+def test_a_million_ranks_are_announced(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    workload.announce(grid(name, 2**20).points, 1, jobs=1)
+    assert f"{name} of 1048576 ranks: this takes about" in capsys.readouterr().err
+
+
 def test_a_machine_that_few_ranks_do_not_have_is_taken_to_be_folded() -> None:
     assert seconds("ring", 4096, "torus:dims=64x64") < seconds("ring", 4096, rules=WHOLE) / 100
 

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from chakra_files import MICROBENCHMARK, collective, compute, folder, receive, send
+from experiments.traces import chakra_folder
 from experiments.traces.chakra_nodes import METADATA, Node, write
+from refusals import refusal
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 STAR = ("--topology", "star", "--latency", "0s", "--bandwidth", "1GB/s")
@@ -90,7 +92,7 @@ def test_a_table_and_csv_are_printed(simctl: Simctl, tmp_path: Path) -> None:
     path = folder(tmp_path, [[compute(0, 10), collective(1, ALL_REDUCE, 100, 0)]] * 2)
     done = simctl("run", "--chakra", path, *STAR, "--timeline", tmp_path / "line.svg")
     text = done.stdout
-    assert text.startswith("Chakra workload of 2 ranks on star")
+    assert "\n\nChakra workload of 2 ranks on star" in text
     assert "where the time goes (the critical path)\n  compute" in text
     rows = simctl("run", "--chakra", path, *STAR, "--format", "csv").stdout.splitlines()
     assert rows[0] == "rank,time_s,ends_s,computing_s,hidden_s,exposed_s,idle_s,cpu_s"
@@ -180,7 +182,7 @@ REFUSED: dict[str, tuple[Sequence[Sequence[Node]], str]] = {
     "other size": ([[CALL], [collective(0, ALL_REDUCE, 9)]], "is all_reduce of 9 bytes"),
     "other kind": ([[CALL], [collective(0, ALL_GATHER, 8)]], "is all_gather of 8 bytes"),
     "negative size": ([[collective(0, ALL_REDUCE, -1)]] * 2, "the comm_size -1: expected a whole"),
-    "text as size": ([[collective(0, 0, 8, comm_size="a")]] * 2, "the comm_size a: expected"),
+    "text as size": ([[collective(0, 0, 8, comm_size="a")]] * 2, "the comm_size 'a': expected"),
     "unknown group": ([[collective(0, 0, 8, pg_name="7")]] * 2, "whose ranks are unknown"),
     "lost message": ([[send(0, 1, 8)], [compute(0, 1)]], "which receives 0"),
     "send to nobody": ([[send(0, 5, 8)], [compute(0, 1)]], "is from rank 0 to 5"),
@@ -202,6 +204,16 @@ def test_wrong_workloads_are_refused(simctl: Simctl, tmp_path: Path, case: str) 
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_more_traces_than_any_job_has_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(2):
+        (tmp_path / f"job.{rank}.et").touch()
+    monkeypatch.setattr(chakra_folder, "MOST_FILES", 1)
+    words = f"{str(tmp_path)!r} holds 2 traces: at most 1"
+    assert words in refusal(chakra_folder.read_folder, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import pickle
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
 from experiments.traces.job_tables import rank_rows
 from experiments.training.job import Job
-from job_traces import all_reduce, dumps, entry, kernel, kineto
+from job_traces import all_reduce, dump, dumps, entry, kernel, kineto
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
@@ -116,6 +117,14 @@ def test_dumps_say_who_called_late(simctl: Simctl, tmp_path: Path, how: str) -> 
     assert [problem["kind"] for problem in result["problems"]] == ["straggler"]
 
 
+@pytest.mark.parametrize("protocol", range(6))
+def test_dumps_of_all_protocols_are_read(tmp_path: Path, protocol: int) -> None:
+    for rank in range(2):
+        data = pickle.dumps(dump([entry(1, 5)]), protocol)
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(data)
+    assert len(JobCalls(read_job([tmp_path])).calls) == 1
+
+
 def test_a_dump_of_a_job_that_hangs_says_who_is_missing(simctl: Simctl, tmp_path: Path) -> None:
     ranks = [
         [
@@ -184,7 +193,7 @@ def test_tables_are_printed_as_text_and_csv(simctl: Simctl, tmp_path: Path) -> N
         ({"trace_0.json": b'{"traceEvents": []}'}, "has no kernels of NCCL"),
         (
             {"trace_0.json": b'{"traceEvents": [{"cat": "kernel", "name": "x", "ts": "a"}]}'},
-            "with ts a",
+            "with ts 'a'",
         ),
         ({"trace.json": b'{"traceEvents": []}'}, "does not say its rank"),
         ({"trace_0.json.gz": gzip.compress(b"{}")[:-9]}, "is damaged or cut off"),

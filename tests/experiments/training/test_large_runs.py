@@ -12,6 +12,7 @@ from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
 from experiments.simulations import workload
 from experiments.training import job
+from topologies.resources import Need
 
 MODEL = """\
 name: small
@@ -27,7 +28,7 @@ def test_they_say_how_long_they_take_and_are_simulated_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "QUICK", 0)
-    monkeypatch.setattr(workload, "MINUTES", 0.0)
+    monkeypatch.setattr(workload, "ANNOUNCED", Need())
     model = tmp_path / "small.yaml"
     model.write_text(MODEL)
     star = MachineOptions("star", bandwidth="1GB/s", latency="0us")

@@ -285,12 +285,6 @@ def test_a_shipped_model_is_on_the_devices_of_the_machine(
     assert "on a100" in shown(replace(request, model="resnet50:device=a100"), capsys)
 
 
-def test_more_than_a_device_holds_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
-    request = Request("resnet50:batch=1024", "ddp", p="2", machine=MachineOptions("dgx1"))
-    assert run(request, None, None, None, "table") == 0
-    assert "more than the 32GB of v100" in capsys.readouterr().err
-
-
 def test_a_restart_is_neither_computing_nor_faster_on_faster_devices(
     request_: Request, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from folded import groups, machines
 from law_cases import a_sixth, tries
 from simulator.analysis import memory
+from simulator.analysis.contention import waited
 from simulator.analysis.critical_path import critical_path, parts, worth
 from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm, algorithms, find
@@ -16,7 +17,7 @@ from simulator.engines import simulate
 from simulator.schedules.shifts import rotations
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
-from topologies.shapes import star
+from topologies.shapes import nodes, ring, star
 
 FOLDING = [algorithm for algorithm in algorithms().values() if algorithm.shifts(8)]
 by_name = pytest.mark.parametrize("algorithm", a_sixth(FOLDING, 3))
@@ -64,15 +65,53 @@ def test_the_fabric(algorithm: Algorithm, data: st.DataObject) -> None:
 @given(data=st.data())
 @tries(2, 25)
 def test_the_critical_path(algorithm: Algorithm, data: st.DataObject) -> None:
-    """Equally late predecessors may be named in another order, so that only sums are alike."""
     if runs := two_runs(algorithm, data):
         whole, folded = runs
         path = critical_path(folded)
         assert sum(segment.seconds for segment in path) == pytest.approx(whole.makespan)
-        assert sum(parts(path).values()) == pytest.approx(whole.makespan)
-        assert sum(worth(path).values()) == pytest.approx(whole.makespan)
+        same_path(whole, folded)
         for wait in waits(folded, path):
             assert wait.waiter not in wait.behind
+
+
+def same_path(whole: Timeline, folded: Timeline) -> None:
+    """Equally late predecessors are chosen alike."""
+    near = 1e-9 * whole.makespan
+    for shares in (parts, worth):
+        expected, by_few = (shares(critical_path(timeline)) for timeline in (whole, folded))
+        assert by_few == pytest.approx(expected, abs=near)
+
+
+def test_two_links_of_an_orbit_are_not_a_link_that_is_crossed_twice() -> None:
+    """Of a message over several links of a ring, each link serves messages of other ranks too."""
+    algorithm, topology = find("pairwise_sync"), ring(7, bandwidth=1.0, latency=0.5)
+    whole, folded = (
+        simulate(algorithm.schedule(7, 7.0, shifts), topology, sharing="fair")
+        for shifts in (None, rotations(7))
+    )
+    assert parts(critical_path(whole))["contention"] > 0.3 * whole.makespan
+    same_path(whole, folded)
+    expected, waited_by_one = (np.sum(waited(timeline), axis=1) for timeline in (whole, folded))
+    np.testing.assert_allclose(7 * waited_by_one, expected)
+    waiting = [waits(timeline, critical_path(timeline)) for timeline in (whole, folded)]
+    for each in waiting:
+        assert sum(wait.seconds for wait in each) == pytest.approx(
+            parts(critical_path(whole))["contention"]
+        )
+
+
+@pytest.mark.parametrize("ranks", [6, 9])
+def test_of_equally_late_predecessors_the_same_is_on_the_path(ranks: int) -> None:
+    """Those within the node and those from the next node end at once."""
+    link = {"bandwidth": 1e9, "latency": 0.3e-6, "gap": 0.7e-6}
+    topology = nodes(ranks, **link, reduction=1e-11, per_node=3)
+    algorithm = find("gloo_ring")
+    whole, folded = (
+        simulate(algorithm.schedule(ranks, 2.0**26, shifts), topology)
+        for shifts in (None, rotations(ranks, 3))
+    )
+    assert folded.makespan == whole.makespan
+    same_path(whole, folded)
 
 
 @by_name

@@ -18,9 +18,10 @@ from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipeline_times import peak_activations
 from simulator.parallel.pipelines import find
-from simulator.parallel.plan_memory import Overheads, State, memory, stages_of_zero
+from simulator.parallel.plan_memory import Overheads, State, memory
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
+from simulator.parallel.zero_stages import stages_of_zero
 from topologies.errors import InputError
 from topologies.shapes import star
 
@@ -83,12 +84,12 @@ def test_the_distributed_optimizer_of_megatron_is_stage_1(
 
 def test_redundancy_falls_with_the_stage_and_traffic_grows_at_the_third() -> None:
     plan = work(block(elements=8.0), degrees=Degrees(dp=8), gradients=Gradients(2.0))
-    rows = stages_of_zero(plan, State())
+    rows = stages_of_zero(plan, lambda _: State())
     assert [row.redundant for row in rows] == [8 * 14.0, 8 * 14 - 7 * 12, 7 * 2.0, 0.0]
     assert [row.sent for row in rows] == [28.0, 28.0, 28.0, 42.0]
     again = stages_of_zero(
         work(block(elements=8.0), degrees=Degrees(dp=8), gradients=Gradients(2.0), micro=3),
-        State(),
+        lambda _: State(),
     )
     assert [row.sent for row in again] == [28.0, 28.0, 7 * (3 * 2.0 + 2), 3 * 42.0]
 

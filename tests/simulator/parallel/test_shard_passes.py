@@ -22,7 +22,7 @@ from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COLLECTIVES, COMPUTE, GATHERS, HOST, REDUCTIONS
 from simulator.parallel.pipelines import find
-from simulator.parallel.sharding import Sharding, traffic, units
+from simulator.parallel.sharding import Sharding, units
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_transfers import prove, write_transfers
@@ -207,11 +207,6 @@ def test_a_step_moves_what_its_stage_of_zero_says(
             },
         ][zero]
     )
-
-
-def test_stages_of_zero_send_as_much_as_plain_data_parallel_but_the_third() -> None:
-    sent = [traffic(zero, 64) for zero in range(4)]
-    assert sent == [4 * 63 / 64] * 3 + [6 * 63 / 64]
 
 
 def test_a_pass_ends_with_its_last_reduction() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from law_cases import tries
+from simulator.engines import run
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
@@ -20,9 +22,14 @@ from simulator.parallel.pipelines import find
 from simulator.parallel.step import write
 from simulator.parallel.step_transfers import prove, write_transfers
 from simulator.parallel.step_work import Work
+from simulator.profile import Profile, Protocol
+from simulator.schedules.routed import Routed
 from simulator.schedules.semantics import WrongResult
+from simulator.schedules.timeline import Timeline
+from topologies.catalogue import find as machine
 from topologies.errors import InputError
-from topologies.shapes import full_mesh, star
+from topologies.link import Link
+from topologies.shapes import full_mesh, nodes, star
 
 RINGS = {
     "all_reduce": ("ring",),
@@ -128,6 +135,52 @@ def test_streams_that_share_links_take_longer_together() -> None:
     assert written.timeline.makespan >= step.timeline.makespan * (1 - 1e-9)
 
 
+def one_device(times: GroupTimes, slowdown: float = 0.0, *, overlap: bool = False) -> Work:
+    """A step without a pipeline: collectives of tensor parallel, then those of the gradients, which
+    may run beside computations."""
+    part = Part(1e-3, "tp", "all_reduce", 4e6)
+    block = Block("layer", (part,), (), (), (Part(1e-3), part), parameters=1e6)
+    gradients = Gradients(optimizer=(1e-3,), overlap=overlap, bucket=1.0)
+    pipeline = find("1f1b").build(devices=1, micro_batches=1)
+    return Work(((block,) * 2,), pipeline, times, gradients, slowdown=slowdown)
+
+
+def check_equal(work: Work) -> None:
+    """The step with all transfers takes as long as the step."""
+    step = write(work)
+    written = write_transfers(step)
+    prove(written)
+    assert written.timeline.makespan == pytest.approx(step.timeline.makespan, rel=1e-9)
+
+
+def test_groups_of_equal_sizes_run_the_schedules_of_their_kinds() -> None:
+    """Groups of tensor parallel are inside a node, groups of data parallel are across nodes."""
+    check_equal(one_device(GroupTimes(machine("dgx_a100:nodes=2").build(16), Degrees(dp=4, tp=4))))
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [run, partial(run, store_and_forward=True), partial(run, sharing="fair")],
+    ids=["cut_through", "store_and_forward", "fair"],
+)
+@pytest.mark.parametrize("reduction", [0.0, 1e-10])
+def test_all_transfers_run_by_the_rules_of_the_step(
+    rules: Callable[[Routed], Timeline], reduction: float
+) -> None:
+    """The groups of data parallel share the links between nodes: they take turns in the same
+    order."""
+    shared = nodes(8, per_node=2, bandwidth=12.5e9, latency=1e-6, reduction=reduction)
+    trees = {"all_reduce": ("double_tree",)}
+    check_equal(one_device(GroupTimes(shared, Degrees(dp=4, tp=2), trees, run=rules)))
+
+
+def test_communication_slows_down_the_computations_of_all_ranks() -> None:
+    mesh = GroupTimes(full_mesh(8, bandwidth=1e10), Degrees(dp=4, tp=2), RINGS)
+    slowed, plain = (one_device(mesh, share, overlap=True) for share in (0.5, 0.0))
+    check_equal(slowed)
+    assert write(slowed).timeline.makespan > write(plain).timeline.makespan
+
+
 def test_a_missing_transfer_is_seen() -> None:
     written = write_transfers(write(small()))
     schedule = written.schedule
@@ -144,3 +197,11 @@ def test_large_steps_and_passes_are_refused() -> None:
         write_transfers(write(small()), most=100)
     with pytest.raises(InputError, match="write it by layers"):
         write_transfers(write(small(), "passes"))
+
+
+def test_a_step_under_a_profile_is_refused() -> None:
+    links = {"link": Link(1e9, latency=1e-6)}
+    profile = Profile("slow net", "star", 1e-4, (Protocol("Simple", links),))
+    under = GroupTimes(star(8, bandwidth=1e9), Degrees(dp=4, tp=2), RINGS, profile)
+    with pytest.raises(InputError, match=r"slow net .* leave out --detail transfers, or --library"):
+        write_transfers(write(one_device(under)))

@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from grouped_cases import each_case
 from nccl_machines import TWO, refused
@@ -77,23 +76,28 @@ def test_real_files_have_all_their_parts(path: Path) -> None:
     assert machine.link_kinds.are("upi").sum() == kinds["cpu"] * (kinds["cpu"] - 1)
 
 
-@pytest.mark.skipif(not MEASURED.exists(), reason="the measured files are not here")
-def test_devices_of_a_file_without_classes_are_taken_for_gpus() -> None:
-    text = (MEASURED / "aws_g5_48xl_8xa10g.xml").read_text()
-    assert looks_like(text)
-    machine = read_nccl_xml(text, "g5.xml")
-    assert machine.ranks == 9
-    assert (
-        "no <pci> says what it is: all 9 are taken for GPUs, though NICs may be among them"
-        in machine.notes
+def test_devices_without_a_class_are_no_gpus() -> None:
+    """Some files that clouds hand out leave it to NCCL to look at the machine itself."""
+    bare = [f'<pci busid="0000:00:{number:02x}.0"/>' for number in range(0x15, 0x1E)]
+    cpus = f'<cpu numaid="0">{"".join(bare[:4])}</cpu><cpu numaid="1">{"".join(bare[4:])}</cpu>'
+    assert looks_like(f"<system>{cpus}</system>")
+    assert refused(f"<system>{cpus}</system>").endswith(
+        ": no GPU: expected a <gpu>, or a <pci> of class 0x03 or 0x12, as in what "
+        "NCCL_TOPO_DUMP_FILE writes (9 <pci> have no class)"
     )
+    labelled = cpus.replace('15.0"', '15.0" class="0x030200"').replace(
+        '1d.0"', '1d.0" class="0x12"'
+    )
+    machine = read_nccl_xml(f"<system>{labelled}</system>", "x.xml")
+    assert Counter(machine.device_kinds) == {"gpu": 2, "cpu": 2}
 
 
 def test_a_switch_without_class_is_no_gpu() -> None:
-    inner = '<pci busid="0:1:0.0"><pci busid="0:2:0.0"/><pci busid="0:3:0.0"/></pci>'
+    gpu = 'class="0x030000"'
+    inner = f'<pci busid="0:1:0.0"><pci busid="0:2:0.0" {gpu}/><pci busid="0:3:0.0" {gpu}/></pci>'
     machine = read_nccl_xml(f'<system version="1"><cpu numaid="0">{inner}</cpu></system>', "x.xml")
     assert Counter(machine.device_kinds) == {"gpu": 2, "pcie switch": 1, "cpu": 1}
-    network = inner.replace('"0:3:0.0"', '"0:3:0.0" class="0x020000"')
+    network = inner.replace(gpu, 'class="0x020000"')
     assert "no GPU: expected a <gpu>" in refused(
         f'<system version="1"><cpu numaid="0">{network}</cpu></system>'
     )

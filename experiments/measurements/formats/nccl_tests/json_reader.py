@@ -25,7 +25,7 @@ from experiments.measurements.formats.nccl_tests.table_curves import (
 from experiments.measurements.formats.nccl_tests.torn_rows import Rows, Step
 from experiments.measurements.networks import network_of
 from experiments.output import counted
-from topologies.errors import InputError
+from topologies.errors import InputError, as_text
 
 VERSIONS = ("1", "2")
 
@@ -146,7 +146,7 @@ def _run(document: _Document) -> LoggedTest:
     value = document.value
     config = _dict(value, "config")
     run = LoggedTest(closed=True, unit="result", iterations=_whole(config.get("iterations")))
-    run.programs = programs(" ".join(str(word) for word in _list(value, "args")[:1]))
+    run.programs = programs(" ".join(as_text(word) for word in _list(value, "args")[:1]))
     run.threads = (_whole(config.get("nthreads")) or 1) * (_whole(config.get("ngpus")) or 1)
     run.devices = _devices(config, run.threads)
     for variable in _list(value, "env"):
@@ -160,7 +160,7 @@ def _run(document: _Document) -> LoggedTest:
         run.settings[LIBRARY] = {f"NCCL {version_of(code)}"}
     if "version" in value and value["version"] not in VERSIONS:
         run.notes.append(
-            f"version {str(value['version'])[:20]} of the JSON: known here are "
+            f"version {as_text(value['version'])[:20]} of the JSON: known here are "
             f"{' and '.join(VERSIONS)}"
         )
     if document.cut:
@@ -176,7 +176,7 @@ def _devices(config: dict[str, object], ranks_of_process: int) -> list[Device]:
 
 def _device(entry: dict[str, object]) -> Device:
     rank, group = _whole(entry.get("rank")), _whole(entry.get("group"))
-    host, model = (str(entry.get(name) or "")[:255] for name in ("hostname", "device_info"))
+    host, model = (as_text(entry.get(name) or "")[:255] for name in ("hostname", "device_info"))
     return Device(-1 if rank is None else rank, group or 0, host, model)
 
 
@@ -194,7 +194,7 @@ def _row(number: int, result: object) -> PrintedRow | None:
     if not all(fits("time", text) for cell in filled for text in vars(cell).values()):
         return None
     kind, redop, root = (
-        str(result.get(name) or "").strip()[:40] for name in ("type", "redop", "root")
+        as_text(result.get(name) or "").strip()[:40] for name in ("type", "redop", "root")
     )
     return PrintedRow(
         number,
@@ -218,7 +218,7 @@ def _cell(result: dict[str, object], place: str) -> Cell | None:
         *(cell.get(name) for name in ("alg_bw", "bus_bw", "nwrong")),
     ]
     texts += [iterations.get(name) for name in ("min_us", "cv_pct")]
-    return Cell(*("N/A" if text is None else str(text) for text in texts))
+    return Cell(*("N/A" if text is None else as_text(text) for text in texts))
 
 
 def _has_cpu_time(result: object) -> bool:

@@ -171,6 +171,24 @@ def test_a_file_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         read(path)
 
 
+def test_lines_for_debugging_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL prints more than 64 MiB of them. What a log says stays, with the numbers of lines."""
+    chatter = (
+        "node1:42:43 [0] NCCL INFO Channel 01/0 : 3[3] -> 4[4] via P2P/CUMEM",
+        "node1:42:43 [0] NCCL INFO AllReduce: opCount 1 op 0 comm 0x5 [nranks=4] stream 0x7",
+        "[1,0]<stdout>: node1:42:43 [0] NCCL TRACE line without end",
+        "node1:42:43 [0] NCCL INFO NCCL_ALGO set by environment to Ring",
+    )
+    text = "".join(f"{line}\n" + "\n".join(chatter) + "\n" for line in log().splitlines())
+    path = tmp_path / "run.log"
+    path.write_text(text)
+    whole = read(path)
+    monkeypatch.setattr(text_files, "LIMIT", len(text) * 2 // 3)
+    assert read(path) == whole
+    assert text_files.load(path).count("\n") == text.count("\n")
+    assert whole.curves[0].algorithm
+
+
 @pytest.mark.parametrize(
     "piece", ["garbage 1 2 3\n", "1 ", "x", "8 2 float sum -1 20.31 0.00 0.00 0\n"]
 )

@@ -1,0 +1,57 @@
+"""What the command line answers to words that are nearly right."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grouped_cases import each_case
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@each_case(
+    ("line", "answer"),
+    [
+        ("sweep --topology hgx_h100 --nodes 4", "write it in --topology, like hgx_h100:nodes=4"),
+        ("run --size 1e9", "'1e9' has no unit: write 1GB or 1000000000B"),
+        ("run --size 4", "'4' has no unit: write 4B or 4MB"),
+        ("run --size 64M", "'64M' has no unit: write 64MB or 64MiB"),
+        ("run --topology hgx_b200", "did you mean 'b200'?"),
+        ("run --algo bruck", "choose one of bruck_all_gather, bruck_all_to_all"),
+        ("run --algo all", "simctl sweep --collective all_reduce takes all of it"),
+        ("train --strategy zero3", "write it like --plan dp=8,zero=3,micro=1,batch=64"),
+        ("train --strategy zero-1", "write it like --plan dp=8,zero=1,micro=1,batch=64"),
+        ("train --strategy fsdp", "write it like --plan dp=8,zero=3,micro=1,batch=64"),
+        ("validate a.log b.log", "Got unexpected extra argument(s) (b.log)"),
+        ("run ring --algo tree", "ring and --algo tree: leave one of them out"),
+        ("animate ring --algo tree --out x.html", "ring and --algo tree: leave one of them out"),
+    ],
+)
+def test_a_mistake_names_what_to_type(line: str, answer: str, simctl: Simctl) -> None:
+    done = simctl(*line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    [error] = done.stderr.splitlines()
+    assert answer in error
+
+
+def test_the_algorithm_is_a_word(simctl: Simctl) -> None:
+    for size in ("1KiB", "1MiB"):
+        word = simctl("run", "tree", "--p", "4", "--size", size)
+        assert word.returncode == 0
+        assert word.stdout == simctl("run", "--algo", "tree", "--p", "4", "--size", size).stdout
+
+
+@pytest.mark.parametrize("command", ["run ring --p 3", "topo show dgx1"])
+def test_plot_draws_the_picture_of_a_command(command: str, simctl: Simctl, tmp_path: Path) -> None:
+    assert simctl(*command.split(), "--plot", tmp_path / "x.svg").returncode == 0
+    assert (tmp_path / "x.svg").read_text().startswith("<?xml")
+
+
+def test_a_step_without_a_library_says_that_a_launch_takes_nothing(simctl: Simctl) -> None:
+    line = ("train", "--model", "resnet50", "--p", "2")
+    free = "launch of a collective: 0s; --library adds the launch of a library"
+    assert free in simctl(*line).stdout
+    assert free not in simctl(*line, "--strategy", "ddp:launch=10us").stdout
+    assert free not in simctl(*line, "--library", "nccl", "--topology", "hgx_h100").stdout

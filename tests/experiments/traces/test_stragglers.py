@@ -1,0 +1,111 @@
+"""Slow ranks of jobs: found where communication or computing bounds them, never made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.cli.strategy_parser import find
+from experiments.commands import diagnose_job
+from experiments.pictures.timelines.kineto_export import kineto_files
+from experiments.traces.job_calls import JobCalls
+from experiments.traces.job_folder import read_job
+from experiments.traces.job_problems import problems
+from experiments.training.job import Job
+from grouped_cases import each_case
+from job_traces import all_reduce, kernel, kineto
+from simulator.training.conditions import Conditions
+from simulator.training.model import Layer, Model, Tensor
+from topologies.catalogue import find as machine
+
+COMPUTE, COMMUNICATION = 4e5, 4e6
+"""Bytes of the gradients of a layer. What takes longest follows from them."""
+
+
+def traces(
+    folder: Path,
+    topology: str,
+    nbytes: float,
+    options: str = "bucket=1B",
+    *,
+    slower: dict[int, float] | None = None,
+    sigma: float = 0.0,
+    steps: int = 5,
+) -> Path:
+    """Traces of a job on 4 ranks of `topology`, whose layers have gradients of `nbytes`."""
+    layers = tuple(Layer(f"l{k}", 1e-3, 2e-3, tensors=(Tensor("w", nbytes),)) for k in range(6))
+    job = Job(
+        Model("tiny", 1, layers),
+        "ddp",
+        find(f"ddp:{options}"),
+        machine(topology).with_links(bandwidth=1e9, latency=1e-6),
+        steps=steps,
+        conditions=Conditions(slower=slower or {}, sigma=sigma, seed=3),
+    )
+    run = job.run(4)
+    for name, content in kineto_files(run.plan, run.timeline, {}).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def alarms(folder: Path) -> list[str]:
+    return [problem.text for problem in problems(JobCalls(read_job([folder])))]
+
+
+@each_case("nbytes", [COMPUTE, COMMUNICATION])
+@each_case("sigma", [0.0, 0.05])
+def test_a_slow_rank_is_named_whatever_bounds_the_job(
+    tmp_path: Path, nbytes: float, sigma: float
+) -> None:
+    (text,) = alarms(traces(tmp_path, "star", nbytes, slower={1: 1.5}, sigma=sigma))
+    assert text.startswith("rank 1 is last in 5 of 5 calls after computing: all others wait ")
+
+
+@each_case(
+    ("topology", "options"),
+    [("star", "bucket=1B"), ("line", "bucket=1B,algo=naive"), ("tree", "bucket=1B,algo=tree")],
+)
+@each_case("sigma", [0.0, 0.2])
+def test_jobs_without_a_slow_rank_raise_no_alarm(
+    tmp_path: Path, topology: str, options: str, sigma: float
+) -> None:
+    assert not alarms(traces(tmp_path, topology, COMMUNICATION, options, sigma=sigma))
+
+
+def test_a_late_rank_of_few_steps_is_no_straggler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The latest rank is listed first, although another was last more often."""
+    folder = traces(tmp_path, "star", COMMUNICATION, slower={1: 1.5}, steps=2)
+    assert diagnose_job.run([folder], "table") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "  nothing is abnormal: a slow rank shows in traces of 4 steps or more"
+    assert lines[4].startswith("  rank 1 ")
+
+
+@each_case("pauses", [1, 3])
+def test_pauses_of_a_job_hide_no_slow_rank(tmp_path: Path, pauses: int) -> None:
+    """Like the writing of checkpoints."""
+    assert alarms(kineto(tmp_path, paused(pauses, 0))) == []
+    (text,) = alarms(kineto(tmp_path, paused(pauses, 30)))
+    assert text.startswith("rank 1 is last in ")
+
+
+def paused(pauses: int, late: int) -> list[list[dict[str, Any]]]:
+    """Ten steps of 100 us and two calls. Rank 1 is `late` at the first, and after each of the first
+    `pauses` steps the job pauses for 1 ms."""
+    begins = [100 * step + 1000 * min(step, pauses) for step in range(10)]
+    return [
+        [
+            event
+            for step, begin in enumerate(begins)
+            for event in (
+                kernel(begin, 40.0),
+                all_reduce(begin + 40 + late * rank, 40 - late * rank, 2 * step),
+                all_reduce(begin + 80, 19, 2 * step + 1),
+            )
+        ]
+        for rank in range(2)
+    ]

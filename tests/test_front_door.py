@@ -1,0 +1,97 @@
+"""`import simctl`: the rows of the commands, from Python."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import simctl as door
+from grouped_cases import each_case
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+LOG = Path(__file__).parents[1] / "examples" / "h100_10_nodes_all_reduce.csv"
+
+
+def printed(simctl: Simctl, *words: str) -> object:
+    done = simctl(*words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def same(rows: door.Rows) -> object:
+    """Rows as a file of JSON has them."""
+    return json.loads(json.dumps(rows))
+
+
+def test_sweep_has_the_rows_of_the_command(simctl: Simctl) -> None:
+    rows = door.sweep("ring,tree", "star:latency=2us", "1KiB,1MiB", p="2..4")
+    line = "sweep --algo ring,tree --topology star:latency=2us --size 1KiB,1MiB --p 2..4"
+    assert same(rows) == printed(simctl, *line.split())
+    assert list(rows.to_frame()["ranks"]) == [2, 2, 3, 3, 4, 4] * 2
+    assert "tree" in repr(rows)
+
+
+def test_run_knows_the_machine_and_the_library(simctl: Simctl) -> None:
+    hgx = door.machine("hgx_h100:nodes=2")
+    line = "run --topology hgx_h100:nodes=2 --size 16MiB --library nccl"
+    report = printed(simctl, *line.split())
+    assert isinstance(report, dict)
+    [row] = door.run(on=hgx, size=2**24, library="nccl")
+    assert json.loads(json.dumps(row)) == report["summary"]
+
+
+def test_recommend_train_and_plan_have_the_rows_of_their_commands(simctl: Simctl) -> None:
+    advice = printed(simctl, "recommend", "--p", "4", "--size", "1MiB")
+    assert isinstance(advice, dict)
+    assert same(door.recommend(p=4, size="1MiB")) == advice["advice"]
+    line = "train --model resnet50:batch=2 --p 2,4 --bucket 25MiB"
+    rows = door.train("resnet50:batch=2", p="2,4", bucket="25MiB")
+    assert same(rows) == printed(simctl, *line.split())
+    [row] = door.plan("gpt3_1_7b:layers=2", "dp=2,tp=2,micro=1,batch=4", "dgx_a100", p=4)
+    line = "train --model gpt3_1_7b:layers=2 --plan dp=2,tp=2,micro=1,batch=4 --p 4"
+    report = printed(simctl, *line.split(), "--topology", "dgx_a100")
+    assert isinstance(report, dict)
+    assert row["step_s"] == report["summary"]["step_s"]
+
+
+def test_logs_are_read_fitted_and_diagnosed(tmp_path: Path) -> None:
+    [curve] = door.read(str(LOG)).curves
+    assert len(curve.to_frame()) == 10
+    assert [row["size_B"] for row in door.diagnose(LOG)] == [point.size for point in curve.points]
+    profile = door.calibrate(LOG, out=tmp_path / "mine.yaml", library="nccl")
+    [row] = door.run("ring", size="64MiB", p=10, profile=profile)
+    assert row["low_s"] < 2.6e-3 < row["high_s"]
+
+
+@each_case(
+    ("call", "answer"),
+    [
+        (lambda: door.machine("hgx_b200"), "did you mean 'b200'"),
+        (lambda: door.machine("star", beta="1GB/s"), "unexpected keyword argument 'beta'"),
+        (lambda: door.run("rnig"), "did you mean 'ring'"),
+        (lambda: door.run("ring", size="1e9"), "write 1GB"),
+        (lambda: door.run("ring", size=-1.0), "is not positive"),
+        (lambda: door.run("ring,tree", p=4), "run takes one, simctl.sweep takes several"),
+        (lambda: door.run("ring", library="x"), "no library 'x'"),
+        (lambda: door.train("resnet50", bukket="1MiB"), "argument 'bukket'"),
+        (lambda: door.read("nothing.log"), "nothing.log"),
+    ],
+)
+def test_mistakes_are_input_errors(call: Callable[[], object], answer: str) -> None:
+    with pytest.raises(door.InputError) as raised:
+        call()
+    assert answer in str(raised.value)
+
+
+def test_the_door_loads_nothing_until_it_is_used() -> None:
+    heavy = "numpy", "pandas", "typer", "networkx", "experiments"
+    check = f"import simctl, sys; assert not set({heavy}) & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_the_door_is_small() -> None:
+    assert door.__file__
+    assert len(Path(door.__file__).read_text().splitlines()) <= 200
