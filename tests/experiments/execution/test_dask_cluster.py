@@ -30,7 +30,7 @@ pytestmark = needs("distributed", "dask")
 NAMES, RANKS, SIZES = ("ring", "nvls", "tree"), range(2, 9), (2.0**10, 2.0**30)
 SWEEP = ("sweep", "--algo", ",".join(NAMES), "--p", "2..8", "--size", "1KiB,1GiB")
 TRAIN = ("train", "--model", "resnet50:batch=2", "--p", "1..3", "--sweep", "overlap=yes,no")
-GRID = Grid([find(name) for name in NAMES], RANKS, SIZES, find_machine("ring").build)
+GRID = Grid([find(name) for name in NAMES], RANKS, SIZES, find_machine("star").build)
 PACKAGE = "simctl-collectives"
 STORY = """
 import json, os, signal, sys
