@@ -125,13 +125,13 @@ def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:
     """A step of parallel training: the row of `simctl train --plan`."""
     from experiments.cli.machine_options import RuleOptions
     from experiments.cli.plan_parser import parse_training
-    from experiments.parallel.plan_report import row_of
-    from simulator.parallel.step_measures import measure
+    from experiments.parallel.fitting import columns
 
     library = _library(*(options.pop(key, None) for key in ("library", "profile", "level")))
     job = _training(model=model, plan=text, **options)
     request = parse_training(text, job, _machine(on), RuleOptions(), library)
-    return Rows([asdict(row_of(request.training, request.plan, measure(request.step())))])
+    _, _, row, fitting = request.answer()
+    return Rows([asdict(row) | columns(fitting)])
 
 
 def read(log: str | Path) -> Measurements:

@@ -21,6 +21,7 @@ from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
 from experiments.parallel.compute_calibration import Row, calibrate
+from experiments.parallel.plan_errors import Kind, PlanError, kind_of, span_of
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from simulator.parallel.degrees import Degrees
@@ -40,7 +41,16 @@ class Predicted(NamedTuple):
     """The simulated step."""
     plain: float
     """Seconds of a constant efficiency and the bubble of the pipeline, without communication."""
-    calibrates: bool
+    times: DeviceTimes
+    """The times of the device."""
+    calibrates: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of plan, as a report has it."""
+        plan = parse_plan(self.row.plan)
+        topology = _times(self.row.machine, plan.degrees).topology
+        return kind_of(self.times, plan.zero, span_of(topology, plan.degrees.ranks))
 
     @property
     def seconds(self) -> float:
@@ -85,6 +95,7 @@ def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predict
                     row,
                     simulate(row.model, row.plan, row.machine, times),
                     plain(row) * first.seconds / plain(first),
+                    times,
                     row is first,
                 )
                 for row in model
@@ -137,13 +148,42 @@ def table(folder: Path) -> str:
         sections.append(f"{name}, by plan\n\n{_by_plan(predicted)}")
     for name, predicted in parts.items():
         sections.append(f"{name}, the ten worst\n\n{_worst(predicted)}")
-    sections.append(f"MLPerf Training 5.0, nothing fitted\n\n{_unfitted(folder)}")
-    for name, published in (
+    published = unfitted([*measured_plans.mlperf(folder / "mlperf_llama31_405b.csv")])
+    sections.append(f"MLPerf Training 5.0, nothing fitted\n\n{_unfitted(published)}")
+    for name, steps in (
         ("Narayanan et al. 2021, table 1, nothing fitted", measured_plans.narayanan()),
         ("Korthikanti et al. 2022, table 5, nothing fitted", measured_plans.korthikanti()),
     ):
-        sections.append(f"{name}\n\n{_published(published)}")
+        sections.append(f"{name}\n\n{_published(steps)}")
+    specified = [*unfitted([*single, *several, *sharded]), *published]
+    errors = errors_by_kind([*three, *every, *specified])
+    sections.append(f"Errors by kind of plan, as reports name them\n\n{output.to_csv(errors)}")
     return "\n\n".join(sections)
+
+
+def unfitted(rows: Sequence[Measured]) -> list[Predicted]:
+    """The predictions of rows with the times of the specification."""
+    predicted = []
+    for row in rows:
+        times = DeviceTimes(row.device, row.dtype)
+        step = simulate(row.model, row.plan, row.machine, times)
+        predicted.append(Predicted(row, step, plain(row), times))
+    return predicted
+
+
+def errors_by_kind(predicted: Sequence[Predicted]) -> list[output.Record]:
+    """The errors of each kind of plan that a report tells apart: rows of its file."""
+    groups: dict[Kind, list[float]] = defaultdict(list)
+    for each in predicted:
+        if not each.calibrates:
+            groups[each.kind].append(each.error)
+    rows: list[output.Record] = []
+    for kind, errors in groups.items():
+        sizes = np.abs(errors)
+        figures = sizes.mean(), np.mean(errors), np.quantile(sizes, 0.9)
+        error = PlanError(len(errors), *(round(float(figure), 3) for figure in figures))
+        rows.append(kind._asdict() | error._asdict())
+    return rows
 
 
 def _summary(parts: Mapping[str, Sequence[Predicted]]) -> str:
@@ -200,13 +240,11 @@ def _worst(predicted: Sequence[Predicted]) -> str:
     return output.align(rows)
 
 
-def _unfitted(folder: Path) -> str:
+def _unfitted(predicted: Sequence[Predicted]) -> str:
     rows = [["machine", "measured s", "predicted s", "error"]]
-    for row in measured_plans.mlperf(folder / "mlperf_llama31_405b.csv"):
-        times = DeviceTimes(row.device, row.dtype)
-        step = simulate(row.model, row.plan, row.machine, times).step
-        error = _percent(step / row.seconds - 1, sign=True)
-        rows.append([row.group, f"{row.seconds:.2f}", f"{step:.2f}", error])
+    for each in predicted:
+        error = _percent(each.error, sign=True)
+        rows.append([each.row.group, f"{each.row.seconds:.2f}", f"{each.seconds:.2f}", error])
     return output.align(rows)
 
 

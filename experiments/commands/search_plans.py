@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import output
+from experiments.parallel.plan_errors import span_of
 from experiments.parallel.plan_search import SearchResult, find_plans, with_intervals
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Training
@@ -46,7 +47,8 @@ class SearchRequest:
         topology = self.machine.build(self.gpus)
         run, degrees = self.rules.run, Degrees(dp=self.gpus)
         times = GroupTimes(topology, degrees, profile=self.profile, run=run)
-        space = Space(self.training, self.gpus, node_size(topology, self.gpus), self.values)
+        size, span = node_size(topology, self.gpus), span_of(topology, self.gpus)
+        space = Space(self.training, self.gpus, size, self.values, span)
         found, level = find_plans(space, times, _Progress()), level_of(self.profile)
         return with_intervals(found, times, level) if level else found
 

@@ -11,13 +11,12 @@ import numpy as np
 
 from experiments import output
 from experiments.parallel.expert_routing import routing_of
-from experiments.parallel.fitting import advice, columns, fit
+from experiments.parallel.fitting import Fit, advice, columns, fit, lacking, memory_of, zero_of
 from experiments.parallel.fitting import figures as figures_of
-from experiments.parallel.fitting import text as text_of
 from experiments.parallel.layer_report import figures as routed
 from experiments.parallel.layer_report import prove
 from experiments.parallel.layer_report import text as layers_of
-from experiments.parallel.plan_report import report, row_of, text, with_interval
+from experiments.parallel.plan_report import PlanRow, report, row_of, text, title, with_interval
 from experiments.parallel.plan_step import Training, interval_of, machine_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
@@ -27,7 +26,7 @@ from experiments.trace_choice import ALL, TraceChoice
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import EP
 from simulator.parallel.step import Step, write
-from simulator.parallel.step_measures import measure
+from simulator.parallel.step_measures import StepMeasures, measure
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 
@@ -64,6 +63,18 @@ class Request:
         times = GroupTimes(topology, degrees, profile=self.profile, run=run, end=end)
         return write(work_of(self.training, self.plan, times))
 
+    def answer(self) -> tuple[Step, StepMeasures, PlanRow, Fit]:
+        """A step, its row, and its memory."""
+        step = self.step()
+        measures, fitting = measure(step), fit(self.training, self.plan, step.work)
+        row = row_of(self.training, self.plan, step, measures)
+        row = replace(row, memory_bytes=fitting.memory.peak, missing_bytes=fitting.missing)
+        if self.level:
+            row = with_interval(row, interval_of(step.work, self.level))
+        if self.transfers:
+            row = replace(row, transfers_s=_with_transfers(step))
+        return step, measures, row, fitting
+
 
 class Files(NamedTuple):
     """The files to write."""
@@ -76,26 +87,18 @@ class Files(NamedTuple):
 
 
 def run(request: Request, files: Files, how: str) -> int:
-    """Print a step of a plan in full."""
+    """Print a step of a plan in full; 1 if it does not fit in memory."""
     output.check_table(files.out)
     output.check_writable(files.report, output.REPORTS)
     output.check_different({"timeline": files.timeline, "out": files.out, "report": files.report})
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
-    step = request.step()
+    step, measures, row, fitting = request.answer()
     _note_nodes(step.work.times)
-    measures = measure(step)
-    row = row_of(request.training, request.plan, measures)
-    fitting = fit(request.training, request.plan, step.work)
     line = advice(request.training, request.plan, fitting, step.work.times.topology)
-    row = replace(row, memory_bytes=fitting.memory.peak, missing_bytes=fitting.missing)
     shape, topology = request.training.shape, step.work.times.topology
     routing = routing_of(shape, request.plan, request.training.seq, topology)
     proven = prove(request.plan, routing, shape.experts)
     exposed = float(measures.exposed[:, EP].mean())
-    if request.level:
-        row = with_interval(row, interval_of(step.work, request.level))
-    if request.transfers:
-        row = replace(row, transfers_s=_with_transfers(step))
     if files.timeline:
         _draw(step, files, f"{row.model}, {row.plan}", request)
     record = asdict(row) | columns(fitting)
@@ -116,16 +119,16 @@ def run(request: Request, files: Files, how: str) -> int:
     elif how == "json":
         output.say(output.to_json(figures))
     else:
-        layers = layers_of(request.plan, routing, step.work, proven, exposed)
         blocks = (
             request.machine.description,
+            f"{title(row)}\n{lacking(fitting, line)}" if line else title(row),
+            memory_of(fitting),
             text(row, step, measures),
-            layers,
-            text_of(fitting),
-            line,
+            layers_of(request.plan, routing, step.work, proven, exposed),
+            zero_of(fitting),
         )
         output.say("\n\n".join(filter(None, blocks)))
-    return 0
+    return int(fitting.missing > 0)
 
 
 def _note_nodes(times: GroupTimes) -> None:

@@ -17,15 +17,17 @@ from simulator.parallel.step_work import Work
 from simulator.parallel.zero_stages import Stage, stages_of_zero
 from topologies.errors import InputError
 from topologies.topology import Topology
+from topologies.units import format_bytes
 
 OVERHEADS = Overheads(communicator=300 * 2.0**20, context=2.0**30, fragmentation=1.05)
 """Recalled: a communicator of NCCL takes 200 to 400 MiB, the context of CUDA with the workspaces of
 its libraries 0.5 to 1.5 GiB. Assumed: the allocator takes 5% more than what comes and goes."""
+UNSURE = ("activations", "logits", "fragmentation")
+"""Parts that depend on the framework: those between steps follow from the plan."""
 LISTED = 3
 """Changes that a message names, at most."""
 NODE = 8
 """GPUs of a usual node: tensor parallel stays within it."""
-GIGA = 1e9
 
 
 @dataclass(frozen=True)
@@ -68,23 +70,18 @@ def fit(training: Training, plan: Plan, work: Work) -> Fit:
 
 
 def advice(training: Training, plan: Plan, result: Fit, topology: Topology) -> str:
-    """A line for a plan that does not fit: by how much, and what would make it fit. Empty for a
-    plan that fits."""
+    """What would make a plan fit; empty for a plan that fits."""
     if not result.missing:
         return ""
-    line = (
-        f"the plan does not fit: a GPU needs {_gb(result.memory.peak)} and has "
-        f"{_gb(result.capacity)}, {_gb(result.missing)} too few: "
-    )
     changes = []
     for change in _changes(plan):
         peak = _peak(training, replace(plan, **change), topology)
         if peak <= result.capacity:
             changes.append(f"{_text(change)} ({_gb(peak)})")
     if changes:
-        return line + "take " + " or ".join(changes[:LISTED])
+        return "take " + " or ".join(changes[:LISTED])
     together = _together(training, plan, result.capacity, topology)
-    return line + (f"take {together}" if together else "take more GPUs or a smaller model")
+    return f"take {together}" if together else "take more GPUs or a smaller model"
 
 
 def _peak(training: Training, plan: Plan, topology: Topology) -> float:
@@ -145,7 +142,7 @@ def _text(change: Mapping[str, object]) -> str:
 
 
 def _gb(nbytes: float) -> str:
-    return f"{nbytes / GIGA:.1f} GB"
+    return format_bytes(nbytes, binary=False)
 
 
 NAMES = {
@@ -165,23 +162,39 @@ NAMES = {
 """The parts of the memory, as a report names them."""
 
 
-def text(result: Fit) -> str:
-    """The table of the fullest device, and that of ZeRO if ranks share anything."""
+def lacking(result: Fit, line: str) -> str:
+    """By how much a plan does not fit, which part is least sure, and the advice `line`."""
+    held = result.memory.parts(result.memory.fullest)
+    unsure = max((name for name in UNSURE if name in held), key=lambda name: held[name])
+    return (
+        f"  a GPU needs {_gb(result.memory.peak)} and has {_gb(result.capacity)}, "
+        f"{_gb(result.missing)} too few\n"
+        f"  least sure: {_gb(held[unsure])} of {NAMES[unsure]}\n"
+        f"  to make it fit: {line}"
+    )
+
+
+def memory_of(result: Fit) -> str:
+    """What the fullest device holds, as text."""
     device, peak = result.memory.fullest, result.memory.peak
     lines = [
         [f"  {NAMES[name]}", _gb(nbytes), f"{nbytes / peak:.1%}"]
         for name, nbytes in result.memory.parts(device).items()
     ]
     lines.append(["  all", _gb(peak), f"of {_gb(result.capacity)} ({result.device})"])
-    blocks = [f"memory of a GPU of device {device} when it holds most\n" + align(lines)]
-    if result.zero[0].redundant:
-        rows = [["  zero", "held", "redundant", "sent in a step"]]
-        rows += [
-            [f"  {each.zero}", _gb(each.held), _gb(each.redundant), _gb(each.sent)]
-            for each in result.zero
-        ]
-        blocks.append("stages of ZeRO: what it holds between steps\n" + align(rows))
-    return "\n\n".join(blocks)
+    return f"memory of a GPU of device {device} when it holds most\n" + align(lines)
+
+
+def zero_of(result: Fit) -> str:
+    """What each stage of ZeRO holds, as text; empty if ranks share nothing."""
+    if not result.zero[0].redundant:
+        return ""
+    rows = [["  zero", "held", "redundant", "sent in a step"]]
+    rows += [
+        [f"  {each.zero}", _gb(each.held), _gb(each.redundant), _gb(each.sent)]
+        for each in result.zero
+    ]
+    return "stages of ZeRO: what it holds between steps\n" + align(rows)
 
 
 def columns(result: Fit) -> dict[str, float]:

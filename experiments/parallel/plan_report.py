@@ -8,8 +8,8 @@ from typing import cast
 
 import numpy as np
 
-from experiments.models.accelerators import ACCELERATORS
 from experiments.output import Record, Value, align, counted
+from experiments.parallel.plan_errors import error_cells, kind_of, mean_error, span_of
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import span
@@ -72,6 +72,10 @@ class PlanRow:
     """The bubble of the step."""
     idle_between_s: float
     """The bubble between the first and the last action of a device."""
+    model_error: float | None = None
+    """The mean error on measured steps of such plans; None if there is none."""
+    measured: str = ""
+    """What these steps are, in words."""
     memory_bytes: float | None = None
     """What a GPU of the fullest device holds at most."""
     missing_bytes: float | None = None
@@ -88,12 +92,11 @@ class PlanRow:
     """The share of runs that an interval holds."""
 
 
-def row_of(training: Training, plan: Plan, measures: StepMeasures) -> PlanRow:
-    """The row of a step."""
-    step, gpus = measures.step, plan.degrees.ranks
-    tokens = plan.sequences * training.seq
-    flops = tokens * training.flops_per_token / (step or 1.0) / gpus
-    times = training.times
+def row_of(training: Training, plan: Plan, step: Step, measures: StepMeasures) -> PlanRow:
+    """The row of a step, without its memory."""
+    seconds, gpus = measures.step, plan.degrees.ranks
+    tokens_per_s, times = plan.sequences * training.seq / (seconds or 1.0), training.times
+    error, measured = mean_error(kind_of(times, plan.zero, span_of(step.work.times.topology, gpus)))
     return PlanRow(
         training.name,
         times.device,
@@ -101,17 +104,20 @@ def row_of(training: Training, plan: Plan, measures: StepMeasures) -> PlanRow:
         gpus,
         plan.sequences,
         plan.micro_batches,
-        step,
-        plan.sequences / (step or 1.0),
-        tokens / (step or 1.0),
-        flops / 1e12,
-        flops / ACCELERATORS[times.device].peak[times.math],
-        *(float(column.mean()) for column in (measures.computing, measures.optimizer)),
-        *(float(column.sum(axis=1).mean()) for column in (measures.exposed, measures.hidden)),
-        *(
-            float(column.mean())
-            for column in (measures.launching, measures.idle, measures.idle_between)
-        ),
+        seconds,
+        plan.sequences / (seconds or 1.0),
+        tokens_per_s,
+        tokens_per_s * training.flops_per_token / gpus / 1e12,
+        training.mfu(tokens_per_s, gpus),
+        computing_s=float(measures.computing.mean()),
+        optimizer_s=float(measures.optimizer.mean()),
+        exposed_s=float(measures.exposed.sum(axis=1).mean()),
+        hidden_s=float(measures.hidden.sum(axis=1).mean()),
+        launching_s=float(measures.launching.mean()),
+        idle_s=float(measures.idle.mean()),
+        idle_between_s=float(measures.idle_between.mean()),
+        model_error=error,
+        measured=measured,
     )
 
 
@@ -172,9 +178,15 @@ def report(row: PlanRow, step: Step, measures: StepMeasures) -> dict[str, object
     }
 
 
+def title(row: PlanRow) -> str:
+    """The first line of a report."""
+    name = f"{row.model} on {counted(row.gpus, 'GPU')} ({row.device}), {row.plan}"
+    ends = "does not fit in memory" if row.missing_bytes else format_seconds(row.step_s)
+    return f"{name}: {ends}"
+
+
 def text(row: PlanRow, step: Step, measures: StepMeasures) -> str:
-    """The report as text."""
-    title = f"{row.model} on {counted(row.gpus, 'GPU')} ({row.device}), {row.plan}"
+    """The report as text, without its title."""
     lines = [
         [
             "  step",
@@ -184,9 +196,10 @@ def text(row: PlanRow, step: Step, measures: StepMeasures) -> str:
         [
             "  model FLOP/s",
             f"{row.tflops:.1f} TFLOP/s",
-            f"a GPU, {row.mfu:.1%} of its peak",
+            f"a GPU, {row.mfu:.1%} of its peak (MFU)",
         ],
         ["  micro-batches", str(row.micro_batches), "of each pipeline"],
+        ["  model's error", *error_cells(row.model_error, row.measured)],
     ]
     if row.level is not None:
         ends = span(row.low_s, row.high_s)
@@ -196,7 +209,6 @@ def text(row: PlanRow, step: Step, measures: StepMeasures) -> str:
         share = f"{row.transfers_s / (row.step_s or 1.0) - 1:+z.2%} with streams that share links"
         lines.append(["  all transfers", format_seconds(row.transfers_s), share])
     blocks = [
-        f"{title}: {format_seconds(row.step_s)}",
         align(lines),
         "where a mean device spends the step\n" + align(_shares(row, measures)),
         "where the time goes (the critical path)\n" + align(_path(step, row.step_s)),

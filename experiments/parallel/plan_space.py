@@ -32,6 +32,8 @@ class Space:
     """GPUs of a node: tensor parallel stays within it unless the user asks."""
     wanted: Mapping[str, object]
     """The values of the user."""
+    span: str = "no nodes"
+    """Whether the GPUs are on one node, as the errors of plans tell apart."""
 
     @property
     def batch(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import Shape
 from experiments.models.transformer_blocks import blocks
@@ -54,6 +55,11 @@ class Training:
         table = 0 if shape.tied else shape.parts.embedding
         scores = shape.blocks * shape.heads * (shape.key_size + shape.value_size) * self.seq
         return 6.0 * (shape.active_parameters - table + scores)
+
+    def mfu(self, tokens_per_s: float, gpus: int) -> float:
+        """The model's FLOP/s of each of so many GPUs as a share of its peak: MFU."""
+        peak = accelerator(self.times.device).peak[self.times.math]
+        return tokens_per_s * self.flops_per_token / gpus / peak
 
 
 def stages_of(training: Training, plan: Plan, routing: Routing | None = None) -> Stages:

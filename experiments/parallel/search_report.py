@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from experiments.output import align, counted
-from experiments.parallel.plan_search import SearchResult
+from experiments.parallel.plan_errors import error_cells, kind_of, mean_error
+from experiments.parallel.plan_search import SearchResult, Simulated
 from experiments.profiles.interval_levels import span
 from topologies.units import format_bytes, format_seconds
 
@@ -27,12 +28,18 @@ class SearchRow:
     step_s: float | None
     """Seconds of the step; None if it is not simulated."""
     tokens_per_s: float | None
+    mfu: float | None
+    """The model's FLOP/s of a GPU as a share of its peak."""
     memory_bytes: float
     """Bytes of the fullest rank; at least, if the plan is not simulated."""
     left_bytes: float
     """Bytes that the fullest rank leaves."""
     loses_to: str
     """Seconds lost to the fastest plan, by what loses them."""
+    fits: bool | None
+    """Whether the plan fits in memory; None if its whole memory is not known: not simulated."""
+    model_error: float | None
+    """The mean error on measured steps of such plans; None if there is none."""
     expected_s: float | None = None
     """The step with each call at its expected time; None without an interval."""
     low_s: float | None = None
@@ -51,6 +58,7 @@ def rows(result: SearchResult) -> list[SearchRow]:
     listed = []
     for place in (*result.ranked, *rest):
         run, sure = result.simulated.get(place), result.intervals.get(place)
+        tokens_per_s = _tokens_per_s(result, run) if run else None
         listed.append(
             SearchRow(
                 space.training.name,
@@ -58,14 +66,27 @@ def rows(result: SearchResult) -> list[SearchRow]:
                 str(result.plans[place]),
                 result.bounds[place],
                 run.seconds if run else None,
-                space.batch * space.training.seq / run.seconds if run else None,
+                tokens_per_s,
+                space.training.mfu(tokens_per_s, space.gpus) if tokens_per_s else None,
                 run.memory if run else result.memory[place],
                 result.limit - (run.memory if run else result.memory[place]),
                 why(result, place) if run else "",
+                run.memory <= result.limit if run else None,
+                _error(result, place)[0],
                 *(sure[:4] if sure else ()),
             )
         )
     return listed
+
+
+def _tokens_per_s(result: SearchResult, run: Simulated) -> float:
+    return result.space.batch * result.space.training.seq / run.seconds
+
+
+def _error(result: SearchResult, place: int) -> tuple[float | None, str]:
+    """The error on measured steps of plans like one of the search."""
+    space = result.space
+    return mean_error(kind_of(space.training.times, result.plans[place].zero, space.span))
 
 
 def why(result: SearchResult, place: int) -> str:
@@ -102,10 +123,14 @@ def text(result: SearchResult) -> str:
         f"{training.name} on {counted(space.gpus, 'GPU')} ({training.times.device}), "
         f"{space.batch} sequences of {training.seq} tokens: {', '.join(counts)}"
     )
+    errors = dict.fromkeys(_error(result, place) for place in result.first)
     return "\n\n".join(
         [
             title,
             align(_table(result)),
+            *_reasons(result),
+            "model's error on measured steps\n"
+            + align([["", *error_cells(*error)] for error in errors]),
             "where a mean device spends the step\n" + align(_parts(result)),
             "left out\n" + align(_left_out(result)),
         ]
@@ -113,24 +138,35 @@ def text(result: SearchResult) -> str:
 
 
 def _table(result: SearchResult) -> list[list[str]]:
-    best = result.simulated[result.first[0]].seconds
     level = next((each.level for each in result.intervals.values()), 0.0)
     ends = ["expected", f"{level:.0%} of steps"] if level else []
-    table = [["", "step", *ends, "slower", "memory", "left", "alike", "plan", "loses"]]
+    table = [["", "step", *ends, "tokens/s", "MFU", "memory", "free", "as fast", "plan"]]
     for number, place in enumerate(result.first):
         run = result.simulated[place]
         sizes = [
             format_bytes(size, binary=False) for size in (run.memory, result.limit - run.memory)
         ]
-        slower = f"{run.seconds / best - 1:.1%}"
-        alike = str(len(result.alike(place)) or "")
-        plan, loses = str(result.plans[place]), why(result, place)
+        tokens_per_s = _tokens_per_s(result, run)
+        mfu = result.space.training.mfu(tokens_per_s, result.space.gpus)
+        others = len(result.alike(place))
+        alike, plan = f"{others} more" if others else "", str(result.plans[place])
         times = [format_seconds(run.seconds)]
         if level:
             sure = result.intervals[place]
             times += [format_seconds(sure.expected), span(sure.low, sure.high)]
-        table.append([str(number + 1), *times, slower, *sizes, alike, plan, loses])
+        rates = f"{tokens_per_s:.0f}", f"{mfu:.1%}"
+        table.append([str(number + 1), *times, *rates, *sizes, alike, plan])
     return table
+
+
+def _reasons(result: SearchResult) -> list[str]:
+    """A block of why plans are slower than the first; none if there is one plan."""
+    best = result.simulated[result.first[0]].seconds
+    lines = []
+    for number, place in enumerate(result.first[1:], 2):
+        slower = result.simulated[place].seconds / best - 1
+        lines.append([f"{number:2d}", f"{slower:+.1%}", why(result, place)])
+    return ["why the others are slower than the first\n" + align(lines)] if lines else []
 
 
 def _parts(result: SearchResult) -> list[list[str]]:

@@ -107,6 +107,7 @@ def _figures(row: Record) -> dict[str, str]:
         "tokens/s": "tokens_per_s",
         "TFLOP/s a GPU": "tflops",
         "share of the GPU's peak (MFU)": "mfu",
+        "mean error on measured steps of such plans": "model_error",
         "computing, a mean device": "computing_s",
         "communication that it waits for (exposed)": "exposed_s",
         "communication beside computing (hidden)": "hidden_s",
@@ -159,14 +160,14 @@ def search(result: Result) -> Story:
     ]
     columns = {"plan": "plan", "step": "step_s", "expected": "expected_s", "from": "low_s"}
     columns |= {"to": "high_s", "slower": "change", "tokens/s": "tokens_per_s"}
-    columns |= {"memory": "memory_bytes", "left": "left_bytes", "loses": "loses_to"}
-    columns |= {"bound": "bound_s"}
+    columns |= {"MFU": "mfu", "memory": "memory_bytes", "free": "left_bytes"}
+    columns |= {"why slower": "loses_to", "bound": "bound_s"}
     fastest = number(best, "step_s") or 1.0
     rows = [
         {**plan, "change": number(plan, "step_s") / fastest - 1} if "step_s" in plan else plan
         for plan in plans
     ]
-    note = "bound: no step of the plan is shorter. loses: what makes it slower than the fastest."
+    note = "bound: no step of the plan is shorter. why slower: what takes longer than in the first."
     if any("low_s" in plan for plan in plans):
         note += " from, to: the ends of the interval of a step, by the error of communication."
     reasons = [{"reason": reason, "plans": count} for reason, count in left_out.items() if count]

@@ -89,6 +89,7 @@ class PlanRow(Row):
     bound_s: Amount
     step_s: Amount | None
     tokens_per_s: Amount | None
+    mfu: Amount | None = None
     memory_bytes: Amount
     loses_to: Text | None
 

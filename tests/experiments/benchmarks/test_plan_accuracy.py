@@ -68,6 +68,18 @@ def test_rows_of_a_model_calibrate_it_too(folder: Path) -> None:
     assert [each.calibrates for each in predicted] == [True, False, True]
 
 
+def test_errors_are_counted_by_kind_of_plan(folder: Path) -> None:
+    predicted = plan_accuracy.unfitted([*measured_plans.sharded(folder / "fsdp_mpt.csv")])
+    rows = plan_accuracy.errors_by_kind([*predicted, predicted[0]._replace(calibrates=True)])
+    errors = [each.error for each in predicted if each.kind == predicted[0].kind]
+    first = rows[0]
+    assert [row["device"] for row in rows] == ["h100", "a100"]
+    assert first["compute"] == "specified"
+    assert first["steps"] == len(errors)
+    assert first["bias"] == pytest.approx(sum(errors) / len(errors), abs=5e-4)
+    assert first["mean"] == pytest.approx(sum(map(abs, errors)) / len(errors), abs=5e-4)
+
+
 @pytest.mark.parametrize("published", [*measured_plans.narayanan()][:4], ids=lambda each: each.name)
 def test_published_steps_are_predicted_without_a_fit(published: measured_plans.Published) -> None:
     """Narayanan et al., SC 2021, table 1: the rows up to 256 GPUs, within 6%."""

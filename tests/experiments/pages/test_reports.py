@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "swept": ("train", "--model", MODEL, "--p", "2", "--sweep", "bucket=0,1MiB"),
     "strategies": ("train", "--model", MODEL, "--strategy", "ddp,asgd", "--p", "1,2"),
     "learn": ("train", "--learn", "softmax:epochs=1", "--p", "2"),
-    "plan": ("train", *LLAMA, "--plan", "dp=4,pp=2,micro=1,batch=8"),
+    "plan": ("train", *LLAMA, "--plan", "dp=4,pp=2,micro=1,batch=8,zero=1,recompute=full"),
     "plans": ("train", *LLAMA, "--plan", "auto,pp=1", "--gpus", "4", "--batch", "4"),
     "validate": ("validate", LOG, "--fit"),
     "judge": ("judge", "mn5_acc", ROOT / "examples" / "mn5_acc_all_reduce.csv"),

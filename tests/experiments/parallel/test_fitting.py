@@ -14,9 +14,10 @@ from experiments.parallel.fitting import (
     advice,
     figures,
     fit,
+    memory_of,
     over_time,
     state_of,
-    text,
+    zero_of,
 )
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
@@ -107,14 +108,12 @@ def test_a_plan_that_does_not_fit_says_what_would() -> None:
 
     assert judged("zero=3,recompute=full") == ""
     line = judged("dp=8")
-    assert line.startswith("the plan does not fit: a GPU needs 188.")
-    assert "and has 85.9 GB, 10" in line
-    assert "take zero=2 (7" in line
+    assert line.startswith("take zero=2 (7")
     assert "or zero=3 (6" in line
-    assert judged("tp=8,dp=1,micro=16").endswith("take recompute=full (66.6 GB)")
+    assert judged("tp=8,dp=1,micro=16").endswith("take recompute=full (66.62GB)")
     assert "take shard=0 (6" in judged("zero=3,shard=2")
     # No single change is enough.
-    assert " take " in judged("micro=8,zero=0")
+    assert judged("micro=8,zero=0").startswith("take ")
 
 
 def test_no_change_makes_a_model_fit_that_is_too_large() -> None:
@@ -130,8 +129,8 @@ def test_the_table_adds_up_to_the_peak() -> None:
     work = work_of(model, plan, GroupTimes(find("hgx_h100").build(8), plan.degrees))
     result = fit(model, plan, work)
     assert sum(result.memory.parts(0).values()) == pytest.approx(result.memory.peak)
-    words = text(result)
-    for word in ("gathered units", "logits and loss", "of 85.9 GB (h100)", "redundant"):
+    words = memory_of(result) + zero_of(result)
+    for word in ("gathered units", "logits and loss", "of 85.9GB (h100)", "redundant"):
         assert word in words
     step = write(work)
     document = figures(result, "", step)

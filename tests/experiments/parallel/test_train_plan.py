@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from experiments.parallel.plan_errors import Kind, plan_errors
 from grouped_cases import each_case
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -32,6 +33,31 @@ def test_a_step_is_printed_as_a_report_json_and_csv(simctl: Simctl, tmp_path: Pa
     assert row.memory_bytes == sum(figures["memory"]["devices"][0].values())
     assert row.missing_bytes == 0
     assert row.optimizer_bytes == figures["memory"]["devices"][0]["optimizer"]
+
+
+def test_a_plan_that_does_not_fit_says_so_first_and_exits_with_1(simctl: Simctl) -> None:
+    large = "train", "--model", "llama3_8b", "--plan", "micro=4,dp=2", "--topology"
+    done = simctl(*large, "dgx_a100", "--gpus", "2")
+    assert done.returncode == 1
+    _, _, first, second, third, fourth, *_ = done.stdout.splitlines()
+    assert first.endswith("dp=2,tp=1,pp=1,micro=4: does not fit in memory")
+    assert second.startswith("  a GPU needs ")
+    assert second.endswith(" too few")
+    assert third.startswith("  least sure: ")
+    assert fourth.startswith("  to make it fit: take ")
+    assert done.stdout.index("memory of a GPU") < done.stdout.index("  step ")
+    assert "where the time goes" in done.stdout
+
+
+def test_a_plan_says_how_far_the_model_was_from_measured_steps(simctl: Simctl) -> None:
+    report = simctl(*TRAIN, "dp=8,zero=3", "--format", "json").stdout
+    summary = json.loads(report)["summary"]
+    error = plan_errors()[Kind("a100", "bf16", "zero=3", "one node", "specified")]
+    assert summary["model_error"] == error.mean
+    assert summary["measured"].startswith(f"on {error.steps} measured steps of a100 in bf16")
+    text = simctl(*TRAIN, "dp=8,zero=3", "--topology", "star").stdout
+    assert "model's error" in text
+    assert "unknown: no measured step of " in text
 
 
 def test_a_profile_of_gpus_names_the_device(simctl: Simctl) -> None:
