@@ -209,10 +209,10 @@ def hypercube(ranks: int, link: Link, reduction: float) -> Topology:
 def nodes(
     ranks: int, link: Link, reduction: float, per_node: int = 8, multicast: bool = False
 ) -> Topology:
-    """Nodes of `per_node` ranks: each rank has a link of kind "node" to its node's switch, and each
-    node a way out and a way in, which all its ranks reach at no cost, with links of kind "network"
-    to the switch of all. One rank a node is a star. With `multicast`, the switches in nodes reduce
-    and multicast.
+    """Nodes of 8 ranks, or of `per_node`: each rank has a link of kind "node" to its node's
+    switch, and each node a way out and a way in, which all its ranks reach at no cost, with links
+    of kind "network" to the switch of all. One rank a node is a star. With `multicast`, the
+    switches in nodes reduce and multicast.
 
     >>> top = nodes(8, bandwidth=1e9, latency=1e-6, per_node=4)
     >>> [len(top.route(0, rank)) for rank in (1, 4)]
@@ -243,8 +243,8 @@ def leaf_spine(
     spines: int | None = None,
     oversubscription: float = 1.0,
 ) -> Topology:
-    """Two stages of switches, as :func:`topologies.fabrics.join_leaf_spine` joins them: 2α within a
-    leaf, else 4α.
+    """Two stages of switches: 2α within a leaf, else 4α. :func:`topologies.fabrics.join_leaf_spine`
+    joins them.
 
     >>> len(leaf_spine(8, bandwidth=1e9, ports_per_leaf=4, spines=2).route(0, 7))
     4
@@ -263,8 +263,8 @@ def leaf_spine(
 
 @shape
 def fat_tree(ranks: int, link: Link, reduction: float, k: int | None = None) -> Topology:
-    """Three stages of switches of k ports, as :func:`topologies.fabrics.join_fat_tree` joins them:
-    2α, 4α or 6α.
+    """Three stages of switches of k ports: 2α, 4α or 6α. :func:`topologies.fabrics.join_fat_tree`
+    joins them.
 
     >>> [len(fat_tree(16, bandwidth=1e9).route(0, rank)) for rank in (1, 2, 4)]
     [2, 4, 6]
@@ -284,8 +284,8 @@ def dragonfly(
     global_links: int | None = None,
     cables: int | None = 1,
 ) -> Topology:
-    """Groups of routers, as :func:`topologies.fabrics.join_dragonfly` joins them: 3α within a
-    group, at most 5α.
+    """Groups of routers: 3α within a group, at most 5α. :func:`topologies.fabrics.join_dragonfly`
+    joins them.
 
     >>> max(len(dragonfly(72, bandwidth=1e9).route(0, rank)) for rank in range(72))
     5

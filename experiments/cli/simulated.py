@@ -207,8 +207,8 @@ def run(
     "--bucket 25MiB --timeline step.png\n\n"
     "Example: simctl train --learn mlp --strategy 'ssgd; asgd' --straggler 3:4 --plot learn.png"
     "\n\n"
-    "Example: simctl train --model llama3_70b --plan dp=4,tp=8,pp=2,micro=1,batch=512,zero=1,sp=yes "
-    "--topology hgx_h100:nodes=8\n\n"
+    "Example: simctl train --model llama3_70b --plan dp=4,tp=8,pp=2,micro=1,batch=512,zero=1"
+    ",sp=yes --topology hgx_h100:nodes=8\n\n"
     "Example: simctl train --model llama3_70b --plan auto --gpus 64 --batch 512 --topology "
     "hgx_h100:nodes=8 --plot plans.png"
 )

@@ -30,7 +30,7 @@ from simulator.training.size import Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
-from topologies.units import format_bytes
+from topologies.units import format_bytes, in_binary
 
 SCALAR = 4.0
 """Bytes of a number in fp32."""
@@ -269,4 +269,5 @@ def _described(buckets: list[Bucket]) -> str:
     sizes = [bucket.nbytes for bucket in buckets]
     if len(sizes) == 1:
         return f"1 bucket of {format_bytes(sizes[0])}"
-    return f"{len(sizes)} buckets of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}"
+    least, most = (format_bytes(size, in_binary(sizes)) for size in (min(sizes), max(sizes)))
+    return f"{len(sizes)} buckets of {least} to {most}"
