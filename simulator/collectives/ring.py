@@ -21,100 +21,61 @@ from topologies.topology import Ints
 OPTIONS = {"channels": 1, "segments": 1, "ways": 1}
 
 
-def ring_reduce_scatter(
+def ring(
     ranks: int,
     nbytes: float,
     shifts: Shifts | None = None,
     *,
+    scatters: bool = True,
+    gathers: bool = True,
     channels: int = 1,
     segments: int = 1,
     ways: int = 1,
 ) -> Schedule:
-    """Every chunk travels once round the ring to its owner. Every rank adds its data to it.
+    """A reduce-scatter, an all-gather, or one after the other. Chunk c of rank r is chunk c + k of
+    rank r + k.
+
+    - If a ring `scatters`, every chunk travels once round it to its owner. Every rank adds its data
+      to it.
+    - If a ring `gathers`, every chunk travels once round it from its owner.
 
     A chunk has an equal share for each of the `channels` and `ways`. With two ways the second half
     of the shares goes round in the other direction. A share is cut into `segments`, and a rank
     passes a segment on as soon as it has the segment.
 
-    >>> ring_reduce_scatter(4, 4096.0).sent().tolist()
+    >>> ring(4, 4096.0, gathers=False).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]
     """
-    ring = _Ring(ranks, nbytes, shifts, channels, segments, ways)
-    ring.reduce_scatter()
-    return ring.builder.build()
+    if ways > 2:
+        raise InputError(f"ways is {ways}: a ring has 1 or 2")
+    parts = channels * segments * ways
+    moves = fold(ranks, shifts, Move(axis=0, first=0, inner=parts, end=parts * ranks))
+    builder = ScheduleBuilder(moves, nbytes, slots=parts * ranks)
+    part = np.arange(parts)[:, None]
+    channel = part // segments
+    way = np.where(channel < channels, 1, -1)
+    rank, step = builder.each(), np.arange(ranks - 1)[:, None, None]
 
-
-def ring_all_gather(
-    ranks: int,
-    nbytes: float,
-    shifts: Shifts | None = None,
-    *,
-    channels: int = 1,
-    segments: int = 1,
-    ways: int = 1,
-) -> Schedule:
-    """Every chunk travels once round the ring from its owner."""
-    ring = _Ring(ranks, nbytes, shifts, channels, segments, ways)
-    ring.all_gather()
-    return ring.builder.build()
-
-
-def ring_all_reduce(
-    ranks: int,
-    nbytes: float,
-    shifts: Shifts | None = None,
-    *,
-    channels: int = 1,
-    segments: int = 1,
-    ways: int = 1,
-) -> Schedule:
-    """A ring reduce-scatter, then a ring all-gather."""
-    ring = _Ring(ranks, nbytes, shifts, channels, segments, ways)
-    ring.reduce_scatter()
-    ring.all_gather()
-    return ring.builder.build()
-
-
-class _Ring:
-    """A ring whose chunks have several parts. Chunk c of rank r is chunk c + k of rank r + k."""
-
-    def __init__(
-        self,
-        ranks: int,
-        nbytes: float,
-        shifts: Shifts | None,
-        channels: int,
-        segments: int,
-        ways: int,
-    ) -> None:
-        if ways > 2:
-            raise InputError(f"ways is {ways}: a ring has 1 or 2")
-        parts = channels * segments * ways
-        moves = fold(ranks, shifts, Move(axis=0, first=0, inner=parts, end=parts * ranks))
-        self.builder = ScheduleBuilder(moves, nbytes, slots=parts * ranks)
-        part = np.arange(parts)[:, None]
-        self.part, self.channel = part, part // segments
-        self.way = np.where(self.channel < channels, 1, -1)
-
-    def reduce_scatter(self) -> None:
-        """The chunk that is k + 1 ranks behind goes in step k."""
-        self.builder.phase("reduce-scatter")
-        self._pass(self.builder.reduce, 1)
-
-    def all_gather(self) -> None:
-        """The chunk that is k ranks behind goes in step k."""
-        self.builder.phase("all-gather")
-        self._pass(self.builder.copy, 0)
-
-    def _pass(self, send: Callable[..., Ints], first: int) -> None:
-        ring, parts = self.builder, len(self.part)
-        rank, step = ring.each(), np.arange(ring.ranks - 1)[:, None, None]
-        slot = rank - (step + first) * self.way
-        slot %= ring.ranks
+    def once_round(send: Callable[..., Ints], first: int) -> None:
+        """The chunk that is k + `first` ranks behind goes in step k."""
+        slot = rank - (step + first) * way
+        slot %= ranks
         slot *= parts
-        slot += self.part
-        peer = (rank + self.way) % ring.ranks
-        send(rank, peer, slot=slot, channel=self.channel, steps=2)
+        slot += part
+        send(rank, (rank + way) % ranks, slot=slot, channel=channel, steps=2)
+
+    if scatters:
+        builder.phase("reduce-scatter")
+        once_round(builder.reduce, 1)
+    if gathers:
+        builder.phase("all-gather")
+        once_round(builder.copy, 0)
+    return builder.build()
+
+
+ring_all_reduce = ring
+ring_reduce_scatter = partial(ring, gathers=False)
+ring_all_gather = partial(ring, scatters=False)
 
 
 def _operations(

@@ -14,7 +14,7 @@ from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.analysis.contention import contended_share, waited
 from simulator.analysis.critical_path import critical_path, parts, worth
 from simulator.analysis.waits import Wait, waits
-from simulator.collectives.rings import fit_all_reduce
+from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -83,7 +83,7 @@ def test_who_came_later_did_not_wait_for_what_was_over() -> None:
 
 def test_any_channel_of_the_same_rank_is_serialisation() -> None:
     """Eight rings at full use of healthy links have no contention."""
-    fitted = fit_all_reduce(machine("hgx_h100:nodes=2").build(16), 16, 2.0**26)
+    fitted = find("rings").on(machine("hgx_h100:nodes=2").build(16), 16, 2.0**26)
     by_part, waiting = parts_and_waits(simulate(fitted.schedule, fitted.topology))
     assert set(by_part) == {"latency", "serialisation"}
     assert waiting == []
