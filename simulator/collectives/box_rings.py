@@ -16,7 +16,7 @@ from simulator.cost_models import box_formulas, neighbors
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold
+from simulator.schedules.shifts import Move, Shifts, fold, rotations
 from topologies.topology import Ints, Topology
 
 Dims = tuple[int, ...]
@@ -170,10 +170,6 @@ def _shifts_on(topology: Topology, ranks: int, levels: int = LEVELS) -> Shifts:
     return _all_shifts(_levels_of(topology, ranks, levels))
 
 
-def _torus_shifts(ranks: int) -> Shifts:
-    return _all_shifts((ranks,))
-
-
 def _torus_shifts_on(topology: Topology, ranks: int) -> Shifts:
     return _all_shifts(dims_of(topology, ranks) or (ranks,))
 
@@ -207,7 +203,7 @@ ALGORITHMS = (
         neighbors.RING_ALL_REDUCE,
         "rings both ways along all dimensions of a torus at the same time",
         fit=fit_torus,
-        shifts=_torus_shifts,
+        shifts=rotations,
         shifts_on=_torus_shifts_on,
     ),
 )

@@ -66,32 +66,21 @@ def _pass(
     send(chains[:, sender], chains[:, receiver], slot=pieces, channel=channel)
 
 
-def fit_broadcast(
-    topology: Topology, ranks: int, nbytes: float, *, segments: int = PIECES
-) -> Fitted:
-    """The chains along the rings that :func:`topologies.ring_search.find_rings` finds."""
-    write = partial(chains_broadcast, segments=segments)
-    return _fitted(write, neighbors.chain_broadcast, segments, topology, ranks, nbytes)
-
-
-def fit_reduce(topology: Topology, ranks: int, nbytes: float, *, segments: int = PIECES) -> Fitted:
-    """As :func:`fit_broadcast`."""
-    write = partial(chains_reduce, segments=segments)
-    return _fitted(write, neighbors.chain_reduce, segments, topology, ranks, nbytes)
-
-
-def _fitted(
+def fit(
     write: Callable[..., Schedule],
     formula: Callable[[int], CostModel],
-    segments: int,
     topology: Topology,
     ranks: int,
     nbytes: float,
+    *,
+    segments: int = PIECES,
 ) -> Fitted:
+    """The chains along the rings that :func:`topologies.ring_search.find_rings` finds."""
     rings = _rings(topology, ranks)
     count = len(rings.orders)
     cost = neighbors.rings(formula(-(-segments // count)), rings.bandwidth, count)
-    return Fitted(write(ranks, nbytes, rings.orders), topology, cost, ring_words(rings.orders))
+    schedule = write(ranks, nbytes, rings.orders, segments=segments)
+    return Fitted(schedule, topology, cost, ring_words(rings.orders))
 
 
 def _rings(topology: Topology, ranks: int) -> Rings:
@@ -113,7 +102,7 @@ ALGORITHMS = (
         chains_broadcast,
         neighbors.chain_broadcast(PIECES),
         "several chains at once, chosen for the machine's links and NICs",
-        fit=fit_broadcast,
+        fit=partial(fit, chains_broadcast, neighbors.chain_broadcast),
         options={"segments": PIECES},
         formula=neighbors.chain_broadcast,
     ),
@@ -123,7 +112,7 @@ ALGORITHMS = (
         chains_reduce,
         neighbors.chain_reduce(PIECES),
         "the reduction of chains to rank 0",
-        fit=fit_reduce,
+        fit=partial(fit, chains_reduce, neighbors.chain_reduce),
         options={"segments": PIECES},
         formula=neighbors.chain_reduce,
     ),

@@ -134,7 +134,7 @@ def nodes_of(topology: Topology, ranks: int) -> Ranks:
     return np.argsort(node, kind="stable").reshape(len(sizes), -1)
 
 
-def shifts(ranks: int) -> Shifts:
+def shifts_of_nodes(ranks: int) -> Shifts:
     """The shifts of nodes, and of places in them."""
     return Shifts(equal_nodes(ranks).shape, (1, 1))
 
@@ -152,7 +152,7 @@ ALGORITHMS = (
         neighbors.two_level(),
         "rings inside each node, and across the nodes",
         fit=fit,
-        shifts=shifts,
+        shifts=shifts_of_nodes,
         shifts_on=shifts_on,
         operations=lambda ranks: ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),
     ),

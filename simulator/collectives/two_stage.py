@@ -5,11 +5,13 @@ and each has the blocks of a whole node. PXN of NCCL goes to the rail inside the
 crosses the network first.
 """
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm, Fitted
-from simulator.collectives.two_level import equal_nodes, nodes_of
+from simulator.collectives.two_level import equal_nodes, nodes_of, shifts_of_nodes, shifts_on
 from simulator.cost_models import two_stage_formulas
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
@@ -20,34 +22,23 @@ from topologies.topology import Topology
 Ranks = npt.NDArray[np.integer]
 
 
-def rail_all_to_all(
-    ranks: int, nbytes: float, nodes: Ranks | None = None, shifts: Shifts | None = None
+def two_stages(
+    ranks: int,
+    nbytes: float,
+    nodes: Ranks | None = None,
+    shifts: Shifts | None = None,
+    *,
+    inside_first: bool,
 ) -> Schedule:
-    """Inside the node first: rank j of a node collects the blocks for rank j of every node.
+    """Inside nodes first: rank j of a node collects the blocks for rank j of every node. Or across
+    nodes first: a rank forwards the blocks that arrive to the ranks of its node.
 
-    >>> rail_all_to_all(4, 4.0, equal_nodes(4, per_node=2)).sent().tolist()
+    >>> two_stages(4, 4.0, equal_nodes(4, per_node=2), inside_first=True).sent().tolist()
     [4.0, 4.0, 4.0, 4.0]
     """
-    return _two_stages(nodes_or_default(ranks, nodes), nbytes, shifts, inside_first=True)
-
-
-def forwarded_all_to_all(
-    ranks: int, nbytes: float, nodes: Ranks | None = None, shifts: Shifts | None = None
-) -> Schedule:
-    """Across nodes first: a rank forwards the blocks that arrive to the ranks of its node."""
-    return _two_stages(nodes_or_default(ranks, nodes), nbytes, shifts, inside_first=False)
-
-
-def nodes_or_default(ranks: int, nodes: Ranks | None) -> Ranks:
-    """The ranks of each node, shape (nodes, ranks of a node)."""
-    return equal_nodes(ranks) if nodes is None else nodes
-
-
-def _two_stages(
-    nodes: Ranks, nbytes: float, shifts: Shifts | None, *, inside_first: bool
-) -> Schedule:
+    nodes = equal_nodes(ranks) if nodes is None else nodes
     count, size = nodes.shape
-    ranks, order = count * size, nodes.ravel()
+    order = nodes.ravel()
     if shifts is not None and (shifts.shape != nodes.shape or (order != np.arange(ranks)).any()):
         raise NotSymmetric("nodes are shifted apart")
     # Scratch in four parts: packed and received in the first stage, and in the second.
@@ -96,33 +87,23 @@ def _two_stages(
     return stages.build()
 
 
-def _fit(
-    topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None, *, inside_first: bool
+rail_all_to_all = partial(two_stages, inside_first=True)
+forwarded_all_to_all = partial(two_stages, inside_first=False)
+
+
+def fit(
+    topology: Topology,
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    inside_first: bool,
 ) -> Fitted:
+    """The nodes of the machine; ranks that are in no node are cut as without a machine."""
     nodes = nodes_of(topology, ranks)
-    schedule = _two_stages(nodes, nbytes, shifts, inside_first=inside_first)
+    schedule = two_stages(ranks, nbytes, nodes, shifts, inside_first=inside_first)
     words = f"{nodes.shape[0]} nodes of {nodes.shape[1]} ranks"
     return Fitted(schedule, topology, two_stage_formulas.two_stages(nodes.shape[1]), (words,))
-
-
-def fit_rail(topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None) -> Fitted:
-    """The nodes of the machine; ranks that are in no node are cut as without a machine."""
-    return _fit(topology, ranks, nbytes, shifts, inside_first=True)
-
-
-def fit_forwarded(
-    topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None
-) -> Fitted:
-    """As :func:`fit_rail`."""
-    return _fit(topology, ranks, nbytes, shifts, inside_first=False)
-
-
-def _shifts(ranks: int) -> Shifts:
-    return Shifts(equal_nodes(ranks).shape, (1, 1))
-
-
-def _shifts_on(topology: Topology, ranks: int) -> Shifts:
-    return Shifts(nodes_of(topology, ranks).shape, (1, 1))
 
 
 def _operations(ranks: int) -> float:
@@ -139,9 +120,9 @@ ALGORITHMS = (
         rail_all_to_all,
         two_stage_formulas.two_stages(),
         "to the rail inside the node, then along the rail, as NCCL's PXN",
-        fit=fit_rail,
-        shifts=_shifts,
-        shifts_on=_shifts_on,
+        fit=partial(fit, inside_first=True),
+        shifts=shifts_of_nodes,
+        shifts_on=shifts_on,
         operations=_operations,
     ),
     Algorithm(
@@ -150,9 +131,9 @@ ALGORITHMS = (
         forwarded_all_to_all,
         two_stage_formulas.two_stages(),
         "along the rail, then inside the node, as DeepEP",
-        fit=fit_forwarded,
-        shifts=_shifts,
-        shifts_on=_shifts_on,
+        fit=partial(fit, inside_first=False),
+        shifts=shifts_of_nodes,
+        shifts_on=shifts_on,
         operations=_operations,
     ),
 )

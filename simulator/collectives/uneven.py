@@ -171,71 +171,58 @@ def skewed(algorithm: Algorithm, router: Router) -> Algorithm:
     return replace(_MADE[algorithm.name](router), recipe=(skewed, (algorithm, router)))
 
 
-_MADE: dict[str, Callable[[Router], Algorithm]] = {
-    "ring_all_gatherv": partial(
-        _algorithm,
-        "ring_all_gatherv",
+_CHUNKED: dict[str, tuple[Collective, Write, Callable[[formulas.Chunks], CostModel], str]] = {
+    "ring_all_gatherv": (
         ALL_GATHER,
         _ring_all_gather,
         formulas.ring_all_gatherv,
         "each chunk goes round a ring; chunks differ in size",
     ),
-    "ring_reduce_scatterv": partial(
-        _algorithm,
-        "ring_reduce_scatterv",
+    "ring_reduce_scatterv": (
         REDUCE_SCATTER,
         _ring_reduce_scatter,
         formulas.ring_reduce_scatterv,
         "each chunk goes round a ring and grows; chunks differ in size",
     ),
-    "linear_gatherv": partial(
-        _algorithm,
-        "linear_gatherv",
+    "linear_gatherv": (
         GATHER,
         _gather,
         formulas.linear_gatherv,
         "every rank sends its chunk to rank 0; chunks differ in size",
     ),
-    "linear_scatterv": partial(
-        _algorithm,
-        "linear_scatterv",
+    "linear_scatterv": (
         SCATTER,
         _scatter,
         formulas.linear_scatterv,
         "rank 0 sends every rank its chunk; chunks differ in size",
     ),
-    "linear_all_gatherv": partial(
-        _algorithm,
-        "linear_all_gatherv",
+    "linear_all_gatherv": (
         ALL_GATHER,
         _linear_all_gather,
         formulas.linear_all_gatherv,
         "every rank sends its chunk to every other rank; chunks differ in size",
     ),
-    "linear_reduce_scatterv": partial(
-        _algorithm,
-        "linear_reduce_scatterv",
+    "linear_reduce_scatterv": (
         REDUCE_SCATTER,
         _linear_reduce_scatter,
         formulas.linear_reduce_scatterv,
         "every rank sends each owner what it adds to the chunk; chunks differ in size",
     ),
-    "ring_gatherv": partial(
-        _algorithm,
-        "ring_gatherv",
+    "ring_gatherv": (
         GATHER,
         _ring_gather,
         formulas.ring_gatherv,
         "each chunk goes down a line to rank 0; chunks differ in size",
     ),
-    "ring_scatterv": partial(
-        _algorithm,
-        "ring_scatterv",
+    "ring_scatterv": (
         SCATTER,
         _ring_scatter,
         formulas.ring_scatterv,
         "each chunk goes up a line from rank 0; chunks differ in size",
     ),
+}
+_MADE: dict[str, Callable[[Router], Algorithm]] = {
+    **{name: partial(_algorithm, name, *parts) for name, parts in _CHUNKED.items()},
     "posted_all_to_allv": all_to_allv,
     "forwarded_all_to_allv": forwarded_all_to_allv,
 }
