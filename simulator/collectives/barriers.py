@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.collectives.collective import Algorithm, Collective
+from simulator.collectives.collective import Algorithm, Collective, none
 from simulator.cost_models import barrier_formulas as formulas
 from simulator.cost_models import log2_ceil
 from simulator.schedules.schedule import Schedule
@@ -61,11 +61,7 @@ def _nothing(before: Data, chosen: Chosen = None) -> Promise:
     return np.zeros(before.shape, dtype=np.bool_), before
 
 
-def _none(ranks: int) -> float:
-    return 0.0
-
-
-BARRIER = Collective("barrier", _nothing, _none, _none, _none, _none, causal=True)
+BARRIER = Collective("barrier", _nothing, none, none, none, none, causal=True)
 
 ALGORITHMS = (
     Algorithm(

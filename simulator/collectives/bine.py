@@ -11,21 +11,30 @@ from simulator.cost_models import bine_formulas, log2_floor
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 
+Numbers = npt.NDArray[np.int64]
+
 
 def bine_broadcast(ranks: int, nbytes: float) -> Schedule:
     """Everyone who has V sends it to his peer: first over a third of q = 2^⌊log2 p⌋ ranks, then
     over half of that each time. The other ranks get V from those that got it last."""
-    tree, have = ScheduleBuilder(ranks, nbytes, phase="broadcast"), np.zeros(1, dtype=np.int64)
-    for step in reversed(range(log2_floor(ranks))):
-        peer = peers(have, step, 1 << log2_floor(ranks))
-        tree.copy(have, peer, slot=0)
-        have = np.concatenate((have, peer))
-    extra = np.arange(len(have), ranks)
-    tree.copy(have[::-1][: len(extra)], extra, slot=0)
+    tree = ScheduleBuilder(ranks, nbytes, phase="broadcast")
+    for parent, child in levels(ranks):
+        tree.copy(parent, child, slot=0)
     return tree.build()
 
 
-def peers(rank: npt.NDArray[np.int64], step: int, ranks: int) -> npt.NDArray[np.int64]:
+def levels(ranks: int) -> list[tuple[Numbers, Numbers]]:
+    """The parents and the children of each level of the tree, from the root on."""
+    have, pairs = np.zeros(1, dtype=np.int64), []
+    for step in reversed(range(log2_floor(ranks))):
+        peer = peers(have, step, 1 << log2_floor(ranks))
+        pairs.append((have, peer))
+        have = np.concatenate((have, peer))
+    extra = np.arange(len(have), ranks)
+    return [*pairs, (have[::-1][: len(extra)], extra)]
+
+
+def peers(rank: Numbers, step: int, ranks: int) -> Numbers:
     """The peers of some ranks: 1, -1, 3, -5, 11, ... further, and as far back for odd ranks.
 
     >>> [peers(np.arange(2), step, 16).tolist() for step in range(4)]

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from simulator.collectives.bine import peers
+from simulator.collectives.bine import levels, peers
 from simulator.collectives.collective import ALL_GATHER, REDUCE, REDUCE_SCATTER, Algorithm
 from simulator.collectives.halving_doubling import recursive_halving_reduce_scatter
 from simulator.collectives.recursive_doubling import recursive_doubling_all_gather
@@ -66,16 +66,9 @@ def bine_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
 
 def bine_reduce(ranks: int, nbytes: float) -> Schedule:
     """The broadcast backwards."""
-    tree, have = ScheduleBuilder(ranks, nbytes, phase="reduce"), np.zeros(1, dtype=np.int64)
-    sends = []
-    for step in reversed(range(log2_floor(ranks))):
-        peer = peers(have, step, 1 << log2_floor(ranks))
-        sends.append((peer, have))
-        have = np.concatenate((have, peer))
-    extra = np.arange(len(have), ranks)
-    tree.reduce(extra, have[::-1][: len(extra)], slot=0)
-    for peer, parent in reversed(sends):
-        tree.reduce(peer, parent, slot=0)
+    tree = ScheduleBuilder(ranks, nbytes, phase="reduce")
+    for parent, child in reversed(levels(ranks)):
+        tree.reduce(child, parent, slot=0)
     return tree.build()
 
 

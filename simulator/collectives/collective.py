@@ -252,11 +252,13 @@ def _rest(ranks: int) -> float:
     return (ranks - 1) / ranks
 
 
-def _others(ranks: int) -> float:
+def others(ranks: int) -> float:
+    """V for each rank but one."""
     return ranks - 1.0
 
 
-def _whole(ranks: int) -> float:
+def whole(ranks: int) -> float:
+    """V once."""
     return 1.0
 
 
@@ -264,18 +266,19 @@ def _share(ranks: int) -> float:
     return 1 / ranks
 
 
-def _none(ranks: int) -> float:
+def none(ranks: int) -> float:
+    """No bytes."""
     return 0.0
 
 
 ALL_REDUCE = Collective(
-    "all_reduce", _all_reduce, lambda p: 2 * _rest(p), lambda p: 2 * _others(p), _whole, _whole
+    "all_reduce", _all_reduce, lambda p: 2 * _rest(p), lambda p: 2 * others(p), whole, whole
 )
-REDUCE_SCATTER = Collective("reduce_scatter", _reduce_scatter, _rest, _others, _rest, _share)
-ALL_GATHER = Collective("all_gather", _all_gather, _rest, _others, _share, _rest)
-REDUCE = Collective("reduce", _reduce, _whole, _others, _whole, _none, root=0)
-BROADCAST = Collective("broadcast", _broadcast, _whole, _others, _none, _whole, root=0)
-GATHER = Collective("gather", _gather, _rest, _rest, _share, _none, root=0)
-SCATTER = Collective("scatter", _scatter, _rest, _rest, _none, _share, root=0)
-ALL_TO_ALL = Collective("all_to_all", _all_to_all, _rest, _others, _rest, _rest)
-SEND_RECV = Collective("send_recv", _send_recv, _whole, float, _whole, _whole)
+REDUCE_SCATTER = Collective("reduce_scatter", _reduce_scatter, _rest, others, _rest, _share)
+ALL_GATHER = Collective("all_gather", _all_gather, _rest, others, _share, _rest)
+REDUCE = Collective("reduce", _reduce, whole, others, whole, none, root=0)
+BROADCAST = Collective("broadcast", _broadcast, whole, others, none, whole, root=0)
+GATHER = Collective("gather", _gather, _rest, _rest, _share, none, root=0)
+SCATTER = Collective("scatter", _scatter, _rest, _rest, none, _share, root=0)
+ALL_TO_ALL = Collective("all_to_all", _all_to_all, _rest, others, _rest, _rest)
+SEND_RECV = Collective("send_recv", _send_recv, whole, float, whole, whole)

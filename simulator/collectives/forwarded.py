@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm, Collective, Fitted, Pairs
-from simulator.collectives.pairs import exchange, numbers
+from simulator.collectives.pairs import delivered, exchange, numbers, places
 from simulator.collectives.routers import Router, Tokens
 from simulator.collectives.two_level import equal_nodes, nodes_of
 from simulator.cost_models import uneven_formulas
@@ -38,6 +38,11 @@ class Deliveries(NamedTuple):
     """The slot at the source; several targets in a node may need the same."""
     share: Floats
     """The size of the slot, as a share of V."""
+
+    @property
+    def pairs(self) -> Pairs:
+        """Who needs data of whom."""
+        return Pairs(self.source, self.target, self.share)
 
     @property
     def once(self) -> Longs:
@@ -123,33 +128,14 @@ def _collective(router: Router) -> Collective:
 
 
 def _delivered(router: Router, before: Data, chosen: Chosen = None) -> Promise:
-    ranks, slots = before.shape
-    if chosen is not None and chosen.total != slots:
-        raise ValueError(f"{slots} of {chosen.total} slots: an exchange is proven on all")
-    rows = deliveries(router, ranks)
-    shares, received = _buffer(rows, ranks)
-    if slots != shares.shape[1]:
-        raise ValueError(f"{slots} slots: the pattern has {shares.shape[1]}")
-    promised, values = np.zeros(before.shape, dtype=np.bool_), np.zeros_like(before)
-    promised[rows.target, received] = True
-    values[rows.target, received] = before[rows.source, rows.slot]
-    return promised, values
-
-
-def _buffer(rows: Deliveries, ranks: int) -> tuple[Floats, Longs]:
-    """The size of each slot of each rank, and the slot of each row at its target."""
-    sends = int(rows.slot.max(initial=-1)) + 1
-    received = sends + numbers(rows.target)
-    shares = np.zeros((ranks, int(received.max(initial=sends - 1)) + 1))
-    shares[rows.source, rows.slot] = rows.share
-    shares[rows.target, received] = rows.share
-    return shares, received
+    rows = deliveries(router, len(before))
+    return delivered(rows.pairs, places(rows.pairs, len(before), rows.slot), before, chosen)
 
 
 def _schedule(router: Router, ranks: int, nbytes: float, per_node: int = 0) -> Schedule:
     size = per_node or _per_node(router, ranks)
     rows = deliveries(router, ranks)
-    shares, received = _buffer(rows, ranks)
+    _, received, shares = places(rows.pairs, ranks, rows.slot)
     sent = _across(rows, size)
     scratch = np.zeros((ranks, int(sent.place.max(initial=0)) + 1))
     scratch[sent.peer, sent.place] = rows.share[sent.row]

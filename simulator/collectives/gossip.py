@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from simulator.collectives.collective import Algorithm, Collective, Pairs
+from simulator.collectives.collective import Algorithm, Collective, Pairs, whole
 from simulator.cost_models import CostModel, log2_ceil
 from simulator.cost_models import gossip_formulas as formulas
 from simulator.schedules.schedule import Schedule
@@ -64,14 +64,10 @@ def _sums(steps: Steps, before: Data, chosen: Chosen = None) -> Promise:
     return np.ones(before.shape, dtype=np.bool_), sums
 
 
-def _one(ranks: int) -> float:
-    return 1.0
-
-
 def _collective(name: str, steps: Steps) -> Collective:
     pairs = partial(_pairs, steps)
     return Collective(
-        name, partial(_sums, steps), _one, float, _one, _one, pairs=pairs, merges=True
+        name, partial(_sums, steps), whole, float, whole, whole, pairs=pairs, merges=True
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.collective import Collective, Pairs
+from simulator.collectives.collective import Collective, Pairs, whole
 from simulator.schedules.semantics import Chosen, Data, Promise
 
 Longs = npt.NDArray[np.int64]
@@ -38,7 +38,7 @@ def exchange(name: str, pattern: Pattern, root: int | None = None) -> Collective
     return Collective(
         name,
         partial(_delivered, pattern),
-        busbw=_one,
+        busbw=whole,
         volume=partial(_total, pattern),
         sends=partial(_at_each, pattern, 0),
         receives=partial(_at_each, pattern, 1),
@@ -47,9 +47,10 @@ def exchange(name: str, pattern: Pattern, root: int | None = None) -> Collective
     )
 
 
-def places(pairs: Pairs, ranks: int) -> Places:
-    """The slots of pairs."""
-    sent, received = numbers(pairs.source), numbers(pairs.target)
+def places(pairs: Pairs, ranks: int, slot: Longs | None = None) -> Places:
+    """The slots of pairs. By default each pair has another `slot` at its sender."""
+    sent = numbers(pairs.source) if slot is None else slot
+    received = numbers(pairs.target)
     sends, receives = (int(number.max(initial=-1)) + 1 for number in (sent, received))
     shares = np.zeros((ranks, sends + receives))
     shares[pairs.source, sent] = pairs.share
@@ -68,11 +69,15 @@ def numbers(end: Longs) -> Longs:
 
 
 def _delivered(pattern: Pattern, before: Data, chosen: Chosen = None) -> Promise:
-    ranks, slots = before.shape
+    pairs = pattern(len(before))
+    return delivered(pairs, places(pairs, len(before)), before, chosen)
+
+
+def delivered(pairs: Pairs, place: Places, before: Data, chosen: Chosen) -> Promise:
+    """What pairs promise of the buffers before."""
+    slots = before.shape[1]
     if chosen is not None and chosen.total != slots:
         raise ValueError(f"{slots} of {chosen.total} slots: an exchange is proven on all")
-    pairs = pattern(ranks)
-    place = places(pairs, ranks)
     if slots != place.shares.shape[1]:
         raise ValueError(f"{slots} slots: the pattern has {place.shares.shape[1]}")
     promised, values = np.zeros(before.shape, dtype=np.bool_), np.zeros_like(before)
@@ -81,21 +86,14 @@ def _delivered(pattern: Pattern, before: Data, chosen: Chosen = None) -> Promise
     return promised, values
 
 
-def _one(ranks: int) -> float:
-    return 1.0
-
-
 def _total(pattern: Pattern, ranks: int) -> float:
     return float(pattern(ranks).share.sum())
 
 
 def _at_each(pattern: Pattern, end: int, ranks: int) -> Floats:
     pairs = pattern(ranks)
-    return _sums(pairs.target if end else pairs.source, pairs.share, ranks)
-
-
-def _sums(end: Longs, share: Floats, ranks: int) -> Floats:
-    return np.asarray(np.bincount(end, share, ranks), dtype=np.float64)
+    of_end = np.bincount(pairs.target if end else pairs.source, pairs.share, ranks)
+    return np.asarray(of_end, dtype=np.float64)
 
 
 # Who sends to whom.

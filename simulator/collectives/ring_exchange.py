@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.collectives.collective import Algorithm, Collective
+from simulator.collectives.collective import Algorithm, Collective, others
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -34,12 +34,8 @@ def _turned_round(before: Data, chosen: Chosen = None) -> Promise:
     return np.ones(before.shape, dtype=np.bool_), np.roll(before, -1, axis=0)
 
 
-def _others(ranks: int) -> float:
-    return ranks - 1.0
-
-
 RING_EXCHANGE = Collective(
-    "ring_exchange", _turned_round, _others, lambda p: p * (p - 1.0), _others, _others
+    "ring_exchange", _turned_round, others, lambda p: p * (p - 1.0), others, others
 )
 
 ALGORITHMS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.collective import Algorithm, Collective, Pairs
+from simulator.collectives.collective import Algorithm, Collective, Pairs, others, whole
 from simulator.cost_models import log2_ceil
 from simulator.cost_models import scan_formulas as formulas
 from simulator.schedules.schedule import Schedule
@@ -68,10 +68,6 @@ def _next(ranks: int) -> Pairs:
     return Pairs(rank, rank + 1, np.ones(len(rank)))
 
 
-def _others(ranks: int) -> float:
-    return ranks - 1.0
-
-
 def _sends(ranks: int) -> npt.NDArray[np.float64]:
     return np.asarray(np.arange(ranks) < ranks - 1, dtype=np.float64)
 
@@ -80,11 +76,9 @@ def _receives(ranks: int) -> npt.NDArray[np.float64]:
     return np.asarray(np.arange(ranks) > 0, dtype=np.float64)
 
 
-SCAN = Collective(
-    "scan", _inclusive, lambda p: 1.0, _others, _sends, _receives, pairs=_next, merges=True
-)
+SCAN = Collective("scan", _inclusive, whole, others, _sends, _receives, pairs=_next, merges=True)
 EXSCAN = Collective(
-    "exscan", _exclusive, lambda p: 1.0, _others, _sends, _receives, pairs=_next, merges=True
+    "exscan", _exclusive, whole, others, _sends, _receives, pairs=_next, merges=True
 )
 
 ALGORITHMS = (
