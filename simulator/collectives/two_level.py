@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
-from simulator.cost_models import neighbors
+from simulator.cost_models import box_formulas
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -116,7 +116,7 @@ def fit(topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = N
     nodes = nodes_of(topology, ranks)
     schedule = two_level_all_reduce(ranks, nbytes, nodes, shifts)
     words = f"{nodes.shape[0]} nodes of {nodes.shape[1]} ranks"
-    return Fitted(schedule, topology, neighbors.two_level(nodes.shape[1]), (words,))
+    return Fitted(schedule, topology, box_formulas.two_level(nodes.shape[1]), (words,))
 
 
 def nodes_of(topology: Topology, ranks: int) -> Ranks:
@@ -149,7 +149,7 @@ ALGORITHMS = (
         "two_level",
         ALL_REDUCE,
         two_level_all_reduce,
-        neighbors.two_level(),
+        box_formulas.two_level(),
         "rings inside each node, and across the nodes",
         fit=fit,
         shifts=shifts_of_nodes,

@@ -43,8 +43,27 @@ def _blue_connect(dims: Callable[[int], Dims], words: str) -> CostModel:
         volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
         steps=steps,
         peak=lambda p, nbytes: nbytes + nbytes / first(p),
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
     )
+
+
+def two_level(per_node: int | None = None) -> CostModel:
+    """Rings inside nodes of `per_node` ranks, and across them. The default is the largest divisor
+    of p up to 8."""
+
+    def dims(p: int) -> Dims:
+        return p // node_size(p, per_node), node_size(p, per_node)
+
+    return replace(
+        _blue_connect(dims, f"n nodes of m = {per_node or 'up to 8'} ranks, p = nm"),
+        latex=r"2(m-1)\left(\alpha + g + \frac{V}{m\beta}\right) + "
+        r"2(n-1)\left(\alpha + g + \frac{V}{p\beta}\right) + (p-1)\frac{V}{p}\gamma",
+        source="Cho et al., BlueConnect, MLSys 2019, of two levels",
+    )
+
+
+def node_size(p: int, per_node: int | None) -> int:
+    """The ranks of a node: the largest divisor of p up to 8 if nobody says."""
+    return per_node or max(divisor for divisor in range(1, 9) if p % divisor == 0)
 
 
 def on_torus(dims: Dims) -> CostModel:

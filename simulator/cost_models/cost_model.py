@@ -32,10 +32,11 @@ class CostModel:
     """Bytes that all ranks together send."""
     steps: Callable[[int], int]
     """Messages in the longest chain, each of which waits for the one before; from p."""
-    peak: Amount
-    """The most bytes that a rank holds at a time."""
-    redundant: Amount
-    """The most bytes of duplicate data that all ranks together hold at a time."""
+    peak: Amount = lambda p, nbytes: nbytes
+    """The most bytes that a rank holds at a time: V, unless the formula says more."""
+    redundant: Amount = lambda p, nbytes: (p - 1) * nbytes
+    """The most bytes of duplicate data that all ranks together hold at a time: V on all ranks but
+    one, unless the formula says otherwise."""
     ports: tuple[Ports, ...] = ONE_PORT
     """The port models on which a simulation must take this time, if all routes are alike."""
     memory_ports: tuple[Ports, ...] = ONE_PORT

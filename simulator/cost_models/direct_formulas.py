@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simulator.cost_models.cost_model import CostModel
 from simulator.cost_models.fabric import Fabric
+from simulator.cost_models.servers import outcast
 
 SOURCE = "allReduceKernels of NVIDIA/TensorRT-LLM; custom_all_reduce of vllm-project/vllm"
 ASSUMES = "one port a rank; with a port for each peer: 1 message and flag instead of p-1"
@@ -13,20 +14,16 @@ def _flags(fabric: Fabric, p: int) -> float:
     return fabric.latency + (1 if fabric.ports == "peer" else p - 1) * fabric.gap
 
 
-def _reads(fabric: Fabric, p: int, nbytes: float) -> float:
-    return fabric.latency + (1 if fabric.ports == "peer" else p - 1) * fabric.send(nbytes)
-
-
 def _one_shot(fabric: Fabric, p: int, nbytes: float) -> float:
     merging = (p - 1) * nbytes * fabric.reduction
-    return _flags(fabric, p) + _reads(fabric, p, nbytes) + merging
+    return _flags(fabric, p) + outcast(fabric, p - 1, nbytes) + merging
 
 
 def _two_shot(fabric: Fabric, p: int, nbytes: float) -> float:
     send, merge = fabric.send(nbytes / p), nbytes / p * fabric.reduction
     added = fabric.latency + send + merge
     added += (p - 2) * (merge if fabric.ports == "peer" else max(send, merge))
-    return 2 * _flags(fabric, p) + added + _reads(fabric, p, nbytes / p)
+    return 2 * _flags(fabric, p) + added + outcast(fabric, p - 1, nbytes / p)
 
 
 ONE_SHOT = CostModel(
@@ -49,6 +46,5 @@ TWO_SHOT = CostModel(
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
     steps=lambda p: 4,
     peak=lambda p, nbytes: (2 - 1 / p) * nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
     memory_ports=("peer",),
 )

@@ -43,7 +43,6 @@ GLOO_RING = CostModel(
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
     steps=lambda p: 4 * (p - 1),
     peak=lambda p, nbytes: nbytes + nbytes / p,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
     memory_ports=(),
     unclaimed="ready signals wait behind data",
 )

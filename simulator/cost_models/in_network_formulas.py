@@ -25,8 +25,6 @@ def sharp(segments: int, leaves: int = 1) -> CostModel:
         ),
         volume=lambda p, nbytes: 2 * (p + below) * nbytes,
         steps=lambda p: 4 if below else 2,
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
         ports=("peer",),
         memory_ports=(),
         unclaimed="two levels of switches" if below else "",
@@ -57,8 +55,6 @@ def nvls(segments: int, groups: int = 1, *, in_network: bool = False) -> CostMod
             + (2 if in_network else 2 * (groups - 1))
             + (2 if p > groups else 1)
         ),
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
         memory_ports=(),
         unclaimed="pipelined in pieces",
     )

@@ -31,8 +31,6 @@ def broadcast(radix: int, segments: int = 1) -> CostModel:
         time=time,
         volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: max(_depth(rank, radix) for rank in range(p)),
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
     )
 
 

@@ -6,11 +6,7 @@ from dataclasses import replace
 
 from simulator.cost_models.cost_model import ONE_PORT, CostModel
 from simulator.cost_models.fabric import Fabric
-
-
-def _broadcast(fabric: Fabric, p: int, nbytes: float) -> float:
-    messages = 1 if fabric.ports == "peer" else p - 1
-    return fabric.latency + messages * fabric.send(nbytes)
+from simulator.cost_models.servers import outcast
 
 
 def _reduce(fabric: Fabric, p: int, nbytes: float) -> float:
@@ -23,11 +19,9 @@ BROADCAST = CostModel(
     latex=r"\alpha + (p-1)\left(g + \frac{V}{\beta}\right)",
     assumes="one port a rank; with a port for each peer: 1 message instead of p-1",
     source="basic_linear in coll_base_bcast.c of open-mpi/ompi",
-    time=_broadcast,
+    time=lambda fabric, p, nbytes: outcast(fabric, p - 1, nbytes),
     volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: 1,
-    peak=lambda p, nbytes: nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
     ports=(*ONE_PORT, "bus"),
 )
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from simulator.cost_models.cost_model import CostModel
 from simulator.cost_models.fabric import Fabric
+from simulator.cost_models.servers import pairwise
 
 
 def map_reduce(map_us: int, reduce_us: int) -> CostModel:
     """A map, a shuffle and a reduce, one after the other."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        messages = 1 if fabric.ports == "peer" else p - 1
-        shuffle = fabric.latency + messages * fabric.send(nbytes / p) if p > 1 else 0.0
+        shuffle = pairwise(fabric, p, nbytes) if p > 1 else 0.0
         merge = (p - 1) * nbytes / p * fabric.reduction
         return (map_us + reduce_us) * 1e-6 + shuffle + merge
 
@@ -24,6 +24,5 @@ def map_reduce(map_us: int, reduce_us: int) -> CostModel:
         volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: 1,
         peak=lambda p, nbytes: nbytes + (p - 1) * nbytes / p,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
         memory_ports=(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.cost_models.cost_model import ASSUMES, PATARASUK, RING_ASSUMES, THAKUR, CostModel
+from simulator.cost_models.cost_model import PATARASUK, RING_ASSUMES, THAKUR, CostModel
 from simulator.cost_models.fabric import Fabric
 
 
@@ -30,7 +30,6 @@ RING_REDUCE_SCATTER = CostModel(
     volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: p - 1,
     peak=lambda p, nbytes: nbytes + nbytes / p,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
 RING_ALL_GATHER = CostModel(
@@ -40,8 +39,6 @@ RING_ALL_GATHER = CostModel(
     time=_ring,
     volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: p - 1,
-    peak=lambda p, nbytes: nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
 RING_ALL_REDUCE = CostModel(
@@ -52,7 +49,6 @@ RING_ALL_REDUCE = CostModel(
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
     steps=lambda p: 2 * (p - 1),
     peak=lambda p, nbytes: nbytes + nbytes / p,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
 NEIGHBOR_EXCHANGE = CostModel(
@@ -63,8 +59,6 @@ NEIGHBOR_EXCHANGE = CostModel(
     time=_neighbor_exchange,
     volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: p - 1 if p % 2 else p // 2,
-    peak=lambda p, nbytes: nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
 SHIFT = CostModel(
@@ -116,8 +110,6 @@ def chain_broadcast(segments: int) -> CostModel:
         ),
         volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: p - 1,
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
     )
 
 
@@ -135,30 +127,4 @@ def chain_reduce(segments: int) -> CostModel:
         time=time,
         peak=lambda p, nbytes: nbytes + nbytes / segments,
         memory_ports=(),
-    )
-
-
-def two_level(per_node: int | None = None) -> CostModel:
-    """Rings inside nodes of `per_node` ranks, and across them. The default is the largest divisor
-    of p up to 8."""
-
-    def size(p: int) -> int:
-        return per_node or max(divisor for divisor in range(1, 9) if p % divisor == 0)
-
-    def steps(p: int) -> int:
-        return 2 * (size(p) - 1) + 2 * (p // size(p) - 1)
-
-    return CostModel(
-        latex=r"2(m-1)\left(\alpha + g + \frac{V}{m\beta}\right) + "
-        r"2(n-1)\left(\alpha + g + \frac{V}{p\beta}\right) + (p-1)\frac{V}{p}\gamma",
-        assumes=f"{ASSUMES}; n nodes of m = {per_node or 'up to 8'} ranks, p = nm",
-        source="Cho et al., BlueConnect, MLSys 2019, of two levels",
-        time=lambda fabric, p, nbytes: (
-            steps(p) * (fabric.latency + fabric.gap)
-            + (p - 1) * nbytes / p * (2 / fabric.bandwidth + fabric.reduction)
-        ),
-        volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
-        steps=steps,
-        peak=lambda p, nbytes: nbytes + nbytes / (size(p) if size(p) > 1 else p),
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
     )

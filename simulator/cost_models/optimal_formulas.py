@@ -44,8 +44,6 @@ def trees(shape_of: Shapes, segments: int, volume: float, steps: Callable[[int],
         time=time,
         volume=lambda p, nbytes: volume * (p - 1) * nbytes,
         steps=steps,
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
         memory_ports=(),
         unclaimed="pipelined in segments",
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.cost_models.cost_model import ASSUMES, RING_ASSUMES, CostModel, log2_ceil
+from simulator.cost_models import neighbors
+from simulator.cost_models.cost_model import ASSUMES, CostModel, log2_ceil
 from simulator.cost_models.fabric import Fabric
 
 SANDERS = "Sanders, Träff, Parallel prefix (scan) algorithms for MPI, EuroPVM/MPI 2006"
@@ -12,22 +13,10 @@ SANDERS = "Sanders, Träff, Parallel prefix (scan) algorithms for MPI, EuroPVM/M
 
 def chain_scan(segments: int) -> CostModel:
     """A chain of `segments`, and a merge at every rank but the first."""
-
-    def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        send, merge = fabric.send(nbytes / segments), nbytes / segments * fabric.reduction
-        return (p - 1) * (fabric.latency + send + merge) + (segments - 1) * max(send, merge)
-
-    return CostModel(
-        latex=r"(p-1)(\alpha + x + y) + (m-1)\max(x, y),\ x = g + \frac{V}{m\beta},\ y = "
-        r"\frac{V}{m}\gamma",
-        assumes=f"{RING_ASSUMES}; V in m = {segments} pieces",
+    return replace(
+        neighbors.chain_reduce(segments),
         source=SANDERS,
-        time=time,
-        volume=lambda p, nbytes: (p - 1) * nbytes,
-        steps=lambda p: p - 1,
-        peak=lambda p, nbytes: nbytes + nbytes / segments,
         redundant=lambda p, nbytes: nbytes / segments,
-        memory_ports=(),
     )
 
 
@@ -60,5 +49,4 @@ DOUBLING_SCAN = CostModel(
     volume=lambda p, nbytes: sum(p - (1 << level) for level in range(log2_ceil(p))) * nbytes,
     steps=log2_ceil,
     peak=lambda p, nbytes: 2 * nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )

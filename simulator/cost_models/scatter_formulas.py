@@ -52,7 +52,6 @@ LINEAR_SCATTER = CostModel(
     time=pairwise,
     volume=lambda p, nbytes: (p - 1) / p * nbytes,
     steps=lambda p: 1,
-    peak=lambda p, nbytes: nbytes,
     redundant=lambda p, nbytes: (p - 1) / p * nbytes,
 )
 LINEAR_GATHER = LINEAR_SCATTER
@@ -64,7 +63,6 @@ BINOMIAL_SCATTER = CostModel(
     time=lambda fabric, p, nbytes: binomial_scatter(fabric, p, nbytes / p),
     volume=_forwarded,
     steps=log2_floor,
-    peak=lambda p, nbytes: nbytes,
     redundant=_forwarded,
 )
 BINOMIAL_GATHER = replace(

@@ -17,7 +17,7 @@ def _incast(fabric: Fabric, messages: int, nbytes: float) -> float:
     return fabric.latency + (messages - 1) * max(send, merge) + send + merge
 
 
-def _outcast(fabric: Fabric, messages: int, nbytes: float) -> float:
+def outcast(fabric: Fabric, messages: int, nbytes: float) -> float:
     """`messages` at once out of one rank."""
     return fabric.latency + (1 if fabric.ports == "peer" else messages) * fabric.send(nbytes)
 
@@ -28,16 +28,17 @@ def _naive(fabric: Fabric, p: int, nbytes: float) -> float:
 
 
 def _parameter_server(fabric: Fabric, p: int, nbytes: float) -> float:
-    return _incast(fabric, p - 1, nbytes) + _outcast(fabric, p - 1, nbytes)
+    return _incast(fabric, p - 1, nbytes) + outcast(fabric, p - 1, nbytes)
 
 
 def _parameter_server_apart(fabric: Fabric, p: int, nbytes: float) -> float:
     arrive = 0.0 if fabric.ports == "peer" else fabric.send(nbytes)
-    return arrive + _incast(fabric, p - 1, nbytes) + _outcast(fabric, p, nbytes)
+    return arrive + _incast(fabric, p - 1, nbytes) + outcast(fabric, p, nbytes)
 
 
 def pairwise(fabric: Fabric, p: int, nbytes: float) -> float:
-    return fabric.latency + (1 if fabric.ports == "peer" else p - 1) * fabric.send(nbytes / p)
+    """A block of V to each other rank at once."""
+    return outcast(fabric, p - 1, nbytes / p)
 
 
 NAIVE = CostModel(
@@ -73,22 +74,18 @@ PARAMETER_SERVER = CostModel(
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
     steps=lambda p: 2,
     peak=lambda p, nbytes: p * nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
     ports=(*ONE_PORT, "bus"),
     memory_ports=POSTED,
 )
 
-PARAMETER_SERVER_APART = CostModel(
+PARAMETER_SERVER_APART = replace(
+    PARAMETER_SERVER,
     latex=r"2\alpha + (p-2)\max(x, V\gamma) + (p+2)x + V\gamma,\ x = g + \frac{V}{\beta}",
     assumes="a separate server, one port a rank; with a port for each peer: 2(α + x) + (p-1)Vγ",
     source="Li et al., OSDI 2014; non-colocated with one server in BytePS, OSDI 2020",
     time=_parameter_server_apart,
     volume=lambda p, nbytes: 2 * p * nbytes,
-    steps=lambda p: 2,
-    peak=lambda p, nbytes: p * nbytes,
     redundant=lambda p, nbytes: p * nbytes,
-    ports=(*ONE_PORT, "bus"),
-    memory_ports=POSTED,
 )
 
 PAIRWISE_ALL_TO_ALL = CostModel(
@@ -99,7 +96,6 @@ PAIRWISE_ALL_TO_ALL = CostModel(
     volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: 1,
     peak=lambda p, nbytes: nbytes + (p - 1) * nbytes / p,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
     memory_ports=("peer",),
 )
 

@@ -28,7 +28,6 @@ def sharded(shards: int) -> CostModel:
         volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
         steps=lambda p: 2,
         peak=lambda p, nbytes: nbytes + (p - 1) * nbytes / min(shards, p),
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
         memory_ports=("peer",),
         unclaimed="" if every else "some ranks serve",
     )

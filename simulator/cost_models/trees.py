@@ -75,7 +75,6 @@ TREE_REDUCE = CostModel(
     volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=log2_ceil,
     peak=lambda p, nbytes: 2 * nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
 TREE_BROADCAST = CostModel(
@@ -85,8 +84,6 @@ TREE_BROADCAST = CostModel(
     time=_binomial,
     volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=log2_ceil,
-    peak=lambda p, nbytes: nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
 TREE_ALL_REDUCE = CostModel(
@@ -99,7 +96,6 @@ TREE_ALL_REDUCE = CostModel(
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
     steps=lambda p: 2 * log2_ceil(p),
     peak=lambda p, nbytes: 2 * nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
 RECURSIVE_DOUBLING = CostModel(
@@ -124,7 +120,6 @@ HALVING_DOUBLING = CostModel(
     volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
     steps=lambda p: 2 * (log2_floor(p) + _folds(p)),
     peak=lambda p, nbytes: (2 if _folds(p) else 1.5) * nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
 RECURSIVE_DOUBLING_ALL_GATHER = CostModel(
@@ -135,8 +130,6 @@ RECURSIVE_DOUBLING_ALL_GATHER = CostModel(
     time=_doubling_gather,
     volume=lambda p, nbytes: (p - 1) * nbytes + (p - (1 << log2_floor(p))) * nbytes / p,
     steps=lambda p: log2_floor(p) + 2 * _folds(p),
-    peak=lambda p, nbytes: nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
 RECURSIVE_HALVING_REDUCE_SCATTER = replace(
@@ -169,8 +162,6 @@ def binary_tree_broadcast(segments: int) -> CostModel:
         time=time,
         volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=log2_floor,
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
     )
 
 
@@ -260,8 +251,6 @@ def double_tree(segments: int, depth: int | None = None, channels: int = 1) -> C
         time=time,
         volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
         steps=steps,
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
         memory_ports=(),
         unclaimed="pipelined in pieces",
     )

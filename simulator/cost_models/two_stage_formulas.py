@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from simulator.cost_models.box_formulas import node_size
 from simulator.cost_models.cost_model import CostModel
 from simulator.cost_models.fabric import Fabric
+from simulator.cost_models.servers import outcast
 
 
 def two_stages(per_node: int | None = None) -> CostModel:
     """One stage has m - 1 messages of n blocks a rank, the other n - 1 messages of m blocks."""
 
     def shape(p: int) -> tuple[int, int]:
-        size = per_node or max(divisor for divisor in range(1, 9) if p % divisor == 0)
+        size = node_size(p, per_node)
         return size, p // size
 
-    def stage(fabric: Fabric, messages: int, nbytes: float) -> float:
-        if messages == 0:
-            return 0.0
-        return fabric.latency + (1 if fabric.ports == "peer" else messages) * fabric.send(nbytes)
-
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        size, nodes = shape(p)
-        inside = stage(fabric, size - 1, nbytes / size)
-        return inside + stage(fabric, nodes - 1, nbytes / nodes)
+        stages = (extent for extent in shape(p) if extent > 1)
+        return sum((outcast(fabric, each - 1, nbytes / each) for each in stages), 0.0)
 
     return CostModel(
         latex=r"2\alpha + (m-1)\left(g + \frac{V}{m\beta}\right) + (n-1)\left(g + "

@@ -34,8 +34,6 @@ def ring_all_gatherv(chunks: Chunks) -> CostModel:
         ),
         volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: p - 1,
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
     )
 
 
@@ -46,15 +44,11 @@ def ring_reduce_scatterv(chunks: Chunks) -> CostModel:
         chunk = _largest(chunks, p, nbytes)
         return (p - 1) * (fabric.latency + fabric.send(chunk) + chunk * fabric.reduction)
 
-    return CostModel(
+    return replace(
+        ring_all_gatherv(chunks),
         latex=r"(p-1)\left(\alpha + g + \frac{wV}{\beta} + wV\gamma\right)",
-        assumes=f"{RING_ASSUMES}; w: share of the largest chunk",
-        source=TRAFF,
         time=time,
-        volume=lambda p, nbytes: (p - 1) * nbytes,
-        steps=lambda p: p - 1,
         peak=lambda p, nbytes: nbytes + _largest(chunks, p, nbytes),
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
         memory_ports=(),
     )
 
@@ -76,7 +70,6 @@ def _linear(chunks: Chunks) -> CostModel:
         time=time,
         volume=moved,
         steps=lambda p: 1,
-        peak=lambda p, nbytes: nbytes,
         redundant=moved,
     )
 
@@ -101,8 +94,6 @@ def linear_all_gatherv(chunks: Chunks) -> CostModel:
         time=time,
         volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: 1,
-        peak=lambda p, nbytes: nbytes,
-        redundant=lambda p, nbytes: (p - 1) * nbytes,
         unclaimed="chunks differ in size",
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from simulator.cost_models.cost_model import (
     ASSUMES,
     THAKUR,
@@ -36,18 +38,13 @@ WITH_RING = CostModel(
     time=_with_ring,
     volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: log2_floor(p) + p - 1,
-    peak=lambda p, nbytes: nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )
 
-WITH_DOUBLING = CostModel(
+WITH_DOUBLING = replace(
+    WITH_RING,
     latex=r"2\log_2 q\,(\alpha + g) + 2\frac{q-1}{q}\frac{V}{\beta} + f\left(\alpha + g + "
     r"\frac{V}{\beta}\right)",
     assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋; f = 0 if p = q, else 1",
-    source=SOURCE,
     time=_with_doubling,
-    volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: 2 * log2_floor(p) + (not is_power_of_two(p)),
-    peak=lambda p, nbytes: nbytes,
-    redundant=lambda p, nbytes: (p - 1) * nbytes,
 )

@@ -21,7 +21,7 @@ from simulator.collectives.two_level import (
     two_level_all_gather,
     two_level_reduce_scatter,
 )
-from simulator.cost_models import neighbors
+from simulator.cost_models import box_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise
 from simulator.schedules.shifts import Shifts
@@ -70,7 +70,7 @@ def _fit(
 ) -> Fitted:
     nodes = nodes_of(topology, ranks)
     schedule = write(ranks, nbytes, nodes, shifts)
-    return Fitted(schedule, topology, neighbors.two_level(nodes.shape[1]))
+    return Fitted(schedule, topology, box_formulas.two_level(nodes.shape[1]))
 
 
 def _owned(nodes: Ranks, slots: int) -> Ints:
