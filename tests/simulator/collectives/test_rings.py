@@ -1,5 +1,6 @@
 """Several rings at once, made for the machine."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -15,6 +16,7 @@ from simulator.collectives.rings import rings_all_gather, rings_all_reduce, ring
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts, rotations
 from topologies.alike_rings import shifted
 from topologies.clusters import cluster
@@ -23,7 +25,7 @@ from topologies.ring_search import find_rings
 from topologies.shapes import nodes, ring, star
 from topologies.topology import Topology
 
-BUILDS = {
+BUILDS: dict[str, Callable[..., Schedule]] = {
     "rings": rings_all_reduce,
     "rings_reduce_scatter": rings_reduce_scatter,
     "rings_all_gather": rings_all_gather,
