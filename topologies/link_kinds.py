@@ -28,122 +28,75 @@ _NCCL = "NCCL src/graph/topo.h"
 _RCCL = "RCCL src/graph/topo.h"
 _STEP = "α: NCCL src/graph/tuning.cc, LL step"
 
+
+def _nvlink(bandwidth: float, gpu: str, wire: float) -> LinkKind:
+    """`wire` has the GB/s on the wire."""
+    figures = f"{bandwidth / 1e9:g} GB/s a link of {gpu} ({wire:g} on the wire)"
+    return LinkKind("nvlink", Link(bandwidth, 0.6e-6), f"{_NCCL}: {figures}; {_STEP} 0.6 us")
+
+
+def _xgmi(bandwidth: float, gpus: str) -> LinkKind:
+    figures = f"{bandwidth / 1e9:g} GB/s a link of {gpus}"
+    return LinkKind("xgmi", Link(bandwidth, 0.6e-6), f"{_RCCL}: {figures}; α as NVLink")
+
+
+def _pcie(bandwidth: float, wire: float) -> LinkKind:
+    figures = f"{bandwidth / 1e9:g} GB/s for x16 ({wire:g} on the wire)"
+    step = f"{_STEP} 1.0 us over 2 links"
+    return LinkKind("pcie", Link(bandwidth, 0.5e-6), f"{_NCCL}: {figures}; {step}")
+
+
+def _between_sockets(bandwidth: float, cpus: str) -> LinkKind:
+    figures = f"{bandwidth / 1e9:g} GB/s between {cpus} sockets"
+    return LinkKind("upi", Link(bandwidth, 0.1e-6), f"{_NCCL}: {figures}; α assumed")
+
+
+def _network(kind: str, bandwidth: float, source: str) -> LinkKind:
+    return LinkKind(kind, Link(bandwidth, 0.35e-6), f"{source}; α as InfiniBand")
+
+
+def _infiniband(bandwidth: float, name: str) -> LinkKind:
+    figures = f"InfiniBand {name}, {bandwidth * 8 / 1e9:g} Gbit/s line rate"
+    step = f"{_STEP} 2.7 us less 4 links of PCIe"
+    return LinkKind("ib", Link(bandwidth, 0.35e-6), f"{figures}; {step}")
+
+
 LINKS: dict[str, LinkKind] = {
-    "nvlink1": LinkKind(
-        "nvlink",
-        Link(18e9, 0.6e-6),
-        f"{_NCCL}: 18 GB/s a link of sm60 (20 on the wire); {_STEP} 0.6 us",
-    ),
-    "nvlink2": LinkKind(
-        "nvlink",
-        Link(20e9, 0.6e-6),
-        f"{_NCCL}: 20 GB/s a link of sm70 (25 on the wire); {_STEP} 0.6 us",
-    ),
-    "nvlink3": LinkKind(
-        "nvlink",
-        Link(20e9, 0.6e-6),
-        f"{_NCCL}: 20 GB/s a link of sm80 (25 on the wire); {_STEP} 0.6 us",
-    ),
-    "nvlink4": LinkKind(
-        "nvlink",
-        Link(20.6e9, 0.6e-6),
-        f"{_NCCL}: 20.6 GB/s a link of sm90 (26.6 on the wire); {_STEP} 0.6 us",
-    ),
-    "nvlink5": LinkKind(
-        "nvlink",
-        Link(40.1e9, 0.6e-6),
-        f"{_NCCL}: 40.1 GB/s a link of sm100 (50 on the wire); {_STEP} 0.6 us",
-    ),
-    "xgmi1": LinkKind(
-        "xgmi", Link(24e9, 0.6e-6), f"{_RCCL}: 24 GB/s a link of gfx906, gfx908; α as NVLink"
-    ),
-    "xgmi2": LinkKind(
-        "xgmi", Link(36e9, 0.6e-6), f"{_RCCL}: 36 GB/s a link of gfx90a; α as NVLink"
-    ),
-    "xgmi3": LinkKind(
-        "xgmi",
-        Link(48e9, 0.6e-6),
-        f"{_RCCL}: 48 GB/s a link of gfx942 (64 on the wire); α as NVLink",
-    ),
-    "pcie3": LinkKind(
-        "pcie",
-        Link(12e9, 0.5e-6),
-        f"{_NCCL}: 12 GB/s for x16 (15.75 on the wire); {_STEP} 1.0 us over 2 links",
-    ),
-    "pcie4": LinkKind(
-        "pcie",
-        Link(24e9, 0.5e-6),
-        f"{_NCCL}: 24 GB/s for x16 (31.5 on the wire); {_STEP} 1.0 us over 2 links",
-    ),
-    "pcie5": LinkKind(
-        "pcie",
-        Link(48e9, 0.5e-6),
-        f"{_NCCL}: 48 GB/s for x16 (63 on the wire); {_STEP} 1.0 us over 2 links",
-    ),
-    "qpi": LinkKind(
-        "upi", Link(6e9, 0.1e-6), f"{_NCCL}: 6 GB/s between Broadwell sockets; α assumed"
-    ),
-    "upi2": LinkKind(
-        "upi", Link(10e9, 0.1e-6), f"{_NCCL}: 10 GB/s between Skylake sockets; α assumed"
-    ),
-    "upi3": LinkKind(
-        "upi", Link(22e9, 0.1e-6), f"{_NCCL}: 22 GB/s between Sapphire Rapids sockets; α assumed"
-    ),
-    "upi4": LinkKind(
-        "upi", Link(40e9, 0.1e-6), f"{_NCCL}: 40 GB/s between Emerald Rapids sockets; α assumed"
-    ),
-    "fabric": LinkKind(
-        "upi", Link(16e9, 0.1e-6), f"{_NCCL}: 16 GB/s between EPYC sockets; α assumed"
-    ),
-    "power": LinkKind(
-        "upi", Link(32e9, 0.1e-6), f"{_NCCL}: 32 GB/s between POWER9 sockets; α assumed"
-    ),
-    "arm": LinkKind("upi", Link(6e9, 0.1e-6), f"{_NCCL}: 6 GB/s between Arm sockets; α assumed"),
+    "nvlink1": _nvlink(18e9, "sm60", 20),
+    "nvlink2": _nvlink(20e9, "sm70", 25),
+    "nvlink3": _nvlink(20e9, "sm80", 25),
+    "nvlink4": _nvlink(20.6e9, "sm90", 26.6),
+    "nvlink5": _nvlink(40.1e9, "sm100", 50),
+    "xgmi1": _xgmi(24e9, "gfx906, gfx908"),
+    "xgmi2": _xgmi(36e9, "gfx90a"),
+    "xgmi3": _xgmi(48e9, "gfx942 (64 on the wire)"),
+    "pcie3": _pcie(12e9, 15.75),
+    "pcie4": _pcie(24e9, 31.5),
+    "pcie5": _pcie(48e9, 63),
+    "qpi": _between_sockets(6e9, "Broadwell"),
+    "upi2": _between_sockets(10e9, "Skylake"),
+    "upi3": _between_sockets(22e9, "Sapphire Rapids"),
+    "upi4": _between_sockets(40e9, "Emerald Rapids"),
+    "fabric": _between_sockets(16e9, "EPYC"),
+    "power": _between_sockets(32e9, "POWER9"),
+    "arm": _between_sockets(6e9, "Arm"),
     "c2c": LinkKind(
         "c2c",
         Link(450e9, 0.5e-6),
         "recalled: NVIDIA Grace Hopper whitepaper, NVLink-C2C, 450 GB/s each way; α as PCIe",
     ),
-    "ethernet10": LinkKind(
-        "ethernet", Link(1.25e9, 0.35e-6), "10 Gbit/s line rate; α as InfiniBand"
-    ),
-    "ethernet25": LinkKind(
-        "ethernet", Link(3.125e9, 0.35e-6), "25 Gbit/s line rate; α as InfiniBand"
-    ),
-    "ethernet100": LinkKind(
-        "ethernet", Link(12.5e9, 0.35e-6), "100 Gbit/s line rate; α as InfiniBand"
-    ),
-    "ethernet400": LinkKind(
-        "ethernet", Link(50e9, 0.35e-6), "400 Gbit/s line rate; α as InfiniBand"
-    ),
-    "roce100": LinkKind("roce", Link(12.5e9, 0.35e-6), "RoCE, 100 Gbit/s; α as InfiniBand"),
-    "roce200": LinkKind("roce", Link(25e9, 0.35e-6), "RoCE, 200 Gbit/s; α as InfiniBand"),
-    "roce400": LinkKind("roce", Link(50e9, 0.35e-6), "RoCE, 400 Gbit/s; α as InfiniBand"),
-    "slingshot": LinkKind(
-        "slingshot",
-        Link(25e9, 0.35e-6),
-        "recalled: HPE Slingshot 11, 200 Gbit/s line rate; α as InfiniBand",
-    ),
-    "edr": LinkKind(
-        "ib",
-        Link(12.5e9, 0.35e-6),
-        f"InfiniBand EDR, 100 Gbit/s line rate; {_STEP} 2.7 us less 4 links of PCIe",
-    ),
-    "hdr": LinkKind(
-        "ib",
-        Link(25e9, 0.35e-6),
-        f"InfiniBand HDR, 200 Gbit/s line rate; {_STEP} 2.7 us less 4 links of PCIe",
-    ),
-    "ndr200": LinkKind(
-        "ib",
-        Link(25e9, 0.35e-6),
-        f"InfiniBand NDR200, 200 Gbit/s line rate; {_STEP} 2.7 us less 4 links of PCIe",
-    ),
-    "ndr": LinkKind(
-        "ib",
-        Link(50e9, 0.35e-6),
-        f"InfiniBand NDR, 400 Gbit/s line rate; {_STEP} 2.7 us less 4 links of PCIe",
-    ),
+    "ethernet10": _network("ethernet", 1.25e9, "10 Gbit/s line rate"),
+    "ethernet25": _network("ethernet", 3.125e9, "25 Gbit/s line rate"),
+    "ethernet100": _network("ethernet", 12.5e9, "100 Gbit/s line rate"),
+    "ethernet400": _network("ethernet", 50e9, "400 Gbit/s line rate"),
+    "roce100": _network("roce", 12.5e9, "RoCE, 100 Gbit/s"),
+    "roce200": _network("roce", 25e9, "RoCE, 200 Gbit/s"),
+    "roce400": _network("roce", 50e9, "RoCE, 400 Gbit/s"),
+    "slingshot": _network("slingshot", 25e9, "recalled: HPE Slingshot 11, 200 Gbit/s line rate"),
+    "edr": _infiniband(12.5e9, "EDR"),
+    "hdr": _infiniband(25e9, "HDR"),
+    "ndr200": _infiniband(25e9, "NDR200"),
+    "ndr": _infiniband(50e9, "NDR"),
 }
 """The kinds by name, as machines, files and `--topology` options take them."""
 
