@@ -94,7 +94,7 @@ def join(calls: Sequence[Call], topology: Topology, ranks: int) -> Joined:
     """
     for number, call in enumerate(calls):
         _check(call, number, ranks)
-    fitted = _fitted(calls, topology)
+    fitted = fit_calls(calls, topology)
     switches = [each.schedule.ranks - each.schedule.workers for each in fitted]
     machine = replace(
         topology,
@@ -158,19 +158,22 @@ def _check(call: Call, number: int, ranks: int) -> None:
         raise InputError(f"{where}: {call.algorithm.name} needs servers, which a group has not")
 
 
-def _fitted(calls: Sequence[Call], topology: Topology) -> list[Fitted]:
-    """What each algorithm does among its group. Calls that are alike share a schedule."""
-    known: dict[tuple[Algorithm, int, float], Fitted] = {}
-    fitted = []
+def fit_calls(calls: Sequence[Call], topology: Topology) -> list[Fitted]:
+    """What each algorithm does among its group. Calls of one size among one group are the same
+    object, and those that are alike share a schedule."""
+    known: dict[tuple[Algorithm, tuple[int, ...], float], Fitted] = {}
+    alike: dict[tuple[Algorithm, int, float], Fitted] = {}
     for call in calls:
-        key = call.algorithm, len(call.ranks), call.nbytes
-        machine = replace(topology, placement=topology.placement[list(call.ranks)])
-        if call.algorithm.fit is not None or key not in known:
-            known[key] = call.algorithm.on(machine, len(call.ranks), call.nbytes)
-        fitted.append(
-            known[key]._replace(topology=machine) if call.algorithm.fit is None else known[key]
-        )
-    return fitted
+        size = len(call.ranks)
+        key, twin = (call.algorithm, call.ranks, call.nbytes), (call.algorithm, size, call.nbytes)
+        if key not in known:
+            machine = replace(topology, placement=topology.placement[list(call.ranks)])
+            if call.algorithm.fit is not None or twin not in alike:
+                alike[twin] = call.algorithm.on(machine, size, call.nbytes)
+            known[key] = alike[twin]
+            if call.algorithm.fit is None:
+                known[key] = alike[twin]._replace(topology=machine)
+    return [known[call.algorithm, call.ranks, call.nbytes] for call in calls]
 
 
 def _laid_out(

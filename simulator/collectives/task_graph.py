@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
-from simulator.collectives.joined_calls import Call, Placed, add_call
+from simulator.collectives.joined_calls import Call, Placed, add_call, fit_calls
 from simulator.collectives.operation_counts import bounds
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -97,8 +97,7 @@ def write(graph: TaskGraph, topology: Topology, *, force: bool = False) -> Writt
     """
     if not force:
         _check_size(graph, topology)
-    fitted = _fitted(graph, topology)
-    placed, machine = _placed(graph, fitted, topology)
+    placed, machine = _placed(graph, topology)
     slots = max((each.slot + each.schedule.buffer for each in placed), default=1)
     sizes = _sizes(placed, len(machine.placement), slots)
     total = float(sizes[:, :slots].sum(axis=1).max()) or 1.0
@@ -204,35 +203,17 @@ def _scratch(fitted: Fitted) -> int:
     return fitted.schedule.slots - fitted.schedule.buffer
 
 
-def _fitted(graph: TaskGraph, topology: Topology) -> list[Fitted]:
-    """What each call does. Calls of one size among one group are the same object."""
-    known: dict[tuple[Algorithm, tuple[int, ...], float], Fitted] = {}
-    alike: dict[tuple[Algorithm, int, float], Fitted] = {}
-    fitted = []
-    for call in graph.calls:
-        ranks = _ranks(graph, call)
-        key, twin = (call.algorithm, ranks, call.nbytes), (call.algorithm, len(ranks), call.nbytes)
-        if key not in known:
-            machine = replace(topology, placement=topology.placement[list(ranks)])
-            if call.algorithm.fit is not None or twin not in alike:
-                alike[twin] = call.algorithm.on(machine, len(ranks), call.nbytes)
-            known[key] = alike[twin]
-            if call.algorithm.fit is None:
-                known[key] = alike[twin]._replace(topology=machine)
-        fitted.append(known[key])
-    return fitted
-
-
-def _placed(
-    graph: TaskGraph, fitted: Sequence[Fitted], topology: Topology
-) -> tuple[list[Placed], Topology]:
+def _placed(graph: TaskGraph, topology: Topology) -> tuple[list[Placed], Topology]:
     """Where the slots of each call are, scratch counted from 0, and the machine with the switches
     of all calls: those that are the same on the machine are the same ranks."""
-    numbers = dict[int, Ints]()
+    calls = [_call(graph, call) for call in graph.calls]
+    fitted, numbers = fit_calls(calls, topology), dict[int, Ints]()
     placement, further = [topology.placement[: graph.ranks]], graph.ranks
     sizes: dict[_Group, list[int]] = {}
     members: dict[_Group, list[Ints]] = defaultdict(list)
-    groups = [_Group(call.group, _ranks(graph, call)) for call in graph.calls]
+    groups = [
+        _Group(whole.group, call.ranks) for whole, call in zip(graph.calls, calls, strict=True)
+    ]
     for group, each in zip(groups, fitted, strict=True):
         if id(each) not in numbers:
             switches = each.topology.placement[each.schedule.workers :]
@@ -249,14 +230,8 @@ def _placed(
         begin[group] = slot, scratch
         heights[:, everyone] = np.add(begin[group], size)[:, None]
     placed = [
-        Placed(
-            Call(call.algorithm, group.ranks, call.nbytes, graph.tasks[call.tasks[0]].lane),
-            each,
-            begin[group][0],
-            begin[group][1],
-            numbers[id(each)].astype(np.int32),
-        )
-        for call, group, each in zip(graph.calls, groups, fitted, strict=True)
+        Placed(call, each, *begin[group], numbers[id(each)].astype(np.int32))
+        for call, group, each in zip(calls, groups, fitted, strict=True)
     ]
     return placed, replace(topology, placement=np.concatenate(placement))
 
@@ -268,8 +243,9 @@ class _Group(NamedTuple):
     ranks: tuple[int, ...]
 
 
-def _ranks(graph: TaskGraph, call: GroupCall) -> tuple[int, ...]:
-    return tuple(graph.tasks[task].rank for task in call.tasks)
+def _call(graph: TaskGraph, call: GroupCall) -> Call:
+    tasks = [graph.tasks[task] for task in call.tasks]
+    return Call(call.algorithm, tuple(task.rank for task in tasks), call.nbytes, tasks[0].lane)
 
 
 def _in_order(graph: TaskGraph, after: Sequence[Sequence[int]]) -> list[int]:
