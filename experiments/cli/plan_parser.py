@@ -121,8 +121,7 @@ def _setting(
             raise InputError(f"--{name} {value}: it does not go with --plan, leave one of them out")
     if options.model == usual.model:
         raise InputError("--plan: give --model with a transformer, like llama3_70b")
-    chosen, calibrated = profile.of(machine)
-    calibrated = rules.sure(calibrated)
+    chosen, calibrated = profile.of(machine, rules)
     blueprint = replace(chosen.blueprint, force=rules.force)
     choice = choose(options.model)
     if "batch" in choice.training:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from experiments.cli.machine_options import MachineOptions, library_of
+from experiments.cli.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.cli.options import Level, PopulationName, ProfileName
 from topologies.errors import InputError
 
@@ -21,10 +21,13 @@ class ProfileOptions:
     library: PopulationName = None
     level: Level = None
 
-    def of(self, machine: MachineOptions) -> tuple[MachineOptions, Profile | None]:
-        """The machine and the profile. Without --topology, it is the profile's machine. Raises
-        InputError for options that contradict."""
-        return machine.under(self.profile, self.level, self.library)
+    def of(
+        self, machine: MachineOptions, rules: RuleOptions = RuleOptions()
+    ) -> tuple[MachineOptions, Profile | None]:
+        """The machine and the profile under the rules. Without --topology, it is the profile's
+        machine. Raises InputError for options that contradict."""
+        chosen, profile = machine.under(self.profile, self.level, self.library)
+        return chosen, rules.sure(profile)
 
     def usual(self, machine: MachineOptions) -> tuple[str, ...]:
         """The all-reduces from which the library may choose on a machine; none without one."""

@@ -107,8 +107,7 @@ def sweep(
     from experiments.commands import sweep as command
     from topologies.units import parse_sizes
 
-    machine, calibrated = profile.of(machine)
-    calibrated = rules.sure(calibrated)
+    machine, calibrated = profile.of(machine, rules)
     usual = profile.usual(machine)
     algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file, usual)]
     p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, algorithms, "2..64"))
@@ -177,8 +176,7 @@ def run(
     from experiments.commands import run as command
     from topologies.units import parse_bytes
 
-    machine, calibrated = profile.of(machine)
-    calibrated = rules.sure(calibrated)
+    machine, calibrated = profile.of(machine, rules)
     algorithm = pattern.of(parse_algorithm(algo, algo_file, profile.usual(machine)))
     if groups is not None:
         from experiments.cli.group_parser import GroupOptions

@@ -175,8 +175,7 @@ class TrainingOptions:
         profile: ProfileOptions = ProfileOptions(),
     ) -> Request:
         """The values of the options, under a library."""
-        machine, calibrated = profile.of(machine)
-        calibrated = rules.sure(calibrated)
+        machine, calibrated = profile.of(machine, rules)
         if calibrated is not None and self.slow_link is not None:
             raise InputError(
                 f"--slow-link {self.slow_link[:40]}: a library has links of its own, leave it out"

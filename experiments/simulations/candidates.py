@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.workload import MachineBuilder
 from experiments.spellings import NCCL_TUNER
 from simulator.collectives import Algorithm, find, of_collective
 from simulator.collectives.operation_counts import estimate
@@ -53,14 +54,10 @@ class Left(NamedTuple):
     why: str
 
 
-MachineOf = Callable[[int, int], Topology]
-"""From the numbers of workers and servers to the machine."""
-
-
 def cases(
     collective: str,
     ranks: int,
-    machine: MachineOf,
+    machine: MachineBuilder,
     rules: Rules = DEFAULT,
     profile: Profile | None = None,
     chosen: Sequence[Algorithm] = (),

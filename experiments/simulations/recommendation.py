@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from experiments.output import Record
 from experiments.simulations.candidates import (
     Left,
-    MachineOf,
     cases,
     library_choice,
     nccl_name,
@@ -20,6 +19,7 @@ from experiments.simulations.candidates import (
 )
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.workload import MachineBuilder
 from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import parts, trace_back
 from simulator.collectives import Algorithm, find
@@ -146,7 +146,7 @@ class Question:
 
     collective: str
     ranks: int
-    machine: MachineOf
+    machine: MachineBuilder
     rules: Rules = DEFAULT
     profile: Profile | None = None
     """A calibrated library, whose protocols are simulated."""
@@ -309,16 +309,15 @@ class Answers:
             **_ends(sure),
         )
 
+    def second(self, nbytes: float) -> tuple[float, Case] | None:
+        """The fastest algorithm of another name than the best, if there is one."""
+        name = self.best(nbytes).algorithm.listed_name
+        others = (row for row in self.ranked(nbytes) if row[1].algorithm.listed_name != name)
+        return next(others, None)
+
     def _rival(self, best: Case, nbytes: float) -> str:
         """The second fastest algorithm, whatever its options, if it may be as fast as the best."""
-        second = next(
-            (
-                case
-                for _, case in self.ranked(nbytes)
-                if case.algorithm.listed_name != best.algorithm.listed_name
-            ),
-            None,
-        )
+        _, second = self.second(nbytes) or (0.0, None)
         if second is None or not self.may_be_as_fast(second, best, nbytes):
             return ""
         return second.algorithm.name

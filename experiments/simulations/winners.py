@@ -36,20 +36,14 @@ class Winner:
 def winner(answers: Answers, nbytes: float) -> Winner:
     """The best algorithm at one size, and the best of another name."""
     advice, best = answers.advice(nbytes), answers.best(nbytes).algorithm
-    others = (
-        (seconds, case.algorithm)
-        for seconds, case in answers.ranked(nbytes)
-        if case.algorithm.listed_name != best.listed_name
-    )
-    seconds, second = next(others, (None, None))
-    known = seconds is not None and advice.seconds > 0
+    seconds, second = answers.second(nbytes) or (None, None)
     return Winner(
         answers.question.ranks,
         advice,
         best.listed_name,
-        second.name if second else "",
+        second.algorithm.name if second else "",
         seconds,
-        seconds / advice.seconds if seconds is not None and known else None,
+        seconds / advice.seconds if seconds is not None and advice.seconds > 0 else None,
     )
 
 
