@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.calibration.decisions import Rule
-from experiments.calibration.libraries import Library
+from experiments.calibration.libraries import ELEMENT, Library
 from experiments.measurements import Curve
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -39,10 +39,6 @@ class Series:
     """Ascending sizes in bytes."""
     seconds: Floats
     """The measured time of each size."""
-    elements: int = 4
-    """The size of an element in bytes."""
-    others: tuple[str, ...] = ()
-    """The algorithms that the library may have run in spite of `algorithms`."""
     protocols: tuple[str, ...] = ()
     """The protocols that the library was told to use. None if it chose."""
     forced: str = ""
@@ -80,7 +76,7 @@ class Series:
         """The algorithms that may have run at a size if `names` were chosen. Without names, those
         of the label or of the library's rule."""
         names = names or ((self.rule(nbytes),) if self.rule else self.algorithms)
-        return library.running(names, nbytes / self.elements, self.ranks)
+        return library.running(names, nbytes / ELEMENT, self.ranks)
 
     def at(self, keep: Flags | Ints) -> Series:
         """The same curve with only the sizes that `keep` chooses."""
@@ -149,8 +145,6 @@ def series(
         nodes,
         sizes,
         seconds,
-        4,
-        substitutes,
         protocols,
         word,
         ignored,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.collectives.collective import Algorithm, Collective, none
+from simulator.collectives.collective import Algorithm, Collective, none, nothing
 from simulator.cost_models import barrier_formulas as formulas
 from simulator.cost_models import log2_ceil
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.semantics import Chosen, Data, Promise
 from topologies.topology import Ints
 
 
@@ -57,11 +56,7 @@ def _builder(ranks: int, nbytes: float, phase: str) -> ScheduleBuilder:
     return ScheduleBuilder(ranks, nbytes, slots=np.zeros((ranks, 1)), phase=phase)
 
 
-def _nothing(before: Data, chosen: Chosen = None) -> Promise:
-    return np.zeros(before.shape, dtype=np.bool_), before
-
-
-BARRIER = Collective("barrier", _nothing, none, none, none, none, causal=True)
+BARRIER = Collective("barrier", nothing, none, none, none, none, causal=True)
 
 ALGORITHMS = (
     Algorithm(

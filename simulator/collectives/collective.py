@@ -252,6 +252,11 @@ def _rest(ranks: int) -> float:
     return (ranks - 1) / ranks
 
 
+def nothing(before: Data, chosen: Chosen = None) -> Promise:
+    """Of a collective without data: no slot is promised."""
+    return np.zeros(before.shape, dtype=np.bool_), before
+
+
 def others(ranks: int) -> float:
     """V for each rank but one."""
     return ranks - 1.0

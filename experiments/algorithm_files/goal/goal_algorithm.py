@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from experiments.algorithm_files.free_names import free_name
+from experiments.algorithm_files.free_names import free_name, of_file
 from experiments.algorithm_files.goal.goal_program import GoalProgram
 from experiments.algorithm_files.goal.goal_schedule import LogGOPS, schedule_of
 from simulator.collectives import Algorithm, Collective
+from simulator.collectives.collective import none, nothing
 from simulator.cost_models.cost_model import NO_FORMULA
-from simulator.schedules.schedule import Schedule
-from simulator.schedules.semantics import Chosen, Data, Promise
 from topologies.errors import InputError
 from topologies.units import parse_bytes, parse_seconds
 
@@ -22,15 +19,7 @@ NOT_PROVEN = "not proven, as GOAL carries no data"
 UNKNOWN_COST = replace(NO_FORMULA, unclaimed=NOT_PROVEN)
 
 
-def _nothing(before: Data, chosen: Chosen = None) -> Promise:
-    return np.zeros(before.shape, dtype=np.bool_), before
-
-
-def _zero(ranks: int) -> float:
-    return 0.0
-
-
-MESSAGES = Collective("messages", _nothing, _zero, _zero, _zero, _zero)
+MESSAGES = Collective("messages", nothing, none, none, none, none)
 """What GOAL's messages promise: nothing."""
 
 
@@ -38,24 +27,11 @@ def algorithm_of(program: GoalProgram, file: str, options: str) -> Algorithm:
     """A program as an algorithm for its number of ranks. `options` are o, O and S, like
     o=1.5us,S=64KiB."""
     rules = parse_rules(options)
-
-    @cache
-    def whole() -> Schedule:
-        return schedule_of(program, rules, file)
-
-    def schedule(ranks: int, nbytes: float) -> Schedule:
-        return whole().scaled(nbytes)
-
     kinds = [operation.kind for operation in program.operations]
     summary = f"GOAL, {kinds.count('send')} messages, {kinds.count('calc')} computations"
-    return Algorithm(
-        free_name(Path(file).stem, "goal"),
-        MESSAGES,
-        schedule,
-        UNKNOWN_COST,
-        summary,
-        defined=lambda ranks: ranks == program.ranks,
-    )
+    write = partial(schedule_of, program, rules, file)
+    name = free_name(Path(file).stem, "goal")
+    return of_file(name, MESSAGES, write, summary, program.ranks, UNKNOWN_COST)
 
 
 def parse_rules(text: str) -> LogGOPS:

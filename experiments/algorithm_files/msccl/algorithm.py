@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from math import inf
 
-from experiments.algorithm_files.free_names import free_name
+from experiments.algorithm_files.free_names import free_name, of_file
 from experiments.algorithm_files.msccl.lowering import Lowering, in_order_of_chunks
 from experiments.algorithm_files.msccl.msccl_program import Program
 from simulator.collectives import Algorithm, Collective, algorithms, of_collective
-from simulator.cost_models.cost_model import NO_FORMULA
-from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise, WrongResult, check
 from topologies.errors import InputError
 
@@ -23,29 +20,15 @@ def algorithm_of(program: Program, loops: int = 1) -> Algorithm:
     """
     ranks = len(program.gpus)
     lowering = Lowering(program, loops)
-
-    @cache
-    def whole() -> Schedule:
-        return lowering.schedule()
-
-    def schedule(workers: int, nbytes: float) -> Schedule:
-        return whole().scaled(nbytes)
-
     blocks = sum(len(gpu.blocks) for gpu in program.gpus)
     summary = (
         f"MSCCL, {program.protocol}, {program.channels} channels, {blocks} thread blocks of "
         f"{ranks} GPUs"
     )
     collective = _promise(program) if program.collective == "custom" else _named(program)
-    return Algorithm(
-        free_name(program.name, "xml"),
-        _in_pieces(collective, program.chunks, loops),
-        schedule,
-        NO_FORMULA,
-        summary,
-        defined=lambda workers: workers == ranks,
-        sizes=(program.least, program.most or inf),
-    )
+    pieces = _in_pieces(collective, program.chunks, loops)
+    made = of_file(free_name(program.name, "xml"), pieces, lowering.schedule, summary, ranks)
+    return replace(made, sizes=(program.least, program.most or inf))
 
 
 def _named(program: Program) -> Collective:
