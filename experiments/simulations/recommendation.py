@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import log2, sqrt
@@ -179,9 +179,11 @@ class Answers:
         )
         if asked.algorithms and not self.usable:
             names = " or ".join(each.name for each in asked.algorithms)
+            able = Answers(replace(asked, algorithms=())).usable
+            listed = ", ".join(dict.fromkeys(case.algorithm.listed_name for case in able))
             raise InputError(
                 f"--algo: the library does not run {names} on {asked.ranks} ranks of this machine, "
-                "add one that it runs or compare them without a library"
+                f"it runs {listed}"
             )
 
     @cached_property

@@ -102,7 +102,10 @@ def test_an_algorithm_with_options_stays_as_it_is() -> None:
 
 
 def test_without_anything_to_run_there_is_no_advice() -> None:
-    assert refusal(answers, "hgx_h100", 8, "naive").startswith("--algo: the library does not run ")
+    message = refusal(answers, "hgx_h100", 8, "naive")
+    assert message.startswith("--algo: the library does not run naive on 8 ranks of this machine, ")
+    assert "it runs " in message
+    assert "rings" in message
 
 
 def test_a_collective_that_the_library_lacks_has_all_algorithms() -> None:
