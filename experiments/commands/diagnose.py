@@ -122,13 +122,13 @@ def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology
 
 def _draw(results: Sequence[Diagnosis], plot: Path) -> None:
     """One picture, or one a curve with its number before the ending."""
-    from experiments.pictures.diagnosis_curves import diagnosis_figure
+    from experiments.pictures.diagnosis_curves import diagnosis_drawing
+    from experiments.pictures.figure_file import write_figures
 
-    for number, diagnosis in enumerate(results, 1):
-        path = plot if len(results) == 1 else plot.with_name(f"{plot.stem}-{number}{plot.suffix}")
-        output.write(path, diagnosis_figure(diagnosis, plot.suffix[1:]))
-        if len(results) > 1:
-            output.note(f"drew {path}")
+    numbered = enumerate(results, 1)
+    write_figures(
+        plot, {str(number): partial(diagnosis_drawing, result) for number, result in numbered}
+    )
 
 
 def _parameters(request: Request) -> dict[str, output.Value]:

@@ -78,9 +78,10 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     judged = _judge(request, machine, kind, measured)
     held_out = _held_out_errors(machine, kind, measured)
     if plot:
-        from experiments.pictures.prediction_curves import measured_and_predicted
+        from experiments.pictures.figure_file import write_figure
+        from experiments.pictures.prediction_curves import prediction_drawing
 
-        output.write(plot, measured_and_predicted(profile.profile, judged, plot.suffix[1:]))
+        write_figure(plot, prediction_drawing(profile.profile, judged))
     if page:
         _write_report(page, request, judged, _report(judged, nccl_times, held_out))
     output.say(_render(profile, judged, nccl_times, held_out, how))
@@ -193,10 +194,10 @@ def _write_report(
 ) -> None:
     from experiments.pages.reports.report_file import write
     from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.prediction_curves import measured_and_predicted
+    from experiments.pictures.prediction_curves import prediction_drawing
 
     name = request.profile.profile
-    picture = Picture("All curves", lambda: measured_and_predicted(name, judged, "svg"))
+    picture = Picture("All curves", lambda: prediction_drawing(name, judged))
     runs = ",".join(map(str, request.runs))
     parameters = {"profile": name, "runs": runs, "family": request.family, "only": request.only}
     write(path, Result("judge", report, origin(parameters), [picture]))

@@ -43,17 +43,18 @@ def run(
     if out and not output.is_result(out):
         output.write_table(out, records, output.provenance(**request.parameters))
     if plot:
-        from experiments.pictures.learning_curves import learning_figure
+        from experiments.pictures.figure_file import write_figure
+        from experiments.pictures.learning_curves import learning_drawing
 
-        output.write(plot, learning_figure(runs, plot.suffix[1:].lower()))
+        write_figure(plot, learning_drawing(runs))
     curves = [[point._asdict() for point in run.curve] for run in runs]
     documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
     if page or output.is_result(out):
         from experiments.pages.reports.kept import keep
         from experiments.pages.reports.result import Picture, Result, origin
-        from experiments.pictures.learning_curves import learning_figure
+        from experiments.pictures.learning_curves import learning_drawing
 
-        picture = Picture("Accuracy over time", lambda: learning_figure(runs, "svg"))
+        picture = Picture("Accuracy over time", lambda: learning_drawing(runs))
         made = origin(request.parameters)
         result = Result("learn", documents, made, [picture])
         keep(result, out if output.is_result(out) else None, page)

@@ -58,9 +58,10 @@ def run(request: Request, how: str) -> None:
             raise InputError(f"--actions {actions}: name one order, there are {len(runs)}")
         output.write(actions, pipeline_csv(runs[0].pipeline))
     if plot:
-        from experiments.pictures.timelines.pipeline_picture import pipeline_figure
+        from experiments.pictures.figure_file import write_figure
+        from experiments.pictures.timelines.pipeline_picture import pipeline_drawing
 
-        output.write(plot, pipeline_figure(runs, plot.suffix[1:].lower()))
+        write_figure(plot, pipeline_drawing(runs))
     table = output.render([_record(each, request.kept) for each in runs], CELLS, how)
     output.say(table + NOTE if how == "table" else table)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from experiments import output
 from experiments.profiles.interval_levels import level_of, span
@@ -25,6 +25,9 @@ from experiments.simulations.winners import OWN, Winner, own_software, winner
 from experiments.terms import footnote
 from topologies.catalogue import Blueprint
 from topologies.units import format_bytes, format_seconds, in_binary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHOWN = 12
 """Algorithms in a picture, at most."""
@@ -56,8 +59,8 @@ class _Answer(NamedTuple):
     report: object
     records: Sequence[output.Record]
     text: str
-    pictures: Sequence[tuple[str, Callable[[str], bytes]]] = ()
-    """Titles, and what draws in a format."""
+    pictures: Sequence[tuple[str, Callable[[], Figure]]] = ()
+    """Titles, and what draws the figure."""
     lines: Sequence[Line] = ()
     """Those of a tuner file."""
 
@@ -74,8 +77,10 @@ def run(request: Request, how: str) -> int:
     else:
         answer = _map(request) if len(request.ranks) > 1 else _by_size(request)
     for _, draw in answer.pictures if request.plot else ():
+        from experiments.pictures.figure_file import write_figure
+
         assert request.plot is not None
-        output.write(request.plot, draw(request.plot.suffix[1:].lower()))
+        write_figure(request.plot, draw())
     if request.tuner:
         profile = request.question.profile
         write_tuner(request.tuner, answer.lines, _title(request), profile)
@@ -155,7 +160,7 @@ def _write_report(path: Path, request: Request, answer: _Answer) -> None:
         "size": None if request.explain is None else format_bytes(request.explain),
         "profile": question.profile.name if question.profile else None,
     }
-    pictures = [Picture(title, partial(draw, "svg")) for title, draw in answer.pictures]
+    pictures = [Picture(*picture) for picture in answer.pictures]
     missing = assumptions(request.machine, profile=question.profile)
     made = origin(parameters)
     write(path, Result(answer.kind, answer.report, made, pictures, left_out=missing))
@@ -263,9 +268,8 @@ def _curves(
     request: Request,
     rows: Sequence[Advice],
     crossovers: Sequence[Crossover],
-    kind: str,
-) -> bytes:
-    from experiments.pictures.recommendation_curves import recommendation_figure
+) -> Figure:
+    from experiments.pictures.recommendation_curves import recommendation_drawing
 
     names = dict.fromkeys(name for row in rows for name in (row.algorithm, row.default))
     curves = {
@@ -273,7 +277,7 @@ def _curves(
         for case in answers.cases
         if case.algorithm.name in list(names)[:SHOWN]
     }
-    return recommendation_figure(rows, curves, crossovers, _title(request), kind)
+    return recommendation_drawing(rows, curves, crossovers, _title(request))
 
 
 def _map_text(request: Request, winners: Sequence[Winner], left: Sequence[Left]) -> str:
@@ -303,9 +307,7 @@ def _cell(winner: Winner) -> str:
     return f"{winner.name} {winner.margin:.2f}x{unsure}" if winner.margin else winner.name
 
 
-def _cells(winners: Sequence[Winner], title: str, kind: str) -> bytes:
-    from experiments.pictures.figure_file import to_bytes
+def _cells(winners: Sequence[Winner], title: str) -> Figure:
     from experiments.pictures.winner_map import winner_map_drawing
 
-    drawing = winner_map_drawing(winners, f"{title}: the fastest algorithm by size and ranks")
-    return to_bytes(drawing, kind)
+    return winner_map_drawing(winners, f"{title}: the fastest algorithm by size and ranks")

@@ -127,9 +127,10 @@ def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
     """Draw the wrong results where a picture is asked for, and say so."""
     if path is None or path.suffix.lower() == ".json" or not error.wrong.size:
         return ""
-    from experiments.pictures.wrong_results import wrong_figure
+    from experiments.pictures.figure_file import write_figure
+    from experiments.pictures.wrong_results import wrong_drawing
 
-    output.write(path, wrong_figure(error, path.suffix[1:].lower()))
+    write_figure(path, wrong_drawing(error))
     return f" (drawn in {path})"
 
 

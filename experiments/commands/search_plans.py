@@ -86,9 +86,10 @@ def run(
     if out and not output.is_result(out):
         output.write_table(out, records, output.provenance(**request.parameters))
     if plot:
-        from experiments.pictures.plan_pictures import memory_figure
+        from experiments.pictures.figure_file import write_figure
+        from experiments.pictures.plan_pictures import memory_drawing
 
-        output.write(plot, memory_figure(searched, plot.suffix[1:].lower()))
+        write_figure(plot, memory_drawing(searched))
     if page or output.is_result(out):
         _keep(searched, request, out if output.is_result(out) else None, page)
     if how == "csv":
@@ -106,9 +107,9 @@ def _keep(
     from experiments.pages.reports.assumptions import assumptions
     from experiments.pages.reports.kept import keep
     from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.plan_pictures import memory_figure
+    from experiments.pictures.plan_pictures import memory_drawing
 
-    picture = Picture("Memory of the fastest plans", lambda: memory_figure(searched, "svg"))
+    picture = Picture("Memory of the fastest plans", lambda: memory_drawing(searched))
     missing = assumptions(request.machine, profile=request.profile)
     made = origin(request.parameters)
     keep(Result("plans", report(searched), made, [picture], left_out=missing), out, page)

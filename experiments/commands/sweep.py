@@ -144,11 +144,10 @@ def _keep(
         provenance = output.provenance(**request.facts)
         output.write_table(show.out, [row.record() for row in rows], provenance)
     if show.plot:
-        from experiments.pictures.sweep_curves import sweep_figure
+        from experiments.pictures.figure_file import write_figure
+        from experiments.pictures.sweep_curves import sweep_drawing
 
-        subject = _subject(request)
-        kind = show.plot.suffix[1:].lower()
-        output.write(show.plot, sweep_figure(rows, show.metric, kind, subject, measured))
+        write_figure(show.plot, sweep_drawing(rows, show.metric, _subject(request), measured))
     if show.report:
         _report(show.report, request, show, rows, measured)
 
@@ -163,11 +162,11 @@ def _report(
     from experiments.pages.reports.assumptions import assumptions
     from experiments.pages.reports.report_file import write
     from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.sweep_curves import sweep_figure
+    from experiments.pictures.sweep_curves import sweep_drawing
 
     subject = _subject(request)
     picture = Picture(
-        f"All curves: {subject}", lambda: sweep_figure(rows, show.metric, "svg", subject, measured)
+        f"All curves: {subject}", lambda: sweep_drawing(rows, show.metric, subject, measured)
     )
     report = [row.record() for row in rows]
     missing = assumptions(request.machine, profile=request.profile)

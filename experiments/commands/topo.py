@@ -48,9 +48,10 @@ def show(machine: Blueprint, ranks: int | None, picture: Path | None, how: str) 
     output.check_writable(picture, output.PICTURES)
     topology = machine.whole() if ranks is None else machine.build(ranks)
     if picture:
-        from experiments.pictures.machines.machine_picture import topology_figure
+        from experiments.pictures.figure_file import write_figure
+        from experiments.pictures.machines.machine_picture import machine_drawing
 
-        output.write(picture, topology_figure(topology, picture.suffix[1:].lower()))
+        write_figure(picture, machine_drawing(topology))
     machine_facts = facts(topology)
     output.say(_text(machine_facts) if how == "table" else _record(machine_facts, how))
 

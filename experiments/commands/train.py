@@ -161,13 +161,13 @@ def _keep_several(records: Sequence[output.Record], request: Request, files: Fil
     from experiments.pages.reports.assumptions import assumptions
     from experiments.pages.reports.kept import keep
     from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.training_curves import training_figure
+    from experiments.pictures.training_curves import training_drawing
 
     names = {value.text: value.name for value, _ in request.variants}
     machine = request.job.machine
     picture = Picture(
         f"{request.job.model.name} on {machine.text}",
-        lambda: training_figure(records, request.swept, names, machine.text, "svg"),
+        lambda: training_drawing(records, request.swept, names, machine.text),
     )
     missing = assumptions(machine, profile=request.job.profile)
     made = origin(request.parameters)
@@ -232,11 +232,11 @@ def _picture(
         return training_trace(
             training.plan, training.timeline, dict(request.parameters), training.memory, choice
         )
-    from experiments.pictures.timelines.training_picture import training_figure
+    from experiments.pictures.figure_file import to_bytes
+    from experiments.pictures.timelines.training_picture import training_drawing
 
-    return training_figure(
-        training.plan, training.timeline, training.title, path.suffix[1:].lower()
-    )
+    figure = training_drawing(training.plan, training.timeline, training.title)
+    return to_bytes(figure, path.suffix[1:].lower())
 
 
 def _store(out: Path, records: list[dict[str, output.Value]], request: Request) -> None:
@@ -295,7 +295,7 @@ def _words(
 def _plot(
     path: Path, records: Sequence[output.Record], request: Request, names: Mapping[str, str]
 ) -> None:
-    from experiments.pictures.training_curves import training_figure
+    from experiments.pictures.figure_file import write_figure
+    from experiments.pictures.training_curves import training_drawing
 
-    kind, machine = path.suffix[1:].lower(), request.job.machine.text
-    output.write(path, training_figure(records, request.swept, names, machine, kind))
+    write_figure(path, training_drawing(records, request.swept, names, request.job.machine.text))

@@ -176,27 +176,24 @@ def _may_have_run(request: Request, curve: Curve, machine: Topology) -> list[Alg
 
 def _draw(results: list[Validation], plot: Path) -> None:
     """One picture, or one a curve with its number before the ending."""
-    from experiments.pictures.validation_curves import validation_figure
+    from experiments.pictures.figure_file import write_figures
+    from experiments.pictures.validation_curves import validation_drawing
 
-    for number, result in enumerate(results, 1):
-        path = (
-            plot
-            if len(results) == 1
-            else plot.with_name(f"{plot.stem}-{number}-{result.collective}{plot.suffix}")
-        )
-        output.write(path, validation_figure(result, plot.suffix[1:]))
-        if len(results) > 1:
-            output.note(f"drew {path}")
+    figures = {
+        f"{number}-{result.collective}": partial(validation_drawing, result)
+        for number, result in enumerate(results, 1)
+    }
+    write_figures(plot, figures)
 
 
 def _write_report(path: Path, request: Request, results: list[Validation]) -> None:
     from experiments.pages.reports.assumptions import assumptions
     from experiments.pages.reports.report_file import write
     from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.validation_curves import validation_figure
+    from experiments.pictures.validation_curves import validation_drawing
 
     pictures = [
-        Picture(f"Measured and predicted: {each.title}", partial(validation_figure, each, "svg"))
+        Picture(f"Measured and predicted: {each.title}", partial(validation_drawing, each))
         for each in results[: output.MOST_PICTURES]
     ]
     parameters: dict[str, output.Value] = {

@@ -18,14 +18,14 @@ XLINK = "http://www.w3.org/1999/xlink"
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
-def inline_svg(figure: Figure | bytes, name: str, label: str) -> str:
-    """The figure, or the bytes of its SVG file, as the text of an `svg` element.
+def inline_svg(figure: Figure, name: str, label: str) -> str:
+    """The figure as the text of an `svg` element.
 
     A page forbids styles inside elements: each property becomes an attribute. All ids begin with
     `name`, so that several figures fit into a page. `label` describes the figure for screen
     readers.
     """
-    root = fromstring(figure if isinstance(figure, bytes) else to_bytes(figure, "svg"))
+    root = fromstring(to_bytes(figure, "svg"))
     for parent in root.iter():
         for child in list(parent):
             if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}style"):

@@ -11,16 +11,10 @@ from matplotlib.figure import Figure
 from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.output import counted
 from experiments.pictures import plot_style as style
-from experiments.pictures.figure_file import to_bytes
 from topologies.topology import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-def diagnosis_figure(diagnosis: Diagnosis, kind: str) -> bytes:
-    """The picture of :func:`diagnosis_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(diagnosis_drawing(diagnosis), kind)
 
 
 @mpl.rc_context(style.STYLE)

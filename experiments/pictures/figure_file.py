@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+
+from experiments import output
 
 GREY = "0.55"
 
@@ -17,3 +21,17 @@ def to_bytes(figure: Figure, kind: str) -> bytes:
     with mpl.rc_context({"svg.hashsalt": "simctl"}):
         figure.savefig(file, format=kind, dpi=150, metadata=metadata)
     return file.getvalue()
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    """Write the figure in the format that the ending of the file says."""
+    output.write(path, to_bytes(figure, path.suffix[1:].lower()))
+
+
+def write_figures(path: Path, figures: Mapping[str, Callable[[], Figure]]) -> None:
+    """Write the only figure, or several, each with its key before the ending of the file."""
+    for key, draw in figures.items():
+        place = path if len(figures) == 1 else path.with_name(f"{path.stem}-{key}{path.suffix}")
+        write_figure(place, draw())
+        if len(figures) > 1:
+            output.note(f"drew {place}")

@@ -12,12 +12,6 @@ from matplotlib.ticker import EngFormatter, PercentFormatter, StrMethodFormatter
 
 from experiments.learning.learning_run import LearningRun
 from experiments.pictures import plot_style as style
-from experiments.pictures.figure_file import to_bytes
-
-
-def learning_figure(runs: Sequence[LearningRun], kind: str) -> bytes:
-    """The picture of :func:`learning_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(learning_drawing(runs), kind)
 
 
 @mpl.rc_context(style.STYLE)

@@ -8,14 +8,8 @@ from matplotlib.ticker import EngFormatter
 
 from experiments.parallel.plan_search import SearchResult
 from experiments.pictures import plot_style as style
-from experiments.pictures.figure_file import to_bytes
 
 GIGA = 1e9
-
-
-def memory_figure(result: SearchResult, kind: str) -> bytes:
-    """The picture of :func:`memory_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(memory_drawing(result), kind)
 
 
 @mpl.rc_context(style.STYLE)

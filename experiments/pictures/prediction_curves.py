@@ -16,7 +16,6 @@ from matplotlib.lines import Line2D
 from experiments.calibration.observations import Series
 from experiments.calibration.prediction import Predicted
 from experiments.pictures import plot_style as style
-from experiments.pictures.figure_file import to_bytes
 
 ACROSS = 3
 MOST = 12
@@ -24,11 +23,6 @@ MOST = 12
 Judged = tuple[Series, list[Predicted]]
 Looks = Mapping[int, tuple[str, str]]
 """Colour and marker of each number of ranks."""
-
-
-def measured_and_predicted(title: str, judged: Sequence[Judged], kind: str) -> bytes:
-    """The picture of :func:`prediction_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(prediction_drawing(title, judged), kind)
 
 
 @mpl.rc_context(style.STYLE)

@@ -9,19 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from experiments.pictures import plot_style as style
-from experiments.pictures.figure_file import to_bytes
 from experiments.simulations.recommendation import Advice, Crossover
-
-
-def recommendation_figure(
-    rows: Sequence[Advice],
-    curves: Mapping[str, Sequence[float]],
-    crossovers: Sequence[Crossover],
-    title: str,
-    kind: str,
-) -> bytes:
-    """The picture of :func:`recommendation_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(recommendation_drawing(rows, curves, crossovers, title), kind)
 
 
 @mpl.rc_context(style.STYLE)

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.pictures import plot_style as style
-from experiments.pictures.figure_file import to_bytes
 from experiments.simulations.sweep_rows import SweepRow
 from topologies.units import format_bytes
 
@@ -44,17 +43,6 @@ class _Curve(NamedTuple):
     """The share of white in its colour."""
     colour: str
     marker: str
-
-
-def sweep_figure(
-    rows: Sequence[SweepRow],
-    metric: str | None,
-    kind: str,
-    subject: str = "",
-    measured: Sequence[MeasuredCurve] = (),
-) -> bytes:
-    """The picture of :func:`sweep_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(sweep_drawing(rows, metric, subject, measured), kind)
 
 
 @mpl.rc_context(style.STYLE)

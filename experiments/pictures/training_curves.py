@@ -13,7 +13,6 @@ from matplotlib.ticker import EngFormatter, LogLocator
 
 from experiments.output import Record
 from experiments.pictures import plot_style as style
-from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.timelines.palette import FILLS, Fill
 from experiments.training.scaling import scaling, series
 from experiments.training.training_table import COLUMNS, rate
@@ -43,13 +42,6 @@ THIN = 0.002
 """A part is drawn if it is longer than this share of the longest step."""
 MOST_LABELS = 12
 """The values of an option that have a label, at most."""
-
-
-def training_figure(
-    records: Sequence[Record], swept: str, names: Mapping[str, str], machine: str, kind: str
-) -> bytes:
-    """The picture of :func:`training_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(training_drawing(records, swept, names, machine), kind)
 
 
 def training_drawing(

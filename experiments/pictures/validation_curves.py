@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from experiments.pictures import plot_style as style
-from experiments.pictures.figure_file import to_bytes
 
 if TYPE_CHECKING:
     from experiments.simulations.validation import ComparedPoint, Validation
@@ -21,11 +20,6 @@ LOOKS: dict[str, Any] = {
     "measured": {"marker": "s", "color": style.COLOURS[1]},
 }
 """The look of points by what they were to the fit."""
-
-
-def validation_figure(validation: Validation, kind: str) -> bytes:
-    """The picture of :func:`validation_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(validation_drawing(validation), kind)
 
 
 @mpl.rc_context(style.STYLE)

@@ -12,7 +12,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from experiments.pictures import plot_style as style
-from experiments.pictures.figure_file import to_bytes
 
 if TYPE_CHECKING:
     from simulator.collectives.proof import WrongAlgorithm
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
 COLOURS = {"not promised": "0.92", "right": "#56b4e9", "wrong": "#d55e00"}
 FEW = 64
 """Ranks or slots up to which a line stands between two of them."""
-
-
-def wrong_figure(error: WrongAlgorithm, kind: str) -> bytes:
-    """The picture of :func:`wrong_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(wrong_drawing(error), kind)
 
 
 @mpl.rc_context(style.STYLE | {"axes.grid": False})

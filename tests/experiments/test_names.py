@@ -3,7 +3,8 @@
 import re
 
 from experiments.names import rank_name
-from experiments.pictures.timelines.collective_picture import collective_figure
+from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.timelines.collective_picture import collective_drawing
 from simulator.collectives.in_network import fit_nvls
 from simulator.engines import simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -22,7 +23,8 @@ def test_the_only_server_has_no_number() -> None:
 
 def test_a_timeline_calls_a_switch_a_switch() -> None:
     fitted = fit_nvls(machine("hgx_h100").build(8), 8, 2.0**20)
-    picture = collective_figure(simulate(fitted.schedule, fitted.topology), "nvls", "svg").decode()
+    figure = collective_drawing(simulate(fitted.schedule, fitted.topology), "nvls")
+    picture = to_bytes(figure, "svg").decode()
     labels = re.findall(r"<!-- (.*?) -->", picture)
     assert "switch 0" in labels
     assert "server" not in labels

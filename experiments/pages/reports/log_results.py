@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.output import MOST_PICTURES, Value
 from experiments.pages.reports.result import Picture, Result, origin
-from experiments.pictures.diagnosis_curves import diagnosis_figure
+from experiments.pictures.diagnosis_curves import diagnosis_drawing
 
 
 def diagnosed(
@@ -17,7 +17,7 @@ def diagnosed(
 ) -> Result:
     """A diagnosis with a picture of each curve, the abnormal ones first."""
     drawn = sorted(results, key=lambda each: not each.abnormal)[:MOST_PICTURES]
-    pictures = [Picture(_title(each), partial(diagnosis_figure, each, "svg")) for each in drawn]
+    pictures = [Picture(_title(each), partial(diagnosis_drawing, each)) for each in drawn]
     return Result("diagnose", report, origin(parameters), pictures)
 
 

@@ -107,7 +107,7 @@ def _figures(result: Result, pictures: bool, name: str) -> list[Block]:
     return [
         Figure(
             picture.title,
-            inline_svg(picture.svg(), f"{name}figure{k}", picture.title),
+            inline_svg(picture.draw(), f"{name}figure{k}", picture.title),
             picture.note,
         )
         for k, picture in enumerate(result.pictures if pictures else ())

@@ -12,6 +12,8 @@ from experiments.output import Value
 from experiments.pages.page import Block
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from experiments.pages.machine_use import MachineUse
     from experiments.pages.memory_curves import MemoryCurves
     from experiments.pages.spans import Spans
@@ -21,8 +23,7 @@ class Picture(NamedTuple):
     """A figure of matplotlib, drawn when a page needs it."""
 
     title: str
-    svg: Callable[[], bytes]
-    """Draws the figure as a file."""
+    draw: Callable[[], Figure]
     note: str = ""
     """What stands below it."""
 

@@ -22,8 +22,8 @@ from experiments.pages.reports.report_models import ANSWERS, MOST, Origin
 from experiments.pages.reports.report_tables import Record, number
 from experiments.pages.reports.result import Picture, Result
 from experiments.pages.reports.result_file import checked, is_result, read_result
-from experiments.pictures.sweep_curves import sweep_figure
-from experiments.pictures.training_curves import training_figure
+from experiments.pictures.sweep_curves import sweep_drawing
+from experiments.pictures.training_curves import training_drawing
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.simulations.verdict import Verdict
 from topologies.errors import InputError
@@ -85,7 +85,7 @@ def _pictures(kind: str, rows: Sequence[Record], parameters: Mapping[str, Any]) 
     machine = str(parameters.get("topology") or "")
     if kind == "sweep":
         points = [_point(row) for row in rows]
-        return [Picture("All curves", partial(sweep_figure, points, None, "svg", machine))]
+        return [Picture("All curves", partial(sweep_drawing, points, None, machine))]
     if kind == "runs":
         swept = str(parameters.get("sweep") or "").partition("=")[0]
         swept = swept or "strategy" * (len({row["strategy"] for row in rows}) > 1)
@@ -94,7 +94,7 @@ def _pictures(kind: str, rows: Sequence[Record], parameters: Mapping[str, Any]) 
         if not swept and any(row.get(change) is None for row in rows for change in changes):
             return []
         names = {str(row[swept]): str(row[swept]) for row in rows} if swept else {}
-        draw = partial(training_figure, rows, swept, names, machine, "svg")
+        draw = partial(training_drawing, rows, swept, names, machine)
         return [Picture("All runs", draw)]
     return []
 

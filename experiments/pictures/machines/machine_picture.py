@@ -15,7 +15,6 @@ from matplotlib.patches import FancyBboxPatch, Patch
 from matplotlib.path import Path
 
 from experiments.machine_facts import LinkGroup, link_groups
-from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.machines.machine_layout import machine_layout
 from experiments.pictures.machines.sketch import Layout
 from topologies.columns import Words
@@ -78,9 +77,8 @@ class _Stroke(NamedTuple):
         return (0, (2.5, 1.2)) if self.group.assumed else "solid"
 
 
-def topology_figure(topology: Topology, kind: str) -> bytes:
-    """A picture as "png", "svg" or "pdf"; full-duplex links are one line, and the legend counts the
-    whole machine.
+def machine_drawing(topology: Topology) -> Figure:
+    """A picture; full-duplex links are one line, and the legend counts the whole machine.
 
     Raises InputError for a plain shape that is too large to draw.
     """
@@ -99,7 +97,7 @@ def topology_figure(topology: Topology, kind: str) -> bytes:
     _draw_links(axes, where, strokes)
     _draw_devices(axes, topology, where, column)
     figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize="small")
-    return to_bytes(figure, kind)
+    return figure
 
 
 def _strokes(topology: Topology, where: Layout) -> list[_Stroke]:

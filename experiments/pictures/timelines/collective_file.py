@@ -22,6 +22,7 @@ def collective_file(
         from experiments.pictures.timelines.collective_trace import collective_trace
 
         return collective_trace(timeline, dict(parameters), choice)
-    from experiments.pictures.timelines.collective_picture import collective_figure
+    from experiments.pictures.figure_file import to_bytes
+    from experiments.pictures.timelines.collective_picture import collective_drawing
 
-    return collective_figure(timeline, title, path.suffix[1:].lower())
+    return to_bytes(collective_drawing(timeline, title), path.suffix[1:].lower())

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.names import link_name
-from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.timelines.bars import BOXES, arranged, longest, thinnest, widened
 from experiments.pictures.timelines.painter import Chart, paint
 from experiments.pictures.timelines.palette import QUEUE
@@ -32,11 +31,6 @@ LINKS = 3
 """Links that are named as those for which messages wait longest."""
 LANES = ("compute", "send", "receive", "add")
 """The lanes of a rank, from the top."""
-
-
-def collective_figure(timeline: Timeline, title: str, kind: str) -> bytes:
-    """The picture of :func:`collective_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(collective_drawing(timeline, title), kind)
 
 
 def collective_drawing(timeline: Timeline, title: str) -> Figure:

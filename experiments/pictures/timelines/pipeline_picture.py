@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.timelines.palette import FILLS, is_dark
 from experiments.pictures.timelines.rows import FULL
 from experiments.pictures.timelines.texts import LETTER, TEXT, fitting, write
@@ -47,11 +46,6 @@ COLOURS = (
     ("#f3cd7c", "#e69f00"),
 )
 """The colour of each kind, for the first and for later stages of a device."""
-
-
-def pipeline_figure(runs: Sequence[PipelineTimes], kind: str) -> bytes:
-    """The picture of :func:`pipeline_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(pipeline_drawing(runs), kind)
 
 
 def pipeline_drawing(runs: Sequence[PipelineTimes]) -> Figure:

@@ -38,14 +38,9 @@ def plan_file(
     """A trace for a path that ends in .json, else a picture."""
     if path.suffix.lower() == ".json":
         return _trace(step, parameters, choice)
-    return _figure(step, title, path.suffix[1:].lower())
-
-
-def _figure(step: Step, title: str, kind: str) -> bytes:
-    """The picture of :func:`plan_drawing` as "png", "svg" or "pdf"."""
     from experiments.pictures.figure_file import to_bytes
 
-    return to_bytes(plan_drawing(step, title), kind)
+    return to_bytes(plan_drawing(step, title), path.suffix[1:].lower())
 
 
 def plan_drawing(step: Step, title: str) -> Figure:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.timelines.bars import arranged, longest, thinnest, widened, with_hidden
 from experiments.pictures.timelines.bubble_boxes import label_bubbles
 from experiments.pictures.timelines.painter import Chart, paint
@@ -40,11 +39,6 @@ SHOWN = "what each rank computes and communicates, and why it is idle"
 """What the picture is of."""
 STEPS = 20
 """At most this many steps are named."""
-
-
-def training_figure(plan: Plan, timeline: Timeline, title: str, kind: str) -> bytes:
-    """The picture of :func:`training_drawing` as "png", "svg" or "pdf"."""
-    return to_bytes(training_drawing(plan, timeline, title), kind)
 
 
 def training_drawing(plan: Plan, timeline: Timeline, title: str) -> Figure:

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.machine_facts import link_groups
+from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.machines.machine_layout import machine_layout
-from experiments.pictures.machines.machine_picture import HALF, topology_figure
+from experiments.pictures.machines.machine_picture import HALF, machine_drawing
 from experiments.pictures.machines.sketch import Layout, ends
 from grouped_cases import each_case
 from law_cases import a_third
@@ -58,7 +59,9 @@ def size_of_png(picture: bytes) -> tuple[int, int]:
 
 def texts(topology: Topology) -> list[str]:
     """Every text in the picture: SVG has it as comments."""
-    return re.findall(r"<!-- (.*?) -->", topology_figure(topology, "svg").decode(), re.DOTALL)
+    return re.findall(
+        r"<!-- (.*?) -->", to_bytes(machine_drawing(topology), "svg").decode(), re.DOTALL
+    )
 
 
 def level(topology: Topology, where: Layout, kind: str) -> list[float]:
@@ -69,7 +72,9 @@ def level(topology: Topology, where: Layout, kind: str) -> list[float]:
 
 @pytest.mark.parametrize("text", a_third([*SHAPES, *MACHINES], 1))
 def test_every_shape_and_machine_renders(text: str) -> None:
-    width, height = size_of_png(topology_figure(machine(text, MACHINE_RANKS.get(text, 8)), "png"))
+    width, height = size_of_png(
+        to_bytes(machine_drawing(machine(text, MACHINE_RANKS.get(text, 8))), "png")
+    )
     assert 600 < width < 3200
     assert 300 < height < 2500
 
@@ -78,7 +83,7 @@ def test_every_shape_and_machine_renders(text: str) -> None:
     "text", ["torus:dims=3x3x3", pytest.param("hgx_h100:nodes=16", marks=pytest.mark.exhaustive)]
 )
 def test_larger_ones_render(text: str) -> None:
-    size_of_png(topology_figure(machine(text, LARGER[text]), "png"))
+    size_of_png(to_bytes(machine_drawing(machine(text, LARGER[text])), "png"))
 
 
 @each_case(("text", "ranks"), [*((s, 8) for s in SHAPES), *MACHINE_RANKS.items(), *LARGER.items()])
@@ -239,13 +244,13 @@ def test_assumed_figures_are_dashed_and_names_are_no_formulas() -> None:
     builder.connect("a$_$", "0000:17:00.0", Link(1e9), assumed=True)
     topology = builder.build(["a$_$", "0000:17:00.0"])
     assert {"1 link: 1GB/s, 0s, assumed", "17:00.0"} <= set(texts(topology))
-    assert b"stroke-dasharray" in topology_figure(topology, "svg")
-    assert b"stroke-dasharray" not in topology_figure(machine("ring", 4), "svg")
+    assert b"stroke-dasharray" in to_bytes(machine_drawing(topology), "svg")
+    assert b"stroke-dasharray" not in to_bytes(machine_drawing(machine("ring", 4)), "svg")
 
 
 def test_a_lonely_device_renders() -> None:
     builder = TopologyBuilder("lonely")
-    size_of_png(topology_figure(builder.build([builder.device("gpu0")]), "png"))
+    size_of_png(to_bytes(machine_drawing(builder.build([builder.device("gpu0")])), "png"))
 
 
 def test_what_no_one_could_read_is_refused() -> None:
@@ -256,7 +261,9 @@ def test_what_no_one_could_read_is_refused() -> None:
 
 
 def test_a_picture_is_the_same_every_time() -> None:
-    assert topology_figure(machine("mi300x"), "png") == topology_figure(machine("mi300x"), "png")
+    assert to_bytes(machine_drawing(machine("mi300x")), "png") == to_bytes(
+        machine_drawing(machine("mi300x")), "png"
+    )
 
 
 @given(row=st.lists(st.integers(), max_size=20), count=st.integers(1, 25))
