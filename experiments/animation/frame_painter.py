@@ -14,7 +14,7 @@ from experiments.animation.colours import rank_colours
 from experiments.animation.film import Act, Film, Message, Still
 from experiments.animation.run_figures import measures
 from experiments.animation.shown_values import Shown, shown_values
-from experiments.pictures.timelines.palette import is_dark
+from experiments.pictures.timelines.palette import ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,9 +142,8 @@ class Painter:
             plain = parts > 1 or shown.origin in (own, None)
             name = f"{rank}" if plain else f"{rank}.{shown.origin}"
             size = min(height * 0.75, 0.24, width / parts / len(name) * 1.3)
-            ink = "white" if is_dark(colour) else "black"
             middle = left + width / parts / 2, y + height / 2
-            self._write(axes, name, *middle, size, colour=ink)
+            self._write(axes, name, *middle, size, colour=ink_on(colour))
         for rank in range(1, parts if width / parts > 0.1 else 1):
             between = x + width * rank / parts - 0.01, y, 0.02, height
             self._rectangle(axes, between, "white", "none", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.animation.slot_contents import Run, Write
+from experiments.output import counted
 from simulator.schedules.schedule import TRANSFER
 
 DISTINCT = 2
@@ -71,8 +72,8 @@ class Speaker:
             return f"{first}."
         same = sum(self._pattern(k) == self._pattern(operations[0]) for k in operations[1:])
         if same == others:
-            return f"{first}. {_counted(others, 'more transfer')} {_verb(others)} the same."
-        return f"{first}. {_counted(others, 'other transfer')} {_verb(others, 'run')} meanwhile."
+            return f"{first}. {counted(others, 'more transfer')} {_verb(others)} the same."
+        return f"{first}. {counted(others, 'other transfer')} {_verb(others, 'run')} meanwhile."
 
     def _pattern(self, number: int) -> tuple[object, ...]:
         """What an operation has in common with others that do the same."""
@@ -122,10 +123,6 @@ def numbered(titles: Sequence[str]) -> list[str]:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _verb(number: int, verb: str = "do") -> str:

@@ -10,8 +10,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from experiments.animation.step_film import Look, StepFilm
-from experiments.pictures.timelines.palette import is_dark
+from experiments.animation.step_film import StepFilm
+from experiments.pictures.timelines.palette import ink_on
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -104,18 +104,12 @@ def _rows(axes: Axes, film: StepFilm, moment: float, size: tuple[float, float]) 
             box(LEFT + item * cell, top, cell - 0.003, strip, look.colour)
             if cell >= 0.015:
                 text = f"{item} {look.sign}".strip() if cell > 0.035 else f"{item}"
-                label(LEFT + (item + 0.5) * cell, top + strip / 2, text, _ink(look))
+                label(LEFT + (item + 0.5) * cell, top + strip / 2, text, ink_on(look.colour))
         axes.plot(
             [place(moment)] * 2, [top + strip, top + row - GAP * shrink], color=INK, linewidth=1
         )
-    for start, end, of_row, of_lane, look_number in zip(
-        film.boxes.start.tolist(),
-        film.boxes.end.tolist(),
-        film.boxes.row.tolist(),
-        film.boxes.lane.tolist(),
-        film.boxes.look.tolist(),
-        strict=True,
-    ):
+    columns = (column.tolist() for column in film.boxes)
+    for of_row, of_lane, start, end, look_number, _ in zip(*columns, strict=True):
         if start < moment:
             left, right = place(start), place(min(moment, end))
             top = of_row * row + strip + 0.03 + of_lane * lane
@@ -148,7 +142,3 @@ def _flights(axes: Axes, film: StepFilm, moment: float, size: tuple[float, float
         text = f"{item} {sign}" if cell > 0.035 else f"{item}"
         written = axes.text(x + cell / 2, y + strip / 2, text, size=LETTERS, color=ACCENT)
         written.set(ha="center", va="center", zorder=7)
-
-
-def _ink(look: Look) -> str:
-    return "white" if is_dark(look.colour) else "black"

@@ -8,7 +8,7 @@ import networkx as nx
 from matplotlib.figure import Figure
 
 from experiments.animation.colours import rank_colours
-from experiments.pictures.timelines.palette import is_dark
+from experiments.pictures.timelines.palette import ink_on
 from simulator.schedules.schedule import Schedule
 
 MOST = 2
@@ -56,6 +56,6 @@ def tree_figure(schedule: Schedule, kinds: list[tuple[Edge, ...]]) -> Figure:
             )
         for rank, row in depth.items():
             axes.scatter(rank, row, s=2600 / schedule.ranks**0.8, color=colours[rank], zorder=2)
-            ink = "white" if is_dark(colours[rank]) else "black"
+            ink = ink_on(colours[rank])
             axes.text(rank, row, f"{rank}", color=ink, size=8, ha="center", va="center")
     return figure

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.pictures.machines.machine_layout import MOST_DEVICES, machine_layout
+from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
 from topologies.topology import Floats, Ints, Topology
 
 WIDEST = 3.0
@@ -135,15 +135,8 @@ def _box(topology: Topology, devices: Numbers, place: tuple[int, int], level: in
 def _levels(topology: Topology) -> Numbers:
     """How many links each device is away from nodes, or from ranks where there are none; -1 for
     devices that cannot be reached."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import dijkstra
-
-    count = len(topology.device_names)
     start = np.flatnonzero(topology.node >= 0)
     if not len(start):
         start = np.unique(topology.placement)
-    graph = csr_array(
-        (np.ones(topology.links), (topology.source, topology.target)), shape=(count, count)
-    )
-    away = dijkstra(graph, indices=start, unweighted=True, min_only=True)
+    away = distances(topology, start)
     return np.where(np.isfinite(away), away, -1).astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from experiments.pages.training_spans import idle_columns
 from experiments.pictures.timelines.plan_timeline import name_of
 from experiments.pictures.timelines.tracks import all_computations
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES, BubbleSpans, bubble_spans
-from simulator.analysis.critical_path import Path, trace_back
+from simulator.analysis.critical_path import trace_back
 from simulator.parallel.passes import COMPUTE, KINDS, STREAMS
 from simulator.parallel.pipeline_times import PipelineTimes
 from simulator.parallel.step import Step
@@ -27,6 +27,18 @@ from topologies.topology import Ints
 ACTIONS = KINDS[:4]
 LANES = ("compute", "to later devices", "to earlier devices")
 """The lanes of a pipeline."""
+
+
+class _Looks(NamedTuple):
+    """What operations look like and what they are called."""
+
+    lanes: Sequence[str]
+    kind: Ints
+    """The kind of each operation, a place in `kinds`."""
+    kinds: Sequence[str]
+    """The last one is idle."""
+    words: Sequence[str]
+    """The name of each operation."""
 
 
 def spans_of_step(step: Step) -> Spans:
@@ -47,9 +59,9 @@ def spans_of_step(step: Step) -> Spans:
         COMPUTE,
         remarks=(remark,) * (ranks > 1),
     )
-    drawn = _Drawn(timeline, STREAMS, kind, (*KINDS, *STREAMS, IDLE), words)
+    looks = _Looks(STREAMS, kind, (*KINDS, *STREAMS, IDLE), words)
     values: dict[str, npt.NDArray[Any]] = {"nbytes": labels.nbytes, "peer": labels.peer}
-    return drawn.spans(chart, step_bubbles(step), values)
+    return _spans(timeline, chart, step_bubbles(step), looks, values)
 
 
 def spans_of_pipeline(run: PipelineTimes) -> Spans:
@@ -62,57 +74,45 @@ def spans_of_pipeline(run: PipelineTimes) -> Spans:
         words[operation] = pipeline.text(row)
     rows = tuple(f"device {device}" for device in range(pipeline.devices))
     chart = Chart(rows, np.full(len(rows), -1, dtype=np.int32), timeline.makespan, COMPUTE)
-    drawn = _Drawn(timeline, LANES, kind, (*ACTIONS, "send", IDLE), words)
-    return drawn.spans(chart, bubble_spans(timeline, COMPUTE), {})
+    looks = _Looks(LANES, kind, (*ACTIONS, "send", IDLE), words)
+    return _spans(timeline, chart, bubble_spans(timeline, COMPUTE), looks, {})
 
 
-class _Drawn:
-    """A timeline of devices whose operations all are computations."""
-
-    def __init__(
-        self,
-        timeline: Timeline,
-        lanes: Sequence[str],
-        kind: Ints,
-        kinds: Sequence[str],
-        words: Sequence[str],
-    ) -> None:
-        """`kind` is the kind of each operation, a place in `kinds`, whose last one is idle; `words`
-        are the names of operations."""
-        self._timeline, self._lanes, self._kind, self._kinds = timeline, lanes, kind, kinds
-        table: dict[str, int] = {}
-        numbers = [table.setdefault(word, len(table)) for word in [*words, IDLE]]
-        self._name, self._words = np.array(numbers, dtype=np.int32), tuple(table)
-
-    def spans(
-        self, chart: Chart, bubbles: BubbleSpans, values: Mapping[str, npt.NDArray[Any]]
-    ) -> Spans:
-        """The spans; `values` are columns by operation."""
-        timeline, boxes = self._timeline, all_computations(self._timeline)
-        path = trace_back(timeline)
-        operation = boxes.first
-        columns = Columns.of(
-            boxes.rank,
-            boxes.start,
-            boxes.end,
-            lane=boxes.lane,
-            kind=self._kind[operation],
-            name=self._name[operation],
-            critical=on_path(timeline, path)[operation],
-            **{name: column[operation] for name, column in values.items()},
-        )
-        idle = idle_columns(timeline, bubbles, bubbles.rank, self._name)
-        idle = idle._replace(kind=np.full_like(idle.row, len(self._kinds) - 1))
-        names = Names(
-            self._lanes,
-            self._kinds.__getitem__,
-            self._words.__getitem__,
-            lambda device: f"device {device}",
-            str,
-            BUBBLE_CAUSES,
-        )
-        ranks = np.arange(timeline.schedule.ranks, dtype=np.int32)
-        return assembled(chart, [columns, idle], pieces_of(path, ranks, self._lanes_of), names)
-
-    def _lanes_of(self, path: Path) -> Ints:
-        return self._timeline.schedule.lane[path.operation].astype(np.int32)
+def _spans(
+    timeline: Timeline,
+    chart: Chart,
+    bubbles: BubbleSpans,
+    looks: _Looks,
+    values: Mapping[str, npt.NDArray[Any]],
+) -> Spans:
+    """The spans of devices whose operations all are computations; `values` are columns by
+    operation."""
+    table: dict[str, int] = {}
+    numbers = [table.setdefault(word, len(table)) for word in [*looks.words, IDLE]]
+    name, words = np.array(numbers, dtype=np.int32), tuple(table)
+    boxes, path = all_computations(timeline), trace_back(timeline)
+    operation = boxes.first
+    columns = Columns.of(
+        boxes.rank,
+        boxes.start,
+        boxes.end,
+        lane=boxes.lane,
+        kind=looks.kind[operation],
+        name=name[operation],
+        critical=on_path(timeline, path)[operation],
+        **{column: value[operation] for column, value in values.items()},
+    )
+    idle = idle_columns(timeline, bubbles, bubbles.rank, name)
+    idle = idle._replace(kind=np.full_like(idle.row, len(looks.kinds) - 1))
+    names = Names(
+        looks.lanes,
+        looks.kinds.__getitem__,
+        words.__getitem__,
+        lambda device: f"device {device}",
+        str,
+        BUBBLE_CAUSES,
+    )
+    ranks = np.arange(timeline.schedule.ranks, dtype=np.int32)
+    lane = timeline.schedule.lane.astype(np.int32)
+    pieces = pieces_of(path, ranks, lambda path: lane[path.operation])
+    return assembled(chart, [columns, idle], pieces, names)

@@ -41,12 +41,12 @@ def spans_of_run(timeline: Timeline, path: Path | None = None) -> Spans:
     schedule, machine = timeline.schedule, timeline.routed.machine
     ranks = np.union1d(schedule.rank, timeline.routed.peer).astype(np.int32)
     found = trace_back(timeline) if path is None else path
-    run = _Run(timeline, ranks, on_path(timeline, found))
+    run = Run(timeline, ranks, on_path(timeline, found))
     chart = Chart(
         tuple(rank_name(schedule, rank) for rank in ranks.tolist()),
         machine.node[machine.placement[ranks]],
         timeline.makespan,
-        remarks=standing(timeline, len(ranks)),
+        remarks=(standing(len(ranks), schedule.ranks),) * (schedule.fold is not None),
     )
     media, phases = timeline.routed.topology.medium_names, (*schedule.phases, IDLE)
     names = Names(
@@ -59,7 +59,7 @@ def spans_of_run(timeline: Timeline, path: Path | None = None) -> Spans:
     )
     parts = [
         run.computes(),
-        run.sends(),
+        run.sends(SENDS),
         run.queues(),
         run.receives(),
         run.merges(),
@@ -69,13 +69,10 @@ def spans_of_run(timeline: Timeline, path: Path | None = None) -> Spans:
     return assembled(chart, parts, pieces, names)
 
 
-def standing(timeline: Timeline, shown: int) -> tuple[str, ...]:
-    """A sentence that says which ranks stand for others, if some do."""
-    ranks = timeline.schedule.ranks
-    if timeline.schedule.fold is None:
-        return ()
+def standing(shown: int, ranks: int) -> str:
+    """A sentence that says that some ranks stand for others."""
     stand = f"{shown} of {ranks} ranks stand{'s' * (shown == 1)} for all"
-    return (f"{stand}: the others do the same at the same time.",)
+    return f"{stand}: the others do the same at the same time."
 
 
 def on_path(timeline: Timeline, path: Path) -> npt.NDArray[np.bool_]:
@@ -85,7 +82,7 @@ def on_path(timeline: Timeline, path: Path) -> npt.NDArray[np.bool_]:
     return through
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """A timeline, the ranks that are rows, and the operations on the critical path."""
 
     timeline: Timeline
@@ -126,19 +123,20 @@ class _Run(NamedTuple):
         fold = self.timeline.schedule.fold
         return rank if fold is None else fold.shifts.folded(rank).astype(np.int32)
 
-    def sends(self) -> Columns:
-        """Messages while they hold the first link."""
+    def sends(self, lane: int) -> Columns:
+        """Messages of the ranks while they hold the first link."""
         timeline, schedule, sent = self.timeline, self.timeline.schedule, sends(self.timeline)
         taking = sent.end > sent.start
+        taking &= np.isin(schedule.rank[sent.operation], self.ranks)
         operation = sent.operation[taking]
         return Columns.of(
             self.row(schedule.rank[operation]),
             sent.start[taking],
             sent.end[taking],
-            lane=SENDS,
+            lane=lane,
             peer=schedule.peer[operation],
             link=sent.medium[taking],
-            waited=waited(timeline)[0][operation],
+            waited=waited(timeline)[0][operation] if len(operation) else np.zeros(0),
             **self.about(operation),
         )
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.names import rank_name
 from experiments.pages.critical_pieces import AT_RECEIVER, pieces_of
-from experiments.pages.run_spans import last_link, on_path, sender_at
+from experiments.pages.run_spans import Run, last_link, on_path, sender_at, standing
 from experiments.pages.span_names import Chart, Names, assembled
 from experiments.pages.spans import IDLE, Columns, Spans
 from experiments.pictures.timelines.tracks import (
@@ -15,15 +15,19 @@ from experiments.pictures.timelines.tracks import (
     box_bytes,
     communications,
     computations,
-    gaps,
     kind_of,
-    lane_name,
-    sends,
+    lane_names,
 )
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES, BubbleSpans, bubble_spans
-from simulator.analysis.bubbles import CONTENTION, DRAIN
-from simulator.analysis.contention import waited
+from simulator.analysis.bubbles import (
+    CONTENTION,
+    DRAIN,
+    computing_ranks,
+    gaps_of,
+    last_operations,
+)
 from simulator.analysis.critical_path import SEGMENT_PARTS, Path
+from simulator.kernels.queues import Gaps
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Ints
@@ -38,12 +42,13 @@ def spans_of_training(plan: Plan, timeline: Timeline, path: Path) -> Spans:
     schedule, topology = timeline.schedule, plan.topology
     boxes = computations(plan, timeline), communications(plan, timeline)
     ranks = np.union1d(plan.standing, np.union1d(boxes[0].rank, boxes[1].rank)).astype(np.int32)
-    lanes = _lanes(plan, timeline)
+    lanes = [*lane_names(plan, timeline), "messages"]
     phases, media = (*schedule.phases, IDLE), timeline.routed.topology.medium_names
     kinds = [kind_of(phase) for phase in phases]
-    makers = _Maker(plan, timeline, ranks, path)
-    parts = [*map(makers.boxes, boxes), makers.idle(), makers.messages(len(lanes) - 1)]
-    pieces = pieces_of(path, ranks, lambda path: makers.lanes_of(path, len(lanes) - 1))
+    run, messages = Run(timeline, ranks, on_path(timeline, path)), len(lanes) - 1
+    bubbles = idle_gaps(plan, run) if plan.blocks else _bubbles(plan, run)
+    parts = [*(_boxes(run, each) for each in boxes), bubbles, run.sends(messages)]
+    pieces = pieces_of(path, ranks, lambda path: _lanes_of(timeline, path, messages))
     names = Names(
         lanes,
         kinds.__getitem__,
@@ -67,8 +72,7 @@ def spans_of_training(plan: Plan, timeline: Timeline, path: Path) -> Spans:
 def _remarks(plan: Plan) -> tuple[str, ...]:
     shown, remarks = len(plan.standing), list[str]()
     if shown < plan.workers:
-        stand = f"{shown} of {plan.workers} ranks stand{'s' * (shown == 1)} for all"
-        remarks.append(f"{stand}: the others do the same at the same time.")
+        remarks.append(standing(shown, plan.workers))
     if plan.blocks:
         remarks.append(
             "Collectives are timed as a whole: take --detail transfers to see their messages and "
@@ -77,86 +81,70 @@ def _remarks(plan: Plan) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-def _lanes(plan: Plan, timeline: Timeline) -> list[str]:
-    """The lanes of a rank; the last one has messages."""
-    most = int(plan.spans.lane.max(initial=0)) + 1
-    count = max(len(plan.lanes), timeline.schedule.lanes, most)
-    return [*(lane_name(plan, lane) for lane in range(count)), "messages"]
+def _boxes(run: Run, boxes: Boxes) -> Columns:
+    """Computations or communications."""
+    nbytes = box_bytes(run.timeline.schedule, boxes)
+    talks = boxes.lane != COMPUTE
+    return Columns.of(
+        run.row(boxes.rank),
+        boxes.start,
+        boxes.end,
+        lane=boxes.lane,
+        kind=boxes.phase,
+        name=boxes.phase,
+        nbytes=np.where(talks, np.array([size or 0 for size in nbytes], dtype=np.float64), 0),
+        critical=run.through[boxes.first] | run.through[boxes.last],
+    )
 
 
-class _Maker:
-    """Makes spans of a training run."""
+def _bubbles(plan: Plan, run: Run) -> Columns:
+    """Bubbles of the workers."""
+    schedule = run.timeline.schedule
+    spans = bubble_spans(run.timeline, COMPUTE)
+    spans = spans.take(np.isin(spans.rank, plan.standing))
+    name = np.append(schedule.phase.astype(np.int32), len(schedule.phases))
+    return idle_columns(run.timeline, spans, run.row(spans.rank), name)
 
-    def __init__(self, plan: Plan, timeline: Timeline, ranks: Ints, path: Path) -> None:
-        self._plan, self._timeline, self._ranks = plan, timeline, ranks
-        self._through = on_path(timeline, path)
 
-    def boxes(self, boxes: Boxes) -> Columns:
-        """Computations or communications."""
-        nbytes = box_bytes(self._timeline.schedule, boxes)
-        talks = boxes.lane != COMPUTE
-        return Columns.of(
-            self._row(boxes.rank),
-            boxes.start,
-            boxes.end,
-            lane=boxes.lane,
-            kind=boxes.phase,
-            name=boxes.phase,
-            nbytes=np.where(talks, np.array([size or 0 for size in nbytes], dtype=np.float64), 0),
-            critical=self._through[boxes.first] | self._through[boxes.last],
-        )
+def idle_gaps(plan: Plan, run: Run) -> Columns:
+    """Bubbles of the workers of an outline, which does not know their causes.
 
-    def messages(self, lane: int) -> Columns:
-        """Messages while they hold the first link."""
-        timeline, schedule, sent = self._timeline, self._timeline.schedule, sends(self._timeline)
-        taking = np.flatnonzero(
-            (sent.end > sent.start) & np.isin(schedule.rank[sent.operation], self._ranks)
-        )
-        operation = sent.operation[taking]
-        return Columns.of(
-            self._row(schedule.rank[operation]),
-            sent.start[taking],
-            sent.end[taking],
-            lane=lane,
-            kind=schedule.phase[operation],
-            name=schedule.phase[operation],
-            peer=schedule.peer[operation],
-            link=sent.medium[taking],
-            nbytes=schedule.nbytes[operation],
-            waited=waited(timeline)[0][operation] if len(operation) else np.zeros(0),
-            critical=self._through[operation],
-        )
+    After its final computation a rank waits for the last operation that it takes part in, then it
+    drains.
+    """
+    timeline, schedule = run.timeline, run.timeline.schedule
+    computing = computing_ranks(timeline, COMPUTE) & (np.arange(schedule.ranks) < plan.workers)
+    last = np.where(computing, last_operations(timeline), np.int32(-1))
+    gaps, free = gaps_of(timeline, COMPUTE, last)
+    gaps = Gaps._make(column[gaps.rank < plan.workers] for column in gaps)
+    finish, ready = timeline.finish[gaps.operation], timeline.ready[gaps.operation]
+    awaited = [
+        operation
+        if itself
+        else max(schedule.predecessors(operation).tolist(), key=timeline.finish.__getitem__)
+        for operation, itself in zip(gaps.operation.tolist(), gaps.itself.tolist(), strict=True)
+    ]
+    drains = np.flatnonzero(computing & (free < timeline.makespan))
+    end = np.full(len(drains), timeline.makespan)
+    idle = {"kind": len(schedule.phases), "name": len(schedule.phases)}
+    return Columns.joined(
+        Columns.of(
+            run.row(gaps.rank),
+            gaps.begin,
+            np.where(gaps.itself, finish, ready),
+            awaited=schedule.phase[np.array(awaited, dtype=np.int32)],
+            **idle,
+        ),
+        Columns.of(run.row(drains), free[drains], end, cause=DRAIN, **idle),
+    )
 
-    def idle(self) -> Columns:
-        """Bubbles of the workers. An outline does not know their causes."""
-        timeline, plan = self._timeline, self._plan
-        phases = timeline.schedule.phases
-        if not plan.blocks:
-            spans = bubble_spans(timeline, COMPUTE)
-            spans = spans.take(np.isin(spans.rank, plan.standing))
-            name = np.append(timeline.schedule.phase.astype(np.int32), len(phases))
-            return idle_columns(timeline, spans, self._row(spans.rank), name)
-        idle = gaps(plan, timeline)
-        drains = idle.awaited < 0
-        return Columns.of(
-            self._row(idle.rank),
-            idle.start,
-            idle.end,
-            kind=len(phases),
-            name=len(phases),
-            cause=np.where(drains, DRAIN, -1),
-            awaited=np.where(drains, -1, timeline.schedule.phase[idle.awaited]),
-        )
 
-    def lanes_of(self, path: Path, messages: int) -> Ints:
-        """The lane of each segment of a critical path."""
-        lane = self._timeline.schedule.lane[path.operation].astype(np.int32)
-        computes = path.part == SEGMENT_PARTS.index("compute")
-        lane = np.where(computes & (path.operation >= 0), lane, messages)
-        return np.where(np.isin(path.part, AT_RECEIVER), messages, lane).astype(np.int32)
-
-    def _row(self, rank: Ints) -> Ints:
-        return np.searchsorted(self._ranks, rank).astype(np.int32)
+def _lanes_of(timeline: Timeline, path: Path, messages: int) -> Ints:
+    """The lane of each segment of a critical path."""
+    lane = timeline.schedule.lane[path.operation].astype(np.int32)
+    computes = path.part == SEGMENT_PARTS.index("compute")
+    lane = np.where(computes & (path.operation >= 0), lane, messages)
+    return np.where(np.isin(path.part, AT_RECEIVER), messages, lane).astype(np.int32)
 
 
 def idle_columns(timeline: Timeline, spans: BubbleSpans, row: Ints, name: Ints) -> Columns:

@@ -9,6 +9,7 @@ from experiments.output import counted
 from experiments.pages.page import Block, Facts, Lines
 from experiments.pages.reports.report_tables import (
     Record,
+    interval,
     listed,
     number,
     share,
@@ -130,7 +131,7 @@ def _figures(row: Record) -> dict[str, str]:
 
     return {
         "time": beside("time_s", "formula_s"),
-        **_interval(row),
+        **interval(row, "expected"),
         "best lower bound": f"{written('bound_s', row.get('bound_s'))} ({row.get('bound')})",
         "V, the size": written("size_B", row.get("size_B")),
         "algbw = V / time": written("algbw_Bps", row.get("algbw_Bps")),
@@ -144,17 +145,6 @@ def _figures(row: Record) -> dict[str, str]:
         "verdict": str(row.get("verdict")),
         **({"protocol": str(row.get("protocol"))} if row.get("protocol") else {}),
     }
-
-
-def _interval(row: Record) -> dict[str, str]:
-    """The expected time and the interval of a run, if the profile has intervals."""
-    if row.get("expected_s") is None:
-        return {}
-    expected, low, high = (
-        written(field, row[field]) for field in ("expected_s", "low_s", "high_s")
-    )
-    figures = {"expected": f"{expected} (interval: {low} to {high})"}
-    return figures | ({"unsure": str(row["unsure"])} if row.get("unsure") else {})
 
 
 def _named(parts: Mapping[str, float]) -> dict[str, float]:

@@ -49,9 +49,7 @@ def story(result: Result) -> Story:
     if changes:
         heads = {"from size": "size_B", "take": "after", "instead of": "before"}
         blocks.append(table("Where the best algorithm changes", changes, heads))
-    if report["not_tried"]:
-        heads = {"algorithm": "name", "reason": "why"}
-        blocks.append(table("Algorithms that were not tried", report["not_tried"], heads))
+    blocks += _not_tried(report["not_tried"])
     title = f"Best algorithms: {collective}, {ranks} on {machine}"
     return Story(title, summary, blocks)
 
@@ -74,6 +72,11 @@ def _gain(rows: Sequence[Record]) -> str:
         f"This gains most at {format_bytes(number(best, 'size_B'))}: the library's default "
         f"{best['default']} takes {times(number(best, 'gain'))} times as long there."
     )
+
+
+def _not_tried(left: Sequence[Record]) -> list[Block]:
+    heads = {"algorithm": "name", "reason": "why"}
+    return [table("Algorithms that were not tried", left, heads)] if left else []
 
 
 def _sure(rows: Sequence[Record]) -> bool:
@@ -103,9 +106,7 @@ def winners(result: Result) -> Story:
     if _sure(rows):
         note += ENDS + RIVAL
     blocks: list[Block] = [table("Who wins where", rows, columns, ["of bound"], note)]
-    if report["not_tried"]:
-        heads = {"algorithm": "name", "reason": "why"}
-        blocks.append(table("Algorithms that were not tried", report["not_tried"], heads))
+    blocks += _not_tried(report["not_tried"])
     return Story(f"Best algorithms: {case}", summary, blocks)
 
 

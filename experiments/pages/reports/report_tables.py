@@ -7,7 +7,6 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-from experiments.output import counted
 from experiments.pages.page import Cell, Heading, Table
 from experiments.terms import TERMS
 from topologies.errors import InputError
@@ -173,9 +172,15 @@ def span(values: Iterable[float], text: Callable[[float], str], noun: str = "") 
     return f"{words} {noun}s" if noun else words
 
 
-def points(number: int) -> str:
-    """A number of points in words."""
-    return counted(number, "point")
+def interval(row: Record, name: str) -> dict[str, str]:
+    """The expected time, called `name`, and its interval, if the profile has intervals."""
+    if row.get("expected_s") is None:
+        return {}
+    expected, low, high = (
+        written(field, row[field]) for field in ("expected_s", "low_s", "high_s")
+    )
+    figures = {name: f"{expected} (interval: {low} to {high})"}
+    return figures | ({"unsure": str(row["unsure"])} if row.get("unsure") else {})
 
 
 def _key(value: object) -> float | str | None:

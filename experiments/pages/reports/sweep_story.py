@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from experiments.output import counted
 from experiments.pages.page import Table
 from experiments.pages.reports.report_tables import (
     Record,
     listed,
     number,
-    points,
     span,
     table,
     times,
@@ -52,7 +52,7 @@ def story(result: Result) -> Story:
     sizes = span((number(row, "size_B") for row in rows), format_bytes)
     summary = [
         f"How long do {names} take{machine}, with {ranks} ranks and sizes of {sizes}? "
-        f"This page compares {points(len(rows))}.",
+        f"This page compares {counted(len(rows), 'point')}.",
         _fastest(rows),
         _checks(rows),
     ]
@@ -133,12 +133,13 @@ def _checks(rows: Sequence[Record]) -> str:
     words = [str(row.get("verdict")) for row in rows]
     failed = sum(text.startswith("FAIL") for text in words)
     if failed:
-        return f"{points(failed)} failed a check, so do not trust the answer: this is a bug."
+        return (
+            f"{counted(failed, 'point')} failed a check, so do not trust the answer: this is a bug."
+        )
     unclaimed = sum(text.startswith("not claimed") for text in words)
     proven = "Every schedule was executed on integers, and its result is right"
     if unclaimed == len(rows):
         return f"{proven}. No formula is claimed for this machine, so none was compared."
-    rest = f" for {points(unclaimed)} no formula is claimed." if unclaimed else ""
-    return f"{proven}. {points(len(rows) - unclaimed).capitalize()} agree with their formulas." + (
-        f" No formula is claimed for the other {unclaimed}." if rest else ""
-    )
+    agreeing = counted(len(rows) - unclaimed, "point")
+    rest = f" No formula is claimed for the other {unclaimed}." if unclaimed else ""
+    return f"{proven}. {agreeing} agree with their formulas.{rest}"

@@ -11,6 +11,7 @@ from experiments.pages.page import Block, Facts, Lines
 from experiments.pages.reports.collective_story import CAUSES, PATH
 from experiments.pages.reports.report_tables import (
     Record,
+    interval,
     listed,
     number,
     share,
@@ -91,7 +92,9 @@ def one(result: Result) -> Story:
         for name, each in report["what_if_s"].items()
     ]
     heads = {"change": "change", "a step takes": "step_s", "saves": "share"}
-    path = {_phase(name): value for name, value in report["critical_path_by_phase_s"].items()}
+    path = {
+        f"computing: {name}": value for name, value in report["critical_path_by_phase_s"].items()
+    }
     rest = {
         CAUSES.get(part, part): value
         for part, value in report["critical_path_s"].items()
@@ -112,10 +115,6 @@ def one(result: Result) -> Story:
     if report["memory"] is None:
         left.append("The memory was not traced: the run has too many operations.")
     return Story(f"{case}: {format_seconds(step)} a step", summary, blocks, left)
-
-
-def _phase(name: str) -> str:
-    return f"computing: {name}"
 
 
 def _stall(report: Mapping[str, Any], row: Record, step: float) -> str:
@@ -162,13 +161,7 @@ def _figures(row: Record) -> dict[str, str]:
         "staleness: updates between reading and updating weights": "staleness",
     }
     figures = {name: written(field, row.get(field)) for name, field in names.items()}
-    if row.get("expected_s") is None:
-        return figures
-    expected, low, high = (
-        written(field, row[field]) for field in ("expected_s", "low_s", "high_s")
-    )
-    figures |= {"expected step": f"{expected} (interval: {low} to {high})"}
-    return figures | ({"unsure": str(row["unsure"])} if row.get("unsure") else {})
+    return figures | interval(row, "expected step")
 
 
 def several(result: Result) -> Story:

@@ -72,7 +72,7 @@ def _some(topology: Topology, ranks: Numbers) -> tuple[Flags, tuple[str, ...]]:
     """Which devices are drawn: some ranks and what is as near to one of them as to any, and what is
     left out."""
     selection, left_out = _some_ranks(topology, ranks)
-    drawn = _distance(topology, selection) == _distance(topology, ranks)
+    drawn = distances(topology, selection) == distances(topology, ranks)
     drawn[np.setdiff1d(ranks, selection)] = False
     return drawn, left_out
 
@@ -101,8 +101,8 @@ def _missing(noun: str, every: list[int], chosen: list[int], where: str = "") ->
     return (f"{label} of {len(every)}{where} not drawn",)
 
 
-def _distance(topology: Topology, start: Numbers) -> Floats:
-    """Links from the nearest of some devices to every device."""
+def distances(topology: Topology, start: Numbers) -> Floats:
+    """Links from the nearest of some devices to every device; infinite where there is no way."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.pictures.timelines.tracks import Boxes, Integers, bands
+from experiments.pictures.timelines.tracks import Boxes, bands
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Floats
 
@@ -72,21 +72,10 @@ def arranged(boxes: Boxes, timeline: Timeline, kinds: Sequence[str]) -> Bars:
     joined &= narrow[1:] & narrow[:-1] & (boxes.start[1:] <= boxes.end[:-1] + slack)
     first = np.flatnonzero(np.append(True, ~joined)[: len(lane)])
     last = np.append(first[1:], len(lane))[: len(first)] - 1
-    return _bars(boxes, band, kinds, first, last)
-
-
-def _bars(
-    boxes: Boxes,
-    band: npt.NDArray[np.int64],
-    kinds: Sequence[str],
-    first: Integers,
-    last: Integers,
-) -> Bars:
-    """A box for each range of boxes."""
-    shown = len(first)
-    plain, whole = np.zeros(shown, dtype=np.bool_), np.ones((shown, 2), dtype=np.bool_)
-    chosen = boxes.take(first)._replace(end=boxes.end[last])
-    return Bars(chosen, band[first], last > first, plain, whole, kinds)
+    plain = np.zeros(len(first), dtype=np.bool_)
+    whole = np.ones((len(first), 2), dtype=np.bool_)
+    boxes = boxes.take(first)._replace(end=boxes.end[last])
+    return Bars(boxes, band[first], last > first, plain, whole, kinds)
 
 
 def widened(bars: Bars, timeline: Timeline) -> Bars:

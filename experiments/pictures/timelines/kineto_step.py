@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.output import provenance
+from experiments.pictures.timelines.kineto_document import COLLECTIVES as OF_PHASES
 from experiments.pictures.timelines.kineto_document import (
     document,
     events,
@@ -26,10 +27,7 @@ from simulator.parallel.step import Step
 from topologies.errors import InputError
 from topologies.topology import Ints
 
-KERNELS = {
-    "all_reduce": ("AllReduce", "allreduce"),
-    "all_gather": ("AllGather", "_allgather_base"),
-    "reduce_scatter": ("ReduceScatter", "_reduce_scatter_base"),
+KERNELS = {name.replace("-", "_"): kernel for name, kernel in OF_PHASES.items()} | {
     "all_to_all": ("SendRecv", "all_to_allv"),
     "shift": ("SendRecv", "send"),
     "send": ("SendRecv", "send"),

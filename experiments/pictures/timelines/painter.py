@@ -26,7 +26,7 @@ from experiments.pictures.timelines.palette import (
     QUEUE,
     Fill,
     colours,
-    is_dark,
+    ink_on,
     pale,
 )
 from experiments.pictures.timelines.rows import FULL, Places, corners_of
@@ -183,7 +183,7 @@ def _label_boxes(axes: Axes, chart: Chart) -> None:
         text = fitting(words, chart.points(boxes.end[k] - boxes.start[k]), size)
         colour = chart.colours[kind]
         hatched = bars.hidden[k] or kind == QUEUE
-        ink = "white" if is_dark(colour) and not hatched else "black"
+        ink = "black" if hatched else ink_on(colour)
         behind = (pale(colour) if bars.hidden[k] else colour) if hatched else None
         write(axes, *middle, text, size, ink, behind)
 

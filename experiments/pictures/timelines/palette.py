@@ -100,6 +100,6 @@ def colours(kinds: Iterable[str]) -> dict[str, str]:
     return chosen
 
 
-def is_dark(colour: str) -> bool:
-    """Whether white text is easier to read on this colour than black text."""
-    return float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114))) < 0.5
+def ink_on(colour: str) -> str:
+    """The colour of text that is easiest to read on this colour: white or black."""
+    return "white" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.5 else "black"

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from experiments.pictures.timelines.palette import FILLS, is_dark
-from experiments.pictures.timelines.rows import FULL
+from experiments.pictures.timelines.palette import FILLS, ink_on
+from experiments.pictures.timelines.rows import FULL, corners_of
 from experiments.pictures.timelines.texts import LETTER, TEXT, fitting, write
 from simulator.parallel.pipeline_times import PipelineTimes
 from topologies.errors import InputError
@@ -93,13 +93,8 @@ def _draw(axes: Axes, run: PipelineTimes, longest: float) -> None:
     axes.set_title(title, loc="left", fontsize=8, color=TEXT, pad=3, parse_math=False)
     start, finish, later = run.start, run.finish, _is_later(run)
     _draw_idle(axes, run)
-    top, bottom = pipeline.device - FULL / 2, pipeline.device + FULL / 2
-    corners = np.stack(
-        [
-            np.stack([start, finish, finish, start], axis=1),
-            np.stack([bottom, bottom, top, top], axis=1),
-        ],
-        axis=2,
+    corners = corners_of(
+        start, finish, pipeline.device.astype(np.float64), np.full(len(start), FULL)
     )
     for kind, pair in enumerate(COLOURS):
         for dark, colour in enumerate(pair):
@@ -114,7 +109,7 @@ def _draw(axes: Axes, run: PipelineTimes, longest: float) -> None:
         text = fitting([str(pipeline.micro[row])], widths[row], size)
         colour = COLOURS[pipeline.kind[row]][int(later[row])]
         middle = (start[row] + finish[row]) / 2, float(pipeline.device[row])
-        write(axes, *middle, text, size, "white" if is_dark(colour) else "black")
+        write(axes, *middle, text, size, ink_on(colour))
 
 
 def _draw_idle(axes: Axes, run: PipelineTimes) -> None:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.bubbles import last_operations
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
@@ -47,19 +46,6 @@ class Boxes(NamedTuple):
         return Boxes._make(np.concatenate(pair) for pair in columns)
 
 
-class Gaps(NamedTuple):
-    """When a lane was idle, a row for each gap."""
-
-    rank: Ints
-    """The rank."""
-    start: Floats
-    """When the gap begins, in seconds."""
-    end: Floats
-    """When it ends, in seconds."""
-    awaited: Ints
-    """The operation whose finish ends the gap; -1 in a drain."""
-
-
 class Sends(NamedTuple):
     """When a transfer held a medium of its first or last link, a row for each transfer between two
     ranks."""
@@ -82,6 +68,13 @@ def kind_of(phase: str) -> str:
 def lane_name(plan: Plan, lane: int) -> str:
     """What a lane is called."""
     return plan.lanes[lane] if lane < len(plan.lanes) else f"lane {lane}"
+
+
+def lane_names(plan: Plan, timeline: Timeline) -> list[str]:
+    """What the lanes of a rank are called, those that have no name in the plan included."""
+    most = int(plan.spans.lane.max(initial=0)) + 1
+    count = max(len(plan.lanes), timeline.schedule.lanes, most)
+    return [lane_name(plan, lane) for lane in range(count)]
 
 
 def all_computations(timeline: Timeline) -> Boxes:
@@ -167,56 +160,6 @@ def rank_phases(timeline: Timeline) -> Boxes:
     lane = np.ones(len(parts), dtype=np.int32)
     boxes = _boxes(timeline, ranks[begin], lane, first[begin], last[final])
     return boxes.take(boxes.end > boxes.start)
-
-
-def gaps(plan: Plan, timeline: Timeline) -> Gaps:
-    """The bubbles of the workers' main lanes, by rank and time: those that
-    `simulator.analysis.bubbles` adds up.
-
-    After its final computation a rank waits for the last operation that it takes part in, then it
-    drains.
-    """
-    schedule, makespan = timeline.schedule, timeline.makespan
-    main = (
-        (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
-    )
-    operations = np.flatnonzero(main).astype(np.int32)
-    operations = operations[
-        np.lexsort(
-            (timeline.finish[operations], timeline.start[operations], schedule.rank[operations])
-        )
-    ]
-    rank, start, finish = (
-        schedule.rank[operations],
-        timeline.start[operations],
-        timeline.finish[operations],
-    )
-    new = np.diff(rank, prepend=-1) > 0
-    free = np.where(new, 0.0, np.roll(finish, 1))
-    last = np.roll(new, -1)
-    idle, final = rank[last], last_operations(timeline)[rank[last]]
-    done = np.maximum(timeline.finish[final], finish[last])
-    gap = start > free
-    bubbles = Gaps(
-        np.concatenate((rank[gap], idle, idle)),
-        np.concatenate((free[gap], finish[last], done)),
-        np.concatenate((start[gap], done, np.full(len(idle), makespan))),
-        np.concatenate(
-            (_awaited(timeline, operations[gap]), final, np.full(len(idle), -1, dtype=np.int32))
-        ),
-    )
-    order = np.lexsort((bubbles.start, bubbles.rank))
-    order = order[(bubbles.end > bubbles.start)[order]]
-    return Gaps._make(column[order] for column in bubbles)
-
-
-def _awaited(timeline: Timeline, operations: Ints) -> Ints:
-    """The predecessor of each operation that finished last."""
-    before = [timeline.schedule.predecessors(operation) for operation in operations.tolist()]
-    return np.array(
-        [candidates[np.argmax(timeline.finish[candidates])] for candidates in before],
-        dtype=np.int32,
-    )
 
 
 def sends(timeline: Timeline) -> Sends:

@@ -12,7 +12,7 @@ from experiments.pictures.timelines.tracks import (
     communications,
     computations,
     kind_of,
-    lane_name,
+    lane_names,
 )
 from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES, bubble_spans
@@ -50,15 +50,10 @@ def training_trace(
         _bubbles(plan, timeline),
         _talking(timeline, talks),
     ]
-    tracks = ["steps", lane_name(plan, COMPUTE), "bubbles"]
-    tracks += [lane_name(plan, lane) for lane in range(1, _lanes(plan, timeline))]
+    main, *others = lane_names(plan, timeline)
+    tracks = ["steps", main, "bubbles", *others]
     trace = Trace(timeline, slices, talks, tracks, memory, choice)
     return to_file(trace, parameters, "take fewer steps")
-
-
-def _lanes(plan: Plan, timeline: Timeline) -> int:
-    most = int(plan.spans.lane.max(initial=0)) + 1
-    return max(len(plan.lanes), timeline.schedule.lanes, most)
 
 
 def _steps(plan: Plan, timeline: Timeline) -> Slices:

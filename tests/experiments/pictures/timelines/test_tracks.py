@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.pages.run_spans import Run as Rows
+from experiments.pages.spans import Columns
+from experiments.pages.training_spans import idle_gaps as columns_of_gaps
 from experiments.pictures.timelines.tracks import (
-    Gaps,
     bands,
     communications,
     computations,
-    gaps,
     kind_of,
     lane_name,
     partition,
@@ -49,6 +50,13 @@ def test_names_of_lanes(run: Run) -> None:
     assert lane_name(plan, 99) == "lane 99"
 
 
+def gaps(plan: Plan, timeline: Timeline) -> Columns:
+    """The gaps of the workers, a row each."""
+    ranks = np.arange(timeline.schedule.ranks, dtype=np.int32)
+    through = np.zeros(len(timeline.schedule), dtype=np.bool_)
+    return columns_of_gaps(plan, Rows(timeline, ranks, through))
+
+
 @given(
     ranks=st.integers(1, 5),
     steps=st.integers(1, 3),
@@ -60,7 +68,7 @@ def test_gaps_add_up_to_the_bubbles(
 ) -> None:
     plan, timeline = run(find(name)(), ranks, steps=steps, conditions=Conditions(sigma=sigma))
     idle_gaps = gaps(plan, timeline)
-    idle = np.bincount(idle_gaps.rank, idle_gaps.end - idle_gaps.start, ranks)
+    idle = np.bincount(idle_gaps.row, idle_gaps.end - idle_gaps.start, ranks)
     np.testing.assert_allclose(idle, bubbles(timeline).total[:ranks], atol=1e-12)
     main = computations(plan, timeline).take(
         np.flatnonzero(computations(plan, timeline).lane == COMPUTE)
@@ -70,18 +78,16 @@ def test_gaps_add_up_to_the_bubbles(
     assert (idle_gaps.end > idle_gaps.start).all()
 
 
-def waited_for(timeline: Timeline, idle_gaps: Gaps) -> list[str]:
+def waited_for(timeline: Timeline, idle_gaps: Columns) -> list[str]:
     """The phase that each gap waits for, nothing in a drain."""
-    schedule = timeline.schedule
-    return [
-        schedule.phases[schedule.phase[k]] if k >= 0 else "" for k in idle_gaps.awaited.tolist()
-    ]
+    phases = timeline.schedule.phases
+    return [phases[phase] if phase >= 0 else "" for phase in idle_gaps.awaited.tolist()]
 
 
 def test_a_gap_ends_with_what_it_waited_for_or_with_the_run(run: Run) -> None:
     plan, timeline = run(DDP(overlap=False, bucket=1e12), 2, conditions=Conditions(slower={1: 2.0}))
     idle_gaps = gaps(plan, timeline)
-    assert idle_gaps.rank.tolist() == [0, 0, 1]
+    assert idle_gaps.row.tolist() == [0, 0, 1]
     assert waited_for(timeline, idle_gaps) == ["all-reduce bucket 0", "", "all-reduce bucket 0"]
     assert idle_gaps.end[1] - idle_gaps.start[1] == pytest.approx(5e-4)
 
@@ -89,7 +95,7 @@ def test_a_gap_ends_with_what_it_waited_for_or_with_the_run(run: Run) -> None:
 def test_after_its_last_computation_a_worker_waits_for_what_it_takes_part_in(run: Run) -> None:
     plan, timeline = run(find("ssgd")(), 3)
     idle_gaps = gaps(plan, timeline)
-    assert idle_gaps.rank.tolist() == [0, 0, 0, 1, 1, 2]
+    assert idle_gaps.row.tolist() == [0, 0, 0, 1, 1, 2]
     assert waited_for(timeline, idle_gaps) == [
         "push model",
         "push model",
