@@ -129,14 +129,18 @@ def find(text: str, **changes: object) -> Model:
         name, entry, options = choice
         return _estimated(name, entry, _options(name, entry, options, changes))
     if paths := _several(text):
-        return _from_files(paths)
+        from experiments.models.per_rank import read_all
+
+        return read_all(paths)
     path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
     if path and (_exists(path) or re.search(r"[/.]", path)):
         if options:
             raise InputError(
                 f"{path[:200]!r} is a file, which takes no options: leave out {options[:80]!r}"
             )
-        return _from_file(Path(path))
+        from experiments.models.model_files import read
+
+        return read(Path(path))
     name = text.partition(":")[0]
     hint = nearest_name(name, MODELS, "'simctl models' lists them")
     raise InputError(f"no model or file {name[:80]!r}: {hint}")
@@ -186,18 +190,6 @@ def _several(text: str) -> list[Path]:
     parts = [part.strip() for part in text.split(",")]
     are_files = len(parts) > 1 and all(_exists(part) or re.search(r"[/.]", part) for part in parts)
     return [Path(part) for part in parts] if are_files else []
-
-
-def _from_files(paths: list[Path]) -> Model:
-    from experiments.models.per_rank import read_all
-
-    return read_all(paths)
-
-
-def _from_file(path: Path) -> Model:
-    from experiments.models.model_files import read
-
-    return read(path)
 
 
 def _options(

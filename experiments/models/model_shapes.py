@@ -263,6 +263,12 @@ def multi_head(blocks: int, width: int, heads: int, **more: Any) -> Shape:
     return Shape(blocks, width, heads, kv_heads, head_size, **more)
 
 
+def rms_decoder(blocks: int, width: int, heads: int, **more: Any) -> Shape:
+    """A decoder like Llama: RMS norms, gated MLPs, rotary positions. See :func:`multi_head`."""
+    more |= {"gated": True, "norm": "rms", "biases": False, "rotary": True}
+    return multi_head(blocks, width, heads, **more)
+
+
 def share(width: int, heads: int) -> int:
     """The elements of each of `heads` heads. Raises InputError if they do not divide the width."""
     if width % heads:

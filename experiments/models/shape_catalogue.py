@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.models.model_shapes import Experts, Latent, Shape, multi_head
+from experiments.models.model_shapes import Experts, Latent, Shape, multi_head, rms_decoder
 from experiments.models.shape_entry import Entry
 from experiments.models.shape_options import read_options
 from topologies.errors import InputError, nearest_name
@@ -34,7 +34,9 @@ def _bert(blocks: int, width: int, heads: int) -> Entry:
     return Entry(shape, 512, "Devlin et al., NAACL 2019")
 
 
-def _gpt(blocks: int, width: int, heads: int, vocabulary: int, positions: int) -> Shape:
+def _gpt(
+    blocks: int, width: int, heads: int, vocabulary: int, positions: int, *, dropout: bool = True
+) -> Shape:
     return multi_head(
         blocks,
         width,
@@ -43,7 +45,7 @@ def _gpt(blocks: int, width: int, heads: int, vocabulary: int, positions: int) -
         vocabulary=vocabulary,
         tied=True,
         positions=positions,
-        dropout=True,
+        dropout=dropout,
     )
 
 
@@ -55,47 +57,22 @@ def _gpt3(blocks: int, width: int, heads: int) -> Entry:
 def _mpt(blocks: int, width: int, heads: int) -> Entry:
     """MPT with learned positions and biases. A test holds the parameters of each size against the
     benchmarks' own."""
-    shape = multi_head(
-        blocks,
-        width,
-        heads,
-        hidden=4 * width,
-        vocabulary=50368,
-        tied=True,
-        positions=2048,
-    )
+    shape = _gpt(blocks, width, heads, vocabulary=50368, positions=2048, dropout=False)
     return Entry(shape, 2048, "mosaicml/llm-foundry, benchmarks of training", stretched=True)
 
 
-def _llama(
-    blocks: int, width: int, heads: int, kv_heads: int, hidden: int, vocabulary: int = 32000
-) -> Shape:
-    return multi_head(
-        blocks,
-        width,
-        heads,
-        kv_heads=kv_heads,
-        hidden=hidden,
-        vocabulary=vocabulary,
-        gated=True,
-        norm="rms",
-        biases=False,
-        rotary=True,
-    )
-
-
 def _llama2(blocks: int, width: int, heads: int, kv_heads: int, hidden: int) -> Entry:
-    shape = _llama(blocks, width, heads, kv_heads, hidden)
+    shape = rms_decoder(blocks, width, heads, kv_heads=kv_heads, hidden=hidden, vocabulary=32000)
     return Entry(shape, 4096, "Touvron et al., arXiv 2307.09288")
 
 
 def _llama3(blocks: int, width: int, heads: int, hidden: int) -> Entry:
-    shape = _llama(blocks, width, heads, 8, hidden, vocabulary=128256)
+    shape = rms_decoder(blocks, width, heads, kv_heads=8, hidden=hidden, vocabulary=128256)
     return Entry(shape, 8192, "Llama team, arXiv 2407.21783, table 3")
 
 
 def _qwen3(blocks: int, width: int, heads: int, hidden: int, expert: int) -> Entry:
-    shape = multi_head(
+    shape = rms_decoder(
         blocks,
         width,
         heads,
@@ -103,40 +80,28 @@ def _qwen3(blocks: int, width: int, heads: int, hidden: int, expert: int) -> Ent
         head_size=128,
         hidden=hidden,
         vocabulary=151936,
-        gated=True,
-        norm="rms",
-        biases=False,
         head_norms=True,
-        rotary=True,
         experts=Experts(number=128, top=8, hidden=expert),
     )
     return Entry(shape, 4096, "Qwen team, arXiv 2505.09388, table 2, and config.json")
 
 
-_MIXTRAL = multi_head(
+_MIXTRAL = rms_decoder(
     32,
     4096,
     32,
     kv_heads=8,
     hidden=14336,
     vocabulary=32000,
-    gated=True,
-    norm="rms",
-    biases=False,
-    rotary=True,
     experts=Experts(number=8, top=2, hidden=14336),
 )
-_DEEPSEEK_V3 = multi_head(
+_DEEPSEEK_V3 = rms_decoder(
     61,
     7168,
     128,
     head_size=128,
     hidden=18432,
     vocabulary=129280,
-    gated=True,
-    norm="rms",
-    biases=False,
-    rotary=True,
     experts=Experts(number=256, top=8, hidden=2048, shared=2048, dense=3),
     latent=Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
 )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from experiments.models.model_shapes import Experts, Latent, Shape, multi_head
+from experiments.models.model_shapes import Experts, Latent, Shape, multi_head, rms_decoder
 from experiments.models.shape_entry import LONGEST, Entry
 from topologies.errors import InputError, nearest_name, shown
 from topologies.readers import json_files, yaml_files
@@ -189,7 +189,7 @@ class _Llama(_Plain):
         for key in ("attention_bias", "mlp_bias"):
             if getattr(self, key):
                 raise InputError(f"{key} true is not known: write false")
-        return multi_head(
+        return rms_decoder(
             self.num_hidden_layers,
             self.hidden_size,
             self.num_attention_heads,
@@ -197,12 +197,8 @@ class _Llama(_Plain):
             head_size=latent.nope if latent else self.head_dim,
             hidden=self.intermediate_size,
             vocabulary=self.vocab_size,
-            gated=True,
             tied=self.tie_word_embeddings,
-            norm="rms",
-            biases=False,
             head_norms=head_norms,
-            rotary=True,
             experts=experts,
             latent=latent,
         )

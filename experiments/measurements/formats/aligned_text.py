@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 _TOKEN = re.compile(r"\S+")
 
@@ -12,6 +13,25 @@ Span = tuple[int, int]
 def spans(text: str) -> list[Span]:
     """Where each run of non-blank characters begins and ends."""
     return [match.span() for match in _TOKEN.finditer(text)]
+
+
+@dataclass(frozen=True)
+class TableHeader:
+    """The header of a table."""
+
+    line: int
+    """Its line in the file."""
+    columns: tuple[str, ...]
+    """The names of the columns."""
+    ends: tuple[int, ...]
+    """Where columns of values end in the text."""
+    prefix: re.Pattern[str]
+    """What a launcher puts before each line."""
+
+    def strip(self, line: str) -> str:
+        """`line` without the launcher's prefix that the header had too."""
+        match = self.prefix.match(line)
+        return line[match.end() :] if match else line
 
 
 def aligned(tokens: Sequence[Span], ends: Sequence[int]) -> bool:

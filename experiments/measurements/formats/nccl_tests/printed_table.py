@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from experiments.measurements.formats.aligned_text import Span, prefix_pattern, spans
+from experiments.measurements.formats.aligned_text import Span, TableHeader, prefix_pattern, spans
 
 _ALIASES = {
     "bytes": "size",
@@ -99,26 +99,13 @@ class PrintedRow:
 
 
 @dataclass(frozen=True)
-class Header:
-    """The header of a table."""
+class Header(TableHeader):
+    """The header of a table of nccl-tests."""
 
-    line: int
-    """Its line in the log."""
-    columns: tuple[str, ...]
-    """The names of the columns."""
-    ends: tuple[int, ...]
-    """Where columns end in the text."""
-    prefix: re.Pattern[str]
-    """What a launcher puts before each line."""
     per_second: float
     """Units of time in a second."""
     cpu_time: bool
     """Whether times end when the call returned."""
-
-    def strip(self, line: str) -> str:
-        """`line` without the launcher's prefix that the header had too."""
-        match = self.prefix.match(line)
-        return line[match.end() :] if match else line
 
     def row(self, line: int, text: str) -> PrintedRow | None:
         """The row in `text` (without prefix), or None if it is not one complete row of this

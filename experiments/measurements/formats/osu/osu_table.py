@@ -1,11 +1,15 @@
 """Reads titles, headers and rows of OSU micro-benchmarks."""
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from experiments.measurements.curve import COLLECTIVE
-from experiments.measurements.formats.aligned_text import aligned, prefix_pattern, spans
+from experiments.measurements.formats.aligned_text import (
+    TableHeader,
+    aligned,
+    prefix_pattern,
+    spans,
+)
 
 _TITLE = re.compile(
     r"#[ \t]{0,9}OSU (\w{2,9}?)(?:-(\w{2,9}))? (\S[\w /-]{0,60}?) Test\b(?: v([0-9.]{1,9}))?"
@@ -87,23 +91,8 @@ class OsuRow(NamedTuple):
     """Whether the result was right; None if nobody checked."""
 
 
-@dataclass(frozen=True)
-class Header:
-    """The header of a table."""
-
-    line: int
-    """The line in the file."""
-    columns: tuple[str, ...]
-    """The names of the columns."""
-    ends: tuple[int, ...]
-    """Where each column of values ends in its line."""
-    prefix: re.Pattern[str]
-    """A launcher's prefix before each line."""
-
-    def strip(self, text: str) -> str:
-        """`text` without the launcher's prefix that the header had too."""
-        match = self.prefix.match(text)
-        return text[match.end() :] if match else text
+class Header(TableHeader):
+    """The header of a table of OSU micro-benchmarks."""
 
     def row(self, line: int, text: str) -> OsuRow | None:
         """The row in `text` (without prefix), or None if it is not one complete row of this

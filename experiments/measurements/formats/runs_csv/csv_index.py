@@ -2,16 +2,18 @@
 
 import csv
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments.measurements.collectives import UNKNOWN, canonical
+from experiments.measurements.curve import COLLECTIVE, Curve
 from experiments.measurements.formats.forced_choices import read_label
 from experiments.measurements.formats.osu.osu_table import PROGRAMS
 from experiments.measurements.formats.runs_csv.csv_lines import lines
 from experiments.measurements.formats.text import load
-from experiments.measurements.node_ports import Ports, parse_ports
+from experiments.measurements.node_ports import parse_ports
 from topologies.errors import InputError
 
 INDEX = "index.csv"
@@ -23,30 +25,13 @@ _PROGRAM = re.compile(r"\bosu_(\w+)")
 _MACHINE = ("gpu_model", "intra", "inter")
 
 
-@dataclass(frozen=True)
-class About:
-    """What an index or a file's name says of a curve. None and empty: nothing. The fields are those
-    of a curve."""
+class About(NamedTuple):
+    """What an index or a file's name says of a curve."""
 
-    collective: str | None = None
-    ranks: int | None = None
-    nodes: int | None = None
-    notes: tuple[str, ...] = ()
+    curve: Curve
+    """A curve without points. None and empty: nothing is said."""
     guessed: bool = False
     """Whether only the file's name says it."""
-    algorithm: str = ""
-    protocol: str = ""
-    library: str = ""
-    gpus_per_node: int | None = None
-    device: str = ""
-    family: str = ""
-    machine: str = ""
-    kind: str = ""
-    label: str = ""
-    ignored_algorithm: str = ""
-    pairs: bool = False
-    single_node: bool = False
-    ports: Ports | None = None
 
 
 def about(path: Path) -> About:
@@ -61,12 +46,11 @@ def about(path: Path) -> About:
             notes += (f"index not used: {error}",)
             continue
         if entry is not None:
-            return _by_index(entry, index)
-    guess = by_name(path.stem)
-    return replace(guess, notes=notes)
+            return About(_by_index(entry, index))
+    return About(replace(by_name(path.stem), notes=notes), guessed=True)
 
 
-def by_name(stem: str) -> About:
+def by_name(stem: str) -> Curve:
     """What a file's name says, by the convention `MACHINE_..._COLLECTIVE_pRANKS`.
 
     >>> by_name("leo_allgather_reduce_ompi_ar_p16").collective
@@ -82,7 +66,7 @@ def by_name(stem: str) -> About:
         next((int(match[1]) for word in reversed(words) if (match := _RANKS.fullmatch(word))), None)
         or None
     )
-    return About(collective, ranks, guessed=True)
+    return Curve(collective or "", ranks, None, (), (), "")
 
 
 def entries(index: Path) -> dict[str, Entry]:
@@ -108,17 +92,20 @@ def _entries(index: Path, _modified: int, _size: int) -> dict[str, Entry]:
     return rows
 
 
-def _by_index(entry: Entry, index: Path) -> About:
+def _by_index(entry: Entry, index: Path) -> Curve:
     printed, label = entry.get("collective", ""), entry.get("algorithm", "")
     network = entry.get("inter", "")
     forced = read_label(label, canonical(printed) or UNKNOWN)
     notes = [f"{name}: {entry[name]}" for name in ("algorithm", "note") if entry.get(name)]
     if printed and canonical(printed) is None:
         notes.append(f"unknown collective {printed!r} in {index.name}")
-    return About(
+    return Curve(
         canonical(printed) or UNKNOWN,
         _whole(entry.get("ranks", "")),
         _whole(entry.get("nodes", "")),
+        (),
+        (),
+        "",
         (*notes, *forced.notes),
         algorithm=forced.algorithm,
         protocol=forced.protocol,
@@ -137,13 +124,13 @@ def _by_index(entry: Entry, index: Path) -> About:
 
 
 def _kind(*words: str) -> str:
-    """What the OSU program that an index names measures, or a bandwidth of many messages; empty if
-    it names none."""
+    """What the OSU program that an index names measures, or a bandwidth of many messages; else the
+    time of a collective."""
     programs = (
         PROGRAMS[name] for text in words for name in _PROGRAM.findall(text) if name in PROGRAMS
     )
     return next(
-        programs, "bandwidth" if any("windowed streaming" in text for text in words) else ""
+        programs, "bandwidth" if any("windowed streaming" in text for text in words) else COLLECTIVE
     )
 
 

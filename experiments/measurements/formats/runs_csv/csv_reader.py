@@ -3,11 +3,11 @@
 import csv
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from experiments.measurements.collectives import UNKNOWN
-from experiments.measurements.curve import COLLECTIVE, Curve, Measurements, Point, tally
+from experiments.measurements.curve import Curve, Measurements, Point, tally
 from experiments.measurements.formats.runs_csv import csv_cells
 from experiments.measurements.formats.runs_csv.csv_cells import IDENTITY, Cells, Identity
 from experiments.measurements.formats.runs_csv.csv_index import About, about
@@ -80,8 +80,8 @@ def parse_csv(text: str, path: Path) -> Measurements:
         raise InputError(
             f"{path}: a header and no rows with a size and a time above 0: expected at least one"
         )
-    guess = about(path)
-    curves = tuple(_curve(key, series, guess, path) for key, series in table.series.items())
+    facts = about(path)
+    curves = tuple(_curve(key, series, facts, path) for key, series in table.series.items())
     return Measurements(curves, tuple(_skipped(table)))
 
 
@@ -164,21 +164,23 @@ def _disagrees(printed: str, computed: float) -> bool:
     return not math.isfinite(value) or (value > 0 and abs(value - computed) > _TOLERANCE * computed)
 
 
-def _curve(key: Identity, series: _Series, guess: About, path: Path) -> Curve:
+def _curve(key: Identity, series: _Series, facts: About, path: Path) -> Curve:
     points, in_place = (
         tuple(by_size[size] for size in sorted(by_size))
         for by_size in (series.points, series.in_place)
     )
+    guess = facts.curve
     ranks, nodes = key.ranks or guess.ranks, key.nodes or guess.nodes
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
-    return Curve(
-        key.collective or guess.collective or UNKNOWN,
-        ranks,
-        nodes,
-        points,
-        in_place,
-        key.source or str(path),
-        (*guess.notes, *_notes(key, series, guess)),
+    return replace(
+        guess,
+        collective=key.collective or guess.collective or UNKNOWN,
+        ranks=ranks,
+        nodes=nodes,
+        points=points,
+        in_place=in_place,
+        source=key.source or str(path),
+        notes=(*guess.notes, *_notes(key, series, facts)),
         algorithm=key.algorithm or guess.algorithm,
         protocol=key.protocol or guess.protocol,
         library=key.library or guess.library,
@@ -187,23 +189,15 @@ def _curve(key: Identity, series: _Series, guess: About, path: Path) -> Curve:
         device=key.device or guess.device,
         dtype=key.dtype,
         topology=key.topology,
-        family=guess.family,
-        machine=guess.machine,
-        kind=key.kind or guess.kind or COLLECTIVE,
+        kind=key.kind or guess.kind,
         network=network_by_words(f"{key.topology} {guess.machine}"),
-        label=guess.label,
-        ignored_algorithm=guess.ignored_algorithm,
-        pairs=guess.pairs,
-        single_node=guess.single_node,
-        ports=guess.ports,
     )
 
 
 def _notes(key: Identity, series: _Series, facts: About) -> Iterator[str]:
-    guesses = {"collective": (key.collective, facts.collective), "ranks": (key.ranks, facts.ranks)}
-    guessed = [
-        field for field, (value, guess) in guesses.items() if value is None and guess is not None
-    ]
+    guess = facts.curve
+    guesses = {"collective": (key.collective, guess.collective), "ranks": (key.ranks, guess.ranks)}
+    guessed = [name for name, (value, guess) in guesses.items() if value is None and guess]
     if guessed and facts.guessed:
         yield f"{' and '.join(guessed)} by the file's name"
     if series.points and 0 < len(series.in_place) < len(series.points):
