@@ -3,7 +3,6 @@ with an index.csv, by family."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
+from experiments.benchmarks.rows import grouped, rows_of
 from experiments.measurements import Curve, read
 from experiments.simulations.rules import Rules
 from experiments.simulations.validation import validate
@@ -36,9 +36,7 @@ class Accuracy(NamedTuple):
 
 def table(folder: Path) -> str:
     """A line a family: curves, and the median and worst of their mean errors on unseen sizes."""
-    families: dict[str, list[Accuracy]] = {}
-    for accuracy in accuracies(folder):
-        families.setdefault(accuracy.family, []).append(accuracy)
+    families = grouped(accuracies(folder), lambda accuracy: accuracy.family)
     rows = [["family", "curves", "median", "worst", "worst curve"]]
     for family, curves in sorted(families.items()):
         worst = max(curves, key=lambda curve: curve.unseen)
@@ -50,7 +48,7 @@ def table(folder: Path) -> str:
 def accuracies(folder: Path) -> Iterator[Accuracy]:
     """Every curve with enough sizes and an algorithm to simulate. Notes on stderr name the
     others."""
-    cases = list(csv.DictReader((folder / "index.csv").read_text().splitlines()))
+    cases = rows_of(folder / "index.csv")
     progress = output.Progress("curves")
     for done, case in enumerate(cases):
         progress(done, len(cases))

@@ -17,6 +17,7 @@ import numpy as np
 from experiments import output
 from experiments.benchmarks import calibration_page
 from experiments.benchmarks.interval_coverage import Coverage, Lefts, coverage, learnt
+from experiments.benchmarks.rows import grouped
 from experiments.benchmarks.worst_points import curve_of, reason
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import error, library_of, points
@@ -144,7 +145,7 @@ def table(folder: Path, families: Sequence[str] = (), out: Path | None = None) -
             out,
             [_record(group) for group in judged_groups],
             [record for group in judged_groups for record in _worst_records(group)],
-            [_pair_record(group) for group in pairs],
+            [pair._asdict() | {"group": pair.group.name} for pair in pairs],
         )
         output.write(out / RULES, rules_file(rules, families))
     parts = (rows, covered, worst, pair_rows)
@@ -188,10 +189,10 @@ def _model(group: Group, measured: Points) -> Model:
 
 def _judged(fitted: Sequence[Fitted]) -> tuple[Rules, list[Judged]]:
     """The rules of intervals by all groups, and each group judged by the rules of others."""
-    families: dict[str, list[Lefts]] = {}
-    for one in fitted:
-        families.setdefault(one.family, []).append(one.lefts)
-    rules, by_others = learnt(families)
+    families = grouped(fitted, lambda one: one.family)
+    rules, by_others = learnt(
+        {family: [one.lefts for one in members] for family, members in families.items()}
+    )
     return rules, [
         Judged(
             one,
@@ -221,16 +222,6 @@ def _record(judged: Judged) -> output.Record:
             for figure, value in zip(Coverage._fields, figures, strict=True)
         }
     return record
-
-
-def _pair_record(pair: TwoPoints) -> output.Record:
-    return {
-        "group": pair.group.name,
-        "collective": pair.collective,
-        "points": pair.points,
-        "with_links": pair.with_links,
-        "without_links": pair.without_links,
-    }
 
 
 def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:

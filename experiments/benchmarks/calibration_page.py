@@ -6,17 +6,18 @@ measures them anew, and `python -m experiments.benchmarks calibration-page` writ
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from string import Template
 
 from experiments import output
+from experiments.benchmarks.rows import Row, grouped, markdown, rows_of
 from topologies.units import format_bytes, format_seconds
 
 RESULTS = Path("experiments/calibration/results")
@@ -42,7 +43,6 @@ PREDICTIONS = {
 SPLITS = ("sizes", "ranks", "collectives", "plateau", "few")
 PACKAGES = ("simctl-collectives", "numpy", "scipy", "numba", "simpy")
 COMMAND = ("python", "-m", "experiments.benchmarks", "calibration", "FOLDER")
-Row = dict[str, str]
 
 
 def write(
@@ -71,11 +71,11 @@ def write(
 
 def page(folder: Path = RESULTS, text: Path = TEXT, population: Path = POPULATION) -> str:
     """The page in Markdown."""
-    names = {row["group"]: row for row in _rows(folder / NAMES)}
+    names = {row["group"]: row for row in rows_of(folder / NAMES)}
     order = {group: place for place, group in enumerate(names)}
-    rows = sorted(_rows(folder / ERRORS), key=lambda row: order.get(row["group"], len(order)))
+    rows = sorted(rows_of(folder / ERRORS), key=lambda row: order.get(row["group"], len(order)))
     errors = [row | names.get(row["group"], _unnamed(row)) for row in rows]
-    pairs = [row | names.get(row["group"], _unnamed(row)) for row in _rows(folder / PAIRS)]
+    pairs = [row | names.get(row["group"], _unnamed(row)) for row in rows_of(folder / PAIRS)]
     provenance = json.loads((folder / MADE).read_text())
     machines = list(_left_out(population, names))
     return Template(text.read_text()).substitute(
@@ -95,18 +95,13 @@ def page(folder: Path = RESULTS, text: Path = TEXT, population: Path = POPULATIO
 
 def accuracy(folder: Path = RESULTS, page: Path = ACCURACY, population: Path = POPULATION) -> str:
     """The page on accuracy, with its tables of results between MARKS."""
-    names = {row["group"]: row for row in _rows(folder / NAMES)}
-    errors = [row | names.get(row["group"], _unnamed(row)) for row in _rows(folder / ERRORS)]
+    names = {row["group"]: row for row in rows_of(folder / NAMES)}
+    errors = [row | names.get(row["group"], _unnamed(row)) for row in rows_of(folder / ERRORS)]
     tables = _summary(errors), _machines_summary(list(_left_out(population, names)))
     before, _, rest = page.read_text().partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])
     between = "\n\n".join([MARKS[0], *tables, MARKS[1]])
     return before + between + after
-
-
-def _rows(path: Path) -> list[Row]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def _unnamed(row: Row) -> Row:
@@ -133,12 +128,12 @@ def _summary(errors: Iterable[Row]) -> str:
             counts = [str(len(judged)), *middle, f"{nearer} of {len(compared)}"]
             lines.append([use, split, *counts, *covered])
     heads = ("use of the runs", "held out", "groups", "model", "expected", "line")
-    return _markdown((*heads, "expected is nearer", "inside, mean", "inside, least"), lines)
+    return markdown((*heads, "expected is nearer", "inside, mean", "inside, least"), lines)
 
 
 def _by_machine(errors: Iterable[Row], machines: Iterable[Row]) -> str:
     """A row for each group of runs: expected times, on everything that was left out."""
-    left_out = _grouped(machines, "group")
+    left_out = grouped(machines, itemgetter("group"))
     lines = []
     for row in errors:
         cells = [row["runs"], row["use"]]
@@ -149,7 +144,7 @@ def _by_machine(errors: Iterable[Row], machines: Iterable[Row]) -> str:
         cells += [f"{middle[0]:.1%}", f"{_inside(known):.1%}"] if known else ["", ""]
         lines.append(cells)
     heads = [f"{name}{figure}" for name in (*SPLITS, "machine") for figure in ("", ", inside")]
-    return _markdown(("runs", "use", *heads), lines)
+    return markdown(("runs", "use", *heads), lines)
 
 
 def _median(rows: Iterable[Row], column: str) -> str:
@@ -162,7 +157,7 @@ def _held_out(rows: Iterable[Row], split: str) -> str:
     intervals = ("inside", "half width", "score", "score of one width")
     figures = ("model", "discrepancy", "line", "nccl", "inside", "width", "score", "constant")
     columns = [f"{split}_{figure}" for figure in figures]
-    return _markdown(
+    return markdown(
         ("runs", "use", "curves", "points", *errors, *intervals),
         (
             [row["runs"], row["use"], row["curves"], row["points"], *map(_percent(row), columns)]
@@ -176,32 +171,22 @@ def _left_out(folder: Path, names: Mapping[str, Row]) -> Iterator[Row]:
     """The runs of machines that were left out of the populations."""
     for name, library in LIBRARIES.items():
         path = folder / f"{name}-{LEFT_OUT}"
-        for row in _rows(path) if path.is_file() else []:
+        for row in rows_of(path) if path.is_file() else []:
             yield row | {"library": library} | names.get(row["group"], _unnamed(row))
 
 
 def _machines_summary(rows: Iterable[Row]) -> str:
     """The medians over machines, each of which counts by the median of its runs, and how many
     families have half of their points inside."""
-    by_library: dict[str, list[Row]] = {}
-    for row in rows:
-        by_library.setdefault(row["library"], []).append(row)
     lines = []
-    for library, members in by_library.items():
-        machines = _grouped(members, "machine")
+    for library, members in grouped(rows, itemgetter("library")).items():
+        machines = grouped(members, itemgetter("machine"))
         middle = [_over_machines(machines.values(), column) for column in PREDICTIONS]
-        inside = [_inside(family) for family in _grouped(members, "family").values()]
+        inside = [_inside(family) for family in grouped(members, itemgetter("family")).values()]
         enough = sum(share >= 0.5 for share in inside)
         lines.append([library, str(len(machines)), *middle, f"{enough} of {len(inside)}"])
     heads = ("library", "machines", *PREDICTIONS.values(), "families with half inside")
-    return _markdown(heads, lines)
-
-
-def _grouped(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
-    grouped: dict[str, list[Row]] = {}
-    for row in rows:
-        grouped.setdefault(row[column], []).append(row)
-    return grouped
+    return markdown(heads, lines)
 
 
 def _over_machines(machines: Iterable[Sequence[Row]], column: str) -> str:
@@ -220,7 +205,7 @@ def _inside(rows: Sequence[Row]) -> float:
 def _machines(rows: Iterable[Row]) -> str:
     heads = ("machine", "runs", "use", "points", *PREDICTIONS.values(), "inside", "half width")
     columns = (*PREDICTIONS, "inside", "width")
-    return _markdown(
+    return markdown(
         heads,
         (
             [row["machine"], row["runs"], row["use"], row["points"], *map(_percent(row), columns)]
@@ -240,15 +225,15 @@ def _worst(folder: Path, names: Mapping[str, Row]) -> str:
             f"{float(row['error']):.0%}",
             row.get("reason", ""),
         ]
-        for row in _rows(folder / WORST)
+        for row in rows_of(folder / WORST)
     ]
-    return _markdown(heads, lines)
+    return markdown(heads, lines)
 
 
 def _pairs(pairs: Iterable[Row]) -> str:
     heads = ("runs", "collective", "points", "with links", "without")
     columns = ("with_links", "without_links")
-    return _markdown(
+    return markdown(
         heads,
         ([r["runs"], r["collective"], r["points"], *map(_percent(r), columns)] for r in pairs),
     )
@@ -256,8 +241,3 @@ def _pairs(pairs: Iterable[Row]) -> str:
 
 def _percent(row: Row) -> Callable[[str], str]:
     return lambda column: f"{float(row[column]):.1%}" if row[column] else ""
-
-
-def _markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

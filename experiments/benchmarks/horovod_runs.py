@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
-from experiments.benchmarks.training_steps import rows_of, step
+from experiments.benchmarks.rows import rows_of
+from experiments.benchmarks.training_steps import step
 from experiments.calibration import Fit, fit_links
 from experiments.measurements import read
 from experiments.models.model_catalogue import find as find_model
@@ -64,7 +65,7 @@ class Loss(NamedTuple):
 
 def runs(path: Path) -> list[Nodes]:
     """Runs of 90 epochs of ImageNet, the first on one node."""
-    rows = list(rows_of(path))
+    rows = rows_of(path)
     steps = [
         float(row["train_seconds"]) * int(row["gpus"]) * BATCH / (EPOCHS * IMAGES) for row in rows
     ]

@@ -16,6 +16,7 @@ import numpy as np
 
 from experiments import output
 from experiments.benchmarks.calibration import Group, groups
+from experiments.benchmarks.rows import grouped
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import points
 from experiments.calibration.fit import explore
@@ -29,9 +30,8 @@ from experiments.calibration.population.few_points import predicted, sharpened
 from experiments.calibration.population.machine_rules import learn_from, unseen
 from experiments.calibration.population.machine_runs import Runs
 from experiments.calibration.population.population import Population, fit_transports
-from experiments.calibration.population.specification import Specification, specification_of
+from experiments.calibration.population.specification import specification_of
 from experiments.calibration.uncertainty import shipped_rules
-from experiments.measurements import Curve
 from simulator.cost_models.nccl import GENERATIONS
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -114,7 +114,7 @@ def _measured(chosen: Sequence[Group]) -> Iterator[Measured]:
     progress = output.Progress("groups")
     for done, group in enumerate(chosen):
         progress(done, len(chosen))
-        for specification, curves in _by_specification(group.curves).items():
+        for specification, curves in grouped(group.curves, specification_of).items():
             try:
                 measured, _ = points(curves, group.library)
             except InputError as refused:
@@ -125,13 +125,6 @@ def _measured(chosen: Sequence[Group]) -> Iterator[Measured]:
             family = group.curves[0].family.split()[0]
             yield Measured(family, group.name, Runs(model, specification))
     progress(len(chosen), len(chosen))
-
-
-def _by_specification(curves: Sequence[Curve]) -> dict[Specification, list[Curve]]:
-    by_specification: dict[Specification, list[Curve]] = {}
-    for curve in curves:
-        by_specification.setdefault(specification_of(curve), []).append(curve)
-    return by_specification
 
 
 def _left_out(measured: Sequence[Measured], families: Sequence[str]) -> Iterator[Row]:
@@ -232,11 +225,10 @@ def _record(row: Row) -> output.Record:
 def _medians(rows: Sequence[Row]) -> Iterator[float]:
     """The median over machines of each column, where a machine counts by the median of its runs."""
     for column in range(len(COLUMNS)):
-        by_machine: dict[str, list[float]] = {}
-        for row in rows:
-            if np.isfinite(row.errors[column]):
-                by_machine.setdefault(row.measured.runs.machine, []).append(row.errors[column])
-        yield median(map(median, by_machine.values())) if by_machine else np.nan
+        known = [row for row in rows if np.isfinite(row.errors[column])]
+        by_machine = grouped(known, lambda row: row.measured.runs.machine).values()
+        errors = [median(row.errors[column] for row in runs) for runs in by_machine]
+        yield median(errors) if errors else np.nan
 
 
 def _percent(value: float) -> str:

@@ -7,10 +7,11 @@ taken as one of 400 Gbit/s a GPU.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from experiments.benchmarks.rows import rows_of
 
 
 class Measured(NamedTuple):
@@ -42,17 +43,11 @@ class Measured(NamedTuple):
 MEGATRON = "recompute=full,attention=unfused,dropout=yes,overlap_tp=no,scatter=yes"
 """Megatron-LM of 2021: everything is computed again, and all-reduces stand alone. Stages send each
 other shares, which they gather."""
-CSV = dict[str, str]
-
-
-def _rows(path: Path) -> list[CSV]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def three_dimensional(path: Path) -> Iterator[Measured]:
     """Rows of `a100_3d_single.csv` or `a100_3d_multi.csv`."""
-    for number, row in enumerate(_rows(path)):
+    for number, row in enumerate(rows_of(path)):
         gpus, tp, dp, pp = (int(row[name]) for name in ("gpus", "tp", "dp", "pp"))
         nodes = -(-gpus // 8)
         yield Measured(
@@ -73,7 +68,7 @@ def three_dimensional(path: Path) -> Iterator[Measured]:
 
 def sharded(path: Path) -> Iterator[Measured]:
     """Rows of `fsdp_mpt.csv`: tokens/s a GPU as seconds of a step."""
-    for number, row in enumerate(_rows(path)):
+    for number, row in enumerate(rows_of(path)):
         gpus, device = int(row["gpus"]), row["gpu"][:4]
         micro, repeats, seq = (int(row[name]) for name in ("micro_batch", "grad_accum", "seq"))
         wide = "fp32" if row["mp_mode"] == "DEFAULT" else "bf16"
@@ -96,7 +91,7 @@ def sharded(path: Path) -> Iterator[Measured]:
 
 def mlperf(path: Path) -> Iterator[Measured]:
     """Rows of `mlperf_llama31_405b.csv`."""
-    for number, row in enumerate(_rows(path)):
+    for number, row in enumerate(rows_of(path)):
         gpus = int(row["gpus"])
         blackwell = "GB200" in row["machine"]
         yield Measured(

@@ -119,8 +119,7 @@ def engine() -> None:
         ("compiled", 1024, "ring"),
         ("compiled", 1024, "star"),
     ):
-        runs = [_child(ENGINE, str(ranks), shape, name) for _ in range(REPEATS)]
-        transfers, build, simulate, peak = (median(column) for column in zip(*runs, strict=True))
+        transfers, build, simulate, peak = _medians(ENGINE, ranks, shape, name)
         times = [format_seconds(value) for value in (build, simulate, build + simulate)]
         rate = f"{transfers / (build + simulate):.3g}"
         rows.append(
@@ -134,8 +133,7 @@ def machines() -> None:
     distinct sizes, shared fairly, on a star. Compiled and warm."""
     rows = [["machine", "GPUs", "build", "ring", "both", "peak"]]
     for nodes in (16, 128, 16384):
-        runs = [_child(CLUSTER, str(nodes)) for _ in range(REPEATS)]
-        gpus, build, ring, peak = (median(column) for column in zip(*runs, strict=True))
+        gpus, build, ring, peak = _medians(CLUSTER, nodes)
         times = [
             format_seconds(build),
             *([format_seconds(ring), format_seconds(build + ring)] if gpus <= 1024 else ["", ""]),
@@ -149,8 +147,7 @@ def _fair_rows() -> list[list[str]]:
     ratios."""
     rows, medians = [["fair all-to-all", "flows", "simulate, CPU", "peak"]], []
     for ranks in (64, 128):
-        runs = [_child(FAIR, str(ranks)) for _ in range(REPEATS)]
-        flows, seconds, peak = (median(column) for column in zip(*runs, strict=True))
+        flows, seconds, peak = _medians(FAIR, ranks)
         medians.append((flows, seconds))
         rows.append(
             [f"{ranks} ranks", f"{flows:.0f}", format_seconds(seconds), f"{peak / 1e6:.0f}MB"]
@@ -175,10 +172,7 @@ def steps() -> None:
         ]
     ]
     for strategy, ranks, count in (("ddp:algo=ring", 64, 1), ("asgd", 64, 16), ("asgd", 64, 1000)):
-        runs = [_child(STEPS, strategy, str(ranks), str(count)) for _ in range(REPEATS)]
-        operations, build, simulate, measure, peak = (
-            median(column) for column in zip(*runs, strict=True)
-        )
+        operations, build, simulate, measure, peak = _medians(STEPS, strategy, ranks, count)
         times = [format_seconds(value) for value in (build, simulate, build + simulate, measure)]
         rows.append(
             [strategy, str(ranks), str(count), f"{operations:.0f}", *times, f"{peak / 1e6:.0f}MB"]
@@ -215,11 +209,14 @@ def crossover() -> None:
     output.say(output.align(rows))
 
 
-def _child(script: str, *arguments: str) -> list[float]:
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], check=True, capture_output=True, text=True
-    )
-    return [float(value) for value in done.stdout.split()]
+def _medians(script: str, *arguments: object) -> list[float]:
+    """The medians of what a script prints."""
+    line = [sys.executable, "-c", script, *map(str, arguments)]
+    done = [subprocess.run(line, check=True, capture_output=True) for _ in range(REPEATS)]
+    return [
+        median(map(float, column))
+        for column in zip(*(run.stdout.split() for run in done), strict=True)
+    ]
 
 
 def _median(line: Sequence[str]) -> float:

@@ -6,8 +6,7 @@ then the least TP x PP, then the first in its file. Nothing else is fitted.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 from experiments import output
 from experiments.benchmarks import measured_plans
 from experiments.benchmarks.measured_plans import Measured, Published
+from experiments.benchmarks.rows import grouped
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
@@ -84,8 +84,8 @@ def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predict
     """The predictions of rows, a GPU and precision after the other. One row of each calibrates it;
     with `by_model` one row of each of its models does."""
     predicted = []
-    for alike in _grouped(rows, lambda row: row.kind):
-        models = _grouped(alike, lambda row: row.group) if by_model else [alike]
+    for alike in grouped(rows, lambda row: row.kind).values():
+        models = grouped(alike, lambda row: row.group if by_model else "").values()
         firsts = [min(model, key=lambda row: row.order) for model in models]
         usual = DeviceTimes(alike[0].device, alike[0].dtype)
         times = calibrate([_fitted(first) for first in firsts], usual).of(usual)
@@ -101,13 +101,6 @@ def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predict
                 for row in model
             ]
     return predicted
-
-
-def _grouped(rows: Sequence[Measured], key: Callable[[Measured], str]) -> list[list[Measured]]:
-    groups: dict[str, list[Measured]] = defaultdict(list)
-    for row in rows:
-        groups[key(row)].append(row)
-    return [*groups.values()]
 
 
 def _fitted(row: Measured) -> Row:
@@ -205,13 +198,11 @@ def _summary(parts: Mapping[str, Sequence[Predicted]]) -> str:
 
 
 def _by_plan(predicted: Sequence[Predicted]) -> str:
-    groups: dict[str, list[float]] = defaultdict(list)
-    for each in predicted:
-        if not each.calibrates:
-            groups[each.row.group].append(each.error)
+    counted = [each for each in predicted if not each.calibrates]
+    groups = grouped(counted, lambda each: each.row.group)
     rows = [["plan", "rows", "mean error", "bias"]]
     for name in sorted(groups):
-        errors = np.array(groups[name])
+        errors = np.array([each.error for each in groups[name]])
         mean, bias = _percent(np.abs(errors).mean()), _percent(errors.mean(), sign=True)
         rows.append([name, str(len(errors)), mean, bias])
     return output.align(rows)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import platform
@@ -18,6 +17,7 @@ from string import Template
 
 from experiments import output
 from experiments.benchmarks.growth import Lines
+from experiments.benchmarks.rows import markdown, rows_of
 from experiments.benchmarks.speed import CELLS, number
 from topologies.errors import InputError
 from topologies.units import format_seconds
@@ -59,8 +59,7 @@ def machine() -> str:
 
 def page(folder: Path = RESULTS) -> str:
     """The page in Markdown. Raises InputError if the csv file lacks a column or a number."""
-    with (folder / ROWS).open(newline="") as file:
-        records: list[output.Record] = list(csv.DictReader(file))
+    records: Sequence[output.Record] = rows_of(folder / ROWS)
     made = json.loads((folder / MADE).read_text())
     try:
         cells = [[cell(record) for cell in CELLS.values()] for record in records]
@@ -72,11 +71,6 @@ def page(folder: Path = RESULTS) -> str:
         machine=made["machine"],
         versions=", ".join(f"{name} {number}" for name, number in made["versions"].items()),
         y=y,
-        rows=_markdown([list(CELLS), *cells]),
-        growth="\n\n".join(map(_markdown, made["growth"])),
+        rows=markdown(list(CELLS), cells),
+        growth="\n\n".join(markdown(lines[0], lines[1:]) for lines in made["growth"]),
     )
-
-
-def _markdown(lines: Lines) -> str:
-    head, *rest = lines
-    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rest])

@@ -14,9 +14,10 @@ import numpy as np
 
 from experiments import output
 from experiments.benchmarks import horovod_runs
-from experiments.benchmarks.gloo_lab import fit_software
+from experiments.benchmarks.gloo_lab import Row, fit_software, read
 from experiments.benchmarks.gloo_lab import lab as lab
-from experiments.benchmarks.training_steps import rows_of, step
+from experiments.benchmarks.rows import rows_of
+from experiments.benchmarks.training_steps import step
 from experiments.models.model_catalogue import find as find_model
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -33,32 +34,6 @@ FITTED_RANKS = (2, 3)
 COPYING = 10e9
 """Bytes/s that torch reads and writes to copy 64 MiB on one core of a machine like the lab's. No
 training step is fitted to it."""
-
-
-class Reduced(NamedTuple):
-    """A measured all-reduce."""
-
-    ranks: int
-    nbytes: float
-    rate: float
-    """Bits per second of a link."""
-    delay: float
-    """Seconds of a link, one way."""
-    measured: float
-    """Median seconds."""
-    variation: float
-    """The coefficient of variation of the times."""
-
-    @property
-    def role(self) -> str:
-        """Whether the row is "fitted", "unseen", or ignored as "noisy"."""
-        return (
-            "noisy"
-            if self.variation > NOISY
-            else "fitted"
-            if self.ranks in FITTED_RANKS
-            else "unseen"
-        )
 
 
 class Slept(NamedTuple):
@@ -96,20 +71,16 @@ class Overhead(NamedTuple):
     backward: float = 0.0
 
 
-def all_reduces(path: Path) -> list[Reduced]:
-    """The all-reduces in a sweep of gloo's operations."""
-    return [
-        Reduced(
-            ranks=int(row["p"]),
-            nbytes=float(row["size_bytes"]),
-            rate=float(row["rate_bps"]),
-            delay=float(row["delay_s"]),
-            measured=float(row["median_s"]),
-            variation=float(row["cv"]),
-        )
-        for row in rows_of(path)
-        if row["collective"] == "all_reduce"
-    ]
+def all_reduces(path: Path) -> list[Row]:
+    """Gloo's own all-reduces in a sweep of its operations."""
+    return [row for row in read(path) if row.operation == "all_reduce"]
+
+
+def role_of(row: Row) -> str:
+    """Whether a row is "fitted", "unseen", or ignored as "noisy"."""
+    if row.variation > NOISY:
+        return "noisy"
+    return "fitted" if row.ranks in FITTED_RANKS else "unseen"
 
 
 def sleeping_steps(path: Path) -> list[Slept]:
@@ -131,15 +102,15 @@ def sleeping_steps(path: Path) -> list[Slept]:
     ]
 
 
-def reduced(row: Reduced, software: float) -> float:
+def reduced(row: Row, software: float) -> float:
     """Predicted seconds of an all-reduce by gloo."""
     schedule = find("gloo_ring").build(row.ranks, row.nbytes)
     return simulate(schedule, lab(row.ranks, row.rate, row.delay, software)).makespan
 
 
-def calibrate(rows: Iterable[Reduced]) -> float:
+def calibrate(rows: Iterable[Row]) -> float:
     """Seconds of software for a message, from the fitted rows."""
-    fitted = [row for row in rows if row.role == "fitted"]
+    fitted = [row for row in rows if role_of(row) == "fitted"]
     return fit_software(
         lambda software: [reduced(row, software) / row.measured - 1 for row in fitted]
     )
@@ -204,7 +175,7 @@ def _lab_tables(folder: Path) -> str:
     for row in sweep:
         time = reduced(row, software)
         first.append(
-            [format_bytes(row.nbytes), *_links(row), *_times(row.measured, time), row.role]
+            [format_bytes(row.nbytes), *_links(row), *_times(row.measured, time), role_of(row)]
         )
     second = [
         [
@@ -232,7 +203,8 @@ def _lab_tables(folder: Path) -> str:
     )
     errors = [
         _summary(
-            "all-reduce", [(row.role, reduced(row, software) / row.measured - 1) for row in sweep]
+            "all-reduce",
+            [(role_of(row), reduced(row, software) / row.measured - 1) for row in sweep],
         ),
         _summary(
             "step", [(row.role, slept(row, software, extra) / row.measured - 1) for row in steps]
@@ -245,7 +217,7 @@ def _lab_tables(folder: Path) -> str:
     return "\n\n".join((output.align(first), output.align(second), "\n".join((summary, *errors))))
 
 
-def _links(row: Reduced | Slept) -> list[str]:
+def _links(row: Row | Slept) -> list[str]:
     return [str(row.ranks), f"{row.rate / 1e6:g}Mbit/s", format_seconds(row.delay)]
 
 

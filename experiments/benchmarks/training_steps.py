@@ -1,10 +1,6 @@
-"""What the tables of measured training share: their rows, and a predicted step."""
+"""What the tables of measured training share: a predicted step."""
 
 from __future__ import annotations
-
-import csv
-from collections.abc import Iterator
-from pathlib import Path
 
 from simulator.training.ddp import DDP
 from simulator.training.measures import measure
@@ -12,11 +8,6 @@ from simulator.training.model import Model
 from simulator.training.plan import Setting
 from simulator.training.plan_simulation import train
 from topologies.topology import Topology
-
-
-def rows_of(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a CSV file, by the names of their columns."""
-    yield from csv.DictReader(path.read_text().splitlines())
 
 
 def step(model: Model, topology: Topology, ddp: DDP) -> float:
