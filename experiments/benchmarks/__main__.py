@@ -122,7 +122,7 @@ def main(arguments: Sequence[str]) -> None:
         chosen = select(options.row, options.long)
         output.say(revisions.against(options.against, chosen, options.repeats))
     if options.peer:
-        output.say(revisions.peer_table(options.peer, options.repeats))
+        output.say(output.align(revisions.peer_rows(options.peer, options.repeats)))
     for k, name in enumerate(options.names):
         output.say("\n" * (k > 0) + f"{name}:\n")
         known(options)[name]()

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experiments import output
 from experiments.benchmarks.process_usage import (
     COMPILE,
     ROOT,
@@ -103,8 +102,3 @@ def _succeeded(name: str, ranks: int, result: Usage | str) -> Usage:
 def _cells(used: Usage, base: Usage, y: float) -> list[str]:
     times = [f"{used.cpu / y:.2f}", f"{used.cpu / base.cpu:.2f}"]
     return [*times, f"{used.peak / 1e6:.0f}MB", f"{used.peak / base.peak:.2f}"]
-
-
-def peer_table(peers: Mapping[str, str], repeats: int) -> str:
-    """The peers' table as aligned text."""
-    return output.align(peer_rows(peers, repeats))

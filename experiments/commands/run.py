@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from experiments import output
-from experiments.pictures.timelines.collective_file import collective_file
+from experiments.pictures.timelines.collective_file import write_collective
 from experiments.profiles.interval_levels import level_of, span
 from experiments.simulations import workload
 from experiments.simulations.case import Case
@@ -91,9 +91,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     progress(3, 3)
     title = _title(row, request)
     parameters = {**request.parameters, **({"profile": profile.name} if profile else {})}
-    if files.timeline:
-        drawn = collective_file(result, files.timeline, title, parameters, files.trace)
-        output.write(files.timeline, drawn)
+    write_collective(result, files, title, parameters)
     behind = waits(result, path)
     report = {
         "summary": row.record(),

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments import output
 from experiments.models.accelerators import DEVICES, accelerator, bandwidth, multiplies, share
-from experiments.pictures.timelines.collective_file import collective_file
+from experiments.pictures.timelines.collective_file import write_collective
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.traces.chakra_workload import USUAL, Roofline, Workload, read_workload
 from experiments.wait_records import wait_cells, wait_records
@@ -64,9 +64,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         f"Chakra workload of {output.counted(ranks, 'rank')} on {request.machine.text}: "
         f"{format_seconds(result.makespan)}"
     )
-    if files.timeline:
-        picture = collective_file(result, files.timeline, title, request.parameters, files.trace)
-        output.write(files.timeline, picture)
+    write_collective(result, files, title, request.parameters)
     if how == "csv" and not (files.out or files.report):
         output.say(output.to_csv(records).rstrip("\n"))
         return 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from experiments import output
-from experiments.pictures.timelines.collective_file import collective_file
+from experiments.pictures.timelines.collective_file import write_collective
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.size_ranges import unmeant_sizes
 from experiments.terms import SOFTWARE, inexact
@@ -61,9 +61,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         f"{output.counted(len(records), 'collective')} of {request.ranks} ranks on "
         f"{request.machine.text}: {format_seconds(result.makespan)}"
     )
-    if files.timeline:
-        picture = collective_file(result, files.timeline, title, request.parameters, files.trace)
-        output.write(files.timeline, picture)
+    write_collective(result, files, title, request.parameters)
     behind = waits(result, critical_path(result))
     report = {
         "time_s": result.makespan,

@@ -57,10 +57,6 @@ def _seconds_text(seconds: float) -> str:
     return seconds_text(float(seconds))
 
 
-def _times_text(times: tuple[float, ...]) -> list[object]:
-    return [_seconds_text(seconds) for seconds in times]
-
-
 class _Key(NamedTuple):
     """A key of a file."""
 
@@ -74,7 +70,9 @@ Count = Annotated[int, Field(ge=0, lt=2**31)]
 Size = Annotated[float, BeforeValidator(_read_size)]
 _SIZE = _Key(Size, _size_text)
 _SECONDS = _Key(Seconds, _seconds_text)
-_TIMES = _Key(Annotated[list[Seconds], AfterValidator(tuple)], _times_text)
+_TIMES = _Key(
+    Annotated[list[Seconds], AfterValidator(tuple)], lambda times: [*map(_seconds_text, times)]
+)
 _PARAMETERS = Annotated[dict[Name, Size], BeforeValidator(_named), AfterValidator(_tensors)]
 _LAYER: Mapping[str, _Key] = {
     "name": _Key(Name),

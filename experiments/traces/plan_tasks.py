@@ -73,9 +73,8 @@ class _Writer:
         schedule = self.schedule
         rank, lane = int(schedule.rank[operation]), int(schedule.lane[operation])
         phase, seconds = schedule.phases[schedule.phase[operation]], schedule.seconds[operation]
-        after = tuple(
-            sorted({self._end(before, rank, phase) for before in self._before(operation)})
-        )
+        before = schedule.predecessors(operation).tolist()
+        after = tuple(sorted({self._end(each, rank, phase) for each in before}))
         entered = operation in self._firsts
         if not entered or seconds or operation in self._awaited:
             name = f"enter {phase}" if entered else phase
@@ -95,9 +94,6 @@ class _Writer:
             _bytes(self.schedule, int(call.first[0])),
             str(call.lane),
         )
-
-    def _before(self, operation: int) -> list[int]:
-        return self.schedule.predecessors(operation).tolist()  # type: ignore[no-any-return]
 
     def _end(self, operation: int, rank: int, phase: str) -> int:
         """The task that ends with an operation; for one within a call, the call."""

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from experiments.output import Value
-from experiments.trace_choice import ALL, TraceChoice
+from experiments import output
 from simulator.schedules.timeline import Timeline
 
 
-def collective_file(
+def write_collective(
     timeline: Timeline,
-    path: Path,
+    files: output.RunFiles,
     title: str,
-    parameters: Mapping[str, Value],
-    choice: TraceChoice = ALL,
-) -> bytes | str:
-    """A trace for a path that ends in .json, else a picture."""
-    if path.suffix.lower() == ".json":
+    parameters: Mapping[str, output.Value],
+) -> None:
+    """Write the timeline, if it has a file: a trace if that ends in .json, else a picture."""
+    if files.timeline is None:
+        return
+    if files.is_trace:
         from experiments.pictures.timelines.collective_trace import collective_trace
 
-        return collective_trace(timeline, dict(parameters), choice)
-    from experiments.pictures.figure_file import to_bytes
+        output.write(files.timeline, collective_trace(timeline, dict(parameters), files.trace))
+        return
+    from experiments.pictures.figure_file import write_figure
     from experiments.pictures.timelines.collective_picture import collective_drawing
 
-    return to_bytes(collective_drawing(timeline, title), path.suffix[1:].lower())
+    write_figure(files.timeline, collective_drawing(timeline, title))

@@ -186,20 +186,14 @@ def _tracks(trace: Trace, slices: Slices) -> tuple[Integers, list[str]]:
     keys, number = np.unique(
         np.stack((slices.rank, slices.track, band)), axis=1, return_inverse=True
     )
-    names: list[str] = []
+    media = trace.timeline.routed.topology.medium_names
+    titles, names = [*trace.tracks, *(f"sends on {medium}" for medium in media)], list[str]()
     for rank in trace.ranks:
         names += _named("process", rank, 0, rank_name(schedule, rank), rank)
     for row, (rank, track, repeat) in enumerate(keys.T.tolist()):
-        name = _track_name(trace, track) + (f" ({repeat + 1})" if repeat else "")
+        name = titles[track] + (f" ({repeat + 1})" if repeat else "")
         names += _named("thread", rank, row + 1, name, row)
     return number + 1, names
-
-
-def _track_name(trace: Trace, track: int) -> str:
-    if track < len(trace.tracks):
-        return trace.tracks[track]
-    media = trace.timeline.routed.topology.medium_names
-    return f"sends on {media[track - len(trace.tracks)]}"
 
 
 def _named(what: str, rank: int, track: int, name: str, order: int) -> Iterator[str]:
