@@ -166,14 +166,11 @@ def unfitted(rows: Sequence[Measured]) -> list[Predicted]:
 
 def errors_by_kind(predicted: Sequence[Predicted]) -> list[output.Record]:
     """The errors of each kind of plan that a report tells apart: rows of its file."""
-    groups: dict[Kind, list[float]] = defaultdict(list)
-    for each in predicted:
-        if not each.calibrates:
-            groups[each.kind].append(each.error)
+    counted = [each for each in predicted if not each.calibrates]
     rows: list[output.Record] = []
-    for kind, errors in groups.items():
-        sizes = np.abs(errors)
-        figures = sizes.mean(), np.mean(errors), np.quantile(sizes, 0.9)
+    for kind, alike in grouped(counted, lambda each: each.kind).items():
+        errors = np.array([each.error for each in alike])
+        figures = np.abs(errors).mean(), errors.mean(), np.quantile(np.abs(errors), 0.9)
         error = PlanError(len(errors), *(round(float(figure), 3) for figure in figures))
         rows.append(kind._asdict() | error._asdict())
     return rows
