@@ -114,10 +114,11 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
     from experiments.training.training_grid import TrainingGrid
 
     library = _library(*(options.pop(key, None) for key in ("library", "profile", "level")))
+    if elsewhere := {"learn", "plan"} & options.keys():
+        raise InputError(f"{elsewhere.pop()}: not in simctl.train, take the command or simctl.plan")
     job = _training(model=model, strategy=strategy, **options)
     request = job.request(_machine(on), profile=library)
-    jobs = request.variants or [(None, request.job)]
-    grid = TrainingGrid(request.swept, jobs, request.ranks)
+    grid = TrainingGrid(request.swept, request.variants or [(None, request.job)], request.ranks)
     return Rows(outcome.record for outcome in results(grid, Serial(), None, lambda _: None))
 
 
@@ -152,8 +153,7 @@ def calibrate(*logs: str | Path, out: str | Path, on: str | None = None, **optio
 
 
 def diagnose(*logs: str | Path, on: str | None = None) -> Rows:
-    """What is abnormal in measured curves: the points of `simctl diagnose --format csv`. Raises
-    InputError."""
+    """What is abnormal in measured curves: the points of `simctl diagnose --format csv`."""
     from experiments.commands import diagnose as command
     from experiments.diagnosis.diagnosis_records import point_records
 

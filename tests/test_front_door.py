@@ -77,6 +77,8 @@ def test_logs_are_read_fitted_and_diagnosed(tmp_path: Path) -> None:
         (lambda: door.run("ring,tree", p=4), "run takes one, simctl.sweep takes several"),
         (lambda: door.run("ring", library="x"), "no library 'x'"),
         (lambda: door.train("resnet50", bukket="1MiB"), "argument 'bukket'"),
+        (lambda: door.train("resnet50", learn="mlp"), "learn: not in simctl.train"),
+        (lambda: door.train("gpt2", plan="dp=2"), "take the command or simctl.plan"),
         (lambda: door.read("nothing.log"), "nothing.log"),
     ],
 )
