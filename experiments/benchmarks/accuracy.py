@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
-from experiments.benchmarks.rows import grouped, rows_of
+from experiments.benchmarks.table_rows import grouped, rows_of
 from experiments.measurements import Curve, read
 from experiments.simulations.rules import Rules
 from experiments.simulations.validation import validate

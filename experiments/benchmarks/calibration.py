@@ -17,7 +17,7 @@ import numpy as np
 from experiments import output
 from experiments.benchmarks import calibration_page
 from experiments.benchmarks.interval_coverage import Coverage, Lefts, coverage, learnt
-from experiments.benchmarks.rows import grouped
+from experiments.benchmarks.table_rows import grouped
 from experiments.benchmarks.worst_points import curve_of, reason
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import error, library_of, points

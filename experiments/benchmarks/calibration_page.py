@@ -17,7 +17,7 @@ from statistics import median
 from string import Template
 
 from experiments import output
-from experiments.benchmarks.rows import Row, grouped, markdown, rows_of
+from experiments.benchmarks.table_rows import Row, grouped, markdown, rows_of
 from topologies.units import format_bytes, format_seconds
 
 RESULTS = Path("experiments/calibration/results")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
-from experiments.benchmarks.rows import rows_of
+from experiments.benchmarks.table_rows import rows_of
 from experiments.benchmarks.training_steps import step
 from experiments.calibration import Fit, fit_links
 from experiments.measurements import read

@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments import output
 from experiments.benchmarks.calibration import Group, groups
-from experiments.benchmarks.rows import grouped
+from experiments.benchmarks.table_rows import grouped
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import points
 from experiments.calibration.fit import explore

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.benchmarks.rows import rows_of
+from experiments.benchmarks.table_rows import rows_of
 
 
 class Measured(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 from experiments import output
 from experiments.benchmarks import measured_plans
 from experiments.benchmarks.measured_plans import Measured, Published
-from experiments.benchmarks.rows import grouped
+from experiments.benchmarks.table_rows import grouped
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose

@@ -17,8 +17,8 @@ from string import Template
 
 from experiments import output
 from experiments.benchmarks.growth import Lines
-from experiments.benchmarks.rows import markdown, rows_of
 from experiments.benchmarks.speed import CELLS, number
+from experiments.benchmarks.table_rows import markdown, rows_of
 from topologies.errors import InputError
 from topologies.units import format_seconds
 

@@ -16,7 +16,7 @@ from experiments import output
 from experiments.benchmarks import horovod_runs
 from experiments.benchmarks.gloo_lab import Row, fit_software, read
 from experiments.benchmarks.gloo_lab import lab as lab
-from experiments.benchmarks.rows import rows_of
+from experiments.benchmarks.table_rows import rows_of
 from experiments.benchmarks.training_steps import step
 from experiments.models.model_catalogue import find as find_model
 from simulator.collectives import find
