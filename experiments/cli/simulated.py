@@ -256,13 +256,14 @@ def train(
             parse_training,
         )
         from experiments.commands import search_plans, train_plan
+        from experiments.output import RunFiles
 
         check_options(job.plan, timeline, plot, where.execution)
         if is_search(job.plan):
             searched = parse_search(job.plan, job, machine, rules, profile)
             raise typer.Exit(search_plans.run(searched, out, plot, format.value, report))
         training = parse_training(job.plan, job, machine, rules, profile)
-        written = train_plan.Files(timeline, out, report, choice)
+        written = RunFiles(timeline, out, report, choice)
         raise typer.Exit(train_plan.run(training, written, format.value))
     from experiments.commands import train as command
 

@@ -24,6 +24,7 @@ from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.outliers import Outlier, outliers
 from experiments.calibration.transfer import linked, port
+from experiments.commands.answer import Answer, check_files
 from experiments.measurements import doubts, read_all, setups
 from experiments.profiles import ENDINGS, write
 from experiments.profiles.profile_document import Calibrated, Estimated
@@ -63,17 +64,17 @@ class Request:
 def run(choice: Request, out: Path | None, how: str, page: Path | None = None) -> int:
     """Fit, print the parameters, and write the profile."""
     output.check_writable(out, ENDINGS)
-    output.check_writable(page, output.REPORTS)
+    check_files(report=page)
     profile, calibration = fitted(choice, out)
-    if page:
-        _report(page, choice, profile)
+    answer = _answer(choice, profile)
+    answer.write(report=page)
     unknown = sum(bool(curve.open) for curve in profile.estimates.values())
     if unknown:
         verb = "is" if unknown == 1 else "are"
         output.note(
             f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs"
         )
-    output.say(_render(profile, calibration, how))
+    answer.show(how, lambda: _text(profile, calibration))
     return 0
 
 
@@ -127,14 +128,13 @@ def fitted(choice: Request, out: Path | None) -> tuple[Calibrated, Calibration]:
     return profile, calibration
 
 
-def _report(path: Path, choice: Request, profile: Calibrated) -> None:
-    from experiments.pages.reports.report_file import write as write_report
-    from experiments.pages.reports.result import Result, origin
-
+def _answer(choice: Request, profile: Calibrated) -> Answer:
     files = ",".join(map(str, (*choice.files, *choice.links)))
     parameters = {"runs": files, "family": choice.family, "only": choice.only}
-    report = profile.model_dump(by_alias=True)
-    write_report(path, Result("calibrate", report, origin(parameters)))
+    records: list[output.Record] = [
+        {"parameter": name, **estimate.model_dump()} for name, estimate in profile.estimates.items()
+    ]
+    return Answer("calibrate", profile.model_dump(by_alias=True), records, parameters)
 
 
 def _linked(chosen: Library, choice: Request) -> Library:
@@ -226,14 +226,7 @@ def _made(files: Sequence[Path]) -> dict[str, str]:
     } | digests
 
 
-def _render(profile: Calibrated, calibration: Calibration, how: str) -> str:
-    records: list[output.Record] = [
-        {"parameter": name, **estimate.model_dump()} for name, estimate in profile.estimates.items()
-    ]
-    if how == "json":
-        return output.to_json(profile.model_dump(by_alias=True))
-    if how == "csv":
-        return output.to_csv(records).rstrip("\n")
+def _text(profile: Calibrated, calibration: Calibration) -> str:
     points = calibration.fit.model.points
     amount = (
         f"{output.counted(len(points.curves), 'curve')}, {output.counted(len(points), 'point')}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from experiments import output
 from experiments.calibration.libraries import library
+from experiments.commands.answer import Answer, check_files, draw_each
 from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
 from experiments.diagnosis.advice import advice, remedies
 from experiments.diagnosis.diagnosis_records import (
@@ -53,25 +54,25 @@ class Request:
 
 def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
     """Print what is found in each curve and between them; 1 if anything is abnormal."""
-    output.check_writable(plot, output.PICTURES)
-    output.check_writable(page, output.REPORTS)
+    check_files(plot=plot, report=page)
     measurements, results, differences = diagnosed_logs(request)
+    failures = measurements.failures
     if plot:
-        _draw(results, plot)
+        draw_each(plot, [("", partial(_curves_figure, result)) for result in results])
+    report = diagnosis_report(results, differences, failures)
     if page:
         from experiments.pages.reports.log_results import diagnosed
         from experiments.pages.reports.report_file import write
 
-        report = diagnosis_report(results, differences, measurements.failures)
         write(page, diagnosed(report, results, _parameters(request)))
     for line in measurements.skipped:
         output.note(f"skipped {line}")
     for line in doubts([result.curve for result in results]):
         output.note(line)
-    output.say(_render(results, differences, measurements.failures, how))
-    return int(
-        any(result.abnormal for result in results) or bool(differences or measurements.failures)
-    )
+    records = [row for result in results for row in point_records(result)]
+    answer = Answer("diagnose", report, [*records, *map(failure_record, failures)])
+    answer.show(how, lambda: _text(results, differences, failures))
+    return int(any(result.abnormal for result in results) or bool(differences or failures))
 
 
 def diagnosed_logs(
@@ -120,15 +121,10 @@ def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology
     return machine.for_job(curve.ranks or 0, curve.nodes or 0).build
 
 
-def _draw(results: Sequence[Diagnosis], plot: Path) -> None:
-    """One picture, or one a curve with its number before the ending."""
-    from experiments.pictures.diagnosis_curves import diagnosis_drawing
-    from experiments.pictures.figure_file import write_figures
+def _curves_figure(result: Diagnosis, kind: str) -> bytes:
+    from experiments.pictures.diagnosis_curves import diagnosis_figure
 
-    numbered = enumerate(results, 1)
-    write_figures(
-        plot, {str(number): partial(diagnosis_drawing, result) for number, result in numbered}
-    )
+    return diagnosis_figure(result, kind)
 
 
 def _parameters(request: Request) -> dict[str, output.Value]:
@@ -141,24 +137,12 @@ def _parameters(request: Request) -> dict[str, output.Value]:
     }
 
 
-def _render(
-    results: Sequence[Diagnosis],
-    differences: Sequence[Difference],
-    failures: Sequence[Failure],
-    how: str,
+def _text(
+    results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure]
 ) -> str:
-    if how == "json":
-        return output.to_json(diagnosis_report(results, differences, failures))
-    if how == "csv":
-        return output.to_csv(
-            [
-                *(row for result in results for row in point_records(result)),
-                *map(failure_record, failures),
-            ]
-        ).rstrip("\n")
     died = {failure.source for failure in failures}
     blocks = [
-        "\n".join(_text(result, len(results) <= FEW, result.curve.source in died))
+        "\n".join(_lines(result, len(results) <= FEW, result.curve.source in died))
         for result in results
     ]
     parted = ("\n\n" if len(results) <= FEW else "\n").join(blocks)
@@ -198,7 +182,7 @@ def _total(
     return "\n" + ", ".join(counts)
 
 
-def _text(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
+def _lines(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
     """The lines of one curve; `died`: a finding says already that its test did not end."""
     curve = diagnosis.curve
     ranks = output.counted(curve.ranks, "rank") if curve.ranks else "ranks unknown"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from experiments import output
+from experiments.commands.answer import Answer, check_files
 from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
 from experiments.traces.job_problems import Problem, problems
@@ -20,7 +21,7 @@ NORMAL = "  nothing is abnormal: a slow rank shows in traces of 4 steps or more"
 def run(logs: Sequence[Path], how: str, page: Path | None = None) -> int:
     """Print what each rank did, how fast each collective was, and what is abnormal; 1 if anything
     is."""
-    output.check_writable(page, output.REPORTS)
+    check_files(report=page)
     job = JobCalls(read_job(logs))
     ranks, groups, wrong = rank_rows(job), group_rows(job), problems(job)
     report = {
@@ -28,17 +29,10 @@ def run(logs: Sequence[Path], how: str, page: Path | None = None) -> int:
         "collectives": [row._asdict() for row in groups],
         "problems": [problem._asdict() for problem in wrong],
     }
-    if page:
-        from experiments.pages.reports.report_file import write
-        from experiments.pages.reports.result import Result, origin
-
-        write(page, Result("job", report, origin({"logs": ",".join(map(str, logs))})))
-    if how == "json":
-        output.say(output.to_json(report))
-    elif how == "csv":
-        output.say(output.to_csv(list(_records(ranks, groups, wrong))).rstrip("\n"))
-    else:
-        output.say(_text(job, ranks, groups, wrong))
+    parameters = {"logs": ",".join(map(str, logs))}
+    answer = Answer("job", report, list(_records(ranks, groups, wrong)), parameters)
+    answer.write(report=page)
+    answer.show(how, lambda: _text(job, ranks, groups, wrong))
     return int(bool(wrong))
 
 

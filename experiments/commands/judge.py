@@ -20,6 +20,7 @@ from experiments.calibration.libraries import NCCL, Library, library
 from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import Points, Series
 from experiments.calibration.prediction import Job, Predicted, coverage, errors, predict_all
+from experiments.commands.answer import Answer, check_files
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles.interval_levels import at_level, span
 from experiments.profiles.profile_document import Calibrated, Error
@@ -64,8 +65,7 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     """Print the errors of the profile and of its kind of model; 1 if a mean error is above the
     tolerance."""
     profile, compare = request.profile, request.compare
-    output.check_writable(plot, output.PICTURES)
-    output.check_writable(page, output.REPORTS)
+    check_files(plot=plot, report=page)
     machine = find_machine(profile.machine)
     kind = library(profile.library).on(machine)
     generation = _generation(compare, profile, kind) if compare is not None else None
@@ -77,14 +77,9 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     )
     judged = _judge(request, machine, kind, measured)
     held_out = _held_out_errors(machine, kind, measured)
-    if plot:
-        from experiments.pictures.figure_file import write_figure
-        from experiments.pictures.prediction_curves import prediction_drawing
-
-        write_figure(plot, prediction_drawing(profile.profile, judged))
-    if page:
-        _write_report(page, request, judged, _report(judged, nccl_times, held_out))
-    output.say(_render(profile, judged, nccl_times, held_out, how))
+    answer = _answer(request, judged, nccl_times, held_out)
+    answer.write(plot=plot, report=page)
+    answer.show(how, lambda: _text(profile, judged, nccl_times, held_out))
     return int(max(_mean_errors(judged, held_out)) > request.tolerance)
 
 
@@ -182,38 +177,28 @@ def _nccl_times(
     ]
 
 
-def _report(
-    judged: Sequence[Judged], nccl_times: NcclTimes, held_out: dict[str, Error]
-) -> dict[str, object]:
-    unseen = {name: error.model_dump() for name, error in held_out.items()}
-    return {"points": _records(judged, nccl_times), "unseen": unseen}
+def _answer(
+    request: Request, judged: Sequence[Judged], nccl_times: NcclTimes, held_out: dict[str, Error]
+) -> Answer:
+    def draw(kind: str) -> bytes:
+        from experiments.pictures.prediction_curves import measured_and_predicted
 
+        return measured_and_predicted(name, judged, kind)
 
-def _write_report(
-    path: Path, request: Request, judged: Sequence[Judged], report: dict[str, object]
-) -> None:
-    from experiments.pages.reports.report_file import write
-    from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.prediction_curves import prediction_drawing
-
-    name = request.profile.profile
-    picture = Picture("All curves", lambda: prediction_drawing(name, judged))
-    runs = ",".join(map(str, request.runs))
+    name, runs = request.profile.profile, ",".join(map(str, request.runs))
     parameters = {"profile": name, "runs": runs, "family": request.family, "only": request.only}
-    write(path, Result("judge", report, origin(parameters), [picture]))
+    records = _records(judged, nccl_times)
+    unseen = {name: error.model_dump() for name, error in held_out.items()}
+    report = {"points": records, "unseen": unseen}
+    return Answer("judge", report, records, parameters, pictures=[("All curves", draw)])
 
 
-def _render(
+def _text(
     profile: Calibrated,
     judged: Sequence[Judged],
     nccl_times: NcclTimes,
     held_out: dict[str, Error],
-    how: str,
 ) -> str:
-    if how == "csv":
-        return output.to_csv(_records(judged, nccl_times)).rstrip("\n")
-    if how == "json":
-        return output.to_json(_report(judged, nccl_times, held_out))
     again = "the same kind of model, fitted to these runs without the points that it is judged by"
     tables = [_as_it_is(profile, judged, nccl_times), _worst(judged)]
     tables += [f"{again}\n{error_table(held_out)}"] if held_out else []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from experiments import output
+from experiments.commands.answer import Answer, check_files
 from experiments.learning.learning_run import LearningRun
 from experiments.learning.task import Task
 from topologies.catalogue import Blueprint
@@ -29,10 +31,7 @@ def run(
     request: Request, out: Path | None, plot: Path | None, how: str, page: Path | None = None
 ) -> int:
     """Print a table with a row for each run."""
-    output.check_table(out)
-    output.check_writable(plot, output.PICTURES)
-    output.check_writable(page, output.REPORTS)
-    output.check_different({"out": out, "plot": plot, "report": page})
+    check_files(out, plot, page)
     progress = output.Progress("runs learnt")
     runs: list[LearningRun] = []
     for learn in request.runs:
@@ -40,31 +39,20 @@ def run(
         runs.append(learn())
     progress.clear()
     records = [asdict(run.row) for run in runs]
-    if out and not output.is_result(out):
-        output.write_table(out, records, output.provenance(**request.parameters))
-    if plot:
-        from experiments.pictures.figure_file import write_figure
-        from experiments.pictures.learning_curves import learning_drawing
-
-        write_figure(plot, learning_drawing(runs))
     curves = [[point._asdict() for point in run.curve] for run in runs]
     documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
-    if page or output.is_result(out):
-        from experiments.pages.reports.kept import keep
-        from experiments.pages.reports.result import Picture, Result, origin
-        from experiments.pictures.learning_curves import learning_drawing
-
-        picture = Picture("Accuracy over time", lambda: learning_drawing(runs))
-        made = origin(request.parameters)
-        result = Result("learn", documents, made, [picture])
-        keep(result, out if output.is_result(out) else None, page)
-    if how == "json":
-        output.say(output.to_json(documents))
-    else:
-        if how == "table":
-            output.say(f"{request.machine.description}\n")
-        output.say(output.render(records, _cells(runs, request.task), how))
+    pictures = [("Accuracy over time", partial(_curves, runs))]
+    answer = Answer("learn", documents, records, request.parameters, pictures=pictures)
+    answer.write(out, plot, page)
+    table = partial(output.render, records, _cells(runs, request.task), "table")
+    answer.show(how, lambda: f"{request.machine.description}\n\n{table()}")
     return 0
+
+
+def _curves(runs: Sequence[LearningRun], kind: str) -> bytes:
+    from experiments.pictures.learning_curves import learning_figure
+
+    return learning_figure(runs, kind)
 
 
 def _cells(runs: Sequence[LearningRun], task: Task) -> Mapping[str, output.Cell]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from experiments import output
+from experiments.commands.answer import Answer, Drawing, check_files
 from experiments.profiles.interval_levels import level_of, span
 from experiments.simulations.candidates import Left
 from experiments.simulations.recommendation import (
@@ -51,55 +51,51 @@ class Request:
     report: Path | None = None
 
 
-class _Answer(NamedTuple):
-    """What a command prints and draws."""
-
-    kind: str
-    """The kind of a stored result."""
-    report: object
-    records: Sequence[output.Record]
-    text: str
-    pictures: Sequence[tuple[str, Callable[[], Figure]]] = ()
-    """Titles, and what draws the figure."""
-    lines: Sequence[Line] = ()
-    """Those of a tuner file."""
+Answered = tuple[Answer, str, Sequence[Line]]
+"""An answer, its text, and the lines of a tuner file."""
 
 
 def run(request: Request, how: str) -> int:
     """Print the best algorithms; 0."""
-    output.check_writable(request.plot, output.PICTURES)
+    check_files(plot=request.plot, report=request.report)
     output.check_writable(request.tuner, (".csv", ".conf"))
-    output.check_writable(request.report, output.REPORTS)
     if request.tuner:
         check_tuner(request.question.collective, request.sizes[0])
     if request.explain is not None:
-        answer = _explained(request, request.explain)
+        answer, text, lines = _explained(request, request.explain)
     else:
-        answer = _map(request) if len(request.ranks) > 1 else _by_size(request)
-    for _, draw in answer.pictures if request.plot else ():
-        from experiments.pictures.figure_file import write_figure
-
-        assert request.plot is not None
-        write_figure(request.plot, draw())
+        answer, text, lines = _map(request) if len(request.ranks) > 1 else _by_size(request)
+    answer.write(plot=request.plot, report=request.report)
     if request.tuner:
-        profile = request.question.profile
-        write_tuner(request.tuner, answer.lines, _title(request), profile)
-    if request.report:
-        _write_report(request.report, request, answer)
-    if how == "json":
-        output.say(output.to_json(answer.report))
-    elif how == "csv":
-        output.say(output.to_csv(answer.records).rstrip("\n"))
-    else:
-        output.say(f"{request.machine.description}\n\n{answer.text}")
+        write_tuner(request.tuner, lines, _title(request), request.question.profile)
+    answer.show(how, lambda: text)
     return 0
+
+
+def _answer(
+    request: Request,
+    kind: str,
+    report: object,
+    records: Sequence[output.Record],
+    pictures: Sequence[Drawing] = (),
+) -> Answer:
+    question = request.question
+    parameters: dict[str, output.Value] = {
+        "collective": question.collective,
+        "p": ",".join(map(str, request.ranks)),
+        "topology": request.machine.text,
+        "size": None if request.explain is None else format_bytes(request.explain),
+        "profile": question.profile.name if question.profile else None,
+    }
+    about = parameters, request.machine, question.profile
+    return Answer(kind, report, records, *about, pictures)
 
 
 def _answers(request: Request, ranks: int) -> Answers:
     return Answers(replace(request.question, ranks=ranks))
 
 
-def _by_size(request: Request) -> _Answer:
+def _by_size(request: Request) -> Answered:
     """The best algorithm of each size."""
     question, progress = request.question, output.Progress("sizes")
     answers, rows = _answers(request, question.ranks), list[Advice]()
@@ -119,10 +115,10 @@ def _by_size(request: Request) -> _Answer:
     draw = partial(_curves, answers, request, rows, crossovers)
     lines = tuner_lines(answers, request.sizes) if request.tuner else []
     text = _text(request, rows, crossovers, answers)
-    return _Answer("recommend", report, records, text, [("All sizes", draw)], lines)
+    return _answer(request, "recommend", report, records, [("All sizes", draw)]), text, lines
 
 
-def _map(request: Request) -> _Answer:
+def _map(request: Request) -> Answered:
     """The best algorithm of each number of ranks and size."""
     winners, lines, left = list[Winner](), list[Line](), dict[Left, None]()
     progress = output.Progress("points")
@@ -144,26 +140,7 @@ def _map(request: Request) -> _Answer:
     }
     draw = partial(_cells, winners, _title(request))
     text = _map_text(request, winners, list(left))
-    return _Answer("winners", report, records, text, [("Who wins where", draw)], lines)
-
-
-def _write_report(path: Path, request: Request, answer: _Answer) -> None:
-    from experiments.pages.reports.assumptions import assumptions
-    from experiments.pages.reports.report_file import write
-    from experiments.pages.reports.result import Picture, Result, origin
-
-    question = request.question
-    parameters: dict[str, output.Value] = {
-        "collective": question.collective,
-        "p": ",".join(map(str, request.ranks)),
-        "topology": request.machine.text,
-        "size": None if request.explain is None else format_bytes(request.explain),
-        "profile": question.profile.name if question.profile else None,
-    }
-    pictures = [Picture(*picture) for picture in answer.pictures]
-    missing = assumptions(request.machine, profile=question.profile)
-    made = origin(parameters)
-    write(path, Result(answer.kind, answer.report, made, pictures, left_out=missing))
+    return _answer(request, "winners", report, records, [("Who wins where", draw)]), text, lines
 
 
 def _title(request: Request) -> str:
@@ -231,7 +208,7 @@ def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
     ]
 
 
-def _explained(request: Request, nbytes: float) -> _Answer:
+def _explained(request: Request, nbytes: float) -> Answered:
     """All algorithms at one size. Below are those that the library cannot run."""
     rows = _answers(request, request.question.ranks).explained(nbytes)
     level = level_of(request.question.profile)
@@ -255,7 +232,7 @@ def _explained(request: Request, nbytes: float) -> _Answer:
     lines[len(lines) - own : 0] = [f"\n{OWN}"] if own else []
     text = "\n".join([f"{_title(request)}, {format_bytes(nbytes)}\n", *lines])
     records = [row.record() for row in rows]
-    return _Answer("explain", records, records, text)
+    return _answer(request, "explain", records, records), text, ()
 
 
 def _interval(row: Advice | Explained) -> list[str]:

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from experiments import output
-from experiments.pictures.timelines.collective_file import write_collective
+from experiments.commands.answer import Answer
 from experiments.profiles.interval_levels import level_of, span
 from experiments.simulations import workload
 from experiments.simulations.case import Case
@@ -91,7 +91,6 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     progress(3, 3)
     title = _title(row, request)
     parameters = {**request.parameters, **({"profile": profile.name} if profile else {})}
-    write_collective(result, files, title, parameters)
     behind = waits(result, path)
     report = {
         "summary": row.record(),
@@ -104,20 +103,10 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         **({} if row.unsure is None else {"unsure": list(row.unsure)}),
         **({"grid_s": result.grid, "grid_error_s": result.grid_error} if result.grid else {}),
     }
-    if files.out or files.report:
-        from experiments.pages.reports.assumptions import assumptions
-        from experiments.pages.reports.kept import keep_run
-
-        missing = assumptions(request.machine, profile=profile)
-        keep_run("run", report, result, files, parameters, missing)
-    if how == "json":
-        output.say(output.to_json(report))
-    elif how == "csv":
-        output.say(output.to_csv([row.record()]).rstrip("\n"))
-    else:
-        waiting = wait_cells(behind, result.schedule)
-        title = f"{request.machine.description}\n\n{title}"
-        output.say(_text(row, title, report, path, waiting, level_of(profile)))
+    answer = Answer("run", report, [row.record()], parameters, request.machine, profile)
+    answer.write_run(files, result, title)
+    waiting = wait_cells(behind, result.schedule)
+    answer.show(how, lambda: _text(row, title, report, path, waiting, level_of(profile)))
     return 1 if row.verdict.failed else 0
 
 

@@ -10,8 +10,8 @@ from typing import cast
 import numpy as np
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.models.accelerators import DEVICES, accelerator, bandwidth, multiplies, share
-from experiments.pictures.timelines.collective_file import write_collective
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.traces.chakra_workload import USUAL, Roofline, Workload, read_workload
 from experiments.wait_records import wait_cells, wait_records
@@ -64,10 +64,6 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         f"Chakra workload of {output.counted(ranks, 'rank')} on {request.machine.text}: "
         f"{format_seconds(result.makespan)}"
     )
-    write_collective(result, files, title, request.parameters)
-    if how == "csv" and not (files.out or files.report):
-        output.say(output.to_csv(records).rstrip("\n"))
-        return 0
     path = trace_back(result)
     behind = waits(result, list(path))
     report = {
@@ -78,19 +74,9 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         "longest": _longest(path, workload, written, result),
         "contention": wait_records(behind, result.schedule),
     }
-    if files.out or files.report:
-        from experiments.pages.reports.assumptions import assumptions
-        from experiments.pages.reports.kept import keep_run
-
-        missing = [*workload.remarks, *assumptions(request.machine, profile=None)]
-        keep_run("workload", report, result, files, request.parameters, missing)
-    if how == "csv":
-        output.say(output.to_csv(records).rstrip("\n"))
-    elif how == "json":
-        output.say(output.to_json(report))
-    else:
-        title = f"{request.machine.description}\n\n{title}"
-        output.say(_text(title, report, wait_cells(behind, result.schedule)))
+    answer = Answer("workload", report, records, request.parameters, request.machine)
+    answer.write_run(files, result, title, workload.remarks)
+    answer.show(how, lambda: _text(title, report, wait_cells(behind, result.schedule)))
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from experiments import output
-from experiments.pictures.timelines.collective_file import write_collective
+from experiments.commands.answer import Answer
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.size_ranges import unmeant_sizes
 from experiments.terms import SOFTWARE, inexact
@@ -61,7 +61,6 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         f"{output.counted(len(records), 'collective')} of {request.ranks} ranks on "
         f"{request.machine.text}: {format_seconds(result.makespan)}"
     )
-    write_collective(result, files, title, request.parameters)
     behind = waits(result, critical_path(result))
     report = {
         "time_s": result.makespan,
@@ -70,21 +69,11 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         "calls": records,
         "contention": wait_records(behind, result.schedule),
     }
-    if files.out or files.report:
-        from experiments.pages.reports.assumptions import assumptions
-        from experiments.pages.reports.kept import keep_run
-
-        missing = assumptions(request.machine, profile=None)
-        keep_run("groups", report, result, files, request.parameters, missing)
-    if how == "json":
-        output.say(output.to_json(report))
-    elif how == "csv":
-        output.say(output.to_csv(records).rstrip("\n"))
-    else:
-        contention = wait_cells(behind, result.schedule)
-        change = [inexact(result.grid, result.grid_error, result.makespan)] if result.grid else []
-        title = f"{request.machine.description}\n\n{title}"
-        output.say(_text("\n".join([title, *change]), records, contention, wrong))
+    answer = Answer("groups", report, records, request.parameters, request.machine)
+    answer.write_run(files, result, title)
+    contention = wait_cells(behind, result.schedule)
+    change = [inexact(result.grid, result.grid_error, result.makespan)] if result.grid else []
+    answer.show(how, lambda: _text("\n".join([title, *change]), records, contention, wrong))
     return 1 if wrong else 0
 
 

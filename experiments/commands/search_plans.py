@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from experiments import output
+from experiments.commands.answer import Answer, check_files
 from experiments.parallel.plan_errors import span_of
 from experiments.parallel.plan_search import SearchResult, find_plans, with_intervals
 from experiments.parallel.plan_space import Space
@@ -77,39 +79,23 @@ def run(
     request: SearchRequest, out: Path | None, plot: Path | None, how: str, page: Path | None = None
 ) -> int:
     """Print the fastest plans, and why each loses."""
-    output.check_table(out)
-    output.check_writable(plot, output.PICTURES)
-    output.check_writable(page, output.REPORTS)
-    output.check_different({"out": out, "plot": plot, "report": page})
+    check_files(out, plot, page)
     searched = request.searched()
-    records = [asdict(row) for row in rows(searched)]
-    if out and not output.is_result(out):
-        output.write_table(out, records, output.provenance(**request.parameters))
-    if plot:
-        from experiments.pictures.figure_file import write_figure
-        from experiments.pictures.plan_pictures import memory_drawing
-
-        write_figure(plot, memory_drawing(searched))
-    if page or output.is_result(out):
-        _keep(searched, request, out if output.is_result(out) else None, page)
-    if how == "csv":
-        output.say(output.to_csv(records).rstrip("\n"))
-    elif how == "json":
-        output.say(output.to_json(report(searched)))
-    else:
-        output.say(f"{request.machine.description}\n\n{text(searched)}")
+    answer = Answer(
+        "plans",
+        report(searched),
+        [asdict(row) for row in rows(searched)],
+        request.parameters,
+        request.machine,
+        request.profile,
+        [("Memory of the fastest plans", partial(_memory, searched))],
+    )
+    answer.write(out, plot, page)
+    answer.show(how, lambda: text(searched))
     return 0
 
 
-def _keep(
-    searched: SearchResult, request: SearchRequest, out: Path | None, page: Path | None
-) -> None:
-    from experiments.pages.reports.assumptions import assumptions
-    from experiments.pages.reports.kept import keep
-    from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.plan_pictures import memory_drawing
+def _memory(searched: SearchResult, kind: str) -> bytes:
+    from experiments.pictures.plan_pictures import memory_figure
 
-    picture = Picture("Memory of the fastest plans", lambda: memory_drawing(searched))
-    missing = assumptions(request.machine, profile=request.profile)
-    made = origin(request.parameters)
-    keep(Result("plans", report(searched), made, [picture], left_out=missing), out, page)
+    return memory_figure(searched, kind)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.commands.sweep_table import columns, explanation
 from experiments.execution.choice import HERE, Execution
 from experiments.execution.executor import Executor
@@ -139,38 +140,17 @@ def _listed(row: SweepRow) -> str:
 def _keep(
     request: Request, show: Show, rows: Sequence[SweepRow], measured: Sequence[MeasuredCurve]
 ) -> None:
-    """Write the table and the plot."""
-    if show.out:
-        provenance = output.provenance(**request.facts)
-        output.write_table(show.out, [row.record() for row in rows], provenance)
-    if show.plot:
-        from experiments.pictures.figure_file import write_figure
-        from experiments.pictures.sweep_curves import sweep_drawing
-
-        write_figure(show.plot, sweep_drawing(rows, show.metric, _subject(request), measured))
-    if show.report:
-        _report(show.report, request, show, rows, measured)
-
-
-def _report(
-    path: Path,
-    request: Request,
-    show: Show,
-    rows: Sequence[SweepRow],
-    measured: Sequence[MeasuredCurve],
-) -> None:
-    from experiments.pages.reports.assumptions import assumptions
-    from experiments.pages.reports.report_file import write
-    from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.sweep_curves import sweep_drawing
-
+    """Write the table, the plot and the report."""
     subject = _subject(request)
-    picture = Picture(
-        f"All curves: {subject}", lambda: sweep_drawing(rows, show.metric, subject, measured)
-    )
-    report = [row.record() for row in rows]
-    missing = assumptions(request.machine, profile=request.profile)
-    write(path, Result("sweep", report, origin(request.facts), [picture], left_out=missing))
+
+    def draw(kind: str) -> bytes:
+        from experiments.pictures.sweep_curves import sweep_figure
+
+        return sweep_figure(rows, show.metric, kind, subject, measured)
+
+    records, pictures = [row.record() for row in rows], [(f"All curves: {subject}", draw)]
+    about = request.facts, request.machine, request.profile
+    Answer("sweep", records, records, *about, pictures).write(show.out, show.plot, show.report)
 
 
 def _subject(request: Request) -> str:

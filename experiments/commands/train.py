@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.execution.choice import HERE, Execution
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
@@ -125,54 +127,30 @@ def _one(request: Request, files: Files, how: str) -> int:
     plan = job.plan(request.ranks[0])
     if files.timeline and not is_folder(files.timeline):
         files.trace.of(plan.schedule.ranks)
-    _announce(job, plan, what_if=how != "csv" or files.keeps)
+    explained = how != "csv" or files.keeps
+    _announce(job, plan, what_if=explained)
     result = job.run(request.ranks[0], plan)
     progress(1, 3, ", measuring")
     record = result.record
     progress(2, 3, ", explaining")
     if files.timeline:
         _draw(result, files.timeline, request, files.trace)
-    what_if = result.what_if() if how != "csv" or files.keeps else {}
+    what_if = result.what_if() if explained else {}
     progress(3, 3)
-    if files.out and not output.is_result(files.out):
-        _store(files.out, [record], request)
-    if files.keeps:
-        _keep_one(result, report(result, record, what_if), request, files)
-    if how == "csv":
-        output.say(output.to_csv([record]).rstrip("\n"))
-    elif how == "json":
-        output.say(output.to_json(report(result, record, what_if)))
-    else:
-        output.tell(f"{job.machine.description}\n\n{text(result, what_if)}")
+    about = request.parameters, job.machine, job.profile
+    document = report(result, record, what_if) if explained else None
+    answer = Answer("train", document, [record], *about)
+    answer.write(files.out, report=files.report, keep=partial(_keep, result, answer))
+    answer.show(how, lambda: text(result, what_if), output.tell)
     return _verdict([failure_of(result)], [record])
 
 
-def _keep_one(training: TrainingRun, report: object, request: Request, files: Files) -> None:
-    from experiments.pages.reports.assumptions import assumptions
+def _keep(
+    training: TrainingRun, answer: Answer, files: output.RunFiles, left_out: Sequence[str]
+) -> None:
     from experiments.pages.reports.kept import keep_training
 
-    missing = assumptions(request.job.machine, profile=request.job.profile)
-    out = files.out if output.is_result(files.out) else None
-    kept = output.RunFiles(None, out, files.report)
-    keep_training(report, training, kept, request.parameters, missing)
-
-
-def _keep_several(records: Sequence[output.Record], request: Request, files: Files) -> None:
-    from experiments.pages.reports.assumptions import assumptions
-    from experiments.pages.reports.kept import keep
-    from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.training_curves import training_drawing
-
-    names = {value.text: value.name for value, _ in request.variants}
-    machine = request.job.machine
-    picture = Picture(
-        f"{request.job.model.name} on {machine.text}",
-        lambda: training_drawing(records, request.swept, names, machine.text),
-    )
-    missing = assumptions(machine, profile=request.job.profile)
-    made = origin(request.parameters)
-    out = files.out if output.is_result(files.out) else None
-    keep(Result("runs", records, made, [picture], left_out=missing), out, files.report)
+    keep_training(answer.report, training, files, answer.parameters, left_out)
 
 
 def _announce(job: Job, plan: Plan, what_if: bool) -> None:
@@ -239,10 +217,6 @@ def _picture(
     return to_bytes(figure, path.suffix[1:].lower())
 
 
-def _store(out: Path, records: list[dict[str, output.Value]], request: Request) -> None:
-    output.write_table(out, records, output.provenance(**request.parameters))
-
-
 def _several(request: Request, files: Files, how: str, execution: Execution) -> int:
     if is_complete(files.out, request.parameters, execution.resume):
         return 0
@@ -258,15 +232,10 @@ def _several(request: Request, files: Files, how: str, execution: Execution) -> 
         outcomes = list(results(grid, executor, journal, countdown))
         progress.clear()
         records = [outcome.record for outcome in outcomes]
-        if files.out and not output.is_result(files.out):
-            _store(files.out, records, request)
-        if files.keeps:
-            _keep_several(records, request, files)
+        names = {value.text: value.name for value, _ in request.variants}
+        _compared(request, records, names).write(files.out, files.plot, files.report)
         if journal:
             journal.remove()
-    names = {value.text: value.name for value, _ in request.variants}
-    if files.plot:
-        _plot(files.plot, records, request, names)
     columns = cells(request.swept, names, [job for _, job in request.variants] or [request.job])
     if how == "table":
         output.say(f"{request.job.machine.description}\n")
@@ -292,10 +261,17 @@ def _words(
         yield text
 
 
-def _plot(
-    path: Path, records: Sequence[output.Record], request: Request, names: Mapping[str, str]
-) -> None:
-    from experiments.pictures.figure_file import write_figure
-    from experiments.pictures.training_curves import training_drawing
+def _compared(
+    request: Request, records: Sequence[output.Record], names: Mapping[str, str]
+) -> Answer:
+    """The answer of several runs."""
+    job, machine = request.job, request.job.machine
 
-    write_figure(path, training_drawing(records, request.swept, names, request.job.machine.text))
+    def draw(kind: str) -> bytes:
+        from experiments.pictures.training_curves import training_figure
+
+        return training_figure(records, request.swept, names, machine.text, kind)
+
+    pictures = [(f"{job.model.name} on {machine.text}", draw)]
+    about = request.parameters, machine, job.profile
+    return Answer("runs", records, records, *about, pictures)

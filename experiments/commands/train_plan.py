@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.parallel.expert_routing import routing_of
 from experiments.parallel.fitting import Fit, advice, columns, fit, lacking, memory_of, zero_of
 from experiments.parallel.fitting import figures as figures_of
@@ -22,7 +22,6 @@ from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
 from experiments.profiles.interval_levels import level_of
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.trace_choice import ALL, TraceChoice
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import EP
 from simulator.parallel.step import Step, write
@@ -76,17 +75,7 @@ class Request:
         return step, measures, row, fitting
 
 
-class Files(NamedTuple):
-    """The files to write."""
-
-    timeline: Path | None = None
-    out: Path | None = None
-    report: Path | None = None
-    trace: TraceChoice = ALL
-    """What the timeline has if it is a trace."""
-
-
-def run(request: Request, files: Files, how: str) -> int:
+def run(request: Request, files: output.RunFiles, how: str) -> int:
     """Print a step of a plan in full; 1 if it does not fit in memory."""
     output.check_table(files.out)
     output.check_writable(files.report, output.REPORTS)
@@ -101,34 +90,27 @@ def run(request: Request, files: Files, how: str) -> int:
     exposed = float(measures.exposed[:, EP].mean())
     if files.timeline:
         _draw(step, files, f"{row.model}, {row.plan}", request)
-    record = asdict(row) | columns(fitting)
     figures = report(row, step, measures) | {"memory": figures_of(fitting, line, step)}
     figures |= {"router": routed(routing, step.work, exposed), "proven": proven}
-    if files.report or output.is_result(files.out):
-        from experiments.pages.reports.assumptions import assumptions
-        from experiments.pages.reports.kept import keep_step
+    about = request.parameters, request.machine, request.profile
+    answer = Answer("plan", figures, [asdict(row) | columns(fitting)], *about)
+    answer.write(files.out, report=files.report, keep=partial(_keep, step, answer))
 
-        missing = assumptions(request.machine, profile=request.profile)
-        out = files.out if output.is_result(files.out) else None
-        kept = output.RunFiles(None, out, files.report)
-        keep_step(figures, step, kept, request.parameters, missing)
-    if files.out and not output.is_result(files.out):
-        output.write_table(files.out, [record], output.provenance(**request.parameters))
-    if how == "csv":
-        output.say(output.to_csv([record]).rstrip("\n"))
-    elif how == "json":
-        output.say(output.to_json(figures))
-    else:
-        blocks = (
-            request.machine.description,
-            f"{title(row)}\n{lacking(fitting, line)}" if line else title(row),
-            memory_of(fitting),
-            text(row, step, measures),
-            layers_of(request.plan, routing, step.work, proven, exposed),
-            zero_of(fitting),
-        )
-        output.say("\n\n".join(filter(None, blocks)))
+    def blocks() -> Iterator[str]:
+        yield f"{title(row)}\n{lacking(fitting, line)}" if line else title(row)
+        yield memory_of(fitting)
+        yield text(row, step, measures)
+        yield layers_of(request.plan, routing, step.work, proven, exposed)
+        yield zero_of(fitting)
+
+    answer.show(how, lambda: "\n\n".join(filter(None, blocks())))
     return int(fitting.missing > 0)
+
+
+def _keep(step: Step, answer: Answer, files: output.RunFiles, left_out: Sequence[str]) -> None:
+    from experiments.pages.reports.kept import keep_step
+
+    keep_step(answer.report, step, files, answer.parameters, left_out)
 
 
 def _note_nodes(times: GroupTimes) -> None:
@@ -148,7 +130,7 @@ def _with_transfers(step: Step) -> float:
     return written.timeline.makespan
 
 
-def _draw(step: Step, files: Files, title: str, request: Request) -> None:
+def _draw(step: Step, files: output.RunFiles, title: str, request: Request) -> None:
     """Write a picture, a Chrome trace, or a folder with a trace of each rank."""
     parameters, path, choice = dict(request.parameters), files.timeline, files.trace
     assert path is not None

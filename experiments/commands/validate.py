@@ -14,6 +14,7 @@ import numpy as np
 from experiments import output
 from experiments.calibration import Interval
 from experiments.calibration.standing import calibrated, standing, unmeasured
+from experiments.commands.answer import Answer, Drawing, check_files, draw_each
 from experiments.measurements import Curve, Measurements, read
 from experiments.profiles.interval_levels import level_of, span
 from experiments.simulations.rules import DEFAULT, Rules
@@ -65,8 +66,7 @@ class Request:
 
 def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
     """Print every curve of the file beside its simulation."""
-    output.check_writable(plot, output.PICTURES)
-    output.check_writable(page, output.REPORTS)
+    check_files(plot=plot, report=page)
     machine = request.machine
     if request.fit and machine.kind != "shape":
         raise InputError(
@@ -79,10 +79,13 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     ]
     if not results:
         raise InputError(f"{str(request.log)!r}: {_no_curve(request.algorithm)}")
+    drawings = [partial(_figure, result) for result in results]
     if plot:
-        _draw(results, plot)
-    if page:
-        _write_report(page, request, results)
+        names = [f"-{result.collective}" for result in results]
+        draw_each(plot, list(zip(names, drawings, strict=True)))
+    titles = [f"Measured and predicted: {each.title}" for each in results[: output.MOST_PICTURES]]
+    answer = _answer(request, results, list(zip(titles, drawings, strict=False)))
+    answer.write(report=page)
     for line in measurements.skipped:
         output.note(f"skipped {line}")
     if not request.fit and not request.profile and machine.has_default_links:
@@ -90,7 +93,7 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
             "these are default links, not yours: give --bandwidth and --latency, a machine as "
             "--topology, or --fit"
         )
-    output.say(_render(results, request, how))
+    answer.show(how, lambda: _text(results, request))
     return 0
 
 
@@ -174,47 +177,28 @@ def _may_have_run(request: Request, curve: Curve, machine: Topology) -> list[Alg
     return [each for each in _declared(curve.pattern) if each.name in names]
 
 
-def _draw(results: list[Validation], plot: Path) -> None:
-    """One picture, or one a curve with its number before the ending."""
-    from experiments.pictures.figure_file import write_figures
-    from experiments.pictures.validation_curves import validation_drawing
+def _figure(result: Validation, kind: str) -> bytes:
+    from experiments.pictures.validation_curves import validation_figure
 
-    figures = {
-        f"{number}-{result.collective}": partial(validation_drawing, result)
-        for number, result in enumerate(results, 1)
-    }
-    write_figures(plot, figures)
+    return validation_figure(result, kind)
 
 
-def _write_report(path: Path, request: Request, results: list[Validation]) -> None:
-    from experiments.pages.reports.assumptions import assumptions
-    from experiments.pages.reports.report_file import write
-    from experiments.pages.reports.result import Picture, Result, origin
-    from experiments.pictures.validation_curves import validation_drawing
-
-    pictures = [
-        Picture(f"Measured and predicted: {each.title}", partial(validation_drawing, each))
-        for each in results[: output.MOST_PICTURES]
-    ]
+def _answer(request: Request, results: list[Validation], pictures: Sequence[Drawing]) -> Answer:
     parameters: dict[str, output.Value] = {
         "log": str(request.log),
         "topology": request.machine.text,
         "fit": request.fit,
         **({"profile": request.profile.name} if request.profile else {}),
     }
-    missing = [] if request.fit else assumptions(request.machine, profile=request.profile)
     report = list(map(_record, results))
-    write(path, Result("validate", report, origin(parameters), pictures, left_out=missing))
+    records = [row for result in results for row in _rows(result)]
+    machine = None if request.fit else request.machine
+    return Answer("validate", report, records, parameters, machine, request.profile, pictures)
 
 
-def _render(results: list[Validation], request: Request, how: str) -> str:
-    if how == "json":
-        return output.to_json(list(map(_record, results)))
-    if how == "csv":
-        return output.to_csv([row for result in results for row in _rows(result)]).rstrip("\n")
-    machine = [] if request.fit else [request.machine.description]
-    texts = [_text(result, request.machine, level_of(request.profile)) for result in results]
-    return "\n\n".join([*machine, *texts, *_standing(results, request)])
+def _text(results: list[Validation], request: Request) -> str:
+    texts = [_curve_text(result, request.machine, level_of(request.profile)) for result in results]
+    return "\n\n".join([*texts, *_standing(results, request)])
 
 
 def _standing(results: Sequence[Validation], request: Request) -> Iterator[str]:
@@ -266,7 +250,7 @@ def _rows(result: Validation) -> list[dict[str, output.Value]]:
     return [about | _fields(point) for point in result.points]
 
 
-def _text(result: Validation, machine: Blueprint, level: float) -> str:
+def _curve_text(result: Validation, machine: Blueprint, level: float) -> str:
     lines = [f"{result.title}: {result.algorithm} on {machine.text}"]
     lines += [f"  note: {note.removeprefix('note: ')}" for note in result.notes]
     if result.fit:

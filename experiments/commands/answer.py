@@ -1,0 +1,118 @@
+"""What a command prints, and the files that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments import output
+
+if TYPE_CHECKING:
+    from simulator.profile import Profile
+    from simulator.schedules.timeline import Timeline
+    from topologies.catalogue import Blueprint
+
+Drawing = tuple[str, Callable[[str], bytes]]
+"""A title, and what draws in a format."""
+Keeper = Callable[[output.RunFiles, Sequence[str]], None]
+"""Writes a result and a report to files, and what the answer leaves out."""
+
+
+def check_files(
+    out: Path | None = None, plot: Path | None = None, report: Path | None = None
+) -> None:
+    """Raise InputError now, before any work, if a file cannot be written."""
+    output.check_table(out)
+    output.check_writable(plot, output.PICTURES)
+    output.check_writable(report, output.REPORTS)
+    output.check_different({"out": out, "plot": plot, "report": report})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a command."""
+
+    kind: str
+    """The kind of a stored result."""
+    report: Any
+    """What json has."""
+    records: Sequence[output.Record]
+    """The table."""
+    parameters: Mapping[str, output.Value] = field(default_factory=dict)
+    """The options as the user writes them: stored with the result."""
+    machine: Blueprint | None = None
+    """The simulated machine. The text describes it, and a report names its assumptions."""
+    profile: Profile | None = None
+    pictures: Sequence[Drawing] = ()
+
+    def show(
+        self, how: str, text: Callable[[], str], say: Callable[[str], None] = output.say
+    ) -> None:
+        """Print the answer as json, csv or `text`, the latter with `say`."""
+        if how == "json":
+            output.say(output.to_json(self.report))
+        elif how == "csv":
+            output.say(output.to_csv(self.records).rstrip("\n"))
+        else:
+            machine = f"{self.machine.description}\n\n" if self.machine else ""
+            say(f"{machine}{text()}")
+
+    def write(
+        self,
+        out: Path | None = None,
+        plot: Path | None = None,
+        report: Path | None = None,
+        keep: Keeper | None = None,
+    ) -> None:
+        """Write the table or the result to `out`, and pictures and a report to their files. `keep`
+        writes a result that has more than its pictures."""
+        if out and not output.is_result(out):
+            output.write_table(out, self.records, output.provenance(**self.parameters))
+        if plot:
+            for _, draw in self.pictures:
+                output.write(plot, draw(plot.suffix[1:].lower()))
+        if report or output.is_result(out):
+            files = output.RunFiles(None, out if output.is_result(out) else None, report)
+            (keep or self._keep)(files, self._left_out())
+
+    def _keep(self, files: output.RunFiles, left_out: Sequence[str]) -> None:
+        from experiments.pages.reports.kept import keep
+        from experiments.pages.reports.result import Picture, Result, origin
+
+        pictures = [Picture(title, partial(draw, "svg")) for title, draw in self.pictures]
+        result = Result(self.kind, self.report, origin(self.parameters), pictures, left_out)
+        keep(result, files.out, files.report)
+
+    def write_run(
+        self, files: output.RunFiles, timeline: Timeline, title: str, remarks: Sequence[str] = ()
+    ) -> None:
+        """Draw the timeline of collectives, and write the result and a report."""
+        if files.timeline:
+            from experiments.pictures.timelines.collective_file import collective_file
+
+            drawn = collective_file(timeline, files.timeline, title, self.parameters, files.trace)
+            output.write(files.timeline, drawn)
+        if files.out or files.report:
+            from experiments.pages.reports.kept import keep_run
+
+            left_out = [*remarks, *self._left_out()]
+            keep_run(self.kind, self.report, timeline, files, self.parameters, left_out)
+
+    def _left_out(self) -> list[str]:
+        """Sentences on what the answer does not contain."""
+        from experiments.pages.reports.assumptions import assumptions
+
+        return assumptions(self.machine, profile=self.profile) if self.machine else []
+
+
+def draw_each(plot: Path, drawings: Sequence[Drawing]) -> None:
+    """Draw one picture, or one for each with its number and name before the ending."""
+    several = len(drawings) > 1
+    for number, (name, draw) in enumerate(drawings, 1):
+        path = plot.with_name(f"{plot.stem}-{number}{name}{plot.suffix}") if several else plot
+        output.write(path, draw(plot.suffix[1:].lower()))
+        if several:
+            output.note(f"drew {path}")
