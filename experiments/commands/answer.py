@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments import output
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from simulator.profile import Profile
     from simulator.schedules.timeline import Timeline
     from topologies.catalogue import Blueprint
 
-Drawing = tuple[str, Callable[[str], bytes]]
-"""A title, and what draws in a format."""
+Drawing = tuple[str, "Callable[[], Figure]"]
+"""A title, and what draws the figure."""
 Keeper = Callable[[output.RunFiles, Sequence[str]], None]
 """Writes a result and a report to files, and what the answer leaves out."""
 
@@ -72,8 +73,10 @@ class Answer:
         if out and not output.is_result(out):
             output.write_table(out, self.records, output.provenance(**self.parameters))
         if plot:
+            from experiments.pictures.figure_file import write_figure
+
             for _, draw in self.pictures:
-                output.write(plot, draw(plot.suffix[1:].lower()))
+                write_figure(plot, draw())
         if report or output.is_result(out):
             files = output.RunFiles(None, out if output.is_result(out) else None, report)
             (keep or self._keep)(files, self._left_out())
@@ -82,7 +85,7 @@ class Answer:
         from experiments.pages.reports.kept import keep
         from experiments.pages.reports.result import Picture, Result, origin
 
-        pictures = [Picture(title, partial(draw, "svg")) for title, draw in self.pictures]
+        pictures = [Picture(*picture) for picture in self.pictures]
         result = Result(self.kind, self.report, origin(self.parameters), pictures, left_out)
         keep(result, files.out, files.report)
 
@@ -91,10 +94,9 @@ class Answer:
     ) -> None:
         """Draw the timeline of collectives, and write the result and a report."""
         if files.timeline:
-            from experiments.pictures.timelines.collective_file import collective_file
+            from experiments.pictures.timelines.collective_file import write_collective
 
-            drawn = collective_file(timeline, files.timeline, title, self.parameters, files.trace)
-            output.write(files.timeline, drawn)
+            write_collective(timeline, files, title, self.parameters)
         if files.out or files.report:
             from experiments.pages.reports.kept import keep_run
 
@@ -106,13 +108,3 @@ class Answer:
         from experiments.pages.reports.assumptions import assumptions
 
         return assumptions(self.machine, profile=self.profile) if self.machine else []
-
-
-def draw_each(plot: Path, drawings: Sequence[Drawing]) -> None:
-    """Draw one picture, or one for each with its number and name before the ending."""
-    several = len(drawings) > 1
-    for number, (name, draw) in enumerate(drawings, 1):
-        path = plot.with_name(f"{plot.stem}-{number}{name}{plot.suffix}") if several else plot
-        output.write(path, draw(plot.suffix[1:].lower()))
-        if several:
-            output.note(f"drew {path}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments import output
 from experiments.calibration.libraries import library
-from experiments.commands.answer import Answer, check_files, draw_each
+from experiments.commands.answer import Answer, check_files
 from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
 from experiments.diagnosis.advice import advice, remedies
 from experiments.diagnosis.diagnosis_records import (
@@ -58,7 +58,13 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     measurements, results, differences = diagnosed_logs(request)
     failures = measurements.failures
     if plot:
-        draw_each(plot, [("", partial(_curves_figure, result)) for result in results])
+        from experiments.pictures.diagnosis_curves import diagnosis_drawing
+        from experiments.pictures.figure_file import write_figures
+
+        numbered = enumerate(results, 1)
+        write_figures(
+            plot, {str(number): partial(diagnosis_drawing, result) for number, result in numbered}
+        )
     report = diagnosis_report(results, differences, failures)
     if page:
         from experiments.pages.reports.log_results import diagnosed
@@ -119,12 +125,6 @@ def _expectation(request: Request) -> Expectation | None:
 
 def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology]:
     return machine.for_job(curve.ranks or 0, curve.nodes or 0).build
-
-
-def _curves_figure(result: Diagnosis, kind: str) -> bytes:
-    from experiments.pictures.diagnosis_curves import diagnosis_figure
-
-    return diagnosis_figure(result, kind)
 
 
 def _parameters(request: Request) -> dict[str, output.Value]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 from topologies.units import format_bytes, format_seconds, in_binary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WORST = 5
 ENOUGH = 4
@@ -180,10 +184,10 @@ def _nccl_times(
 def _answer(
     request: Request, judged: Sequence[Judged], nccl_times: NcclTimes, held_out: dict[str, Error]
 ) -> Answer:
-    def draw(kind: str) -> bytes:
-        from experiments.pictures.prediction_curves import measured_and_predicted
+    def draw() -> Figure:
+        from experiments.pictures.prediction_curves import prediction_drawing
 
-        return measured_and_predicted(name, judged, kind)
+        return prediction_drawing(name, judged)
 
     name, runs = request.profile.profile, ",".join(map(str, request.runs))
     parameters = {"profile": name, "runs": runs, "family": request.family, "only": request.only}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments import output
 from experiments.commands.answer import Answer, check_files
@@ -13,6 +14,9 @@ from experiments.learning.learning_run import LearningRun
 from experiments.learning.task import Task
 from topologies.catalogue import Blueprint
 from topologies.units import format_seconds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,10 @@ def run(
     return 0
 
 
-def _curves(runs: Sequence[LearningRun], kind: str) -> bytes:
-    from experiments.pictures.learning_curves import learning_figure
+def _curves(runs: Sequence[LearningRun]) -> Figure:
+    from experiments.pictures.learning_curves import learning_drawing
 
-    return learning_figure(runs, kind)
+    return learning_drawing(runs)
 
 
 def _cells(runs: Sequence[LearningRun], task: Task) -> Mapping[str, output.Cell]:

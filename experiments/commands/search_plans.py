@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 from topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def run(
     return 0
 
 
-def _memory(searched: SearchResult, kind: str) -> bytes:
-    from experiments.pictures.plan_pictures import memory_figure
+def _memory(searched: SearchResult) -> Figure:
+    from experiments.pictures.plan_pictures import memory_drawing
 
-    return memory_figure(searched, kind)
+    return memory_drawing(searched)

@@ -29,6 +29,8 @@ from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from experiments.simulations.measured_curves import MeasuredCurve
 
 NAMED = 8
@@ -143,10 +145,10 @@ def _keep(
     """Write the table, the plot and the report."""
     subject = _subject(request)
 
-    def draw(kind: str) -> bytes:
-        from experiments.pictures.sweep_curves import sweep_figure
+    def draw() -> Figure:
+        from experiments.pictures.sweep_curves import sweep_drawing
 
-        return sweep_figure(rows, show.metric, kind, subject, measured)
+        return sweep_drawing(rows, show.metric, subject, measured)
 
     records, pictures = [row.record() for row in rows], [(f"All curves: {subject}", draw)]
     about = request.facts, request.machine, request.profile

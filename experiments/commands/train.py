@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from experiments import output
 from experiments.commands.answer import Answer
@@ -33,6 +33,9 @@ from simulator.profile import Profile
 from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.resources import duration
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -267,10 +270,10 @@ def _compared(
     """The answer of several runs."""
     job, machine = request.job, request.job.machine
 
-    def draw(kind: str) -> bytes:
-        from experiments.pictures.training_curves import training_figure
+    def draw() -> Figure:
+        from experiments.pictures.training_curves import training_drawing
 
-        return training_figure(records, request.swept, names, machine.text, kind)
+        return training_drawing(records, request.swept, names, machine.text)
 
     pictures = [(f"{job.model.name} on {machine.text}", draw)]
     about = request.parameters, machine, job.profile

@@ -14,7 +14,7 @@ import numpy as np
 from experiments import output
 from experiments.calibration import Interval
 from experiments.calibration.standing import calibrated, standing, unmeasured
-from experiments.commands.answer import Answer, Drawing, check_files, draw_each
+from experiments.commands.answer import Answer, Drawing, check_files
 from experiments.measurements import Curve, Measurements, read
 from experiments.profiles.interval_levels import level_of, span
 from experiments.simulations.rules import DEFAULT, Rules
@@ -38,6 +38,8 @@ from topologies.units import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from experiments.calibration.libraries import Library
 
 
@@ -81,8 +83,10 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
         raise InputError(f"{str(request.log)!r}: {_no_curve(request.algorithm)}")
     drawings = [partial(_figure, result) for result in results]
     if plot:
-        names = [f"-{result.collective}" for result in results]
-        draw_each(plot, list(zip(names, drawings, strict=True)))
+        from experiments.pictures.figure_file import write_figures
+
+        names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]
+        write_figures(plot, dict(zip(names, drawings, strict=True)))
     titles = [f"Measured and predicted: {each.title}" for each in results[: output.MOST_PICTURES]]
     answer = _answer(request, results, list(zip(titles, drawings, strict=False)))
     answer.write(report=page)
@@ -177,10 +181,10 @@ def _may_have_run(request: Request, curve: Curve, machine: Topology) -> list[Alg
     return [each for each in _declared(curve.pattern) if each.name in names]
 
 
-def _figure(result: Validation, kind: str) -> bytes:
-    from experiments.pictures.validation_curves import validation_figure
+def _figure(result: Validation) -> Figure:
+    from experiments.pictures.validation_curves import validation_drawing
 
-    return validation_figure(result, kind)
+    return validation_drawing(result)
 
 
 def _answer(request: Request, results: list[Validation], pictures: Sequence[Drawing]) -> Answer:
