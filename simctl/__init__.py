@@ -5,18 +5,20 @@
 >>> round(row["time_s"] * 1e3, 2)
 5.42
 
-Sizes are texts like "1GiB", or bytes. Functions raise InputError for a mistake.
+Sizes are texts like "1GiB", or bytes. `library`, `profile` and `level` are those of the commands.
+Functions raise InputError for a mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topologies.errors import InputError as InputError
+from topologies.errors import nearest_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,23 +60,21 @@ def run(algorithm: str | None = None, on: Any = None, size: Any = "64MiB", **opt
 
 
 def sweep(
-    algorithms: str | None = None,
+    algorithms: Any = None,
     on: Any = None,
     size: Any = "64MiB",
     *,
-    p: int | str | None = None,
-    library: str | None = None,
-    profile: str | None = None,
-    level: float | None = None,
+    p: int | str | Iterable[int] | None = None,
+    **library: Any,
 ) -> Rows:
     """Algorithms at numbers of ranks `p` and sizes: the rows of `simctl sweep`."""
     from experiments.cli.values import parse_algorithms, parse_ranks, usual_ranks
     from experiments.simulations import grid
 
-    options = _library(library, profile, level)
+    options = _library(**library)
     where, known = options.of(_machine(on))
-    chosen = parse_algorithms(algorithms, usual=options.usual(where))
-    ranks = parse_ranks(str(p or usual_ranks(where.blueprint, chosen, "8")))
+    chosen = parse_algorithms(algorithms and _listed(algorithms), usual=options.usual(where))
+    ranks = parse_ranks(_listed(p or usual_ranks(where.blueprint, chosen, "8")))
     points = grid.Grid(chosen, ranks, _sizes(size), where.blueprint.build, profile=known)
     return Rows(row.record() for row in grid.sweep(points))
 
@@ -85,9 +85,7 @@ def recommend(
     *,
     collective: str = "all_reduce",
     p: int | None = None,
-    library: str | None = None,
-    profile: str | None = None,
-    level: float | None = None,
+    **library: Any,
 ) -> Rows:
     """The best algorithm at each size: the rows of `simctl recommend`."""
     from experiments.calibration import library_choices
@@ -96,7 +94,7 @@ def recommend(
     from experiments.simulations.recommendation import Answers, Question
     from simulator.collectives import of_collective
 
-    options = _library(library, profile, level)
+    options = _library(**library)
     where, calibrated = options.of(_machine(on))
     listed, blueprint = of_collective(collective), where.blueprint
     name = listed[0].collective.name
@@ -113,7 +111,7 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
     from experiments.execution.results import results
     from experiments.training.training_grid import TrainingGrid
 
-    library = _library(*(options.pop(key, None) for key in ("library", "profile", "level")))
+    library = _library(**{key: options.pop(key, None) for key in ("library", "profile", "level")})
     if elsewhere := {"learn", "plan"} & options.keys():
         raise InputError(f"{elsewhere.pop()}: not in simctl.train, take the command or simctl.plan")
     job = _training(model=model, strategy=strategy, **options)
@@ -123,16 +121,14 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
 
 
 def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:
-    """A step of parallel training: the row of `simctl train --plan`."""
+    """A step of parallel training, or with "auto" plans: the rows of `simctl train --plan`."""
     from experiments.cli.machine_options import RuleOptions
-    from experiments.cli.plan_parser import parse_training
-    from experiments.parallel.fitting import columns
+    from experiments.cli.plan_parser import is_search, parse_search, parse_training
 
-    library = _library(*(options.pop(key, None) for key in ("library", "profile", "level")))
+    library = _library(**{key: options.pop(key, None) for key in ("library", "profile", "level")})
     job = _training(model=model, plan=text, **options)
-    request = parse_training(text, job, _machine(on), RuleOptions(), library)
-    _, _, row, fitting = request.answer()
-    return Rows([asdict(row) | columns(fitting)])
+    parse = parse_search if is_search(text) else parse_training
+    return Rows(parse(text, job, _machine(on), RuleOptions(), library).records())
 
 
 def read(log: str | Path) -> Measurements:
@@ -167,7 +163,7 @@ def _machine(on: Any) -> MachineOptions:
     return machine(on) if on is None or isinstance(on, str) else on
 
 
-def _library(library: str | None, profile: Any, level: float | None) -> ProfileOptions:
+def _library(library: Any = None, profile: Any = None, level: Any = None) -> ProfileOptions:
     from experiments.cli.options import LibraryName
     from experiments.cli.profile_options import ProfileOptions
 
@@ -177,24 +173,28 @@ def _library(library: str | None, profile: Any, level: float | None) -> ProfileO
     return ProfileOptions(None if profile is None else str(profile), name, level)
 
 
+def _listed(values: Any) -> str:
+    """One value or several, as a command writes them."""
+    is_one = isinstance(values, str) or not isinstance(values, Iterable)
+    return ",".join(map(str, [values] if is_one else values))
+
+
 def _sizes(size: Any) -> list[float]:
     from topologies.units import parse_sizes
 
-    if not isinstance(size, str):
-        size = ",".join(f"{each:f}B" for each in (size if isinstance(size, Iterable) else [size]))
-    return parse_sizes(size)
+    several = size if isinstance(size, Iterable) and not isinstance(size, str) else [size]
+    return parse_sizes(_listed(each if isinstance(each, str) else f"{each:f}B" for each in several))
 
 
-def _training(**options: Any) -> Any:
+def _training(gpus: Any = None, p: Any = None, **options: Any) -> Any:
     from experiments.cli.training_options import TrainingOptions
 
-    return _checked(
-        TrainingOptions, **options | ({"p": str(options["p"])} if "p" in options else {})
-    )
+    ranks = p if gpus is None else gpus
+    return _checked(TrainingOptions, **options, p=None if ranks is None else _listed(ranks))
 
 
-def _checked(kind: Callable[..., Any], **options: Any) -> Any:
-    try:
-        return kind(**options)
-    except TypeError as error:
-        raise InputError(f"{error}: simctl COMMAND --help lists the options") from None
+def _checked(kind: Any, **options: Any) -> Any:
+    known = [each.name for each in fields(kind)]
+    for name in options.keys() - known:
+        raise InputError(f"no option {name}: {nearest_name(name, known, ', '.join(known))}")
+    return kind(**options)

@@ -57,6 +57,19 @@ def test_recommend_train_and_plan_have_the_rows_of_their_commands(simctl: Simctl
     assert row["step_s"] == report["summary"]["step_s"]
 
 
+def test_values_are_texts_numbers_or_lists() -> None:
+    rows = door.sweep(["ring", "tree"], "star", ["1MiB", 2**20, 3e6], p=[2, 4])
+    assert len(rows) == 2 * 2 * 2
+    assert {row["size_B"] for row in rows} == {2**20, 3e6}
+    assert [row["ranks"] for row in door.train("resnet50", "star", gpus=range(1, 3))] == [1, 2]
+
+
+def test_a_search_has_the_rows_of_the_command() -> None:
+    rows = door.plan("gpt3_1_7b", "auto,cp=1,recompute=none,tp=1", "hgx_h100", batch=16)
+    assert rows[0]["step_s"] == min(row["step_s"] for row in rows if row["step_s"])
+    assert {"mfu", "fits", "tokens_per_s"} <= rows[0].keys()
+
+
 def test_logs_are_read_fitted_and_diagnosed(tmp_path: Path) -> None:
     [curve] = door.read(str(LOG)).curves
     assert len(curve.to_frame()) == 10
@@ -70,13 +83,13 @@ def test_logs_are_read_fitted_and_diagnosed(tmp_path: Path) -> None:
     ("call", "answer"),
     [
         (lambda: door.machine("hgx_b200"), "did you mean 'b200'"),
-        (lambda: door.machine("star", beta="1GB/s"), "unexpected keyword argument 'beta'"),
+        (lambda: door.machine("star", beta="1GB/s"), "no option beta: topology, bandwidth, "),
         (lambda: door.run("rnig"), "did you mean 'ring'"),
         (lambda: door.run("ring", size="1e9"), "write 1GB"),
         (lambda: door.run("ring", size=-1.0), "is not positive"),
         (lambda: door.run("ring,tree", p=4), "run takes one, simctl.sweep takes several"),
         (lambda: door.run("ring", library="x"), "no library 'x'"),
-        (lambda: door.train("resnet50", bukket="1MiB"), "argument 'bukket'"),
+        (lambda: door.train("resnet50", bukket="1MiB"), "no option bukket: did you mean 'bucket'?"),
         (lambda: door.train("resnet50", learn="mlp"), "learn: not in simctl.train"),
         (lambda: door.train("gpt2", plan="dp=2"), "take the command or simctl.plan"),
         (lambda: door.read("nothing.log"), "nothing.log"),

@@ -58,6 +58,10 @@ class SearchRequest:
         found, level = find_plans(space, times, _Progress()), level_of(self.profile)
         return with_intervals(found, times, level) if level else found
 
+    def records(self) -> list[output.Record]:
+        """The rows of the table."""
+        return [asdict(row) for row in rows(self.searched())]
+
 
 class _Progress:
     """A line on stderr for each kind of work."""

@@ -74,6 +74,11 @@ class Request:
             row = replace(row, transfers_s=_with_transfers(step))
         return step, measures, row, fitting
 
+    def records(self) -> list[output.Record]:
+        """The row of the table."""
+        _, _, row, fitting = self.answer()
+        return [asdict(row) | columns(fitting)]
+
 
 def run(request: Request, files: output.RunFiles, how: str) -> int:
     """Print a step of a plan in full; 1 if it does not fit in memory."""
