@@ -128,7 +128,7 @@ def text(result: SearchResult) -> str:
         [
             title,
             align(_table(result)),
-            *_reasons(result),
+            "the plans, and why they are slower than the first\n" + align(_reasons(result)),
             "model's error on measured steps\n"
             + align([["", *error_cells(*error)] for error in errors]),
             "where a mean device spends the step\n" + align(_parts(result)),
@@ -138,9 +138,10 @@ def text(result: SearchResult) -> str:
 
 
 def _table(result: SearchResult) -> list[list[str]]:
+    best = result.simulated[result.first[0]].seconds
     level = next((each.level for each in result.intervals.values()), 0.0)
     ends = ["expected", f"{level:.0%} of steps"] if level else []
-    table = [["", "step", *ends, "tokens/s", "MFU", "memory", "free", "as fast", "plan"]]
+    table = [["", "step", *ends, "slower", "tokens/s", "MFU", "memory", "free", "as fast"]]
     for number, place in enumerate(result.first):
         run = result.simulated[place]
         sizes = [
@@ -149,24 +150,22 @@ def _table(result: SearchResult) -> list[list[str]]:
         tokens_per_s = _tokens_per_s(result, run)
         mfu = result.space.training.mfu(tokens_per_s, result.space.gpus)
         others = len(result.alike(place))
-        alike, plan = f"{others} more" if others else "", str(result.plans[place])
+        alike = f"{others} more" if others else ""
+        slower = f"{run.seconds / best - 1:+.1%}" if number else ""
         times = [format_seconds(run.seconds)]
         if level:
             sure = result.intervals[place]
             times += [format_seconds(sure.expected), span(sure.low, sure.high)]
         rates = f"{tokens_per_s:.0f}", f"{mfu:.1%}"
-        table.append([str(number + 1), *times, *rates, *sizes, alike, plan])
+        table.append([str(number + 1), *times, slower, *rates, *sizes, alike])
     return table
 
 
-def _reasons(result: SearchResult) -> list[str]:
-    """A block of why plans are slower than the first; none if there is one plan."""
-    best = result.simulated[result.first[0]].seconds
-    lines = []
-    for number, place in enumerate(result.first[1:], 2):
-        slower = result.simulated[place].seconds / best - 1
-        lines.append([f"{number:2d}", f"{slower:+.1%}", why(result, place)])
-    return ["why the others are slower than the first\n" + align(lines)] if lines else []
+def _reasons(result: SearchResult) -> list[list[str]]:
+    return [
+        [f"{number:2d}", str(result.plans[place]), why(result, place)]
+        for number, place in enumerate(result.first, 1)
+    ]
 
 
 def _parts(result: SearchResult) -> list[list[str]]:
