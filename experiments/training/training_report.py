@@ -7,6 +7,7 @@ from math import inf
 
 import numpy as np
 
+from experiments.models.shape_catalogue import SHAPES
 from experiments.output import Value, align
 from experiments.profiles.interval_levels import span
 from experiments.terms import footnote
@@ -129,10 +130,14 @@ def _unfit(run: TrainingRun) -> str:
         for nbytes in (run.held, run.capacity or 0.0, run.plan.model.activations)
     )
     missing = format_bytes(run.held - (run.capacity or 0.0), binary=False)
+    is_transformer = run.plan.model.name in SHAPES
+    divide = (
+        "\n  to make it fit: --plan auto divides the model among GPUs" if is_transformer else ""
+    )
     return (
         f"  the fullest worker holds {held}, {missing} more than the {capacity} of "
         f"{run.plan.model.device}\n"
-        f"  least sure: {activations} of activations; CUDA and libraries are not counted"
+        f"  least sure: {activations} of activations; CUDA and libraries are not counted{divide}"
     )
 
 

@@ -47,7 +47,7 @@ def test_the_printed_plans_have_the_intervals_of_their_steps(
     found = json.loads(simctl(*command, "--format", "json").stdout)["plans"]
     sure = [row for row in found if row["level"] is not None]
     assert {row["level"] for row in sure} == {0.9}
-    assert len(sure) == sum("    dp=" in line for line in printed.stdout.splitlines())
+    assert len(sure) == sum("  dp=" in line for line in printed.stdout.splitlines())
     for row in (sure[0], sure[-1]):
         assert row["low_s"] < row["expected_s"] < row["high_s"]
         step = simctl("train", "--model", GPT, *options, "--plan", row["plan"], "--format", "json")
