@@ -193,6 +193,13 @@ class Points:
         return len(self.size)
 
     @property
+    def width(self) -> float:
+        """The usual number of ranks a node in jobs over several nodes; 0 without any."""
+        widths = np.array([curve.per_node for curve in self.curves])[self.curve]
+        between = widths[self.nodes > 1]
+        return float(np.exp(np.log(between).mean())) if len(between) else 0.0
+
+    @property
     def largest(self) -> Flags:
         """The largest size of every curve."""
         last = np.zeros(len(self), dtype=np.bool_)

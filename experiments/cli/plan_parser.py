@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import DetailName
@@ -17,32 +15,15 @@ from experiments.execution.choice import HERE, Execution
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
-from experiments.output import Value
 from experiments.parallel.calibrated_compute import calibrated_by
 from experiments.parallel.plan_space import parse_space
-from experiments.parallel.plan_step import Training
+from experiments.parallel.plan_step import Setting, Training
 from experiments.parallel.plan_text import parse_plan
-from simulator.profile import Profile
-from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import parse_counts
 
 USED = ("model", "plan", "p", "batch", "detail", "calibrate_compute")
 """Options of a training job that go with a plan."""
-
-
-class Setting(NamedTuple):
-    """What a plan trains on."""
-
-    training: Training
-    """The model on a device."""
-    machine: Blueprint
-    gpus: int | None
-    """The GPUs that the user names, or those of the machine; None for a shape's."""
-    profile: Profile | None
-    """A calibrated library."""
-    parameters: Mapping[str, Value]
-    """The options as the user writes them."""
 
 
 def is_search(text: str) -> bool:
@@ -70,12 +51,11 @@ def parse_training(
     profile: ProfileOptions,
 ) -> Request:
     """The step to simulate. Raises InputError for options that do not go with a plan."""
-    setting = _setting(options, machine, rules, profile)
-    plan = parse_plan(_with_batch(text, options.batch), setting.gpus)
+    setting, gpus = _setting(options, machine, rules, profile)
+    plan = parse_plan(_with_batch(text, options.batch), gpus)
     parameters = {**setting.parameters, "plan": str(plan), "p": str(plan.degrees.ranks)}
-    transfers = options.detail.value == "transfers"
-    training, blueprint, calibrated = setting.training, setting.machine, setting.profile
-    return Request(training, plan, blueprint, rules.rules, calibrated, transfers, parameters)
+    shared = {**vars(setting), "parameters": parameters}
+    return Request(**shared, plan=plan, transfers=options.detail is DetailName.transfers)
 
 
 def parse_search(
@@ -86,19 +66,17 @@ def parse_search(
     profile: ProfileOptions,
 ) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
-    setting = _setting(options, machine, rules, profile)
+    setting, gpus = _setting(options, machine, rules, profile)
     if options.detail is not DetailName.auto:
         raise InputError(f"--detail {options.detail.value}: it does not go with --plan auto")
-    if setting.gpus is None:
+    if gpus is None:
         raise InputError("--plan auto: say on how many GPUs, like --gpus 64")
     values = parse_space(_with_batch(text, options.batch))
-    training, blueprint, calibrated = setting.training, setting.machine, setting.profile
-    parameters = {**setting.parameters, "plan": text, "p": str(setting.gpus)}
+    parameters = {**setting.parameters, "plan": text, "p": str(gpus)}
     if options.batch is not None:
         parameters["batch"] = options.batch
-    return SearchRequest(
-        training, blueprint, setting.gpus, values, rules.rules, calibrated, parameters
-    )
+    shared = {**vars(setting), "parameters": parameters}
+    return SearchRequest(**shared, gpus=gpus, values=values)
 
 
 def _with_batch(text: str, batch: int | None) -> str:
@@ -111,8 +89,9 @@ def _setting(
     machine: MachineOptions,
     rules: RuleOptions,
     profile: ProfileOptions,
-) -> Setting:
-    """What is the same for all plans."""
+) -> tuple[Setting, int | None]:
+    """What is the same for all plans. The GPUs that the user names, or those of the machine; None
+    for a shape's."""
     usual = TrainingOptions()
     for each in fields(options):
         value = getattr(options, each.name)
@@ -149,4 +128,11 @@ def _setting(
         **rules.parameters,
     }
     training = Training(choice.name, choice.shape, choice.seq, times)
-    return Setting(training, blueprint, gpus, calibrated, parameters)
+    setting = Setting(
+        training=training,
+        machine=blueprint,
+        rules=rules.rules,
+        profile=calibrated,
+        parameters=parameters,
+    )
+    return setting, gpus

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,38 +15,25 @@ from experiments.commands.answer import Answer, check_files
 from experiments.parallel.plan_errors import span_of
 from experiments.parallel.plan_search import SearchResult, find_plans, with_intervals
 from experiments.parallel.plan_space import Space
-from experiments.parallel.plan_step import Training
+from experiments.parallel.plan_step import Setting
 from experiments.parallel.search_report import report, rows, text
 from experiments.profiles.interval_levels import level_of
-from experiments.simulations.rules import DEFAULT, Rules
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
-from simulator.profile import Profile
-from topologies.catalogue import Blueprint
 from topologies.topology import Topology
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class SearchRequest:
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest(Setting):
     """What to search."""
 
-    training: Training
-    """The model on a device."""
-    machine: Blueprint
-    """The machine."""
     gpus: int
     """The GPUs of the job."""
-    values: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, object]
     """What all plans have."""
-    rules: Rules = DEFAULT
-    """How to simulate collectives."""
-    profile: Profile | None = None
-    """A calibrated library, whose protocols are simulated."""
-    parameters: Mapping[str, output.Value] = field(default_factory=dict)
-    """The options as the user writes them: stored with the result."""
 
     def searched(self) -> SearchResult:
         """The fastest plans."""

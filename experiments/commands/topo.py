@@ -153,7 +153,9 @@ def _text(summary: Facts) -> str:
         "notes": [[note] for note in summary.notes],
     }
     printed = [_block(title, rows) for title, rows in blocks.items() if rows]
-    return "\n\n".join([f"{summary.name}: {_several(summary.ranks, 'rank')}{nodes}", *printed])
+    return "\n\n".join(
+        [f"{summary.name}: {output.counted(summary.ranks, 'rank')}{nodes}", *printed]
+    )
 
 
 def _in_network(summary: Facts, kind: str) -> str:
@@ -204,7 +206,7 @@ def _between(summary: Facts) -> list[list[str]]:
     }
     if summary.diameter_hops is not None and summary.diameter_s is not None:
         rows["diameter"] = (
-            f"{_several(summary.diameter_hops, 'link')}, {format_seconds(summary.diameter_s)}"
+            f"{output.counted(summary.diameter_hops, 'link')}, {format_seconds(summary.diameter_s)}"
         )
     if summary.bisection_Bps is not None:
         how = "" if summary.bisection_exact else ", or less: not every half was looked at"
@@ -216,13 +218,9 @@ def _rings(summary: Facts) -> list[list[str]]:
     if summary.rings_Bps is None:
         return [[summary.skipped["rings"]]]
     number = len(summary.rings)
-    rows = [[f"{_several(number, 'channel')}, {_bandwidth(summary.rings_Bps)} together"]]
+    rows = [[f"{output.counted(number, 'channel')}, {_bandwidth(summary.rings_Bps)} together"]]
     rows += [[f"ring {k}: {_order(order)}"] for k, order in enumerate(summary.rings[:SHOWN])]
     return [*rows, *_more(summary.rings, "rings", 1)]
-
-
-def _several(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _order(ranks: list[int]) -> str:
@@ -278,8 +276,8 @@ def _read(topology: Topology) -> str:
         f"the figures of {assumed} of them assumed" if assumed else "all with figures of their own"
     )
     counts = (
-        _several(topology.ranks, "rank"),
-        _several(len(topology.device_names), "device"),
-        _several(links, "link"),
+        output.counted(topology.ranks, "rank"),
+        output.counted(len(topology.device_names), "device"),
+        output.counted(links, "link"),
     )
     return f"read {', '.join(counts)}, {figures}"

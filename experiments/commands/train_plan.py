@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -17,37 +17,23 @@ from experiments.parallel.layer_report import figures as routed
 from experiments.parallel.layer_report import prove
 from experiments.parallel.layer_report import text as layers_of
 from experiments.parallel.plan_report import PlanRow, report, row_of, text, title, with_interval
-from experiments.parallel.plan_step import Training, interval_of, machine_of, work_of
+from experiments.parallel.plan_step import Setting, interval_of, machine_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
 from experiments.profiles.interval_levels import level_of
-from experiments.simulations.rules import DEFAULT, Rules
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import EP
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import StepMeasures, measure
-from simulator.profile import Profile
-from topologies.catalogue import Blueprint
 
 
-@dataclass(frozen=True)
-class Request:
+@dataclass(frozen=True, kw_only=True)
+class Request(Setting):
     """What to train."""
 
-    training: Training
-    """The model on a device."""
     plan: Plan
-    """The plan."""
-    machine: Blueprint
-    """The machine."""
-    rules: Rules = DEFAULT
-    """How to simulate collectives."""
-    profile: Profile | None = None
-    """A calibrated library, whose protocols are simulated."""
-    transfers: bool = False
+    transfers: bool
     """Whether every transfer of all ranks is simulated, too."""
-    parameters: Mapping[str, output.Value] = field(default_factory=dict)
-    """The options as the user writes them: stored with the result."""
 
     @property
     def level(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -10,8 +10,10 @@ from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import Shape
 from experiments.models.transformer_blocks import blocks
+from experiments.output import Value
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.plan_text import GRADIENTS, Plan
+from experiments.simulations.rules import Rules
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import End, GroupTimes
@@ -22,6 +24,7 @@ from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import Detail, write
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
+from simulator.profile import Profile
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
@@ -60,6 +63,21 @@ class Training:
         """The model's FLOP/s of each of so many GPUs as a share of its peak: MFU."""
         peak = accelerator(self.times.device).peak[self.times.math]
         return tokens_per_s * self.flops_per_token / gpus / peak
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What trains on which machine, whatever the plan is."""
+
+    training: Training
+    """The model on a device."""
+    machine: Blueprint
+    rules: Rules
+    """How to simulate collectives."""
+    profile: Profile | None
+    """A calibrated library, whose protocols are simulated."""
+    parameters: Mapping[str, Value]
+    """The options as the user writes them: stored with the result."""
 
 
 def stages_of(training: Training, plan: Plan, routing: Routing | None = None) -> Stages:

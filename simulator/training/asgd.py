@@ -16,7 +16,7 @@ import numpy as np
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.training.conditions import Failure
-from simulator.training.model import CPU_MEMORY, Model
+from simulator.training.model import Model
 from simulator.training.plan import (
     COMMUNICATION,
     RESTART,
@@ -28,7 +28,7 @@ from simulator.training.plan import (
     no_spans,
 )
 from simulator.training.size import Size
-from simulator.training.strategy import Strategy, option
+from simulator.training.strategy import Served, option
 from simulator.training.trainer import columns
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -41,7 +41,7 @@ SERVERS = ("gpu", "cpu", "worker", "sharded")
 
 
 @dataclass(frozen=True)
-class ASGD(Strategy):
+class ASGD(Served):
     """Workers and a parameter server, without any waiting between workers.
 
     A worker pulls the parameters, runs forward and backward, and pushes the gradient. The server
@@ -77,15 +77,6 @@ class ASGD(Strategy):
         """Enough to fill the queue at the server."""
         return 20
 
-    @property
-    def server_kind(self) -> str | None:
-        """The kind of device of a separate server, else None."""
-        return self.server if self.server in ("gpu", "cpu") else None
-
-    def servers(self, ranks: int) -> int:
-        """Devices that are needed in addition to those of the workers."""
-        return 0 if self.server_kind is None else 1
-
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The updates of `setting` as a schedule. Each worker makes as many as there are steps."""
         return _Run(self, model, setting, None).plan()
@@ -95,19 +86,6 @@ class ASGD(Strategy):
         every server."""
         ranks, shares = setting.ranks, setting.ranks if self.server == "sharded" else 1
         return Size(ranks * (5 * shares + 2 + (shares > 1)), ranks * (shares + (shares == 1)))
-
-    def seconds(self, model: Model) -> float:
-        """Seconds of an update of all parameters. It reads the gradient, and reads and writes
-        parameters and optimizer state."""
-        if self.update:
-            return self.update
-        return (model.gradients + 2 * model.parameters * (1 + model.state)) / self.memory(model)
-
-    def memory(self, model: Model) -> float:
-        """The memory bandwidth of a server, in bytes/s."""
-        return self.server_memory or (
-            CPU_MEMORY if self.server == "cpu" else model.memory_bandwidth
-        )
 
 
 @dataclass(frozen=True)
@@ -162,7 +140,7 @@ class _Servers:
         self.shares = ranks if options.server == "sharded" else 1
         self._forward, self._backward = model.forward_of(ranks), model.backward_of(ranks)
         self.copy, self.inbox, self.weights = self.shares, 2 * self.shares, 2 * self.shares + ranks
-        self.seconds = options.seconds(model) / self.shares
+        self.seconds = options.updating(model) / self.shares
         # Round by round, every worker turns to another server, lest all queue for the same one.
         self.share = (
             np.arange(ranks, dtype=np.int32) + np.arange(self.shares, dtype=np.int32)[:, None]

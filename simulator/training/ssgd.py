@@ -16,17 +16,16 @@ import numpy.typing as npt
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.training.conditions import Attempt
-from simulator.training.model import CPU_MEMORY, Model
+from simulator.training.model import Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting
 from simulator.training.size import Size
-from simulator.training.strategy import Strategy, option
+from simulator.training.strategy import Served, option
 from simulator.training.trainer import Trainer, columns
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
 
-KINDS = {"worker": None, "gpu": "gpu", "cpu": "cpu", "sharded": None}
-"""The kind of device of a separate server, by the option `server`."""
+SERVERS = ("worker", "gpu", "cpu", "sharded")
 Numbers = npt.NDArray[np.integer]
 """Numbers of ranks or slots."""
 
@@ -55,7 +54,7 @@ def units_of(model: Model, pipelined: bool) -> list[Unit]:
 
 
 @dataclass(frozen=True)
-class SSGD(Strategy):
+class SSGD(Served):
     """Each worker computes on its own batch. A server adds up all gradients, updates the
     parameters, and sends them back.
 
@@ -109,9 +108,9 @@ class SSGD(Strategy):
     )
 
     def __post_init__(self) -> None:
-        if self.server not in KINDS:
+        if self.server not in SERVERS:
             raise InputError(
-                f"ssgd: server={str(self.server)[:40]!r}: it is one of {', '.join(KINDS)}"
+                f"ssgd: server={str(self.server)[:40]!r}: it is one of {', '.join(SERVERS)}"
             )
         if not 0 <= self.update < inf:
             raise InputError(f"ssgd: update={self.update}: seconds, 0 or more")
@@ -119,15 +118,6 @@ class SSGD(Strategy):
             raise InputError(
                 f"ssgd: server_memory={self.server_memory}: bytes/s above 0, or 0 for the default"
             )
-
-    @property
-    def server_kind(self) -> str | None:
-        """The kind of device that the server has to itself; None where workers serve."""
-        return KINDS[self.server]
-
-    def servers(self, ranks: int) -> int:
-        """Devices that are needed besides the workers'."""
-        return 1 if self.server_kind else 0
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
@@ -167,17 +157,7 @@ class SSGD(Strategy):
 
     def adding(self, model: Model) -> float:
         """Seconds in which a server adds a worker's gradients to the sum."""
-        return 3 * model.gradients / self._memory(model)
-
-    def updating(self, model: Model) -> float:
-        """Seconds in which a server updates all parameters, once the gradients are added up."""
-        traffic = 2 * model.parameters * (1 + model.state) + model.gradients
-        return self.update or traffic / self._memory(model)
-
-    def _memory(self, model: Model) -> float:
-        return self.server_memory or (
-            CPU_MEMORY if self.server == "cpu" else model.memory_bandwidth
-        )
+        return 3 * model.gradients / self.memory(model)
 
     def _places(self, ranks: int, units: int) -> _Places:
         every = np.arange(ranks)

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from simulator.training.model import CPU_MEMORY
+
 if TYPE_CHECKING:
     from simulator.collectives.collective import Collective
     from simulator.training.model import Model
@@ -42,3 +44,35 @@ class Strategy(ABC):
     @abstractmethod
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
+
+
+class Served(Strategy):
+    """A strategy with parameter servers."""
+
+    server: str
+    """Where they are: gpu or cpu for a separate device, else at workers."""
+    update: float
+    """Seconds of an update of all parameters; 0: what the memory takes."""
+    server_memory: float
+    """The memory bandwidth of a server in bytes/s; 0: that of its device."""
+
+    @property
+    def server_kind(self) -> str | None:
+        """The kind of device that the server has to itself; None where workers serve."""
+        return self.server if self.server in ("gpu", "cpu") else None
+
+    def servers(self, ranks: int) -> int:
+        """Devices that are needed in addition to those of the workers."""
+        return 1 if self.server_kind else 0
+
+    def memory(self, model: Model) -> float:
+        """The memory bandwidth of a server, in bytes/s."""
+        return self.server_memory or (
+            CPU_MEMORY if self.server == "cpu" else model.memory_bandwidth
+        )
+
+    def updating(self, model: Model) -> float:
+        """Seconds of an update of all parameters. It reads the gradient, and reads and writes
+        parameters and optimizer state."""
+        traffic = 2 * model.parameters * (1 + model.state) + model.gradients
+        return self.update or traffic / self.memory(model)

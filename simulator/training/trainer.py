@@ -22,7 +22,6 @@ from simulator.training.plan import (
     Setting,
     Spans,
     Stored,
-    Updates,
     no_spans,
 )
 from topologies.errors import InputError
@@ -186,7 +185,6 @@ class Trainer:
         topology: Topology,
         lanes: tuple[str, ...],
         *,
-        updates: Updates | None = None,
         holdings: Holdings | None = None,
         stored: Stored | None = None,
         words: tuple[str, ...] = (),
@@ -206,7 +204,6 @@ class Trainer:
             useful=np.array(self._useful, dtype=np.int32),
             samples=np.array(self._samples, dtype=np.int64),
             spans=spans,
-            updates=updates,
             holdings=holdings,
             stored=stored,
             words=words,

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import e, log
 
-import numpy as np
-
 from experiments.calibration.effects.crowding import crowded
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
 from simulator.profile import Profile
@@ -25,16 +23,13 @@ class Ports(Effect):
     """
 
     def __init__(self, data: Data) -> None:
-        self.data, points = data, data.points
-        several = [curve for curve in points.curves if curve.nodes > 1]
-        widths = np.array([curve.per_node for curve in points.curves])[points.curve]
-        between = widths[points.nodes > 1]
+        self.data = data
+        several = [curve for curve in data.points.curves if curve.nodes > 1]
         self.two = len({curve.nodes > 2 for curve in several}) > 1
         self.widths = len({curve.per_node for curve in several}) > 1
         if self.two:
             self.parameters += (Parameter("node β on two nodes", ON_TWO, "power", LIKELY),)
         if self.widths:
-            self.typical = float(np.exp(np.log(between).mean()))
             name = "network 1/β by ranks a node"
             self.parameters += (Parameter(name, -1.0, "power", LIKELY, "network", specified=True),)
 
@@ -45,4 +40,4 @@ class Ports(Effect):
         if not self.widths:
             return profile
         shared = values["network 1/β by ranks a node"]
-        return crowded(profile, self.data, per_node=self.typical, shared=shared)
+        return crowded(profile, self.data, per_node=self.data.points.width, shared=shared)

@@ -11,7 +11,6 @@ from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.effects.protocols import reach
 from experiments.calibration.fit import SCALE
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
 from experiments.calibration.population.specification import Specification, kernels, transport
 from experiments.calibration.slopes import slopes
 from topologies.topology import Floats
@@ -75,13 +74,6 @@ class Runs:
         return Evidence(information, vector)
 
 
-def width(points: Points) -> float:
-    """The usual number of ranks a node in jobs over several nodes; 0 without any."""
-    widths = np.array([curve.per_node for curve in points.curves])[points.curve]
-    between = widths[points.nodes > 1]
-    return float(np.exp(np.log(between).mean())) if len(between) else 0.0
-
-
 def at_specification(model: Model, specification: Specification) -> Model:
     """The model whose fit starts at what a machine's specification says of its links."""
     rest = np.array([parameter.rest for parameter in model.parameters])
@@ -91,7 +83,7 @@ def at_specification(model: Model, specification: Specification) -> Model:
 def offsets(model: Model, specification: Specification) -> Floats:
     """The parts of a model's parameters that a specification gives. If nobody specifies β of some
     links, it is as usual for the library."""
-    given = [specification.offset(one, width(model.points)) for one in model.parameters]
+    given = [specification.offset(one, model.points.width) for one in model.parameters]
     return np.array(
         [
             parameter.inner - parameter.rest

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from experiments.calibration.population.population import Member, Population, Spread
-from experiments.calibration.population.specification import FOLDER
+from experiments.calibration.standing import POPULATION
 from experiments.profiles.document_parts import Keys, Part, Whole
 from simulator.effects.parameter_units import Word
 from topologies.readers import yaml_files
@@ -104,7 +104,7 @@ class PopulationDocument(LevelPart):
 @cache
 def find(library: str) -> Population | None:
     """The population of a library that ships with simctl; None if no machine was measured."""
-    file = files(FOLDER) / f"{library.lower()}.yaml"
+    file = files(POPULATION) / f"{library.lower()}.yaml"
     return parse(file.read_text(encoding="utf-8"), file.name) if file.is_file() else None
 
 

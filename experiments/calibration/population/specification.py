@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import csv
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
 from math import log, log1p
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +14,11 @@ from typing import NamedTuple
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.protocols import FED, reach
 from experiments.calibration.libraries import PLUGIN, TCP, VERBS, Library
+from experiments.calibration.standing import POPULATION, rows
 from experiments.measurements import Curve
 from simulator.cost_models import nccl
 from topologies.errors import InputError
 
-FOLDER = "experiments.profiles.population"
 FILE = "machines.csv"
 GBPS = 1e9
 STORED = ("LL", "LL128")
@@ -129,8 +127,7 @@ def kernels(library: Library, interconnect: str, parameter: Parameter) -> float:
 @cache
 def specifications() -> tuple[Specification, ...]:
     """Those of all measured machines."""
-    text = (files(FOLDER) / FILE).read_text(encoding="utf-8")
-    return tuple(_row(row) for row in csv.DictReader(text.splitlines()))
+    return tuple(map(_row, rows(POPULATION, FILE)))
 
 
 def _row(row: dict[str, str]) -> Specification:

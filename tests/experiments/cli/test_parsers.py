@@ -136,7 +136,6 @@ TEXTS = {
     "run_groups": "parameters",
     "sweep": "parameters",
     "train": "parameters swept",
-    "train_plan": "parameters",
 }
 """The fields of requests that hold text, by command: names, and the options as the user writes
 them. No machine, size or number of ranks is among them."""

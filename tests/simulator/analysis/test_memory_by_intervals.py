@@ -28,7 +28,7 @@ from simulator.training.footprint import footprint
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.plan import Setting
 from simulator.training.plan_simulation import train
-from simulator.training.ssgd import KINDS, SSGD
+from simulator.training.ssgd import SERVERS, SSGD
 from simulator.training.strategy import Strategy
 from synchronous_servers import MODEL
 from topologies import shapes
@@ -157,7 +157,7 @@ def test_compiled_kernels_follow_every_algorithm_alike(name: str) -> None:
         LocalSGD(every=2),
         DataParallel(),
         *(ASGD(server=server) for server in ASGD_SERVERS),
-        *(SSGD(server) for server in KINDS),
+        *(SSGD(server) for server in SERVERS),
     ],
     ids=repr,
 )

@@ -189,10 +189,10 @@ def test_a_worker_without_input_stops_and_holds_up_nobody() -> None:
 
 def test_an_update_moves_the_gradient_the_parameters_and_the_state() -> None:
     """Of one byte each: 1 + 2 x 2 bytes through the server's memory."""
-    assert ASGD().seconds(MODEL) == 5 / 10
-    assert ASGD(server="cpu").seconds(MODEL) == 5 / 204.8e9
-    assert ASGD(server="cpu", server_memory=50.0).seconds(MODEL) == 5 / 50
-    assert ASGD(server="cpu", update=0.25).seconds(MODEL) == 0.25
+    assert ASGD().updating(MODEL) == 5 / 10
+    assert ASGD(server="cpu").updating(MODEL) == 5 / 204.8e9
+    assert ASGD(server="cpu", server_memory=50.0).updating(MODEL) == 5 / 50
+    assert ASGD(server="cpu", update=0.25).updating(MODEL) == 0.25
     assert planned(ASGD(), 2, 1).words == ("an update takes 500ms at 10B/s",)
 
 

@@ -12,7 +12,7 @@ from simulator.training import find
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.plan import Setting
-from simulator.training.ssgd import KINDS, SSGD, units_of
+from simulator.training.ssgd import SERVERS, SSGD, units_of
 from synchronous_servers import CALM, COMPUTE, MODEL, planned, run, serial
 from topologies import shapes
 from topologies.errors import InputError
@@ -137,7 +137,7 @@ def test_an_update_is_ready_when_the_last_gradient_is_added(
 # Closed forms.
 
 
-@pytest.mark.parametrize("server", KINDS)
+@pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize(
     "ranks", [1, 2, 5, 8, *(pytest.param(p, marks=pytest.mark.exhaustive) for p in (3, 4, 6, 7, 9))]
 )
@@ -176,7 +176,7 @@ def test_sums_are_as_slow_as_a_port_or_as_memory() -> None:
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize("server", KINDS)
+@pytest.mark.parametrize("server", SERVERS)
 def test_on_an_infinite_network_only_computing_is_left(server: str, pipelined: bool) -> None:
     ssgd = SSGD(server, pipelined, server_memory=64.0)
     plan = planned(ssgd, 4, bandwidth=1e30)
@@ -219,11 +219,11 @@ def test_the_update_is_bound_by_memory() -> None:
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize("server", KINDS)
+@pytest.mark.parametrize("server", SERVERS)
 def test_gradients_and_parameters_have_their_own_widths(server: str, pipelined: bool) -> None:
     model = replace(MODEL, gradient_dtype="fp16")
     plan = planned(SSGD(server, pipelined), 4, model=model)
-    pairs = 4 if KINDS[server] else 3
+    pairs = 4 if SSGD(server).server_kind else 3
     assert plan.schedule.nbytes_total == 8
     assert plan.schedule.volume == pytest.approx(pairs * (8 + 16 + 3))
     by_kind = {"push": pairs * 8, "pull": pairs * 16, "scatter": pairs * 3}

@@ -15,7 +15,7 @@ from simulator.schedules import semantics
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.model import Model
-from simulator.training.ssgd import KINDS, SSGD
+from simulator.training.ssgd import SERVERS, SSGD
 from synchronous_servers import layer, planned, run, serial
 
 
@@ -73,7 +73,7 @@ def test_batches_sent_ahead_may_delay_the_pushes_of_a_rank_that_serves_and_works
 
 @given(
     models(),
-    st.sampled_from(list(KINDS)),
+    st.sampled_from(list(SERVERS)),
     st.integers(1, 5),
     st.integers(1, 3),
     BANDWIDTH,
@@ -102,7 +102,7 @@ def test_a_run_is_no_shorter_than_what_is_busiest(
     assert timeline.makespan >= steps * max(compute_s, server_s, in_s, out_s) * (1 - 1e-9)
 
 
-@given(models(), st.sampled_from(list(KINDS)), st.integers(1, 6), BANDWIDTH, LATENCY, MEMORY)
+@given(models(), st.sampled_from(list(SERVERS)), st.integers(1, 6), BANDWIDTH, LATENCY, MEMORY)
 def test_any_serial_step_equals_the_closed_form(
     model: Model, server: str, ranks: int, bandwidth: float, latency: float, memory: float
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_faster_network_makes_a_serial_step_no_slower(
 
 
 @each_case("pipelined", [False, True])
-@each_case("server", KINDS)
+@each_case("server", SERVERS)
 @each_case("ranks", range(1, 10))
 def test_a_step_is_an_all_reduce(server: str, ranks: int, pipelined: bool) -> None:
     plan = planned(SSGD(server, pipelined), ranks, latency=0.125, conditions=Conditions(sigma=0.5))
@@ -153,7 +153,7 @@ def test_a_step_is_an_all_reduce(server: str, ranks: int, pipelined: bool) -> No
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize("server", KINDS)
+@pytest.mark.parametrize("server", SERVERS)
 def test_every_transfer_is_needed(server: str, pipelined: bool) -> None:
     schedule = planned(SSGD(server, pipelined), 3).schedule
     moved = np.flatnonzero(schedule.source >= 0)
@@ -164,7 +164,7 @@ def test_every_transfer_is_needed(server: str, pipelined: bool) -> None:
 
 
 @pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize("server", KINDS)
+@pytest.mark.parametrize("server", SERVERS)
 def test_both_engines_agree_to_the_bit(server: str, pipelined: bool) -> None:
     plan = planned(
         SSGD(server, pipelined, server_memory=8.0), 5, steps=3, conditions=Conditions(sigma=0.5)

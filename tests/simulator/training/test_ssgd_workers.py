@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.measures import measure
-from simulator.training.ssgd import KINDS, SSGD
+from simulator.training.ssgd import SERVERS, SSGD
 from synchronous_servers import COMPUTE, MODEL, planned, run, serial
 
 
@@ -31,7 +31,7 @@ def test_a_slow_worker_that_serves_is_slow_at_that_as_well() -> None:
     assert run(plan).makespan == 20 * COMPUTE + 8 + 1 + 4 * 8, "a server apart is not"
 
 
-@given(st.integers(0, 4), st.integers(1, 3), st.sampled_from(list(KINDS)), st.integers(0, 3))
+@given(st.integers(0, 4), st.integers(1, 3), st.sampled_from(list(SERVERS)), st.integers(0, 3))
 def test_a_failure_costs_a_forward_the_restart_and_the_steps_that_come_again(
     step: int, checkpoint: int, server: str, rank: int
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.calibration.fit import fit
 from experiments.calibration.population.few_points import explored
-from experiments.calibration.population.machine_runs import at_specification, width
+from experiments.calibration.population.machine_runs import at_specification
 from tests.experiments.calibration.population.conftest import blank, runs_of, specification
 
 
@@ -27,7 +27,7 @@ def test_what_is_specified_starts_there_and_the_rest_as_in_the_library() -> None
 
 def test_jobs_on_one_node_say_nothing_of_networks() -> None:
     model = blank((2, 4))
-    assert width(model.points) == 0
+    assert model.points.width == 0
     slow, fast = (at_specification(model, specification(number)).start for number in (1, 9))
     assert slow.tolist() == fast.tolist()
     assert slow[model.index["LL node 1/β"]] == pytest.approx(-log(141e9))
