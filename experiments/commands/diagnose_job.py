@@ -9,13 +9,12 @@ from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
-from experiments.traces.job_problems import Problem, problems
+from experiments.traces.job_problems import Problem, normal, problems
 from experiments.traces.job_tables import GroupRow, RankRow, group_rows, rank_rows
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 LATEST = 16
 """Of more ranks, the latest are printed."""
-NORMAL = "  nothing is abnormal: a slow rank shows in traces of 4 steps or more"
 
 
 def run(logs: Sequence[Path], how: str, page: Path | None = None) -> int:
@@ -60,7 +59,8 @@ def _text(
         f"{output.counted(len(job.calls), 'collective')} of {len(ranks)} ranks in "
         f"{format_seconds(job.seconds)}"
     )
-    listed = [f"  abnormal: {problem.kind}, {problem.text}" for problem in wrong] or [NORMAL]
+    listed = [f"  abnormal: {problem.kind}, {problem.text}" for problem in wrong]
+    listed = listed or [f"  nothing is abnormal: {normal(job)}"]
     blocks = [
         "\n".join([title, *listed]),
         output.align(

@@ -50,6 +50,12 @@ class Call(NamedTuple):
         return int(self.ranks[np.argmax(self.arrival)])
 
     @property
+    def wait(self) -> float:
+        """For how many seconds all others wait for the last rank."""
+        *_, second, last = np.sort(self.arrival).tolist()
+        return float(last - second)
+
+    @property
     def seconds(self) -> float | None:
         """What the collective takes when all are there: the time of the rank that waited least."""
         return None if self.took is None else float(self.took.min())
@@ -128,9 +134,11 @@ class JobCalls:
         """The calls that come after long computing, like the first of each step.
 
         Where communication takes longest, other calls begin when the call before ends, whoever
-        is slow. Long is half of the fourth longest time, so a few pauses do not count.
+        is slow. Dumps do not say how long a rank computed: there the calls with a long wait count.
+        Long is half of the fourth longest time, so a few pauses do not count.
         """
-        times = [float(call.computed.min()) for call in self.calls]
+        dumps = any(trace.records_all for trace in self.traces)
+        times = [call.wait if dumps else float(call.computed.min()) for call in self.calls]
         long = sorted(times)[-FEWEST:][0] / 2 if times else 0.0
         return [call for call, time in zip(self.calls, times, strict=True) if time >= long > 0]
 

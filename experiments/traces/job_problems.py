@@ -42,10 +42,20 @@ def problems(job: JobCalls) -> list[Problem]:
     return listed
 
 
+def normal(job: JobCalls) -> str:
+    """Why no rank of a job without problems is a straggler."""
+    if len(job.calls) < FEWEST:
+        return f"a slow rank shows in traces of {FEWEST} steps or more"
+    rank, cost = max(_waits(job).items(), key=lambda pair: pair[1])
+    share = cost / (job.seconds or 1.0)
+    if share > COSTLY:
+        return f"the others wait {share:.0%} of the time for rank {rank}, but not in most steps"
+    wait = f"the others wait {share:.1%} of the time for the latest one"
+    return f"no rank is late: {wait}, below {COSTLY:.0%}"
+
+
 def _stragglers(job: JobCalls) -> Iterator[Problem]:
-    behind: dict[int, float] = defaultdict(float)
-    for call in job.calls:
-        behind[call.last] += float(np.sort(call.arrival)[-1] - np.sort(call.arrival)[-2])
+    waits = _waits(job)
     delays, longest = defaultdict[int, list[float]](list), Counter[int]()
     for call in job.rounds:
         longest[int(call.ranks[call.computed.argmax()])] += 1
@@ -53,7 +63,7 @@ def _stragglers(job: JobCalls) -> Iterator[Problem]:
         for rank, seconds in zip(call.ranks.tolist(), late, strict=True):
             delays[rank].append(seconds)
     for rank, number in sorted(longest.items()):
-        cost, rounds = behind[rank], len(delays[rank])
+        cost, rounds = waits[rank], len(delays[rank])
         often = rounds >= FEWEST and number > OFTEN * rounds
         if often and cost > COSTLY * job.seconds and _steady(delays[rank]):
             yield Problem(
@@ -61,6 +71,14 @@ def _stragglers(job: JobCalls) -> Iterator[Problem]:
                 f"rank {rank} is last in {number} of {rounds} calls after computing: all others "
                 f"wait {format_seconds(cost)} for it, {cost / job.seconds:.0%} of the time",
             )
+
+
+def _waits(job: JobCalls) -> dict[int, float]:
+    """For how many seconds all others wait for each rank."""
+    waits: dict[int, float] = defaultdict(float)
+    for call in job.calls:
+        waits[call.last] += call.wait
+    return waits
 
 
 def _steady(delays: Sequence[float]) -> bool:
