@@ -12,7 +12,7 @@ from experiments.cli.values import parse_rank_count
 from experiments.commands import run_groups
 from experiments.output import RunFiles
 from simulator.collectives import Algorithm, find
-from simulator.collectives.joined_calls import Call
+from simulator.steps.group_calls import GroupCall
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.units import parse_bytes, parse_whole
@@ -55,7 +55,7 @@ class GroupOptions:
         )
 
 
-def parse_groups(text: str, algorithm: Algorithm, nbytes: float) -> list[Call]:
+def parse_groups(text: str, algorithm: Algorithm, nbytes: float) -> list[GroupCall]:
     """Calls from text like "0-7; 8-15 tree 1MiB stream=1 after=0".
 
     A call has ranks, and words in any order: an algorithm, a size, a stream, and earlier calls to
@@ -68,10 +68,10 @@ def parse_groups(text: str, algorithm: Algorithm, nbytes: float) -> list[Call]:
     return [_call(part.split(), algorithm, nbytes) for part in text.removesuffix(";").split(";")]
 
 
-def _call(words: list[str], algorithm: Algorithm, nbytes: float) -> Call:
+def _call(words: list[str], algorithm: Algorithm, nbytes: float) -> GroupCall:
     if not words:
         raise InputError("--groups: a group is empty: write ranks like 0-7;8-15")
-    call = Call(algorithm, parse_rank_list("--groups", words[0]), nbytes)
+    call = GroupCall(algorithm, parse_rank_list("--groups", words[0]), nbytes)
     values: dict[str, Any] = {}
     for word in words[1:]:
         key, value = _value(word)

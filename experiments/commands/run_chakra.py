@@ -19,8 +19,9 @@ from simulator.analysis.critical_path import Path as CriticalPath
 from simulator.analysis.critical_path import trace_back
 from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm, find
-from simulator.collectives.task_graph import Written, write
 from simulator.schedules.timeline import Timeline
+from simulator.steps.step_graph import COMPUTATION, CPU
+from simulator.steps.written import Written, write
 from simulator.training.measures import union
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
@@ -69,7 +70,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     report = {
         "time_s": result.makespan,
         "ranks": records,
-        "communication": _by_kind(workload, written, result),
+        "communication": _by_kind(written, result),
         "critical_path_s": _by_phase(path, result),
         "longest": _longest(path, workload, written, result),
         "contention": wait_records(behind, result.schedule),
@@ -112,12 +113,11 @@ def _by_rank(
 ) -> list[dict[str, output.Value]]:
     """What each rank does. A rank communicates from when it enters a call until it leaves."""
     start, end = timeline.start[written.first], timeline.finish[written.last]
-    ranks = np.array([task.rank for task in workload.graph.tasks])
-    kinds = np.array(workload.kinds)
+    ranks, kinds = workload.graph.place, workload.graph.kind
     records: list[dict[str, output.Value]] = []
     for rank in range(workload.graph.ranks):
         mine = ranks == rank
-        on_gpu, on_cpu = mine & (kinds == "compute"), mine & (kinds == "cpu")
+        on_gpu, on_cpu = mine & (kinds == COMPUTATION), mine & (kinds == CPU)
         talks = mine & ~on_gpu & ~on_cpu
         computing, talking = (union(start[chosen], end[chosen]) for chosen in (on_gpu, talks))
         busy = _length(union(*np.concatenate((computing, talking), axis=1)))
@@ -140,20 +140,17 @@ def _length(intervals: Floats) -> float:
     return float((intervals[1] - intervals[0]).sum())
 
 
-def _by_kind(
-    workload: Workload, written: Written, timeline: Timeline
-) -> list[dict[str, output.Value]]:
+def _by_kind(written: Written, timeline: Timeline) -> list[dict[str, output.Value]]:
     """The calls of each collective, and the messages: how many, their V, and how long they take
     from the first rank that enters to the last that leaves."""
     start, end = timeline.start[written.first], timeline.finish[written.last]
     rows = dict[str, list[tuple[float, float]]]()
-    for call in workload.graph.calls:
-        tasks = list(call.tasks)
-        took = float(end[tasks].max() - start[tasks].min())
-        rows.setdefault(workload.kinds[tasks[0]], []).append((call.nbytes, took))
-    for message in workload.graph.messages:
-        took = float(end[message.send] - start[message.send])
-        rows.setdefault("send", []).append((message.nbytes, took))
+    for call, _, tasks in written.meetings:
+        if call.is_message:
+            took = float(end[tasks[0]] - start[tasks[0]])
+        else:
+            took = float(end[tasks].max() - start[tasks].min())
+        rows.setdefault(call.collective, []).append((call.nbytes, took))
     return [
         {
             "collective": kind,
@@ -181,18 +178,15 @@ def _longest(
     path: CriticalPath, workload: Workload, written: Written, timeline: Timeline
 ) -> list[dict[str, output.Value]]:
     """The tasks that the critical path spends most time in."""
-    tasks = workload.graph.tasks
-    seconds = np.bincount(path.operation, path.seconds, len(timeline.schedule))
-    computed = [
-        (float(seconds[first]), number)
-        for number, (first, kind) in enumerate(
-            zip(written.first.tolist(), workload.kinds, strict=True)
-        )
-        if kind in ("compute", "cpu") and seconds[first] > 0
-    ]
+    graph, seconds = (
+        workload.graph,
+        np.bincount(path.operation, path.seconds, len(timeline.schedule)),
+    )
+    took = np.where(np.isin(graph.kind, (COMPUTATION, CPU)), seconds[written.first], 0.0)
     return [
-        {"task": tasks[number].name, "rank": tasks[number].rank, "seconds": took}
-        for took, number in sorted(computed, key=lambda row: (-row[0], row[1]))[:LONGEST]
+        {"task": graph.name(task), "rank": int(graph.place[task]), "seconds": float(took[task])}
+        for task in np.argsort(-took, kind="stable")[:LONGEST].tolist()
+        if took[task] > 0
     ]
 
 

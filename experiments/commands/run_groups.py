@@ -15,8 +15,11 @@ from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import critical_path
 from simulator.analysis.waits import waits
 from simulator.collectives import proof
-from simulator.collectives.joined_calls import Call, Joined, Placed, join, prove
 from simulator.schedules.semantics import WrongResult
+from simulator.schedules.timeline import Timeline
+from simulator.steps.buffers import Placed
+from simulator.steps.group_calls import GroupCall, graph_of
+from simulator.steps.written import Written, prove, write
 from topologies.catalogue import Blueprint
 from topologies.units import format_bytes, format_seconds
 
@@ -28,7 +31,7 @@ NAMED = 6
 class Request:
     """What to simulate."""
 
-    calls: Sequence[Call]
+    calls: Sequence[GroupCall]
     ranks: int
     machine: Blueprint
     rules: Rules = DEFAULT
@@ -40,22 +43,26 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     """Print the times of all calls; 1 if a call breaks its promise."""
     files.check()
     machine = request.machine.build(request.ranks)
-    joined = join(request.calls, machine, request.ranks)
-    for placed in joined.calls:
-        if placed.call.algorithm.origin:
-            proof.prove(placed.call.algorithm, placed.fitted.schedule)
+    graph = graph_of(request.calls, request.ranks)
+    written = write(graph, machine, distinct=True, phases=graph.names, force=request.rules.force)
+    for call, placed in zip(request.calls, written.calls, strict=True):
+        if call.algorithm.origin:
+            proof.prove(call.algorithm, placed.fitted.schedule)
     for algorithm in dict.fromkeys(call.algorithm for call in request.calls):
         sizes = {call.nbytes for call in request.calls if call.algorithm == algorithm}
         for line in unmeant_sizes([algorithm], sorted(sizes)):
             output.note(line)
-    wrong = _wrong(joined)
-    result = request.rules.simulate(joined.schedule, joined.topology)
+    wrong = _wrong(written)
+    result = request.rules.simulate(written.schedule, written.topology)
     error = {"grid_error_s": result.grid_error} if result.grid else {}
     records = [
-        {**_record(number, placed, span, request.rules), **error}
-        for number, (placed, span) in enumerate(
-            zip(joined.calls, joined.spans(result), strict=True)
-        )
+        {
+            **_record(
+                number, call, written.calls[number], _span(written, number, result), request.rules
+            ),
+            **error,
+        }
+        for number, call in enumerate(request.calls)
     ]
     title = (
         f"{output.counted(len(records), 'collective')} of {request.ranks} ranks on "
@@ -77,20 +84,29 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     return 1 if wrong else 0
 
 
-def _wrong(joined: Joined) -> str:
+def _span(written: Written, number: int, timeline: Timeline) -> tuple[float, float]:
+    """When the first rank enters a call, and when the last one leaves it."""
+    tasks = written.calls[number].meeting.tasks
+    return (
+        float(timeline.start[written.first[tasks]].min()),
+        float(timeline.finish[written.last[tasks]].max()),
+    )
+
+
+def _wrong(written: Written) -> str:
     try:
-        prove(joined)
+        prove(written)
     except WrongResult as error:
         return str(error)
     return ""
 
 
 def _record(
-    number: int, placed: Placed, span: tuple[float, float], rules: Rules
+    number: int, call: GroupCall, placed: Placed, span: tuple[float, float], rules: Rules
 ) -> dict[str, output.Value]:
     """A call: when it ran, and how long it would take alone."""
-    call, (enters, leaves) = placed.call, span
-    alone = rules.simulate(placed.schedule, placed.fitted.topology)
+    enters, leaves = span
+    alone = rules.simulate(placed.fitted.schedule, placed.fitted.topology)
     over_alone = (leaves - enters) / alone.makespan if alone.makespan > 0 else 1.0
     collective = call.algorithm.collective
     bound = best_bound(collective, placed.fitted.topology, len(call.ranks), call.nbytes)

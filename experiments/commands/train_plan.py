@@ -57,7 +57,7 @@ class Request(Setting):
         if self.level:
             row = with_interval(row, interval_of(step.work, self.level))
         if self.transfers:
-            row = replace(row, transfers_s=_with_transfers(step))
+            row = replace(row, transfers_s=_with_transfers(step, force=self.rules.force))
         return step, measures, row, fitting
 
     def records(self) -> list[output.Record]:
@@ -112,13 +112,14 @@ def _note_nodes(times: GroupTimes) -> None:
         output.note(f"{crosses}, so the transfers of every layer take the network between nodes")
 
 
-def _with_transfers(step: Step) -> float:
+def _with_transfers(step: Step, *, force: bool) -> float:
     """Seconds of the step with every transfer of all ranks, after a proof of its results."""
-    from simulator.parallel.step_transfers import prove, write_transfers
+    from simulator.parallel.step_transfers import simulate, write_transfers
+    from simulator.steps.written import prove
 
-    written = write_transfers(step)
+    written = write_transfers(step, force=force)
     prove(written)
-    return written.timeline.makespan
+    return simulate(step, written).makespan
 
 
 def _draw(step: Step, files: output.RunFiles, title: str, request: Request) -> None:
@@ -131,11 +132,11 @@ def _draw(step: Step, files: output.RunFiles, title: str, request: Request) -> N
         output.write(path, plan_file(step, path, title, parameters, choice))
         return
     from experiments.pictures.timelines.kineto_step import step_files
-    from experiments.traces.step_tasks import tasks_of_step
+    from simulator.parallel.step_transfers import ranks_of
 
     device = str(request.parameters.get("device", ""))
     write_traces(
         path,
-        lambda: tasks_of_step(step),
+        lambda: ranks_of(step),
         lambda: step_files(step, device, parameters, choice),
     )

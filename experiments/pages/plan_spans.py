@@ -17,11 +17,12 @@ from experiments.pictures.timelines.plan_timeline import name_of
 from experiments.pictures.timelines.tracks import all_computations
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES, BubbleSpans, bubble_spans
 from simulator.analysis.critical_path import trace_back
-from simulator.parallel.passes import COMPUTE, KINDS, STREAMS
+from simulator.parallel.passes import COMPUTE, STREAMS
 from simulator.parallel.pipeline_times import PipelineTimes
 from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
 from simulator.schedules.timeline import Timeline
+from simulator.steps.step_graph import KINDS
 from topologies.topology import Ints
 
 ACTIONS = KINDS[:4]
@@ -43,12 +44,12 @@ class _Looks(NamedTuple):
 
 def spans_of_step(step: Step) -> Spans:
     """A step of a plan. A row is a device of the pipeline, and stands for all of its ranks."""
-    timeline, labels = step.timeline, step.labels
+    timeline, graph = step.timeline, step.graph
     topology, pp = timeline.routed.machine, step.work.times.degrees.pp
     ranks = step.work.times.degrees.ranks // pp
     remark = f"A row stands for {ranks} ranks of {ranks * pp}: they do the same at the same time."
     kind = np.where(
-        step.schedule.lane == COMPUTE, labels.kind, len(KINDS) + step.schedule.lane
+        step.schedule.lane == COMPUTE, graph.kind, len(KINDS) + step.schedule.lane
     ).astype(np.int32)
     words = [name_of(step, operation) for operation in range(len(step.schedule))]
     devices = range(step.schedule.ranks)
@@ -60,7 +61,7 @@ def spans_of_step(step: Step) -> Spans:
         remarks=(remark,) * (ranks > 1),
     )
     looks = _Looks(STREAMS, kind, (*KINDS, *STREAMS, IDLE), words)
-    values: dict[str, npt.NDArray[Any]] = {"nbytes": labels.nbytes, "peer": labels.peer}
+    values: dict[str, npt.NDArray[Any]] = {"nbytes": graph.nbytes, "peer": graph.peer}
     return _spans(timeline, chart, step_bubbles(step), looks, values)
 
 

@@ -14,9 +14,10 @@ from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import span
 from simulator.analysis.critical_path import trace_back
-from simulator.parallel.passes import COMPUTE, GATHER, HOST, KINDS, REDUCE, STREAMS
+from simulator.parallel.passes import COMPUTE, HOST, STREAMS
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import StepMeasures
+from simulator.steps.step_graph import GATHER, KINDS, REDUCE
 from simulator.uncertainty.interval import Interval
 from topologies.units import format_seconds
 
@@ -129,9 +130,9 @@ def with_interval(row: PlanRow, interval: Interval) -> PlanRow:
 
 def path_of(step: Step) -> dict[str, float]:
     """Seconds of the critical path, by what runs there; the longest first."""
-    path, labels, lane = trace_back(step.timeline), step.labels, step.schedule.lane
+    path, graph, lane = trace_back(step.timeline), step.graph, step.schedule.lane
     seconds = np.zeros((len(STREAMS), len(KINDS)))
-    np.add.at(seconds, (lane[path.operation], labels.kind[path.operation]), path.seconds)
+    np.add.at(seconds, (lane[path.operation], graph.kind[path.operation]), path.seconds)
     parts = {
         _named(stream, kind): float(seconds[stream, kind]) for stream, kind in np.argwhere(seconds)
     }

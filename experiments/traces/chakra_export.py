@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 
+import numpy as np
+
+from experiments.traces.chakra_folder import MOST_NODES
 from experiments.traces.chakra_nodes import (
     COLLECTIVE,
     COMPUTE,
@@ -16,7 +19,8 @@ from experiments.traces.chakra_nodes import (
     write,
 )
 from experiments.traces.chakra_workload import COLLECTIVES, GPU, OF_INPUT, SECONDS
-from simulator.collectives.task_graph import TaskGraph
+from simulator.steps.meetings import Meeting, meetings
+from simulator.steps.step_graph import StepGraph
 from topologies.errors import InputError
 
 GROUPS = "groups.json"
@@ -33,69 +37,90 @@ def file_names(ranks: int) -> set[str]:
     return {GROUPS, *map(file_name, range(ranks))}
 
 
-def chakra_files(graph: TaskGraph) -> dict[str, bytes | str]:
+def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
     """The files of a workload by name, as :mod:`experiments.traces.chakra_workload` reads them.
+    Each place of the graph is a rank.
 
     Durations of Chakra are whole microseconds. An attribute of simctl has the seconds of every
     computation. What is not on the main lane runs on the CPU. Bytes are whole numbers, and groups
-    have numbers from 1 on, as ASTRA-sim needs them. Raises InputError for a collective that Chakra
-    does not know.
+    have numbers from 1 on, as ASTRA-sim needs them. A shift is messages round the group. Waits for
+    tasks of other ranks are left out. Raises InputError for a collective that Chakra does not know,
+    and for more than a million nodes.
     """
-    names = {
-        group: str(number)
-        for number, group in enumerate(dict.fromkeys(call.group for call in graph.calls), 1)
+    if len(graph) > MOST_NODES:
+        raise InputError(
+            f"the traces have {len(graph)} nodes, at most {MOST_NODES}: take fewer ranks, steps or "
+            f"micro-batches"
+        )
+    met = meetings(graph)
+    groups = {
+        key: str(number)
+        for number, key in enumerate(dict.fromkeys(map(_group, filter(_is_collective, met))), 1)
     }
-    communications = _communications(graph, names)
-    nodes: list[list[Node]] = [[] for _ in range(graph.ranks)]
-    for number, task in enumerate(graph.tasks):
-        about, waits = communications.get(number), tuple(sorted(task.after))
-        if about is None:
-            on_cpu = int(task.lane != GPU)
-            length: dict[str, Attribute] = {"is_cpu_op": on_cpu, SECONDS: task.seconds}
-            microseconds = round(task.seconds * 1e6)
-            node = Node(number, task.name, COMPUTE, waits, microseconds, length)
-        else:
-            kind, attributes = about
-            node = Node(number, task.name, kind, waits, 0, attributes)
-        nodes[task.rank].append(node)
-    ranks = {
-        call.group: sorted(graph.tasks[task].rank for task in call.tasks) for call in graph.calls
+    about = _communications(graph, met, groups)
+    received = {task: len(graph) + task for task, nodes in about.items() if len(nodes) > 1}
+    files: list[list[Node]] = [[] for _ in range(graph.ranks)]
+    for task, rank in enumerate(graph.place.tolist()):
+        before = graph.predecessors(task)
+        waits = sorted(before[graph.place[before] == rank].tolist())
+        waits += [received[wait] for wait in waits if wait in received]
+        name, seconds = graph.name(task), float(graph.seconds[task])
+        length: dict[str, Attribute] = {"is_cpu_op": int(graph.lane[task] != GPU), SECONDS: seconds}
+        nodes = about.get(task) or [(COMPUTE, length)]
+        for number, (kind, attributes) in zip((task, received.get(task, 0)), nodes, strict=False):
+            microseconds = round(seconds * 1e6) if kind == COMPUTE else 0
+            files[rank].append(Node(number, name, kind, tuple(waits), microseconds, attributes))
+    ranks = {number: [*members] for (_, members), number in groups.items()}
+    written: dict[str, bytes | str] = {
+        file_name(rank): write(nodes) for rank, nodes in enumerate(files)
     }
-    groups = {name: ranks[group] for group, name in names.items()}
-    files: dict[str, bytes | str] = {
-        file_name(rank): write(each) for rank, each in enumerate(nodes)
-    }
-    return files | {GROUPS: json.dumps(groups)}
+    return written | {GROUPS: json.dumps(ranks)}
+
+
+def _is_collective(meeting: Meeting) -> bool:
+    return meeting.call.collective not in ("send", "shift")
+
+
+def _group(meeting: Meeting) -> tuple[str, tuple[int, ...]]:
+    return meeting.call.group, tuple(sorted(meeting.ranks.tolist()))
 
 
 def _communications(
-    graph: TaskGraph, names: Mapping[str, str]
-) -> dict[int, tuple[int, dict[str, Attribute]]]:
-    """The type and the attributes of the nodes of tasks that communicate."""
-    nodes = dict[int, tuple[int, dict[str, Attribute]]]()
-    for call in graph.calls:
+    graph: StepGraph, met: Sequence[Meeting], groups: dict[tuple[str, tuple[int, ...]], str]
+) -> dict[int, list[tuple[int, dict[str, Attribute]]]]:
+    """The types and the attributes of the nodes of tasks that communicate."""
+    nodes = defaultdict[int, list[tuple[int, dict[str, Attribute]]]](list)
+    tags = defaultdict[tuple[int, int], int](int)
+    for meeting in met:
+        call, ranks, tasks = meeting
+        if not _is_collective(meeting):
+            next_one = np.roll(tasks, -1)[: 1 if call.is_message else None]
+            for send, receive in zip(tasks.tolist(), next_one.tolist(), strict=False):
+                ends = int(graph.place[send]), int(graph.place[receive])
+                about = {"comm_src": ends[0], "comm_dst": ends[1], "comm_size": round(call.nbytes)}
+                for task, kind in ((send, SEND), (receive, RECEIVE)):
+                    attributes: dict[str, Attribute] = {
+                        "is_cpu_op": 0,
+                        **about,
+                        "comm_tag": tags[ends],
+                    }
+                    nodes[task].append((kind, attributes))
+                tags[ends] += 1
+            continue
+        assert call.algorithm is not None
         collective = call.algorithm.collective.family
         if collective not in COLLECTIVES:
             raise InputError(
                 f"Chakra has no collective {collective}: it has {', '.join(COLLECTIVES)}"
             )
-        size = call.nbytes / (len(call.tasks) if collective in OF_INPUT else 1)
-        for task in call.tasks:
-            nodes[task] = (
-                COLLECTIVE,
-                {
-                    "is_cpu_op": 0,
-                    "comm_type": COLLECTIVES.index(collective),
-                    "comm_size": max(1, round(size)),
-                    "pg_name": names[call.group],
-                    "root": graph.tasks[call.tasks[0]].rank,
-                },
-            )
-    tags = defaultdict[tuple[int, int], int](int)
-    for message in graph.messages:
-        ends = graph.tasks[message.send].rank, graph.tasks[message.receive].rank
-        about = {"comm_src": ends[0], "comm_dst": ends[1], "comm_size": round(message.nbytes)}
-        for task, kind in ((message.send, SEND), (message.receive, RECEIVE)):
-            nodes[task] = kind, {"is_cpu_op": 0, **about, "comm_tag": tags[ends]}
-        tags[ends] += 1
+        size = call.nbytes / (len(tasks) if collective in OF_INPUT else 1)
+        attributes = {
+            "is_cpu_op": 0,
+            "comm_type": COLLECTIVES.index(collective),
+            "comm_size": max(1, round(size)),
+            "pg_name": groups[_group(meeting)],
+            "root": int(ranks[0]),
+        }
+        for task in tasks.tolist():
+            nodes[task].append((COLLECTIVE, attributes))
     return nodes

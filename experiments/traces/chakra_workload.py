@@ -1,4 +1,4 @@
-"""A Chakra workload as tasks of ranks.
+"""A Chakra workload as a graph of tasks.
 
 - A node on the CPU, and a node that computes on the GPU, takes its duration; else the time that
   its operations and bytes take on a device.
@@ -17,11 +17,24 @@ from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from experiments.traces.chakra_folder import Folder, read_folder
-from experiments.traces.chakra_nodes import COLLECTIVE, COMPUTE, LOAD, RECEIVE, SEND, STORE, Node
+from experiments.traces.chakra_nodes import COLLECTIVE, COMPUTE, LOAD, SEND, STORE, Node
+from experiments.traces.chakra_nodes import RECEIVE as RECEIVED
 from simulator.collectives.collective import Algorithm
-from simulator.collectives.task_graph import GroupCall, Message, Task, TaskGraph
+from simulator.steps.step_graph import (
+    CALL,
+    COMPUTATION,
+    RECEIVE,
+    TRANSFER,
+    Call,
+    StepGraph,
+    step_graph,
+)
+from simulator.steps.step_graph import CPU as ON_CPU
 from topologies.errors import InputError, shown
+from topologies.topology import Ints
 
 GPU, CPU, COMMUNICATION, STREAMS = 0, 1, 2, 3
 """Lanes of a rank. Computations on stream number k of a trace are on lane `STREAMS` + k."""
@@ -59,11 +72,9 @@ Roofline = Callable[[float, float], float]
 
 
 class Workload(NamedTuple):
-    """The tasks of a workload, and what they are."""
+    """The tasks of a workload."""
 
-    graph: TaskGraph
-    kinds: tuple[str, ...]
-    """Of each task: "compute", "cpu", or the collective, "send" or "receive"."""
+    graph: StepGraph
     remarks: tuple[str, ...] = ()
     """What the reader left out."""
 
@@ -92,7 +103,13 @@ class _Builder:
         self, folder: Folder, algorithms: Mapping[str, Algorithm], roofline: Roofline | None
     ) -> None:
         self.folder, self.algorithms, self.roofline = folder, algorithms, roofline
-        self.tasks, self.kinds, self.remarks = list[Task](), list[str](), list[str]()
+        self.columns: dict[str, list[float]] = {
+            name: [] for name in ("place", "lane", "kind", "seconds", "call")
+        }
+        self.names, self.after, self.remarks = list[str](), list[list[int]](), list[str]()
+        self.rows = dict[Call, int]()
+        """The number of each call."""
+        self.groups = dict[str, Ints]()
         self.calls: dict[str, list[list[_Place]]] = defaultdict(lambda: [[] for _ in folder.ranks])
         self.ends: dict[tuple[int, int, int], tuple[list[_Place], list[_Place]]] = defaultdict(
             lambda: ([], [])
@@ -116,15 +133,25 @@ class _Builder:
                     f"{file}: left out {lost} waits for nodes that it does not hold"
                 )
             self._add_rank(rank, nodes)
-        calls = [call for group in self.calls for call in self._calls(group)]
-        messages = [message for key in self.ends for message in self._messages(key)]
-        graph = TaskGraph(len(self.folder.ranks), self.tasks, calls, messages)
-        return Workload(graph, tuple(self.kinds), tuple(self.remarks))
+        for group in self.calls:
+            self._add_calls(group)
+        for key in self.ends:
+            self._add_messages(*key)
+        graph = step_graph(
+            np.arange(len(self.folder.ranks), dtype=np.int32)[:, None],
+            ("GPU", "CPU", "communication", *(f"stream {stream}" for stream in self.lanes)),
+            self.columns,
+            self.after,
+            calls=tuple(self.rows),
+            groups=self.groups,
+            names=self.names,
+        )
+        return Workload(graph, tuple(self.remarks))
 
     def _add_rank(self, rank: int, nodes: Sequence[Node]) -> None:
         number, latest = dict[int, int](), dict[int, int]()
         for node in nodes:
-            task = number[node.id] = len(self.tasks)
+            task = number[node.id] = len(self.names)
             after = [number[wait] for wait in node.waits]
             on_cpu = bool(node.attributes.get("is_cpu_op", 0)) or node.type < LOAD
             lane = CPU if on_cpu else self.lanes.get(node.attributes.get("stream", ""), GPU)
@@ -132,14 +159,16 @@ class _Builder:
                 if lane in latest:
                     after.append(latest[lane])
                 latest[lane] = task
-            kind, seconds = "cpu" if on_cpu else "compute", 0.0
+            kind, seconds = ON_CPU if on_cpu else COMPUTATION, 0.0
             if on_cpu or node.type in (COMPUTE, LOAD, STORE):
                 seconds = self._seconds(rank, node, on_cpu)
             else:
                 lane, kind = COMMUNICATION, self._communication(rank, node, task)
-            name = node.name or f"node {node.id}"
-            self.tasks.append(Task(name, rank, lane, tuple(after), seconds, kind))
-            self.kinds.append(kind)
+            row = {"place": rank, "lane": lane, "kind": kind, "seconds": seconds, "call": -1}
+            for name, value in row.items():
+                self.columns[name].append(value)
+            self.names.append(node.name or f"node {node.id}")
+            self.after.append(after)
 
     def _where(self, rank: int, node: Node) -> str:
         return f"{self.folder.files[rank]}: node {node.id}, {node.name[:40]!r}"
@@ -174,7 +203,7 @@ class _Builder:
             )
         return value
 
-    def _communication(self, rank: int, node: Node, task: int) -> str:
+    def _communication(self, rank: int, node: Node, task: int) -> int:
         place = _Place(rank, node, task)
         if node.type == COLLECTIVE:
             kind = self._whole(rank, node, "comm_type")
@@ -196,7 +225,7 @@ class _Builder:
                     f"{rank}"
                 )
             self.calls[group][rank].append(place)
-            return COLLECTIVES[kind]
+            return CALL
         here, peer = ("comm_src", "comm_dst") if node.type == SEND else ("comm_dst", "comm_src")
         ends = {here: self._whole(rank, node, here, rank), peer: self._whole(rank, node, peer)}
         if ends[here] != rank or ends[peer] == rank or ends[peer] >= len(self.folder.ranks):
@@ -206,10 +235,11 @@ class _Builder:
                 f"{len(self.folder.ranks)}"
             )
         key = ends["comm_src"], ends["comm_dst"], self._whole(rank, node, "comm_tag", 0)
-        self.ends[key][node.type == RECEIVE].append(place)
-        return "receive" if node.type == RECEIVE else "send"
+        self.ends[key][node.type == RECEIVED].append(place)
+        return RECEIVE if node.type == RECEIVED else TRANSFER
 
-    def _calls(self, group: str) -> list[GroupCall]:
+    def _add_calls(self, group: str) -> None:
+        """The k-th calls of the ranks of a group."""
         members = self.folder.group(group) or ()
         rows = [self.calls[group][rank] for rank in members]
         for rank, row in zip(members, rows, strict=True):
@@ -218,11 +248,11 @@ class _Builder:
                     f"{self.folder.files[rank]}: rank {rank} calls {len(row)} collectives of group "
                     f"{group[:40]!r}, and rank {members[0]} {len(rows[0])}"
                 )
-        calls = [self._call(group, places) for places in zip(*rows, strict=True)]
-        return [call for call in calls if call is not None]
+        for places in zip(*rows, strict=True):
+            self._add_call(group, members, places)
 
-    def _call(self, group: str, places: Sequence[_Place]) -> GroupCall | None:
-        kinds = [self.kinds[place.task] for place in places]
+    def _add_call(self, group: str, members: tuple[int, ...], places: Sequence[_Place]) -> None:
+        kinds = [COLLECTIVES[self._whole(*place[:2], "comm_type")] for place in places]
         sizes = [self._whole(place.rank, place.node, "comm_size", 0) for place in places]
         for place, kind, size in zip(places, kinds, sizes, strict=True):
             if kind != kinds[0] or (size != sizes[0] and kind != "all_to_all"):
@@ -233,24 +263,30 @@ class _Builder:
         nbytes = float(max(sizes)) * (len(places) if kinds[0] in OF_INPUT else 1)
         nbytes = 1.0 if kinds[0] == "barrier" else nbytes
         if len(places) < 2 or not nbytes:
-            return None
+            return
         root = places[0].node.attributes.get("root", places[0].rank)
-        places = sorted(places, key=lambda place: place.rank != root)
-        tasks = tuple(place.task for place in places)
-        return GroupCall(tasks, self.algorithms[kinds[0]], nbytes, group)
+        turn = members.index(root) if root in members else 0
+        call = Call(f"group {group}", kinds[0], nbytes, self.algorithms[kinds[0]], turn)
+        self._call(call, members, places)
 
-    def _messages(self, key: tuple[int, int, int]) -> list[Message]:
-        sends, receives = self.ends[key]
+    def _add_messages(self, source: int, target: int, tag: int) -> None:
+        sends, receives = self.ends[source, target, tag]
         if len(sends) != len(receives):
             raise InputError(
-                f"rank {key[0]} sends {len(sends)} messages with tag {key[2]} to rank {key[1]}, "
+                f"rank {source} sends {len(sends)} messages with tag {tag} to rank {target}, "
                 f"which receives {len(receives)}"
             )
-        messages = []
         for send, receive in zip(sends, receives, strict=True):
-            size = self._whole(send.rank, send.node, "comm_size")
-            messages.append(Message(send.task, receive.task, float(size)))
-        return messages
+            size = float(self._whole(send.rank, send.node, "comm_size"))
+            call = Call(f"send from {source} to {target} with tag {tag}", "send", size)
+            self._call(call, (source, target), (send, receive))
+
+    def _call(self, call: Call, members: tuple[int, ...], places: Sequence[_Place]) -> None:
+        """Let tasks make a call."""
+        self.groups.setdefault(call.group, np.array([members], dtype=np.int32))
+        row = self.rows.setdefault(call, len(self.rows))
+        for place in places:
+            self.columns["call"][place.task] = row
 
 
 def in_order(nodes: Sequence[Node], name: str) -> list[Node]:

@@ -1,4 +1,4 @@
-"""A training run as tasks of ranks."""
+"""A training run as a graph of tasks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives import find
-from simulator.collectives.task_graph import GroupCall, Task, TaskGraph
-from simulator.schedules.schedule import COMPUTE as COMPUTATION
-from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule import COMPUTE, Schedule
+from simulator.steps.step_graph import CALL, COMPUTATION, Call, StepGraph, step_graph
 from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -35,7 +34,7 @@ class _Call(NamedTuple):
     """The operation with which each worker leaves."""
 
 
-def tasks_of(plan: Plan, schedule: Schedule) -> TaskGraph:
+def tasks_of(plan: Plan, schedule: Schedule) -> StepGraph:
     """The computations and collectives of a run in which all transfers are written out.
 
     `schedule` is that of the plan, with the seconds that were simulated. To enter a collective is a
@@ -43,16 +42,30 @@ def tasks_of(plan: Plan, schedule: Schedule) -> TaskGraph:
     each other outside of collectives, as they do with a parameter server.
     """
     writer = _Writer(plan, schedule)
-    computed = (schedule.kind == COMPUTATION) & (schedule.rank < plan.workers)
+    computed = (schedule.kind == COMPUTE) & (schedule.rank < plan.workers)
     for operation in np.flatnonzero(computed).tolist():
         writer.add(operation)
-    return TaskGraph(plan.workers, writer.tasks, [writer.call(call) for call in writer.calls])
+    ranks = np.arange(plan.workers, dtype=np.int32)
+    calls = [writer.call(call) for call in writer.calls]
+    return step_graph(
+        ranks[:, None],
+        plan.lanes,
+        dict(zip(_COLUMNS, zip(*writer.rows, strict=True), strict=True)),
+        writer.after,
+        calls=calls,
+        groups={call.group: ranks[None, :] for call in calls},
+        names=writer.names,
+    )
+
+
+_COLUMNS = ("place", "lane", "kind", "seconds", "call")
 
 
 class _Writer:
     def __init__(self, plan: Plan, schedule: Schedule) -> None:
         self.schedule, self.calls = schedule, list(_calls(plan, schedule))
-        self.tasks = list[Task]()
+        self.rows = list[tuple[int, int, int, float, int]]()
+        self.after, self.names = list[list[int]](), list[str]()
         self._owner = np.full(len(schedule), -1)
         for number, call in enumerate(self.calls):
             self._owner[call.first.min() : call.last.max() + 1] = number
@@ -66,6 +79,12 @@ class _Writer:
         self._calling = dict[tuple[int, int], int]()
         """The task of each call and rank."""
 
+    def _task(self, name: str, row: tuple[int, int, int, float, int], after: list[int]) -> int:
+        self.names.append(name)
+        self.rows.append(row)
+        self.after.append(after)
+        return len(self.names) - 1
+
     def add(self, operation: int) -> None:
         """Add a computation, or a call with the operation that enters it."""
         if operation in self._lasts:
@@ -74,33 +93,28 @@ class _Writer:
         rank, lane = int(schedule.rank[operation]), int(schedule.lane[operation])
         phase, seconds = schedule.phases[schedule.phase[operation]], schedule.seconds[operation]
         before = schedule.predecessors(operation).tolist()
-        after = tuple(sorted({self._end(each, rank, phase) for each in before}))
+        after = sorted({self._end(each, rank, phase) for each in before})
         entered = operation in self._firsts
         if not entered or seconds or operation in self._awaited:
             name = f"enter {phase}" if entered else phase
-            self._ends[operation] = len(self.tasks)
-            self.tasks.append(Task(name, rank, lane, after, float(seconds)))
-            after = (len(self.tasks) - 1,)
+            task = self._task(name, (rank, lane, COMPUTATION, float(seconds), -1), after)
+            self._ends[operation], after = task, [task]
         if entered:
-            self._calling[int(self._owner[operation]), rank] = len(self.tasks)
-            self.tasks.append(Task(phase, rank, lane, after))
+            number = int(self._owner[operation])
+            self._calling[number, rank] = self._task(phase, (rank, lane, CALL, 0.0, number), after)
 
-    def call(self, call: _Call) -> GroupCall:
+    def call(self, call: _Call) -> Call:
         """A collective of the tasks."""
-        number = int(self._owner[call.first[0]])
-        return GroupCall(
-            tuple(self._calling[number, rank] for rank in range(len(call.first))),
-            find(CALLED[_word(call.phase)]),
-            _bytes(self.schedule, int(call.first[0])),
-            str(call.lane),
-        )
+        algorithm = find(CALLED[_word(call.phase)])
+        nbytes = _bytes(self.schedule, int(call.first[0]))
+        return Call(str(call.lane), algorithm.collective.name, nbytes, algorithm)
 
     def _end(self, operation: int, rank: int, phase: str) -> int:
         """The task that ends with an operation; for one within a call, the call."""
         number = self._ends.get(operation)
         if number is None:
             number = self._calling.get((int(self._owner[operation]), rank))
-        if number is None or self.tasks[number].rank != rank:
+        if number is None or self.rows[number][0] != rank:
             raise _refusal(phase)
         return number
 

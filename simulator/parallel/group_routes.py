@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from simulator.collectives.operation_counts import estimate
 from simulator.collectives.symmetry import fold
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
+from simulator.steps.copies import side_by_side
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -31,8 +32,6 @@ ROUTES = 2**18
 group stand for all."""
 PARTS = 4
 """Parts that are simulated, at most: those with the busiest media."""
-REPEATED = ("kind", "source", "target", "count", "reduces", "nbytes", "seconds", "lane", "phase")
-"""Columns that copies of a schedule have in common."""
 Longs = npt.NDArray[np.int64]
 
 
@@ -133,45 +132,6 @@ class _Part(NamedTuple):
         """What the algorithm does in a group, not folded."""
         machine = replace(topology, placement=self.placements[group])
         return self.algorithm.on(machine, len(self.placements[group]), 1.0)
-
-
-def side_by_side(child: Schedule, count: int) -> Schedule:
-    """So many copies of a schedule at once. Copies of an operation follow one another, so that
-    equal times are served evenly."""
-    if count == 1:
-        return child
-    copy = np.arange(count, dtype=np.int32)
-
-    def numbers(rank: Ints) -> Ints:
-        further = rank - child.workers
-        switches = child.ranks - child.workers
-        worker = rank[:, None] + copy * child.workers
-        switch = further[:, None] + copy * switches + child.workers * count
-        return np.where(further[:, None] < 0, worker, switch).ravel().astype(np.int32)
-
-    waits = np.repeat(np.diff(child.indptr), count)
-    indptr = np.zeros(len(waits) + 1, dtype=np.int32)
-    np.cumsum(waits, out=indptr[1:])
-    row = np.repeat(np.arange(len(waits)), waits)
-    entry = child.indptr[row // count] + np.arange(indptr[-1]) - indptr[row]
-    same: dict[str, Any] = {name: np.repeat(getattr(child, name), count) for name in REPEATED}
-    shares = child.shares
-    if shares.ndim > 1:
-        shares = np.repeat(shares, count, axis=0)
-        order = np.argsort(numbers(np.arange(child.ranks, dtype=np.int32)))
-        shares = shares[order]
-    return replace(
-        child,
-        ranks=child.ranks * count,
-        workers=child.workers * count,
-        switches=child.switches * count,
-        shares=shares,
-        rank=numbers(child.rank),
-        peer=numbers(child.peer),
-        indptr=indptr,
-        indices=(child.indices[entry] * count + row % count).astype(np.int32),
-        **same,
-    )
 
 
 def _check(algorithm: Algorithm, ranks: int, operations: float) -> None:

@@ -111,18 +111,14 @@ class GroupTimes:
         kind. Raises InputError for an unknown collective."""
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return 0.0
-        return self._fastest(kind, collective, nbytes, lambda: self.degrees.groups(kind))
+        return self._fastest(kind, collective, nbytes)
 
     def least(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds that `seconds` does not go below, without a simulation: for how long the busiest
         medium of the machine is busy. Under a profile it is the same as `seconds`."""
         if nbytes <= 0 or self.degrees.size(kind) == 1 or self.profile is not None:
             return self.seconds(kind, collective, nbytes)
-
-        def groups() -> Ints:
-            return self.degrees.groups(kind)
-
-        laid = self._remembered(self._name(kind, groups), collective, groups)
+        laid = self._remembered(kind, collective)
         return nbytes * min(each.least for each in laid)
 
     def transfer(self, sender: int, receiver: int, nbytes: float) -> float:
@@ -139,25 +135,31 @@ class GroupTimes:
             raise InputError(
                 f"device {devices[0]} to {devices[1]}: the pipeline has {self.degrees.pp} devices"
             )
-        groups = self.degrees.groups
-        name = f"{devices[0]} to {devices[1]}"
-        return self._fastest(name, collective, nbytes, lambda: groups("pp")[:, list(devices)])
+        return self._fastest(f"{devices[0]} to {devices[1]}", collective, nbytes)
+
+    def size(self, kind: str) -> int:
+        """The ranks of a group of a kind. Groups of two devices of the pipeline are of the kind
+        "0 to 1"."""
+        return 2 if " to " in kind else self.degrees.size(kind)
+
+    def groups(self, kind: str) -> Ints:
+        """The ranks of all groups of a kind, shape (groups, ranks of a group)."""
+        sender, to, receiver = kind.partition(" to ")
+        if not to:
+            return self.degrees.groups(kind)
+        return self.degrees.groups("pp")[:, [int(sender), int(receiver)]]
 
     def fastest(self, kind: str, collective: str, nbytes: float) -> Algorithm:
-        """The algorithm of a collective that has been timed. "0 to 1" is the kind of the groups of
-        these devices."""
+        """The algorithm of a collective that has been timed."""
         return self._times[
             self._names[kind], collective, self._chosen(collective), nbytes
         ].algorithm
 
-    def _fastest(
-        self, kind: str, collective: str, nbytes: float, groups: Callable[[], Ints]
-    ) -> float:
-        name = self._name(kind, groups)
-        key = name, collective, self._chosen(collective), nbytes
+    def _fastest(self, kind: str, collective: str, nbytes: float) -> float:
+        key = self._name(kind), collective, self._chosen(collective), nbytes
         if key not in self._times:
             times, refused = list[Timed](), InputError("")
-            for laid in self._remembered(name, collective, groups):
+            for laid in self._remembered(kind, collective):
                 try:
                     times.append(self._time(laid, nbytes))
                 except InputError as error:
@@ -167,17 +169,17 @@ class GroupTimes:
             self._times[key] = min(times, key=lambda timed: timed.seconds)
         return self._times[key].at(self.end)
 
-    def _name(self, kind: str, groups: Callable[[], Ints]) -> bytes:
+    def _name(self, kind: str) -> bytes:
         """The ranks of groups, by which their times are remembered."""
         if kind not in self._names:
-            ranks = groups()
+            ranks = self.groups(kind)
             self._names[kind] = b"%d:" % ranks.shape[1] + ranks.tobytes()
         return self._names[kind]
 
-    def _remembered(self, name: bytes, collective: str, groups: Callable[[], Ints]) -> list[Laid]:
-        key = name, collective, self._chosen(collective)
+    def _remembered(self, kind: str, collective: str) -> list[Laid]:
+        key = self._name(kind), collective, self._chosen(collective)
         if key not in self._laid:
-            self._laid[key] = self._lay(collective, groups())
+            self._laid[key] = self._lay(collective, self.groups(kind))
         return self._laid[key]
 
     def _chosen(self, collective: str) -> Names:

@@ -12,6 +12,7 @@ import numpy as np
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, INPUTS, WEIGHTS
+from simulator.steps.step_graph import AGAIN, LAUNCH, Call, padded
 from topologies.topology import Floats, Ints
 
 if TYPE_CHECKING:
@@ -26,26 +27,6 @@ a collective, gathered, reduced, and summed over replicas on streams of their ow
 that launches."""
 COMPUTE, TP, CP, EP, DATA, EXPERTS, SEND, TIED = range(8)
 GATHERS, REDUCTIONS, REPLICAS, COPIES, HOST = range(8, len(STREAMS))
-COLLECTIVES = (
-    *("", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shift", "send"),
-    *("dispatch", "combine"),
-)
-AGAIN, OPTIMIZER, REDUCE, GATHER, TRANSFER, LAUNCH = range(4, 10)
-KINDS = (
-    "forward",
-    "backward",
-    "backward for inputs",
-    "backward for weights",
-    "again",
-    "optimizer",
-    "reduce gradients",
-    "gather parameters",
-    "send",
-    "launch",
-)
-"""What an operation belongs to. The first ones are the kinds of actions of a pipeline."""
-
-
 WIDTH = 7
 """Operations that an operation of a pass waits for, at most."""
 
@@ -64,12 +45,8 @@ class Row(NamedTuple):
     """A place in `KINDS`."""
     layer: int
     """The block within its stage."""
-    collective: int = 0
-    """A place in `COLLECTIVES`."""
-    nbytes: float = 0.0
-    """V of the collective."""
-    group: int = -1
-    """The place of the kind of group in the `kinds` of a sharding; -1: that of the stream."""
+    call: Call | None = None
+    """The collective; None for a computation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +78,8 @@ class Pass:
 
     @cached_property
     def columns(self) -> dict[str, Floats | Ints]:
-        """The columns of rows, by name."""
-        names = [name for name in Row._fields if name not in ("before", "launched")]
+        """The columns of rows but for their calls, by name."""
+        names = ("lane", "seconds", "kind", "layer")
         return {name: np.array([getattr(row, name) for row in self.rows]) for name in names}
 
     @cached_property
@@ -124,14 +101,6 @@ class Pass:
         """The first and the last row of the CPU; -1 if there is none."""
         rows = [number for number, row in enumerate(self.rows) if row.lane == HOST]
         return (rows[0], rows[-1]) if rows else (-1, -1)
-
-
-def padded(rows: Sequence[Sequence[int]], width: int) -> Ints:
-    """Rows of numbers as an array; -1 fills them up."""
-    table = np.full((len(rows), width), -1, dtype=np.int32)
-    for number, row in enumerate(rows):
-        table[number, : len(row)] = row
-    return table
 
 
 def pass_of(
@@ -205,9 +174,9 @@ class Writer:
             row = Row(COMPUTE, part.seconds, before, launched, kind, layer)
             computed = self.tails = (self.row(row),)
         if moved:
-            lane, code = STREAMS.index(part.group), COLLECTIVES.index(part.collective)
+            lane, call = STREAMS.index(part.group), Call(part.group, part.collective, part.nbytes)
             waits = before if part.overlaps or not computed else computed
-            row = Row(lane, moved, waits, launched, kind, layer, code, part.nbytes)
+            row = Row(lane, moved, waits, launched, kind, layer, call)
             self.tails = (*(computed if part.overlaps else ()), self.row(row))
             self.exposed[lane] += moved - (min(moved, part.seconds) if part.overlaps else 0.0)
 

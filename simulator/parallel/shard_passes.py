@@ -4,41 +4,27 @@ gradients behind them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.passes import (
-    COLLECTIVES,
     COMPUTE,
     COPIES,
-    GATHER,
     GATHERS,
     HOST,
-    LAUNCH,
-    REDUCE,
     REDUCTIONS,
     REPLICAS,
     Row,
 )
 from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from simulator.parallel.sharding import Sharding, Unit, units
+from simulator.steps.step_graph import GATHER, LAUNCH, REDUCE, Call
 
 if TYPE_CHECKING:
     from simulator.parallel.passes import Writer
 
 Rows = tuple[int, ...]
-
-
-class Call(NamedTuple):
-    """A collective of a unit."""
-
-    lane: int
-    group: str
-    """The kind of group."""
-    collective: str
-    nbytes: float
-    """V."""
 
 
 class UnitRows:
@@ -122,20 +108,25 @@ class UnitRows:
         """The collectives that gather a unit."""
         kind = self.sharding.sharing if self.forward else self.sharding.backward
         return [
-            Call(GATHERS, kind(group), "all_gather", count * self.gradients.parameter)
+            Call(kind(group), "all_gather", count * self.gradients.parameter)
             for group, count in unit.elements
         ]
 
     def _reducing(self, unit: Unit) -> list[Call]:
         """The collectives that reduce the gradients of a unit."""
         sharding, calls = self.sharding, list[Call]()
-        lane = REDUCTIONS if sharding.fsdp == 2 else GATHERS
         for group, count in unit.elements:
             nbytes = count * self.gradients.nbytes
-            calls.append(Call(lane, sharding.sharing(group), "reduce_scatter", nbytes))
+            calls.append(Call(sharding.sharing(group), "reduce_scatter", nbytes))
             if replicas := sharding.replicas(group):
-                calls.append(Call(REPLICAS, replicas, "all_reduce", nbytes / sharding.shard))
+                calls.append(Call(replicas, "all_reduce", nbytes / sharding.shard))
         return calls
+
+    def _lane(self, call: Call) -> int:
+        """The stream of a collective."""
+        if call.collective == "reduce_scatter" and self.sharding.fsdp == 2:
+            return REDUCTIONS
+        return REPLICAS if call.collective == "all_reduce" else GATHERS
 
     def _gather(self, writer: Writer, number: int) -> None:
         """Gather a unit. The CPU issues it behind what it has launched."""
@@ -186,26 +177,19 @@ class UnitRows:
         writer.tails = (writer.row(row),)
         self.reduced = ()
         for call in self._reducing(unit):
-            before = self.reduced[-1:] if call.lane == REPLICAS else writer.tails
+            replicas = call.collective == "all_reduce"
+            before = self.reduced[-1:] if replicas else writer.tails
             self.last = self._collective(writer, unit, call, before, writer.launched)
-            if call.lane != REPLICAS:
+            if not replicas:
                 self.reduced += (self.last,)
 
     def _collective(
         self, writer: Writer, unit: Unit, call: Call, before: Rows, launched: int
     ) -> int:
         """Write a collective; returns its row."""
-        row = Row(
-            call.lane,
-            writer.times.seconds(call.group, call.collective, call.nbytes),
-            before,
-            launched,
-            GATHER if call.collective == "all_gather" else REDUCE,
-            unit.blocks[0],
-            COLLECTIVES.index(call.collective),
-            call.nbytes,
-            self.sharding.kinds.index(call.group),
-        )
+        seconds = writer.times.seconds(call.group, call.collective, call.nbytes)
+        kind = GATHER if call.collective == "all_gather" else REDUCE
+        row = Row(self._lane(call), seconds, before, launched, kind, unit.blocks[0], call)
         return self._in_order(writer, row)
 
     def _in_order(self, writer: Writer, row: Row) -> int:

@@ -14,17 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from simulator.parallel.operations import Columns, Labels
-from simulator.parallel.passes import (
-    COLLECTIVES,
-    SEND,
-    STREAMS,
-    TRANSFER,
-    WIDTH,
-    Pass,
-    padded,
-    pass_of,
-)
+from simulator.parallel.operations import Columns
+from simulator.parallel.passes import SEND, WIDTH, Pass, pass_of
 from simulator.parallel.pipelines.pipeline import FORWARD, Pipeline
 from simulator.parallel.slow_steps import simulate
 from simulator.parallel.stage_transfers import Transfers, transfers
@@ -33,6 +24,8 @@ from simulator.parallel.updates import add_updates
 from simulator.schedules.routed import route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
+from simulator.steps.priced import priced
+from simulator.steps.step_graph import TRANSFER, Call, StepGraph, padded
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
@@ -43,8 +36,7 @@ class Step:
     """The operations of a step."""
 
     work: Work
-    schedule: Schedule
-    labels: Labels
+    graph: StepGraph
     first: Ints
     """The first operation of each action of the pipeline."""
     entries: Ints
@@ -59,15 +51,11 @@ class Step:
     """The transfers between stages."""
     send: Ints
     """The operation of each transfer."""
-    tied: dict[int, list[int]]
-    """The operations that are a single collective of two devices, by each of them."""
 
-    def group(self, operation: int) -> str:
-        """The kind of group of a collective."""
-        number = int(self.labels.group[operation])
-        if number >= 0:
-            return self.work.sharding.kinds[number]
-        return STREAMS[int(self.schedule.lane[operation])]
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The operations on places."""
+        return priced(self.graph)
 
     @property
     def spans(self) -> Floats:
@@ -94,7 +82,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     pipeline = work.pipeline
     sent = transfers(pipeline, work.blocking)
     passes, number = _passes(work, detail)
-    columns = Columns()
+    columns = Columns(work.times)
     first, send, join = _rows(columns, pipeline, passes, number, sent)
     _fill_actions(columns, pipeline, passes, number, first)
     _fill_transfers(columns, work, sent, send)
@@ -104,7 +92,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     _launch(columns, passes, number, first, sent.before, entries if work.synchronous else None)
     _wait_to_send(columns, sent, tails, send)
     last = pipeline.last.ravel().tolist()
-    tied = add_updates(
+    add_updates(
         columns,
         work,
         [_present(tails[row]) for row in (pipeline.starts[1:] - 1).tolist()],
@@ -113,8 +101,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
             for row in last
         ],
     )
-    built = columns.built(pipeline.devices)
-    return Step(work, *built, first, entries, tails, passes, number, sent, send, tied)
+    return Step(work, columns.built(), first, entries, tails, passes, number, sent, send)
 
 
 def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
@@ -166,7 +153,8 @@ def _fill_actions(
     for place, each in enumerate(passes):
         actions = np.flatnonzero(number == place)
         rows = (first[actions][:, None] + np.arange(len(each.rows))).ravel()
-        for name, values in each.columns.items():
+        calls = np.array([columns.call(row.call) for row in each.rows])
+        for name, values in (*each.columns.items(), ("call", calls)):
             columns.fill(name, rows, np.tile(values, len(actions)))
         for name, column in (
             ("stage", pipeline.stage),
@@ -184,19 +172,18 @@ def _fill_transfers(columns: Columns, work: Work, sent: Transfers, send: Ints) -
     nbytes = outputs[sent.boundary]
     ends = pipeline.device[sent.sender], pipeline.device[sent.receiver]
     known, row = np.unique(np.column_stack((*ends, nbytes)), axis=0, return_inverse=True)
-    seconds = np.array(
-        [work.times.transfer(int(start), int(end), float(size)) for start, end, size in known]
-    )
+    seconds, calls = np.zeros(len(known)), np.zeros(len(known), dtype=np.int32)
+    for number, (start, end, size) in enumerate(known.tolist()):
+        seconds[number] = work.times.transfer(int(start), int(end), size)
+        calls[number] = columns.call(Call(f"{start:.0f} to {end:.0f}", "send", size))
     columns.fill("place", send, ends[0])
     columns.fill("peer", send, ends[1])
     columns.fill("lane", send, SEND)
     columns.fill("kind", send, TRANSFER)
     columns.fill("stage", send, behind)
     columns.fill("micro", send, pipeline.micro[asks])
-    columns.fill("collective", send, COLLECTIVES.index("send"))
-    columns.fill("nbytes", send, nbytes)
-    if len(send):
-        columns.fill("seconds", send, seconds[row.ravel()])
+    columns.fill("call", send, calls[row.ravel()])
+    columns.fill("seconds", send, seconds[row.ravel()])
 
 
 def _tails(columns: Columns, passes: Sequence[Pass], number: Ints, first: Ints, join: Ints) -> Ints:
@@ -208,7 +195,7 @@ def _tails(columns: Columns, passes: Sequence[Pass], number: Ints, first: Ints, 
     rows = join[second]
     for name in ("place", "kind", "stage", "micro"):
         columns.fill(name, rows, columns.last(name)[first[second]])
-    for name in ("lane", "seconds", "collective", "nbytes"):
+    for name in ("lane", "seconds"):
         columns.fill(name, rows, 0)
     columns.before[-1][rows, :4] = np.concatenate((tails[second - 1], tails[second]), axis=1)
     tails[second - 1] = tails[second] = np.stack((rows, np.full_like(rows, -1)), axis=1)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.parallel.passes import AGAIN, COMPUTE, HOST, OPTIMIZER, SEND, STREAMS
+from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS
 from simulator.parallel.step import Step
+from simulator.steps.step_graph import AGAIN, OPTIMIZER
 from topologies.topology import Floats, Ints
 
 COMMUNICATION = tuple(range(1, HOST))
@@ -47,11 +48,11 @@ class StepMeasures:
 
 def measure(step: Step) -> StepMeasures:
     """Read the timeline of a step."""
-    schedule, labels, places = step.schedule, step.labels, step.schedule.ranks
+    schedule, places = step.schedule, step.schedule.ranks
     total = length_of(step)
     first, busy, between = _summed_up(states(activity(step)), places, window(step))
     updating = schedule.lane == COMPUTE
-    updating &= labels.kind == OPTIMIZER
+    updating &= step.graph.kind == OPTIMIZER
     optimizer = _summed(schedule.rank[updating], schedule.seconds[updating], places)
     inner, active, launched = _collapsed(step)
     exposed, communicating = first + inner, busy + active
@@ -104,7 +105,7 @@ def activity(step: Step) -> Activity:
     rows = np.append(device, sends)
     launching = np.full(len(spans), HOST)
     return Activity(
-        np.concatenate((schedule.rank[device], step.labels.peer[sends], spans[:, 0].astype(int))),
+        np.concatenate((schedule.rank[device], step.graph.peer[sends], spans[:, 0].astype(int))),
         np.concatenate((schedule.lane[rows], launching)).astype(np.int32),
         np.concatenate((timeline.start[rows], spans[:, 1])),
         np.concatenate((timeline.finish[rows], spans[:, 2])),
@@ -114,8 +115,8 @@ def activity(step: Step) -> Activity:
 
 def window(step: Step) -> tuple[Floats, Floats]:
     """When the first action of each place begins, and when the last one ends."""
-    timeline, schedule, labels = step.timeline, step.schedule, step.labels
-    passing = np.flatnonzero((schedule.lane != HOST) & (labels.kind <= AGAIN))
+    timeline, schedule = step.timeline, step.schedule
+    passing = np.flatnonzero((schedule.lane != HOST) & (step.graph.kind <= AGAIN))
     begin, end = np.full(schedule.ranks, np.inf), np.zeros(schedule.ranks)
     np.minimum.at(begin, schedule.rank[passing], timeline.start[passing])
     np.maximum.at(end, schedule.rank[passing], timeline.finish[passing])

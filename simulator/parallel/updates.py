@@ -8,15 +8,15 @@ import numpy as np
 
 from simulator.parallel.gradients import Reduction, gathers, reductions
 from simulator.parallel.operations import Columns
-from simulator.parallel.passes import COLLECTIVES, COMPUTE, GATHER, OPTIMIZER, REDUCE, STREAMS, TIED
+from simulator.parallel.passes import COMPUTE, STREAMS, TIED
 from simulator.parallel.step_work import Work
+from simulator.steps.step_graph import GATHER, OPTIMIZER, REDUCE, Call
 
 
 def add_updates(
     columns: Columns, work: Work, ends: Sequence[list[int]], blocks: Sequence[list[list[int]]]
-) -> dict[int, list[int]]:
-    """Add the reductions of gradients, the optimizers, and what gathers parameters. Returns the
-    operations that are a single collective of two devices, by each of them.
+) -> None:
+    """Add the reductions of gradients, the optimizers, and what gathers parameters.
 
     `ends` are the operations with which each device ends its last action, `blocks` those with which
     each block ends its last backward, by copy and stage and in the order of the backward.
@@ -33,20 +33,16 @@ def add_updates(
             if each.block >= 0:
                 before = made[each.block]
             pending[device].append(_collective(columns, work, device, stage, REDUCE, each, before))
-    tied = _tie(columns, work, pending)
+    _tie(columns, work, pending)
     for device in range(pipeline.devices):
         stages = np.flatnonzero((pipeline.place == device).any(axis=0)).tolist()
         seconds = sum(gradients.seconds_of(stage) for stage in stages)
         updated = columns.one(
-            pending[device], place=device, lane=COMPUTE, kind=OPTIMIZER, seconds=seconds, **_PLAIN
+            pending[device], place=device, lane=COMPUTE, kind=OPTIMIZER, seconds=seconds
         )
         for stage in stages:
             for each in gathers(work.stages[stage], gradients, work.sharding):
                 _collective(columns, work, device, stage, GATHER, each, [updated])
-    return tied
-
-
-_PLAIN = {"collective": 0, "nbytes": 0.0}
 
 
 def _collective(
@@ -66,9 +62,7 @@ def _collective(
         kind=kind,
         stage=stage,
         seconds=work.times.seconds(each.group, each.collective, each.nbytes),
-        collective=COLLECTIVES.index(each.collective),
-        nbytes=each.nbytes,
-        group=work.sharding.kinds.index(each.group),
+        call=columns.call(Call(each.group, each.collective, each.nbytes)),
     )
 
 
@@ -84,24 +78,12 @@ def tied_gradients(work: Work) -> list[tuple[int, int, float, int]]:
     return [row for row in shared if row[0] != row[1] and row[2]]
 
 
-def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> dict[int, list[int]]:
+def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> None:
     """Add the sums of gradients that two devices share."""
-    tied: dict[int, list[int]] = {}
     for first, last, nbytes, stage in tied_gradients(work):
+        call = columns.call(Call(f"{first} to {last}", "all_reduce", nbytes))
         seconds = work.times.among((first, last), "all_reduce", nbytes)
-        before, pair = [*pending[first], *pending[last]], list[int]()
+        before = [*pending[first], *pending[last]]
         for device in (first, last):
-            operation = columns.one(
-                before,
-                place=device,
-                lane=TIED,
-                kind=REDUCE,
-                stage=stage,
-                seconds=seconds,
-                collective=COLLECTIVES.index("all_reduce"),
-                nbytes=nbytes,
-            )
-            pending[device].append(operation)
-            pair.append(operation)
-        tied |= dict.fromkeys(pair, pair)
-    return tied
+            row = {"place": device, "lane": TIED, "kind": REDUCE, "stage": stage, "call": call}
+            pending[device].append(columns.one(before, seconds=seconds, **row))

@@ -11,10 +11,10 @@ import numpy as np
 
 from simulator.parallel.gradients import Reduction, gathers, reductions
 from simulator.parallel.plan_memory import State, sharing
-from simulator.parallel.shard_passes import Call
 from simulator.parallel.sharding import elements
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import tied_gradients
+from simulator.steps.step_graph import Call
 
 SENT = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
 """Bytes that a rank of a large ring sends for each byte of V."""

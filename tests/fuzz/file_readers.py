@@ -138,8 +138,8 @@ def _pipeline(path: Path) -> None:
 def _workload(path: Path) -> None:
     from experiments.commands.run_chakra import roofline_of, usual_algorithms
     from experiments.traces.chakra_workload import read_workload
-    from simulator.collectives.task_graph import write
     from simulator.engines import simulate
+    from simulator.steps.written import write
     from topologies.catalogue import find as find_machine
 
     for rank in range(2):

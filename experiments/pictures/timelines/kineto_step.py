@@ -22,8 +22,9 @@ from experiments.pictures.timelines.trace_file import EVENTS
 from experiments.pictures.timelines.trace_folder import kineto_name
 from experiments.pictures.timelines.tracks import Boxes, all_computations
 from experiments.trace_choice import ALL, TraceChoice
-from simulator.parallel.passes import COLLECTIVES, COMPUTE, COPIES, HOST, KINDS, SEND, STREAMS, TIED
+from simulator.parallel.passes import HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
+from simulator.steps.step_graph import KINDS
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -67,8 +68,8 @@ def step_files(
             f"micro-batches, or --ranks"
         )
     about = json.loads(provenance()) | {"parameters": dict(parameters)}
-    talking = np.flatnonzero((step.labels.collective > 0) & (step.schedule.lane != SEND))
-    kinds = sorted({step.group(operation) for operation in talking.tolist()} - {STREAMS[TIED]})
+    talking = np.flatnonzero((step.graph.call >= 0) & (step.schedule.lane != SEND))
+    kinds = sorted({_group(step, operation) for operation in talking.tolist()} - {STREAMS[TIED]})
     groups = {kind: degrees.groups(kind) for kind in dict.fromkeys((*_GROUPED, *kinds))}
     files = {}
     for number, members in enumerate(ranks):
@@ -108,25 +109,31 @@ def _boxes(step: Step) -> Boxes:
     boxes = all_computations(step.timeline)
     boxes = boxes.take(boxes.lane != HOST)
     sends = boxes.take(boxes.lane == SEND)
-    return boxes.joined(sends._replace(rank=step.labels.peer[sends.first].astype(np.int32)))
+    return boxes.joined(sends._replace(rank=step.graph.peer[sends.first].astype(np.int32)))
+
+
+def _group(step: Step, operation: int) -> str:
+    """The kind of group of a collective, or the stream of another operation."""
+    call, lane = step.graph.call_of(operation), int(step.graph.lane[operation])
+    return STREAMS[lane] if call is None or lane in (SEND, TIED) else call.group
 
 
 def _place(step: Step, boxes: Boxes) -> _Place:
-    labels, degrees = step.labels, step.work.times.degrees
+    graph, degrees = step.graph, step.work.times.degrees
     about, streams, counts = list[tuple[str, str]](), list[str](), dict[int, int]()
     for operation, lane in zip(boxes.first.tolist(), boxes.lane.tolist(), strict=True):
-        kind, micro = KINDS[labels.kind[operation]], int(labels.micro[operation])
+        kind, micro = KINDS[graph.kind[operation]], int(graph.micro[operation])
         phase = f"{kind} {micro}" if micro >= 0 else kind
-        streams.append(step.group(operation))
-        if lane in (COMPUTE, COPIES):
-            layer = int(labels.layer[operation])
+        streams.append(_group(step, operation))
+        call = graph.call_of(operation)
+        if call is None:
+            layer = int(graph.layer[operation])
             words = f"{phase}, layer {layer}" if layer >= 0 else phase
             about.append((json.dumps(words), ""))
             continue
-        collective = COLLECTIVES[labels.collective[operation]]
-        kernel, word = KERNELS[collective]
-        size = 2 if lane in (SEND, TIED) else degrees.size(step.group(operation))
-        nbytes = round(float(labels.nbytes[operation]))
+        kernel, word = KERNELS[collective := call.collective]
+        size = 2 if lane in (SEND, TIED) else degrees.size(_group(step, operation))
+        nbytes = round(float(graph.nbytes[operation]))
         args: dict[str, object] = {
             "phase": phase,
             "Collective name": word,
@@ -134,7 +141,7 @@ def _place(step: Step, boxes: Boxes) -> _Place:
             "Out msg nelems": nbytes // size if collective == "reduce_scatter" else nbytes,
             "Group size": size,
             "dtype": "Byte",
-            "Process Group Description": step.group(operation),
+            "Process Group Description": _group(step, operation),
         }
         if word != "send":
             args["Seq"] = counts[lane] = counts.get(lane, -1) + 1

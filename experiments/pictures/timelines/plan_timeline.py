@@ -10,9 +10,10 @@ import numpy as np
 from experiments.output import Value
 from experiments.pictures.timelines.tracks import Boxes, all_computations, joined_times
 from experiments.trace_choice import ALL, TraceChoice
-from simulator.parallel.passes import COLLECTIVES, COMPUTE, HOST, KINDS, STREAMS
+from simulator.parallel.passes import COMPUTE, HOST, STREAMS
 from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
+from simulator.steps.step_graph import KINDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,15 +90,15 @@ def _trace(step: Step, parameters: dict[str, Value], choice: TraceChoice) -> str
     from experiments.pictures.timelines.trace_slices import described, slices_of
 
     boxes = all_computations(step.timeline)
-    labels = step.labels
+    graph = step.graph
     about = [
         described(
             name_of(step, operation),
-            KINDS[labels.kind[operation]],
-            stage=int(labels.stage[operation]),
-            layer=int(labels.layer[operation]),
-            micro_batch=int(labels.micro[operation]),
-            bytes=round(float(labels.nbytes[operation])),
+            KINDS[graph.kind[operation]],
+            stage=int(graph.stage[operation]),
+            layer=int(graph.layer[operation]),
+            micro_batch=int(graph.micro[operation]),
+            bytes=round(float(graph.nbytes[operation])),
         )
         for operation in boxes.first.tolist()
     ]
@@ -111,9 +112,9 @@ def _trace(step: Step, parameters: dict[str, Value], choice: TraceChoice) -> str
 
 def name_of(step: Step, operation: int) -> str:
     """What a slice is called, like "forward 3" or "tp all_gather"."""
-    labels, lane = step.labels, int(step.schedule.lane[operation])
-    kind, micro = KINDS[labels.kind[operation]], int(labels.micro[operation])
-    if lane in (COMPUTE, HOST):
+    graph, lane = step.graph, int(step.schedule.lane[operation])
+    kind, micro = KINDS[graph.kind[operation]], int(graph.micro[operation])
+    call = graph.call_of(operation)
+    if call is None:
         return f"{kind} {micro}" if micro >= 0 else kind
-    collective = COLLECTIVES[labels.collective[operation]]
-    return collective if collective == STREAMS[lane] else f"{STREAMS[lane]} {collective}"
+    return "send" if call.is_message else f"{STREAMS[lane]} {call.collective}"

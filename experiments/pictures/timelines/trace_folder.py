@@ -10,7 +10,7 @@ from experiments import output
 from experiments.trace_choice import ALL, TraceChoice
 
 if TYPE_CHECKING:
-    from simulator.collectives.task_graph import TaskGraph
+    from simulator.steps.step_graph import StepGraph
 
 FILES = (*output.PICTURES, ".json")
 """The endings of timelines that are files."""
@@ -45,13 +45,13 @@ def check_timeline(timeline: Path | None, ranks: int, choice: TraceChoice = ALL)
 
 def write_traces(
     timeline: Path,
-    tasks: Callable[[], TaskGraph],
+    graph: Callable[[], StepGraph],
     kineto: Callable[[], Mapping[str, bytes]],
 ) -> None:
-    """Write a folder of Chakra traces of `tasks`, or of `kineto` traces. Raises InputError."""
+    """Write a folder of Chakra traces of a `graph`, or of `kineto` traces. Raises InputError."""
     if timeline.suffix == CHAKRA:
         from experiments.traces.chakra_export import chakra_files
 
-        output.write_folder(timeline, chakra_files(tasks()))
+        output.write_folder(timeline, chakra_files(graph()))
     else:
         output.write_folder(timeline, kineto())

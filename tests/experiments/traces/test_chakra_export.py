@@ -18,14 +18,17 @@ from experiments.traces.plan_tasks import tasks_of
 from experiments.training.job import Job
 from refusals import refusal
 from simulator.collectives import find
-from simulator.collectives.task_graph import GroupCall, Message, Task, TaskGraph, write
 from simulator.engines import simulate
+from simulator.steps.meetings import meetings
+from simulator.steps.step_graph import Call, StepGraph
+from simulator.steps.written import write
 from simulator.training import Strategy
 from simulator.training import find as find_strategy
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.model import Layer, Model, Tensor
+from task_graphs import Task, graph_of
 from topologies.catalogue import find as machine
 
 MODEL = Model(
@@ -36,7 +39,7 @@ MODEL = Model(
 )
 
 
-def read_back(graph: TaskGraph, folder: Path) -> Workload:
+def read_back(graph: StepGraph, folder: Path) -> Workload:
     """The workload after it was written and read."""
     folder.mkdir(exist_ok=True)
     for name, content in chakra_files(graph).items():
@@ -63,39 +66,38 @@ def test_a_run_takes_as_long_when_it_is_read_back(strategy: Strategy, tmp_path: 
     written = write(workload.graph, job.topology(4))
     timeline = simulate(written.schedule, written.topology)
     assert timeline.makespan == pytest.approx(run.timeline.makespan, rel=1e-9)
-    assert {"compute", "all_reduce"} <= {*workload.kinds}
+    phases = {*map(workload.graph.phase, range(len(workload.graph)))}
+    assert {"compute", "all_reduce"} <= phases
 
 
 def test_groups_and_messages_are_read_back(tmp_path: Path) -> None:
+    gather = Call("first", "all_gather", 2000.0, find("ring_all_gather"))
+    reduce = Call("second", "reduce", 3000.0, find("chain_reduce"), root=1)
+    message = Call("2 to 1", "send", 500.0)
     tasks = [
-        Task("a", 0, 0, seconds=1e-3),
-        Task("gather", 0, 1, (0,)),
-        Task("gather", 2, 1),
-        Task("send", 2, 1, (2,)),
-        Task("receive", 1, 1),
+        Task("a", 0, seconds=1e-3),
+        Task("gather", 0, 1, (0,), call=gather),
+        Task("gather", 2, 1, call=gather),
+        Task("send", 2, 1, (2,), call=message),
+        Task("receive", 1, 1, call=message),
         Task("b", 1, 0, (4,), 2e-3),
-        Task("reduce", 1, 1, (5,)),
-        Task("reduce", 0, 1, (1,)),
+        Task("reduce", 1, 1, (5,), call=reduce),
+        Task("reduce", 0, 1, (1,), call=reduce),
     ]
-    calls = [
-        GroupCall((1, 2), find("ring_all_gather"), 2000.0, "first"),
-        GroupCall((6, 7), find("chain_reduce"), 3000.0, "second"),
-    ]
-    graph = TaskGraph(3, tasks, calls, [Message(3, 4, 500.0)])
+    graph = graph_of(3, tasks, {"first": [0, 2], "second": [0, 1], "2 to 1": [2, 1]})
     again = read_back(graph, tmp_path).graph
     topology = machine("star").with_links(bandwidth=1e6, latency=1e-6).build(3)
-    times = [simulate(*write(each, topology)[:2]).makespan for each in (graph, again)]
+    written = [write(each, topology) for each in (graph, again)]
+    times = [simulate(each.schedule, each.topology).makespan for each in written]
     assert times[0] == pytest.approx(times[1], rel=1e-12)
-    assert [again.tasks[call.tasks[0]].rank for call in again.calls] == [0, 1]
+    assert [each.ranks.tolist() for each in meetings(again)] == [[0, 2], [1, 0], [2, 1]]
     assert json.loads((tmp_path / "groups.json").read_text()) == {"1": [0, 2], "2": [0, 1]}
 
 
 def test_what_chakra_cannot_say_is_refused() -> None:
-    tasks = [Task("a", rank, 0) for rank in range(2)]
-    shift = GroupCall((0, 1), find("shift"), 8.0, "all")
-    assert "Chakra has no collective send_recv" in refusal(
-        chakra_files, TaskGraph(2, tasks, [shift])
-    )
+    shift = Call("all", "send_recv", 8.0, find("shift"))
+    graph = graph_of(2, [Task("a", rank, call=shift) for rank in range(2)], {"all": [0, 1]})
+    assert "Chakra has no collective send_recv" in refusal(chakra_files, graph)
 
 
 @pytest.mark.parametrize("name", ["asgd", "ssp", "dp"])

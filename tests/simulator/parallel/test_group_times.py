@@ -12,17 +12,19 @@ from hypothesis import strategies as st
 from experiments.profiles import parse
 from law_cases import tries
 from simulator.collectives import find
-from simulator.collectives.joined_calls import Call, join
 from simulator.engines import run, simulate
 from simulator.parallel import group_routes
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.group_routes import lay, side_by_side
+from simulator.parallel.group_routes import lay
 from simulator.parallel.group_times import ALGORITHMS, GroupTimes
 from simulator.parallel.two_levels import two_levels
 from simulator.predictions import Prediction, interval_of
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
+from simulator.steps.copies import side_by_side
+from simulator.steps.group_calls import GroupCall, graph_of
+from simulator.steps.written import write
 from simulator.uncertainty.interval import Interval
 from sure_profile import SURE
 from tests.simulator.parallel.test_degrees import degrees
@@ -80,7 +82,7 @@ def test_groups_share_the_ports_of_their_nodes() -> None:
     topology = replace(topology, placement=topology.placement[[0, 1, 8, 9]])
     times = GroupTimes(topology, plan, {"all_reduce": ("ring",)})
     ranks = [tuple(group) for group in plan.groups("dp").tolist()]
-    joined = join([Call(find("ring"), group, 1e8) for group in ranks], topology, 4)
+    joined = write(graph_of([GroupCall(find("ring"), group, 1e8) for group in ranks], 4), topology)
     together = simulate(joined.schedule, joined.topology).makespan
     alone = simulate(
         find("ring").build(2, 1e8), replace(topology, placement=topology.placement[[0, 2]])

@@ -20,13 +20,14 @@ from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.passes import COLLECTIVES, COMPUTE, GATHERS, HOST, REDUCTIONS
+from simulator.parallel.passes import COMPUTE, GATHERS, HOST, REDUCTIONS
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding, units
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
-from simulator.parallel.step_transfers import prove, write_transfers
+from simulator.parallel.step_transfers import simulate, write_transfers
 from simulator.parallel.step_work import Work
+from simulator.steps.written import prove
 from topologies.errors import InputError
 from topologies.shapes import star
 
@@ -69,10 +70,8 @@ def begins(made: Step, lane: int) -> list[float]:
 
 def moved(made: Step) -> dict[tuple[str, float], int]:
     """How often each collective of each V runs on a device."""
-    labels = made.labels
-    code = labels.collective.tolist()
-    pairs = [(COLLECTIVES[each], size) for each, size in zip(code, labels.nbytes, strict=True)]
-    return dict(Counter(pair for pair in pairs if pair[0]))
+    calls = filter(None, map(made.graph.call_of, range(len(made.graph))))
+    return dict(Counter((call.collective, call.nbytes) for call in calls))
 
 
 def test_a_forward_hides_the_gathers_but_the_first_one() -> None:
@@ -131,8 +130,8 @@ def test_version_1_reduces_and_gathers_on_the_same_stream() -> None:
     for prefetch in (True, False):
         made = step(stage, fsdp=1, prefetch=prefetch)
         on_stream = made.schedule.lane == GATHERS
-        codes = made.labels.collective[on_stream][np.argsort(made.timeline.start[on_stream])]
-        gathers[prefetch] = [COLLECTIVES[code][:3] for code in codes]
+        calls = np.flatnonzero(on_stream)[np.argsort(made.timeline.start[on_stream])]
+        gathers[prefetch] = [made.graph.phase(task)[:3] for task in calls]
     assert gathers[True] == ["all", "all", "all", "all", "red", "red"]
     assert gathers[False] == ["all", "all", "all", "red", "all", "red"]
 
@@ -233,7 +232,7 @@ def test_every_transfer_of_all_ranks_takes_as_long(zero: int, sharding: dict[str
     made = step(stage, 2, Degrees(dp=8), zero, **sharding)
     written = write_transfers(made)
     prove(written)
-    assert written.timeline.makespan == pytest.approx(made.timeline.makespan, rel=1e-9)
+    assert simulate(made, written).makespan == pytest.approx(made.timeline.makespan, rel=1e-9)
 
 
 def test_pipelines_share_parameters_of_each_stage() -> None:

@@ -208,7 +208,7 @@ def test_zero_scatters_gradients_and_gathers_parameters_behind_the_optimizer() -
     gradients = Gradients(nbytes=4e9, parameter=2e9, zero=1, optimizer=(5.0,))
     step = write(work("1f1b", 1, 2, stage, Degrees(dp=2, ep=2), gradients=gradients))
     assert measure(step).step == 2 * 3 + 2 + 5 + 1
-    assert set(step.labels.nbytes[step.labels.collective > 0]) == {4e9, 2e9}
+    assert set(step.graph.nbytes[step.graph.call >= 0]) == {4e9, 2e9}
 
 
 def test_the_first_and_the_last_device_sum_up_a_tied_embedding() -> None:
@@ -251,15 +251,15 @@ def test_labels_say_what_each_operation_is() -> None:
     step = write(work("1f1b", 2, 2, stage, Degrees(tp=2, pp=2)))
     moved = step.schedule.lane == TP
     assert moved.sum() == 2 * 2 * 2
-    assert (step.labels.kind[moved] == 0).all()
+    assert (step.graph.kind[moved] == 0).all()
     assert (
-        {*step.labels.layer[moved]}
-        == {*step.labels.micro[moved]}
-        == {*step.labels.stage[moved]}
+        {*step.graph.layer[moved]}
+        == {*step.graph.micro[moved]}
+        == {*step.graph.stage[moved]}
         == {0, 1}
     )
     sent = np.flatnonzero(step.schedule.lane == SEND)
-    assert step.schedule.rank[sent].tolist() == [1 - peer for peer in step.labels.peer[sent]]
+    assert step.schedule.rank[sent].tolist() == [1 - peer for peer in step.graph.peer[sent]]
 
 
 @each_case(

@@ -20,12 +20,13 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import DATA, SEND, TP
 from simulator.parallel.pipelines import find
 from simulator.parallel.step import write
-from simulator.parallel.step_transfers import prove, write_transfers
+from simulator.parallel.step_transfers import prove_flow, simulate, write_transfers
 from simulator.parallel.step_work import Work
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import Routed
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
+from simulator.steps.written import Written, prove
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
 from topologies.link import Link
@@ -92,9 +93,11 @@ def test_transfers_take_as_long_as_the_step_where_streams_share_no_link(work: Wo
     step = write(work)
     written = write_transfers(step)
     prove(written)
-    for operation, ends in enumerate(written.ends):
-        finish = written.timeline.finish[ends]
-        assert finish == pytest.approx(step.timeline.finish[operation], rel=1e-9, abs=1e-9)
+    finish, end = simulate(step, written).finish, np.zeros(work.times.degrees.ranks)
+    np.maximum.at(end, written.schedule.rank[written.last], finish[written.last])
+    for place, members in enumerate(step.graph.members):
+        here = step.timeline.finish[step.schedule.rank == place].max()
+        assert end[members] == pytest.approx(here, rel=1e-9, abs=1e-9)
 
 
 def small(topology_of: object = full_mesh) -> Work:
@@ -111,19 +114,20 @@ def small(topology_of: object = full_mesh) -> Work:
 
 def test_a_step_amounts_to_the_collectives_of_its_plan() -> None:
     step = write(small())
-    labels, lane = step.labels, step.schedule.lane
+    graph, lane = step.graph, step.schedule.lane
     # Forward and backward: two all-reduces a layer, 6 layers, 4 micro-batches.
     assert np.count_nonzero(lane == TP) == 2 * 2 * 6 * 4
-    assert labels.nbytes[lane == TP].sum() == 2 * 2 * 6 * 4 * 4e6
-    assert labels.nbytes[lane == DATA].tolist() == [3 * 4e6] * 2
+    assert graph.nbytes[lane == TP].sum() == 2 * 2 * 6 * 4 * 4e6
+    assert graph.nbytes[lane == DATA].tolist() == [3 * 4e6] * 2
     assert np.count_nonzero(lane == SEND) == 2 * 4
     written = write_transfers(step)
-    groups = {tuple(run.group.tolist()) for run in written.runs}
+    groups = {tuple(meeting.ranks.tolist()) for meeting in written.meetings}
     plan = step.work.times.degrees
     expected = [
         *plan.groups("tp").tolist(),
         *plan.groups("dp").tolist(),
         *plan.groups("pp").tolist(),
+        *plan.groups("pp")[:, ::-1].tolist(),
     ]
     assert groups == {tuple(group) for group in expected}
 
@@ -132,7 +136,7 @@ def test_streams_that_share_links_take_longer_together() -> None:
     step = write(small(star))
     written = write_transfers(step)
     prove(written)
-    assert written.timeline.makespan >= step.timeline.makespan * (1 - 1e-9)
+    assert simulate(step, written).makespan >= step.timeline.makespan * (1 - 1e-9)
 
 
 def one_device(times: GroupTimes, slowdown: float = 0.0, *, overlap: bool = False) -> Work:
@@ -150,7 +154,7 @@ def check_equal(work: Work) -> None:
     step = write(work)
     written = write_transfers(step)
     prove(written)
-    assert written.timeline.makespan == pytest.approx(step.timeline.makespan, rel=1e-9)
+    assert simulate(step, written).makespan == pytest.approx(step.timeline.makespan, rel=1e-9)
 
 
 def test_groups_of_equal_sizes_run_the_schedules_of_their_kinds() -> None:
@@ -184,17 +188,33 @@ def test_communication_slows_down_the_computations_of_all_ranks() -> None:
 def test_a_missing_transfer_is_seen() -> None:
     written = write_transfers(write(small()))
     schedule = written.schedule
-    for phase in ("send", "tp", "data"):
-        moved = np.flatnonzero((schedule.phase == schedule.phases.index(phase)) & schedule.remote)
+    moved = np.flatnonzero(schedule.remote & (schedule.source >= 0))
+    for transfer in (moved[0], moved[-1]):
         kept = schedule.count.copy()
-        kept[moved[0]] = 0
+        kept[transfer] = 0
+        lacking: Written = replace(written, schedule=replace(schedule, count=kept))
         with pytest.raises(WrongResult):
-            prove(replace(written, schedule=replace(schedule, count=kept)))
+            prove(lacking)
 
 
-def test_large_steps_and_passes_are_refused() -> None:
-    with pytest.raises(InputError, match="more than 100 transfers: take fewer GPUs or layers"):
-        write_transfers(write(small()), most=100)
+@pytest.mark.parametrize(("boundary", "what"), [(0, "activation"), (1, "gradient")])
+def test_a_micro_batch_that_does_not_pass_all_stages_is_seen(boundary: int, what: str) -> None:
+    """A wait for a transfer is a wait for the task itself instead."""
+    graph = write(small()).graph
+    prove_flow(graph)
+    sends = np.flatnonzero((graph.lane == SEND) & (graph.place == boundary))
+    waits = np.flatnonzero(np.isin(graph.indices, sends))
+    indices = graph.indices.copy()
+    indices[waits] = 0
+    with pytest.raises(WrongResult, match=f"the {what} of micro-batch [0-3] misses stage"):
+        prove_flow(replace(graph, indices=indices))
+
+
+def test_large_steps_and_passes_are_refused(free: Callable[[float], None]) -> None:
+    free(1e5)
+    with pytest.raises(InputError, match=r"the tasks have .* operations"):
+        write_transfers(write(small()))
+    assert len(write_transfers(write(small()), force=True).schedule) > 1000
     with pytest.raises(InputError, match="write it by layers"):
         write_transfers(write(small(), "passes"))
 

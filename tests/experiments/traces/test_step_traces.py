@@ -1,4 +1,4 @@
-"""Steps of plans as tasks of ranks, as Chakra traces, and as Kineto traces."""
+"""Steps of plans as graphs of ranks, as Chakra traces, and as Kineto traces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from experiments.models.device_times import DeviceTimes
@@ -17,17 +16,19 @@ from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_step
 from experiments.pictures.timelines.kineto_step import step_files
-from experiments.traces import step_tasks
+from experiments.traces import chakra_export
+from experiments.traces.chakra_export import chakra_files
 from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
 from experiments.traces.job_tables import group_rows, rank_rows
-from experiments.traces.step_tasks import tasks_of_step
 from refusals import refusal
-from simulator.collectives.task_graph import write as write_tasks
 from simulator.engines import simulate
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
+from simulator.parallel.step_transfers import ranks_of
+from simulator.steps.meetings import meetings
+from simulator.steps.written import write as write_ranks
 from topologies.catalogue import find
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -64,30 +65,25 @@ def made(plan: str, machine: str = "full_mesh") -> Step:
 def test_all_ranks_together_take_as_long_as_the_devices_that_stand_for_them(plan: str) -> None:
     """On a full mesh no two streams share a link."""
     step = made(plan)
-    written = write_tasks(tasks_of_step(step), step.work.times.topology)
+    written = write_ranks(ranks_of(step), step.work.times.topology)
     timeline = simulate(written.schedule, written.topology)
     assert timeline.makespan == pytest.approx(step.timeline.makespan, rel=1e-9)
 
 
 def test_each_rank_has_the_tasks_of_its_device() -> None:
     step = made("dp=2,tp=2,pp=2,batch=8")
-    graph = tasks_of_step(step)
+    graph = ranks_of(step)
     degrees = step.work.times.degrees
     for rank in range(8):
         place = degrees.coordinates(rank)["pp"]
-        mine = [task for task in graph.tasks if task.rank == rank]
-        rows = step.schedule.rank == place
-        computed = [task.seconds for task in mine if task.lane == step_tasks.MAIN]
-        assert computed == step.schedule.seconds[rows & (step.schedule.lane == 0)].tolist()
-    members = Counter(
-        tuple(sorted(graph.tasks[task].rank for task in call.tasks)) for call in graph.calls
-    )
+        computed = graph.seconds[(graph.place == rank) & (graph.lane == 0)]
+        rows = (step.schedule.rank == place) & (step.schedule.lane == 0)
+        assert computed.tolist() == step.schedule.seconds[rows].tolist()
+    met = meetings(graph)
+    members = {tuple(sorted(each.ranks.tolist())) for each in met if not each.call.is_message}
     for kind in ("tp", "data"):
-        assert {tuple(group) for group in degrees.groups(kind).tolist()} <= members.keys()
-    ends = {
-        (graph.tasks[message.send].rank, graph.tasks[message.receive].rank)
-        for message in graph.messages
-    }
+        assert {tuple(group) for group in degrees.groups(kind).tolist()} <= members
+    ends = {tuple(each.ranks.tolist()) for each in met if each.call.is_message}
     pairs = {tuple(group) for group in degrees.groups("pp").tolist()}
     assert ends == pairs | {(second, first) for first, second in pairs}
 
@@ -123,8 +119,7 @@ def test_kineto_traces_have_the_figures_of_the_step(plan: str, tmp_path: Path) -
 
 def test_too_many_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     step = made("dp=8,batch=8")
-    monkeypatch.setattr(step_tasks, "MOST_NODES", 20)
+    monkeypatch.setattr(chakra_export, "MOST_NODES", 20)
     monkeypatch.setattr(kineto_step, "EVENTS", 20)
-    assert "have more than 20 tasks: take fewer GPUs" in refusal(tasks_of_step, step)
+    assert "nodes, at most 20: take fewer ranks" in refusal(chakra_files, ranks_of(step))
     assert "kernels, at most 20: take fewer GPUs" in refusal(step_files, step, "h100", {})
-    assert np.isfinite(step.timeline.makespan)

@@ -1,0 +1,117 @@
+"""The buffers of the collectives of a graph: slots of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.collectives.collective import Algorithm, Fitted
+from simulator.steps.meetings import Meeting
+from simulator.steps.step_graph import StepGraph
+from topologies.topology import Floats, Ints, Topology
+
+_Name = tuple[int, str, int, bytes]
+"""Calls with the same name share a buffer: of a group of ranks in the same order, on a lane."""
+
+
+class Placed(NamedTuple):
+    """A collective within a schedule."""
+
+    meeting: Meeting
+    fitted: Fitted
+    """What the algorithm does among the ranks of the group alone."""
+    slot: int
+    """The first slot of its buffer."""
+    scratch: int
+    """The first slot of its scratch."""
+    numbers: Ints
+    """The ranks of the group, then those of its switches, as the schedule counts them."""
+
+
+def _fitted(graph: StepGraph, met: Sequence[Meeting], topology: Topology) -> list[Fitted]:
+    """What each algorithm does among its group. Calls of one size among one group are the same
+    object. Groups of a kind have the schedule of the first one."""
+    known: dict[tuple[Algorithm, bytes, float], Fitted] = {}
+    alike: dict[tuple[Algorithm, str | int, float], Fitted] = {}
+    fitted = []
+    for call, ranks, _ in met:
+        algorithm = call.algorithm
+        assert algorithm is not None
+        key = algorithm, ranks.tobytes(), call.nbytes
+        kind = call.group if len(graph.groups[call.group]) > 1 else ""
+        twin = algorithm, len(ranks) if algorithm.fit is None else kind, call.nbytes
+        if key not in known:
+            machine = replace(topology, placement=topology.placement[ranks])
+            if twin in alike:
+                first = alike[twin]
+                if first.schedule.switches:
+                    machine = algorithm.on(machine, len(ranks), call.nbytes).topology
+                known[key] = first._replace(topology=machine)
+            else:
+                known[key] = algorithm.on(machine, len(ranks), call.nbytes)
+                if algorithm.fit is None or kind:
+                    alike[twin] = known[key]
+        fitted.append(known[key])
+    return fitted
+
+
+def place_buffers(
+    graph: StepGraph, met: Sequence[Meeting], topology: Topology, distinct: bool
+) -> tuple[list[Placed], Topology]:
+    """Where the slots of each collective are, scratch counted from 0, and the machine with the
+    switches of all calls: those that are the same on the machine are the same ranks. Groups without
+    a common rank may have the same slots."""
+    met = [each for each in met if not each.call.is_message]
+    fitted, numbers = _fitted(graph, met, topology), dict[int, Ints]()
+    placement, further = [topology.placement[: graph.ranks]], graph.ranks
+    buffers = [
+        (
+            number * distinct,
+            meeting.call.group,
+            int(graph.lane[meeting.tasks[0]]),
+            meeting.ranks.tobytes(),
+        )
+        for number, meeting in enumerate(met)
+    ]
+    sizes, members = dict[_Name, tuple[int, int]](), dict[_Name, list[Ints]]()
+    for name, meeting, each in zip(buffers, met, fitted, strict=True):
+        if id(each) not in numbers:
+            switches = each.topology.placement[each.schedule.workers :]
+            ranks = np.append(meeting.ranks, further + np.arange(len(switches)))
+            numbers[id(each)] = ranks.astype(np.int32)
+            placement.append(switches)
+            further += len(switches)
+        buffer, scratch = sizes.get(name, (0, 0))
+        sizes[name] = max(buffer, each.schedule.buffer), max(scratch, _scratch(each))
+        members.setdefault(name, []).append(numbers[id(each)])
+    heights, begin = np.zeros((2, further), dtype=np.int64), dict[_Name, tuple[int, int]]()
+    for name, size in sizes.items():
+        everyone = np.unique(np.concatenate(members[name]))
+        slot, scratch = heights[:, everyone].max(axis=1).tolist()
+        begin[name] = slot, scratch
+        heights[:, everyone] = np.add(begin[name], size)[:, None]
+    placed = [
+        Placed(meeting, each, *begin[name], numbers[id(each)])
+        for name, meeting, each in zip(buffers, met, fitted, strict=True)
+    ]
+    return placed, replace(topology, placement=np.concatenate(placement))
+
+
+def _scratch(fitted: Fitted) -> int:
+    return fitted.schedule.slots - fitted.schedule.buffer
+
+
+def slot_sizes(placed: Sequence[Placed], ranks: int, slots: int) -> Floats:
+    """The bytes of each slot, those of scratch behind the others: of the largest call there."""
+    scratch = max((each.scratch + _scratch(each.fitted) for each in placed), default=0)
+    sizes = np.zeros((ranks, slots + scratch))
+    for each in {(id(each.fitted), each.slot, each.scratch): each for each in placed}.values():
+        child = each.fitted.schedule
+        column = np.arange(child.slots)
+        column += np.where(column < child.buffer, each.slot, slots + each.scratch - child.buffer)
+        where = np.ix_(each.numbers, column)
+        sizes[where] = np.maximum(sizes[where], child.shares * child.nbytes_total)
+    return sizes

@@ -1,0 +1,214 @@
+"""A graph of tasks: computations and communications on lanes of ranks, with waits.
+
+Strategies, plans, groups of `simctl run --groups` and Chakra traces write such graphs. A place is a
+rank, or a device of a plan that stands for several ranks which do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.collectives.collective import Algorithm
+from simulator.schedules.schedule_builder import LANES
+from topologies.errors import InputError
+from topologies.topology import Floats, Ints
+
+KINDS = (
+    "forward",
+    "backward",
+    "backward for inputs",
+    "backward for weights",
+    "again",
+    "optimizer",
+    "reduce gradients",
+    "gather parameters",
+    "send",
+    "launch",
+    "compute",
+    "cpu",
+    "call",
+    "receive",
+)
+"""The kinds of tasks. The first four are the kinds of actions of a pipeline."""
+FORWARD, BACKWARD, INPUTS, WEIGHTS = range(4)
+AGAIN, OPTIMIZER, REDUCE, GATHER, TRANSFER, LAUNCH, COMPUTATION, CPU, CALL, RECEIVE = range(4, 14)
+LABELS = ("stage", "layer", "micro")
+COLUMNS: Mapping[str, type] = {
+    **dict.fromkeys(("place", "peer", "lane", "kind", "call", *LABELS), np.int32),
+    "seconds": np.float64,
+}
+"""The columns of a graph and their types."""
+Columns = Mapping[str, npt.ArrayLike]
+
+
+class Call(NamedTuple):
+    """A communication of the ranks of a group."""
+
+    group: str
+    """The kind of group. On a lane of a rank its calls follow each other."""
+    collective: str
+    """The collective. "send" is a message of the first rank of the group to the second."""
+    nbytes: float
+    """V of the collective, or the bytes of the message."""
+    algorithm: Algorithm | None = None
+    """None: the fastest of the machine's."""
+    root: int = 0
+    """The place in the group of the rank that plays rank 0."""
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a message between two ranks."""
+        return self.collective == "send"
+
+
+@dataclass(frozen=True, eq=False)
+class StepGraph:
+    """Tasks, a row each. The k-th calls of a group on the same lane of all its ranks are one."""
+
+    members: Ints
+    """The ranks of each place, shape (places, ranks)."""
+    lanes: tuple[str, ...]
+    """The names of the lanes of a place."""
+    calls: tuple[Call, ...]
+    """What tasks call. Tasks that call the same share a row."""
+    groups: Mapping[str, Ints]
+    """The ranks of all groups of a kind, shape (groups, ranks)."""
+    place: Ints
+    peer: Ints
+    """The place that receives what the task sends; -1: none, or a task of its own receives it."""
+    lane: Ints
+    """The stream of the place. It serves tasks by readiness, then by row."""
+    kind: Ints
+    """A row of :data:`KINDS`."""
+    call: Ints
+    """A row of `calls`; -1 for a computation."""
+    stage: Ints
+    """The stage of a pipeline; -1 for none."""
+    layer: Ints
+    """The block within its stage; -1 for none."""
+    micro: Ints
+    """The micro-batch; -1 for none."""
+    seconds: Floats
+    """The time of a computation. A call that stands for its transfers has their time."""
+    indptr: Ints
+    indices: Ints
+    """What each task waits for, in CSR form."""
+    names: Sequence[str] = field(default=(), repr=False)
+    """The name of each task; empty: names follow from the labels."""
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    @property
+    def ranks(self) -> int:
+        """The ranks of all places."""
+        return int(self.members.size)
+
+    def predecessors(self, task: int) -> Ints:
+        """What a task waits for."""
+        return self.indices[self.indptr[task] : self.indptr[task + 1]]
+
+    def call_of(self, task: int) -> Call | None:
+        """The call of a task; None for a computation."""
+        row = int(self.call[task])
+        return None if row < 0 else self.calls[row]
+
+    def name(self, task: int) -> str:
+        """The name of a task, for people."""
+        if self.names:
+            return self.names[task]
+        words = [KINDS[self.kind[task]]]
+        words += [f"layer {self.layer[task]}"] if self.layer[task] >= 0 else []
+        words += [f"micro-batch {self.micro[task]}"] if self.micro[task] >= 0 else []
+        return ", ".join(words)
+
+    def phase(self, task: int) -> str:
+        """The collective of a task, or its kind."""
+        call = self.call_of(task)
+        if call is None or self.kind[task] == RECEIVE:
+            return KINDS[self.kind[task]]
+        return call.collective
+
+    @cached_property
+    def nbytes(self) -> Floats:
+        """The bytes of the call of each task; 0 for a computation."""
+        return np.array([*(call.nbytes for call in self.calls), 0.0])[self.call]
+
+
+def step_graph(
+    members: Ints,
+    lanes: tuple[str, ...],
+    columns: Columns,
+    after: Sequence[Sequence[int]] | Ints,
+    *,
+    calls: Sequence[Call] = (),
+    groups: Mapping[str, Ints] | None = None,
+    names: Sequence[str] = (),
+) -> StepGraph:
+    """A graph of tasks. Label columns that are left out are -1.
+
+    `after` has the rows that each task waits for; in an array -1 is none. Raises InputError for a
+    lane, a group or a size that makes no sense.
+    """
+    count = len(np.asarray(columns["place"]))
+    made: dict[str, Any] = {
+        name: np.asarray(columns[name], dtype=kind)
+        if name in columns
+        else np.full(count, 0 if name in ("lane", "seconds") else -1, dtype=kind)
+        for name, kind in COLUMNS.items()
+    }
+    rows = after if isinstance(after, np.ndarray) else padded(after)
+    waits = rows >= 0
+    indptr = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(waits.sum(axis=1), out=indptr[1:])
+    indices = rows[waits].astype(np.int32)
+    graph = StepGraph(
+        members,
+        lanes,
+        tuple(calls),
+        groups or {},
+        **made,
+        indptr=indptr,
+        indices=indices,
+        names=names,
+    )
+    check(graph)
+    return graph
+
+
+def check(graph: StepGraph) -> None:
+    """Raise InputError for a graph that makes no sense."""
+    known = {*graph.members.ravel().tolist()}
+    for name, values, count in (
+        ("lane", graph.lane, min(len(graph.lanes), LANES + 1)),
+        ("place", graph.place, len(graph.members)),
+    ):
+        if np.any((values < 0) | (values >= count)):
+            wrong = values[(values < 0) | (values >= count)][0]
+            raise InputError(f"{name} {wrong}: {name}s run from 0 to {count - 1}")
+    wrong_times = graph.seconds[~(graph.seconds >= 0) | np.isinf(graph.seconds)]
+    if len(wrong_times):
+        raise InputError(f"a task takes {wrong_times[0]} s: 0 or more")
+    if np.any((graph.indices < 0) | (graph.indices >= len(graph))):
+        last = len(graph) - 1
+        raise InputError(f"a task waits for task {graph.indices.max()}: tasks run from 0 to {last}")
+    for call in graph.calls:
+        group = graph.groups[call.group][0].tolist()
+        if not 0 <= call.nbytes < np.inf:
+            raise InputError(f"{call.collective} has {call.nbytes} bytes: 0 or more")
+        if len(group) < 2 or not known.issuperset(group):
+            raise InputError(f"group {group[:8]}: it has 2 or more of the {len(known)} ranks")
+
+
+def padded(rows: Sequence[Sequence[int]], width: int = 1) -> Ints:
+    """Rows of numbers as an array of at least `width` columns; -1 fills them up."""
+    table = np.full((len(rows), max(width, *map(len, rows), 1)), -1, dtype=np.int32)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
+    return table

@@ -1,0 +1,100 @@
+"""The order in which the tasks of a graph are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.steps.meetings import Meeting, Numbers
+from simulator.steps.step_graph import StepGraph
+from topologies.errors import InputError
+
+
+class Partners(NamedTuple):
+    """The tasks that a task of a call or a message depends on, a row a task."""
+
+    unit: Numbers
+    """The first task of the same collective, or the task itself."""
+    before: Numbers
+    """The task of the group's call before on the same lane and rank; -1 for none."""
+    send: Numbers
+    """Of a receive: the send; -1 for other tasks."""
+
+
+def partners(graph: StepGraph, met: Sequence[Meeting]) -> Partners:
+    """The partners of all tasks in the calls of a graph."""
+    unit, (before, send) = np.arange(len(graph)), np.full((2, len(graph)), -1)
+    latest: dict[tuple[str, int, int], int] = {}
+    for call, ranks, tasks in met:
+        if call.is_message:
+            send[tasks[1]] = tasks[0]
+            continue
+        unit[tasks] = tasks.min()
+        lane = int(graph.lane[tasks[0]])
+        for rank, task in zip(ranks.tolist(), tasks.tolist(), strict=True):
+            before[task] = latest.get((call.group, lane, rank), -1)
+            latest[call.group, lane, rank] = task
+    return Partners(unit, before, send)
+
+
+class Turns(NamedTuple):
+    """An order of tasks."""
+
+    tasks: Numbers
+    """The tasks, of a collective only the first. Each comes after those that it waits for."""
+    latest: list[int]
+    """The turn of the latest task that each one waits for; -1 for none."""
+
+
+def turns(graph: StepGraph, of: Partners) -> Turns:
+    """The tasks by their place on their rank, as far as their waits allow that: what gets to a link
+    at the same time is served in this order.
+
+    Raises InputError if tasks wait for each other in a circle.
+    """
+    count = len(graph)
+    by_rank = np.argsort(graph.place, kind="stable")
+    ranks = graph.place[by_rank]
+    place = np.empty(count, dtype=np.int64)
+    place[by_rank] = np.arange(count) - np.searchsorted(ranks, ranks)
+    waiting = np.repeat(np.arange(count), np.diff(graph.indptr))
+    follows, receives = np.flatnonzero(of.before >= 0), np.flatnonzero(of.send >= 0)
+    later = of.unit[np.concatenate((waiting, follows, receives))]
+    earlier = of.unit[np.concatenate((graph.indices, of.before[follows], of.send[receives]))]
+    units = np.flatnonzero(of.unit == np.arange(count))
+    order: Numbers = units[np.lexsort((units, place[units]))]
+    turn = np.empty(count, dtype=np.int64)
+    turn[order] = np.arange(len(order))
+    if np.any(turn[earlier] >= turn[later]):
+        order = _topological(graph, units, np.stack((earlier, later)), place)
+        turn[order] = np.arange(len(order))
+    latest = np.full(count, -1, dtype=np.int64)
+    np.maximum.at(latest, later, turn[earlier])
+    return Turns(order, latest[order].tolist())
+
+
+def _topological(graph: StepGraph, units: Numbers, edges: Numbers, place: Numbers) -> Numbers:
+    """The `units` by their `place`, each after those that it waits for. `edges` has the earlier and
+    the later task of each wait, shape (2, waits)."""
+    edges = np.unique(edges, axis=1)
+    missing = np.bincount(edges[1], minlength=len(graph)).tolist()
+    starts = np.searchsorted(edges[0], np.arange(len(graph) + 1)).tolist()
+    followers, places = edges[1].tolist(), place.tolist()
+    ready = [(places[unit], unit) for unit in units.tolist() if not missing[unit]]
+    heapify(ready)
+    order = []
+    while ready:
+        _, task = heappop(ready)
+        order.append(task)
+        for follower in followers[starts[task] : starts[task + 1]]:
+            missing[follower] -= 1
+            if not missing[follower]:
+                heappush(ready, (places[follower], follower))
+    if len(order) < len(units):
+        stuck = [unit for unit in units.tolist() if missing[unit]]
+        names = [f"{graph.name(task)[:40]!r} of rank {graph.place[task]}" for task in stuck[:2]]
+        raise InputError(f"{len(stuck)} tasks wait for each other in a circle: {', '.join(names)}")
+    return np.array(order)

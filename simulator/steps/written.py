@@ -1,0 +1,251 @@
+"""The schedule of a graph of tasks with all transfers of its calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.collectives.operation_counts import bounds
+from simulator.schedules import semantics
+from simulator.schedules.causes import absent
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.semantics import WrongResult
+from simulator.steps.buffers import Placed, place_buffers, slot_sizes
+from simulator.steps.copies import side_by_side
+from simulator.steps.meetings import Meeting, Numbers, meetings
+from simulator.steps.step_graph import StepGraph
+from simulator.steps.turns import partners, turns
+from topologies.resources import Need, check
+from topologies.topology import Floats, Ints, Topology
+
+OPERATION = Need(1.2e-5, 300.0)
+"""To write and simulate an operation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A graph as a schedule."""
+
+    schedule: Schedule
+    topology: Topology
+    """The machine, with the switches of all calls as further ranks."""
+    first: Ints
+    """The operation with which each task starts."""
+    last: Ints
+    """The operation with which each task ends."""
+    meetings: tuple[Meeting, ...]
+    """The calls and messages, in the order of their first tasks."""
+    calls: tuple[Placed, ...]
+    """The collectives, in the same order."""
+
+
+def write(
+    graph: StepGraph,
+    topology: Topology,
+    *,
+    distinct: bool = False,
+    phases: Sequence[str] = (),
+    force: bool = False,
+) -> Written:
+    """The schedule of a graph, in which each place is a rank, on a machine.
+
+    The calls of a group share their buffers, unless they are `distinct`, as :func:`prove` needs
+    them. Operations have the `phases` of their tasks, by default the collective or the kind.
+    A message leaves whether or not its receiver waits. The send ends when the message has arrived;
+    the receive ends then too, or when its rank gets there. Raises InputError if tasks wait for each
+    other in a circle; and if there are too many operations for the free memory, unless by `force`.
+
+    >>> from simulator.collectives import find
+    >>> from simulator.engines import simulate
+    >>> from simulator.steps.step_graph import Call, step_graph
+    >>> from topologies.shapes import star
+    >>> ranks = np.arange(2)
+    >>> graph = step_graph(
+    ...     ranks[:, None],
+    ...     ("compute", "communication"),
+    ...     {"place": [0, 0, 1], "lane": [0, 1, 1], "seconds": [1, 0, 0], "call": [-1, 0, 0]},
+    ...     [[], [0], []],
+    ...     calls=[Call("all", "all_reduce", 8.0, find("ring"))],
+    ...     groups={"all": ranks[None, :]},
+    ... )
+    >>> written = write(graph, star(2, bandwidth=1.0))
+    >>> simulate(written.schedule, written.topology).makespan
+    9.0
+    """
+    met = meetings(graph)
+    if not force:
+        _check_size(graph, met, topology)
+    placed, machine = place_buffers(graph, met, topology, distinct)
+    slots = max((each.slot + each.fitted.schedule.buffer for each in placed), default=1)
+    sizes = slot_sizes(placed, len(machine.placement), slots)
+    total = float(sizes[:, :slots].sum(axis=1).max()) or 1.0
+    builder = ScheduleBuilder(
+        graph.ranks,
+        total,
+        slots=sizes[:, :slots] / total,
+        scratch=sizes[:, slots:] / total,
+        switches=len(machine.placement) - graph.ranks,
+    )
+    placed = [each._replace(scratch=slots + each.scratch) for each in placed]
+    writer = _Writer(graph, builder, placed, met, phases)
+    writer.write()
+    return Written(builder.build(), machine, writer.first, writer.last, tuple(met), tuple(placed))
+
+
+def prove(written: Written, seed: int = 0) -> None:
+    """Raise :class:`WrongResult` unless every collective keeps its promise. Calls must have
+    `distinct` buffers."""
+    schedule = written.schedule
+    before = semantics.inputs(schedule, seed)
+    after = semantics.run(schedule, before)
+    for number, placed in enumerate(written.calls):
+        child, ranks = placed.fitted.schedule, placed.meeting.ranks
+        algorithm = placed.meeting.call.algorithm
+        assert algorithm is not None
+        collective = algorithm.collective
+        where = np.ix_(ranks, np.arange(placed.slot, placed.slot + child.buffer))
+        promised, values = collective.postcondition(before[where], None)
+        wrong = promised & (after[where] != values)
+        if wrong.any() or (collective.causal and any(map(len, absent(child)))):
+            raise WrongResult(
+                f"call {number}, {collective.name}: {wrong.sum()} of {promised.sum()} results are "
+                f"wrong"
+            )
+
+
+def _check_size(graph: StepGraph, met: Sequence[Meeting], topology: Topology) -> None:
+    counts = Counter((each.call.algorithm, len(each.ranks)) for each in met)
+    total = float(len(graph)) + sum(
+        number * max(least for least, _ in bounds(algorithm, topology, ranks))
+        for (algorithm, ranks), number in counts.items()
+        if algorithm is not None
+    )
+    need = Need(total * OPERATION.seconds, total * OPERATION.nbytes)
+    check(f"the tasks have {total:.3g} operations", need, "take fewer steps or ranks")
+
+
+class _Writer:
+    """Adds the tasks of a graph to a schedule."""
+
+    def __init__(
+        self,
+        graph: StepGraph,
+        builder: ScheduleBuilder,
+        placed: Sequence[Placed],
+        met: Sequence[Meeting],
+        phases: Sequence[str],
+    ) -> None:
+        self.graph, self.builder, self.phases = graph, builder, phases
+        self.first, self.last = np.full((2, len(graph)), -1, dtype=np.int32)
+        self.calls = {int(each.meeting.tasks.min()): each for each in placed}
+        self.partners = partners(graph, met)
+        self.receiver = {
+            int(each.tasks[0]): int(each.ranks[1]) for each in met if each.call.is_message
+        }
+        self._indices = np.append(graph.indices, np.int32(0))
+
+    def write(self) -> None:
+        """Add all tasks. Tasks of one kind that follow each other and do not wait for each other
+        are added at once."""
+        order, latest = turns(self.graph, self.partners)
+        tasks = order.tolist()
+        begin = 0
+        while begin < len(tasks):
+            kind, end = self._kind(tasks[begin]), begin + 1
+            while end < len(tasks) and latest[end] < begin and self._kind(tasks[end]) == kind:
+                end += 1
+            self.builder.phase(self._phase(tasks[begin]))
+            if tasks[begin] in self.calls:
+                self._call([self.calls[task] for task in tasks[begin:end]])
+            elif tasks[begin] in self.receiver:
+                self._send(order[begin:end])
+            elif self.partners.send[tasks[begin]] >= 0:
+                self._receive(order[begin:end])
+            else:
+                self._compute(order[begin:end])
+            begin = end
+
+    def _kind(self, task: int) -> tuple[object, ...]:
+        """What tasks that are added at once have in common."""
+        placed, phase = self.calls.get(task), self._phase(task)
+        if placed is None:
+            return phase, task in self.receiver, int(self.partners.send[task]) >= 0
+        lane = int(self.graph.lane[task])
+        return phase, lane, id(placed.fitted.schedule), placed.slot, placed.scratch
+
+    def _phase(self, task: int) -> str:
+        return self.phases[task] if self.phases else self.graph.phase(task)
+
+    def _compute(self, tasks: Numbers) -> None:
+        seconds = self.graph.seconds[tasks]
+        self.first[tasks] = self.last[tasks] = self._add(tasks, seconds, self._waits(tasks))
+
+    def _send(self, tasks: Numbers) -> None:
+        self.first[tasks] = self._add(tasks, np.zeros(len(tasks)), self._waits(tasks))
+        for task in tasks.tolist():
+            self.last[task] = self.builder.signal(
+                int(self.graph.place[task]),
+                self.receiver[task],
+                nbytes=float(self.graph.nbytes[task]),
+                after=self.first[task],
+            )[0]
+
+    def _receive(self, tasks: Numbers) -> None:
+        nothing = np.zeros(len(tasks))
+        self.first[tasks] = entered = self._add(tasks, nothing, self._waits(tasks))
+        arrived = self.last[self.partners.send[tasks]]
+        self.last[tasks] = self._add(tasks, nothing, np.stack((entered, arrived), axis=1))
+
+    def _add(self, tasks: Numbers, seconds: Floats, after: Ints) -> Ints:
+        place, lane = self.graph.place[tasks], self.graph.lane[tasks]
+        return self.builder.compute(place, seconds, lane=lane, after=after)
+
+    def _waits(self, tasks: Numbers) -> Ints:
+        """The operations that tasks wait for, a row each; -1 is none."""
+        begin, end = self.graph.indptr[tasks], self.graph.indptr[tasks + 1]
+        column = begin[:, None] + np.arange(max(1, int((end - begin).max(initial=0))))
+        inside, before = column < end[:, None], self.partners.before[tasks]
+        waits = self.last[self._indices[np.where(inside, column, 0)]]
+        return np.column_stack(
+            (np.where(inside, waits, -1), np.where(before >= 0, self.last[before], -1))
+        )
+
+    def _call(self, placed: Sequence[Placed]) -> None:
+        """All ranks of groups that do the same enter, communicate and leave."""
+        alone, slot, scratch = placed[0].fitted.schedule, placed[0].slot, placed[0].scratch
+        child, builder = side_by_side(alone, len(placed)), self.builder
+        tasks = np.concatenate([each.meeting.tasks for each in placed])
+        ranks = np.concatenate([each.meeting.ranks for each in placed])
+        switches = [each.numbers[alone.workers :] for each in placed]
+        span = {"count": child.buffer, "lane": int(self.graph.lane[tasks[0]])}
+        entered = builder.compute(ranks, 0.0, writes=slot, after=self._waits(tasks), **span)
+        by_itself = (child.source < 0) & (child.target < 0) & (child.rank < child.workers)
+        waits = np.where(by_itself, entered[np.minimum(child.rank, len(entered) - 1)], -1)
+        added = builder.inline(
+            child,
+            ranks=np.concatenate([ranks, *switches]),
+            slot=slot,
+            scratch=scratch,
+            phase=self._phase(int(tasks[0])),
+            after=waits[:, None],
+        )
+        self.first[tasks] = entered
+        self.last[tasks] = builder.compute(
+            ranks, 0.0, reads=slot, writes=slot, after=_arrivals(child, added), **span
+        )
+
+
+def _arrivals(child: Schedule, added: Ints) -> Ints:
+    """The messages without slots that arrive at each rank, a row each; -1 is none."""
+    arriving = [
+        added[(child.source < 0) & child.remote & (child.peer == rank)]
+        for rank in range(child.workers)
+    ]
+    rows = np.full((child.workers, max(map(len, arriving))), -1, dtype=np.int32)
+    for rank, operations in enumerate(arriving):
+        rows[rank, : len(operations)] = operations
+    return rows

@@ -1,0 +1,58 @@
+"""Places that stand for several ranks, as their ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.collectives import find
+from simulator.collectives.collective import Algorithm
+from simulator.steps.expansion import expand
+from simulator.steps.meetings import meetings
+from simulator.steps.step_graph import RECEIVE, TRANSFER, Call, StepGraph, step_graph
+
+MEMBERS = np.array([[0, 1], [2, 3]], dtype=np.int32)
+
+
+def ring(call: Call) -> Algorithm:
+    return find("ring")
+
+
+def graph() -> StepGraph:
+    """Place 0 computes, sums, and sends to place 1, which waits for that and for place 0 itself."""
+    return step_graph(
+        MEMBERS,
+        ("compute", "communication"),
+        {
+            "place": [0, 0, 0, 1],
+            "peer": [-1, -1, 1, -1],
+            "lane": [0, 1, 1, 0],
+            "kind": [0, 0, TRANSFER, 0],
+            "call": [-1, 0, 1, -1],
+            "seconds": [1.0, 5.0, 5.0, 2.0],
+            "micro": [3, 3, 3, 3],
+        },
+        [[], [0], [1], [2, 0]],
+        calls=[Call("tp", "all_reduce", 8.0), Call("0 to 1", "send", 4.0)],
+        groups={"tp": MEMBERS, "0 to 1": MEMBERS.T},
+    )
+
+
+def test_each_rank_does_what_its_place_does() -> None:
+    expanded = expand(graph(), ring)
+    assert expanded.members.tolist() == [[0], [1], [2], [3]]
+    assert expanded.place.tolist() == [0, 1, 0, 1, 0, 1, 2, 3, 2, 3]
+    assert expanded.kind[6:8].tolist() == [RECEIVE, RECEIVE]
+    assert expanded.seconds.tolist() == [1.0, 1.0, 0, 0, 0, 0, 0, 0, 2.0, 2.0]
+    assert (expanded.micro == 3).all()
+    waits = [expanded.predecessors(task).tolist() for task in range(10)]
+    assert waits == [[], [], [0], [1], [2], [3], [], [], [6, 0], [7, 1]]
+    met = [(call.collective, ranks.tolist()) for call, ranks, _ in meetings(expanded)]
+    assert met == [("all_reduce", [0, 1]), ("send", [0, 2]), ("send", [1, 3])]
+
+
+def test_tasks_of_a_lane_follow_each_other_in_an_order() -> None:
+    free = step_graph(MEMBERS, ("compute",), {"place": [0, 0, 1], "kind": [0, 1, 2]}, [[], [], []])
+    expanded = expand(free, ring, np.array([1, 2, 0]))
+    assert expanded.kind.tolist() == [1, 1, 2, 2, 0, 0]
+    waits = [expanded.predecessors(task).tolist() for task in range(6)]
+    assert waits == [[], [], [], [], [0], [1]]
