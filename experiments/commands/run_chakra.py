@@ -17,15 +17,14 @@ from experiments.traces.chakra_workload import USUAL, Roofline, Workload, read_w
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.critical_path import Path as CriticalPath
 from simulator.analysis.critical_path import trace_back
+from simulator.analysis.intervals import length, union
 from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm, find
 from simulator.schedules.timeline import Timeline
 from simulator.steps.step_graph import COMPUTATION, CPU
 from simulator.steps.written import Written, write
-from simulator.training.measures import union
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.topology import Floats
 from topologies.units import format_bytes, format_seconds
 
 LONGEST = 5
@@ -120,24 +119,20 @@ def _by_rank(
         on_gpu, on_cpu = mine & (kinds == COMPUTATION), mine & (kinds == CPU)
         talks = mine & ~on_gpu & ~on_cpu
         computing, talking = (union(start[chosen], end[chosen]) for chosen in (on_gpu, talks))
-        busy = _length(union(*np.concatenate((computing, talking), axis=1)))
+        busy = length(union(*np.concatenate((computing, talking), axis=1)))
         records.append(
             {
                 "rank": rank,
                 "time_s": timeline.makespan,
                 "ends_s": float(end[mine].max(initial=0.0)),
-                "computing_s": _length(computing),
-                "hidden_s": _length(computing) + _length(talking) - busy,
-                "exposed_s": busy - _length(computing),
+                "computing_s": length(computing),
+                "hidden_s": length(computing) + length(talking) - busy,
+                "exposed_s": busy - length(computing),
                 "idle_s": timeline.makespan - busy,
-                "cpu_s": _length(union(start[on_cpu], end[on_cpu])),
+                "cpu_s": length(union(start[on_cpu], end[on_cpu])),
             }
         )
     return records
-
-
-def _length(intervals: Floats) -> float:
-    return float((intervals[1] - intervals[0]).sum())
 
 
 def _by_kind(written: Written, timeline: Timeline) -> list[dict[str, output.Value]]:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from experiments.traces.job_calls import Call, JobCalls
 from experiments.traces.measured_calls import RankTrace
+from simulator.analysis.intervals import union
 from simulator.collectives import of_collective
-from simulator.training.measures import union
 
 KNOWN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
 """Collectives with a bus bandwidth."""

@@ -14,10 +14,10 @@ from typing import Literal
 
 import numpy as np
 
+from simulator.engines import run
 from simulator.parallel.operations import Columns
-from simulator.parallel.passes import SEND, WIDTH, Pass, pass_of
+from simulator.parallel.passes import COMPUTE, HOST, SEND, WIDTH, Pass, pass_of
 from simulator.parallel.pipelines.pipeline import FORWARD, Pipeline
-from simulator.parallel.slow_steps import simulate
 from simulator.parallel.stage_transfers import Transfers, transfers
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import add_updates
@@ -25,6 +25,7 @@ from simulator.schedules.routed import route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps.priced import priced
+from simulator.steps.slowdown import with_slowdown
 from simulator.steps.step_graph import TRANSFER, Call, StepGraph, padded
 from topologies.topology import Floats, Ints
 
@@ -67,10 +68,19 @@ class Step:
     @cached_property
     def timeline(self) -> Timeline:
         """The step, simulated."""
-        times = self.work.times
+        times, schedule = self.work.times, self.schedule
         places = times.degrees.groups("pp")[0]
         machine = replace(times.topology, placement=times.topology.placement[places])
-        return simulate(route(self.schedule, machine), self.work.slowdown)
+        routed = route(schedule, machine)
+        talking = (schedule.lane != COMPUTE) & (schedule.lane != HOST) & (schedule.seconds > 0)
+        calls = np.flatnonzero(talking).astype(np.int32)
+        return with_slowdown(
+            lambda seconds: run(replace(routed, schedule=replace(schedule, seconds=seconds))),
+            schedule,
+            np.flatnonzero(schedule.lane == COMPUTE).astype(np.int32),
+            (calls, calls),
+            self.work.slowdown,
+        )
 
 
 def write(work: Work, detail: Detail = "layers") -> Step:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
+from simulator.analysis.intervals import length, union
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, RESTART, Plan
@@ -160,25 +161,11 @@ def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats
         span = plan.spans.rank == rank
         computing = union(start[tasks], finish[tasks])
         talking = union(start[plan.spans.first[span]], finish[plan.spans.last[span]])
-        busy, total = _length(computing), _length(computing) + _length(talking)
-        covered = _length(union(*np.concatenate((computing, talking), axis=1)))
+        busy, total = length(computing), length(computing) + length(talking)
+        covered = length(union(*np.concatenate((computing, talking), axis=1)))
         result[:, row] = busy, covered - busy, total - covered
     result[result < ROUNDING * timeline.makespan] = 0.0
     return result[0], result[1], result[2]
-
-
-def union(start: Floats, end: Floats) -> Floats:
-    """Intervals merged into disjoint ones in order, shape (2, n)."""
-    if not len(start):
-        return np.zeros((2, 0))
-    order = np.argsort(start, kind="stable")
-    start, until = start[order], np.maximum.accumulate(end[order])
-    begins = np.concatenate(([True], start[1:] > until[:-1]))
-    return np.stack((start[begins], until[np.append(begins[1:], True)]))
-
-
-def _length(intervals: Floats) -> float:
-    return float((intervals[1] - intervals[0]).sum())
 
 
 def _staleness(plan: Plan, timeline: Timeline) -> Ints:

@@ -7,22 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.engines import Engine, run
 from simulator.schedules.routed import Routed, in_ticks
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
-from simulator.schedules.slowdown import slowed
 from simulator.schedules.timeline import Sharing, Timeline
-from simulator.training.measures import union
+from simulator.steps.slowdown import with_slowdown
 from simulator.training.plan import COMPUTE, Plan
 from simulator.training.replay import replay
-from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
-ROUNDS = 100
-TOLERANCE = 1e-9
-"""Of the makespan: when the lengths are found."""
 FINENESS = 2.0**-50
 """The tick of times at first, as a share of the time that a rank computes."""
 COARSER = 2.0**6
@@ -96,47 +90,15 @@ def _with(routed: Routed, seconds: Floats, machine: Callable[[Topology], Topolog
 
 
 def train(plan: Plan, rules: TrainingRules = DEFAULT, seconds: Floats | None = None) -> Timeline:
-    """The timeline of `plan`. Its computations take `seconds`, by default those of its schedule.
-
-    With a `slowdown` s, communication slows down the computations of its rank: a second counts as 1
-    / (1 + s) seconds while the rank communicates. A computation of t seconds ends when its seconds
-    add up to t.
-    """
-    base = plan.schedule.seconds if seconds is None else seconds
-    timeline = rules.run(plan, base)
-    if not plan.slowdown:
-        return timeline
-    schedule = plan.schedule
-    main = np.flatnonzero(
-        (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
+    """The timeline of `plan`. Its computations take `seconds`, by default those of its schedule,
+    and longer where communication slows them down."""
+    schedule = plan.schedule if seconds is None else replace(plan.schedule, seconds=seconds)
+    main = (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE)
+    main &= schedule.rank < plan.workers
+    return with_slowdown(
+        lambda seconds: rules.run(plan, seconds),
+        schedule,
+        np.flatnonzero(main).astype(np.int32),
+        (plan.spans.first, plan.spans.last),
+        plan.slowdown,
     )
-    main = main[np.argsort(schedule.rank[main], kind="stable")]
-    before = base
-    for _ in range(ROUNDS):
-        slowed = base.copy()
-        slowed[main] = _slowed(plan, timeline, main, base[main])
-        moved = np.abs(slowed - before).max()
-        timeline, before = rules.run(plan, slowed), slowed
-        if moved <= TOLERANCE * timeline.makespan:
-            return timeline
-    raise InputError(
-        f"slowdown is {plan.slowdown}: the times do not settle in {ROUNDS} rounds, take a "
-        f"smaller one"
-    )
-
-
-def _slowed(plan: Plan, timeline: Timeline, main: npt.NDArray[np.intp], base: Floats) -> Floats:
-    """What each of the `main` computations, sorted by rank, takes among the communications of
-    `timeline`. Without them they take `base`."""
-    result, rank_of = base.copy(), plan.schedule.rank[main]
-    for rank in plan.standing.tolist():
-        section = slice(*np.searchsorted(rank_of, [rank, rank + 1]))
-        of_rank = plan.spans.rank == rank
-        begin, end = union(
-            timeline.start[plan.spans.first[of_rank]], timeline.finish[plan.spans.last[of_rank]]
-        )
-        start = timeline.start[main[section]]
-        result[section] = slowed(
-            start, base[section], (begin, end), plan.slowdown, timeline.makespan
-        )
-    return result

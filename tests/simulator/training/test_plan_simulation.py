@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simulator.training.ddp import DDP
-from simulator.training.measures import measure, union
+from simulator.training.measures import measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Setting
 from simulator.training.plan_simulation import train
@@ -46,9 +46,3 @@ def test_the_lengths_are_those_of_the_timeline_that_they_make() -> None:
 def test_a_slowdown_is_a_share(slowdown: float) -> None:
     with pytest.raises(InputError, match="slowdown"):
         DDP(slowdown=slowdown)
-
-
-def test_overlapping_intervals_are_merged() -> None:
-    merged = union(np.array([4.0, 0.0, 1.0, 6.0]), np.array([5.0, 2.0, 3.0, 6.0]))
-    assert merged.tolist() == [[0.0, 4.0, 6.0], [3.0, 5.0, 6.0]]
-    assert union(np.zeros(0), np.zeros(0)).shape == (2, 0)
