@@ -19,6 +19,12 @@ def rank_name(schedule: Schedule, rank: int) -> str:
     return f"switch {rank - schedule.workers - servers}"
 
 
+def standing(shown: int, ranks: int) -> str:
+    """A sentence that says that some ranks stand for others."""
+    stand = f"{shown} of {ranks} ranks stand{'s' * (shown == 1)} for all"
+    return f"{stand}: the others do the same at the same time."
+
+
 def link_name(medium: str) -> str:
     """What a link or port is called in a sentence: by its NIC, or by the node of its ends.
 

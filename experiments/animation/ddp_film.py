@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +20,11 @@ from experiments.animation.step_film import (
     sorted_changes,
 )
 from experiments.pictures.timelines.palette import colours
-from experiments.pictures.timelines.tracks import communications, computations, kind_of
+from experiments.pictures.timelines.step_spans import StepSpans, strategy_spans
 from simulator.training.buckets import Bucket, initial, rebuilt
 from simulator.training.ddp import DDP
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats
 from topologies.units import format_bytes
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ STATES = (
 )
 COMPUTED, READY, TRAVELS, AVERAGED = 1, 2, 3, 4
 MOST_WORKERS, MOST_FLIGHTS = 32, 20_000
-BUCKET = re.compile(r"all-reduce bucket (\d+)$")
 
 
 def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> StepFilm:
@@ -53,10 +51,10 @@ def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> StepFilm:
     if not 2 <= plan.workers <= MOST_WORKERS:
         raise InputError(f"--p {plan.workers}: an animation shows 2 to {MOST_WORKERS} ranks")
     buckets = (initial if strategy.find_unused else rebuilt)(plan.model, strategy.bucket)
-    tracks = computations(plan, timeline).joined(communications(plan, timeline))
-    tracks = tracks.take(tracks.rank < plan.workers)
-    times = _times(plan, timeline, buckets)
-    kinds = list(dict.fromkeys(kind_of(phase) for phase in timeline.schedule.phases))
+    spans = strategy_spans(plan, timeline)
+    tracks = spans.boxes.take(spans.boxes.rank < plan.workers)
+    times = _times(plan, spans, buckets)
+    kinds = list(dict.fromkeys(spans.kinds))
     palette = colours(kinds)
     return StepFilm(
         rows=[f"rank {rank}" for rank in range(plan.workers)],
@@ -65,37 +63,30 @@ def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> StepFilm:
         count=len(buckets),
         kinds=[Look(kind, palette[kind]) for kind in kinds],
         states=STATES,
-        boxes=_boxes(timeline, tracks, kinds),
+        boxes=_boxes(spans, tracks, kinds),
         changes=_changes(times),
-        flights=_flights(timeline),
+        flights=_flights(spans),
         end=timeline.makespan,
         events=_events(plan, timeline, buckets, times),
         figures=_figures(plan, timeline, tracks),
     )
 
 
-def _bucket_of(timeline: Timeline) -> Ints:
-    """The bucket that each phase communicates, or -1."""
-    found = [BUCKET.match(phase) for phase in timeline.schedule.phases]
-    return np.array([int(match[1]) if match else -1 for match in found], dtype=np.int32)
-
-
-def _boxes(timeline: Timeline, tracks: Tracks, kinds: list[str]) -> Boxes:
-    number = {kind: k for k, kind in enumerate(kinds)}
-    look = np.array([number[kind_of(phase)] for phase in timeline.schedule.phases], dtype=np.int32)
+def _boxes(spans: StepSpans, tracks: Tracks, kinds: list[str]) -> Boxes:
+    look = np.array([kinds.index(kind) for kind in spans.kinds], dtype=np.int32)
     return Boxes(
         tracks.rank,
         tracks.lane,
         tracks.start,
         tracks.end,
         look[tracks.phase],
-        _bucket_of(timeline)[tracks.phase],
+        spans.labels.bucket[tracks.first],
     )
 
 
-def _times(plan: Plan, timeline: Timeline, buckets: list[Bucket]) -> Moments:
+def _times(plan: Plan, spans: StepSpans, buckets: list[Bucket]) -> Moments:
     """The moments of all buckets."""
-    schedule = timeline.schedule
+    timeline, schedule = spans.timeline, spans.timeline.schedule
     begun = np.full((len(plan.model.layers), plan.workers), np.inf)
     complete = np.zeros_like(begun)
     layer_of = {f"backward {layer.name}": k for k, layer in enumerate(plan.model.layers)}
@@ -111,11 +102,11 @@ def _times(plan: Plan, timeline: Timeline, buckets: list[Bucket]) -> Moments:
         layers = list(bucket.layers)
         times[number, :, 0] = begun[layers].min(axis=0)
         times[number, :, 1] = complete[layers].max(axis=0)
-    of_phase, spans = _bucket_of(timeline), plan.spans
+    calls = plan.spans
     for rank, first, last in zip(
-        *(c.tolist() for c in (spans.rank, spans.first, spans.last)), strict=True
+        *(c.tolist() for c in (calls.rank, calls.first, calls.last)), strict=True
     ):
-        number = of_phase[schedule.phase[first]]
+        number = spans.labels.bucket[first]
         if number >= 0:
             times[number, rank, 2:] = timeline.start[first], timeline.finish[last]
     return times
@@ -132,10 +123,9 @@ def _changes(times: Moments) -> Changes:
     )
 
 
-def _flights(timeline: Timeline) -> Flights:
+def _flights(spans: StepSpans) -> Flights:
     """The messages of buckets; none if there are too many to draw."""
-    schedule = timeline.schedule
-    item = _bucket_of(timeline)[schedule.phase]
+    timeline, schedule, item = spans.timeline, spans.timeline.schedule, spans.labels.bucket
     chosen = np.flatnonzero(schedule.remote & (item >= 0) & (timeline.finish > timeline.start))
     if len(chosen) > MOST_FLIGHTS:
         chosen = chosen[:0]

@@ -18,7 +18,7 @@ from experiments.pictures.timelines.trace_folder import (
     FILES,
     check_timeline,
     is_folder,
-    write_traces,
+    write_timeline,
 )
 from experiments.simulations import workload
 from experiments.trace_choice import ALL, TraceChoice
@@ -190,34 +190,20 @@ def _verdict(failures: Iterable[str], records: Sequence[output.Record]) -> int:
 
 
 def _draw(training: TrainingRun, path: Path, request: Request, choice: TraceChoice) -> None:
-    if not is_folder(path):
-        output.write(path, _picture(training, path, request, choice))
-        return
-    from experiments.pictures.timelines.kineto_export import kineto_files
+    from experiments.pictures.timelines.step_spans import strategy_spans
     from experiments.traces.plan_tasks import tasks_of
 
     plan, timeline = training.plan, training.timeline
-    write_traces(
+    write_timeline(
         path,
+        lambda: strategy_spans(plan, timeline),
         lambda: tasks_of(plan, timeline.schedule),
-        lambda: kineto_files(plan, timeline, dict(request.parameters), choice),
+        training.title,
+        plan.model.device,
+        dict(request.parameters),
+        choice,
+        training.memory,
     )
-
-
-def _picture(
-    training: TrainingRun, path: Path, request: Request, choice: TraceChoice
-) -> bytes | str:
-    if path.suffix.lower() == ".json":
-        from experiments.pictures.timelines.training_trace import training_trace
-
-        return training_trace(
-            training.plan, training.timeline, dict(request.parameters), training.memory, choice
-        )
-    from experiments.pictures.figure_file import to_bytes
-    from experiments.pictures.timelines.training_picture import training_drawing
-
-    figure = training_drawing(training.plan, training.timeline, training.title)
-    return to_bytes(figure, path.suffix[1:].lower())
 
 
 def _several(request: Request, files: Files, how: str, execution: Execution) -> int:

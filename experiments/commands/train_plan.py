@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from experiments.parallel.layer_report import text as layers_of
 from experiments.parallel.plan_report import PlanRow, report, row_of, text, title, with_interval
 from experiments.parallel.plan_step import Setting, interval_of, machine_of, work_of
 from experiments.parallel.plan_text import Plan
-from experiments.pictures.timelines.trace_folder import check_timeline, is_folder, write_traces
+from experiments.pictures.timelines.trace_folder import check_timeline, write_timeline
 from experiments.profiles.interval_levels import level_of
+from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import EP
 from simulator.parallel.step import Step, write
@@ -80,7 +82,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     proven = prove(request.plan, routing, shape.experts)
     exposed = float(measures.exposed[:, EP].mean())
     if files.timeline:
-        _draw(step, files, f"{row.model}, {row.plan}", request)
+        _draw(step, files.timeline, f"{row.model}, {row.plan}", request, files.trace)
     figures = report(row, step, measures) | {"memory": figures_of(fitting, line, step)}
     figures |= {"router": routed(routing, step.work, exposed), "proven": proven}
     about = request.parameters, request.machine, request.profile
@@ -122,21 +124,18 @@ def _with_transfers(step: Step, *, force: bool) -> float:
     return simulate(step, written).makespan
 
 
-def _draw(step: Step, files: output.RunFiles, title: str, request: Request) -> None:
+def _draw(step: Step, timeline: Path, title: str, request: Request, choice: TraceChoice) -> None:
     """Write a picture, a Chrome trace, or a folder with a trace of each rank."""
-    parameters, path, choice = dict(request.parameters), files.timeline, files.trace
-    assert path is not None
-    if not is_folder(path):
-        from experiments.pictures.timelines.plan_timeline import plan_file
-
-        output.write(path, plan_file(step, path, title, parameters, choice))
-        return
-    from experiments.pictures.timelines.kineto_step import step_files
+    from experiments.pictures.timelines.step_spans import step_spans
     from simulator.parallel.step_transfers import ranks_of
 
-    device = str(request.parameters.get("device", ""))
-    write_traces(
-        path,
+    parameters = dict(request.parameters)
+    write_timeline(
+        timeline,
+        lambda: step_spans(step),
         lambda: ranks_of(step),
-        lambda: step_files(step, device, parameters, choice),
+        title,
+        str(parameters.get("device", "")),
+        parameters,
+        choice,
     )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.names import rank_name
+from experiments.names import rank_name, standing
 from experiments.pages.critical_pieces import pieces_of
 from experiments.pages.span_names import Chart, Names, assembled
 from experiments.pages.spans import IDLE, Columns, Spans
@@ -67,12 +67,6 @@ def spans_of_run(timeline: Timeline, path: Path | None = None) -> Spans:
     ]
     pieces = pieces_of(found, ranks, lambda path: _ON_LANE[path.part])
     return assembled(chart, parts, pieces, names)
-
-
-def standing(shown: int, ranks: int) -> str:
-    """A sentence that says that some ranks stand for others."""
-    stand = f"{shown} of {ranks} ranks stand{'s' * (shown == 1)} for all"
-    return f"{stand}: the others do the same at the same time."
 
 
 def on_path(timeline: Timeline, path: Path) -> npt.NDArray[np.bool_]:

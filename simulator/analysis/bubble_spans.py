@@ -55,7 +55,7 @@ class BubbleSpans(NamedTuple):
     end: Floats
     """When it ends, in seconds."""
     cause: Ints
-    """The cause, a place in `BUBBLE_CAUSES`."""
+    """The cause, a place in `BUBBLE_CAUSES`; -1 if it is not known."""
     awaited: Ints
     """The operation whose finish ends the whole gap; -1 in a drain."""
     operation: Ints
@@ -118,6 +118,23 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
     drains = _drains(computing, free, min(timeline.makespan, end), lane)
     spans = BubbleSpans.joined(_merged(stretches, rows.gap), drains)
     return spans.take(spans.end - spans.start > ROUNDING * timeline.makespan)
+
+
+def gaps_without_causes(timeline: Timeline, lane: int = 0) -> BubbleSpans:
+    """When a lane of every rank was idle, without causes: -1 instead, but for drains.
+
+    A gap is a single row, and its `operation` is what ends it. An outline, which has no transfers,
+    knows no more than that.
+    """
+    computing = computing_ranks(timeline, lane)
+    last = np.where(computing, last_operations(timeline), np.int32(-1))
+    gaps, free = gaps_of(timeline, lane, last)
+    awaited = _awaited(timeline, gaps)
+    end = np.where(gaps.itself, timeline.finish[gaps.operation], timeline.ready[gaps.operation])
+    none = np.full_like(awaited, -1)
+    lanes = np.full_like(awaited, lane)
+    rows = BubbleSpans(gaps.rank, lanes, gaps.begin, end, none, awaited, awaited, none)
+    return BubbleSpans.joined(rows, _drains(computing, free, timeline.makespan, lane))
 
 
 class _Rows(NamedTuple):

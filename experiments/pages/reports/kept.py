@@ -11,14 +11,15 @@ from experiments.names import rank_name
 from experiments.output import RunFiles, Value
 from experiments.pages.machine_use import use_of
 from experiments.pages.memory_curves import MemoryCurves, curves_of
-from experiments.pages.plan_spans import spans_of_step
 from experiments.pages.reports.report_file import write
 from experiments.pages.reports.result import Result, origin
 from experiments.pages.reports.result_file import to_text
 from experiments.pages.run_spans import spans_of_run
 from experiments.pages.spans import thinned
 from experiments.pages.training_spans import spans_of_training
+from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from simulator.analysis import memory
+from simulator.analysis.critical_path import trace_back
 
 if TYPE_CHECKING:
     from experiments.training.job import TrainingRun
@@ -76,7 +77,7 @@ def keep_training(
         report,
         origin(parameters),
         left_out=left_out,
-        spans=thinned(spans_of_training(plan, timeline, training.path)),
+        spans=thinned(spans_of_training(strategy_spans(plan, timeline), training.path)),
         use=None if plan.blocks else use_of(timeline),
         memory=_memory(training.memory, timeline) if training.memory else None,
     )
@@ -91,6 +92,6 @@ def keep_step(
     left_out: Sequence[str],
 ) -> None:
     """Keep the result of a step of a plan."""
-    spans = thinned(spans_of_step(step))
+    spans = thinned(spans_of_training(step_spans(step), trace_back(step.timeline)))
     result = Result("plan", report, origin(parameters), left_out=left_out, spans=spans)
     keep(result, files.out, files.report)

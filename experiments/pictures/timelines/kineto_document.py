@@ -13,15 +13,24 @@ from experiments.pictures.timelines.tracks import Boxes
 
 STREAM = 7
 """The CUDA stream of a worker's main lane. Lane k is stream 7 + k."""
-COLLECTIVES = {
-    "all-reduce": ("AllReduce", "allreduce"),
-    "all-gather": ("AllGather", "_allgather_base"),
-    "reduce-scatter": ("ReduceScatter", "_reduce_scatter_base"),
+KERNELS = {
+    "all_reduce": ("AllReduce", "allreduce"),
+    "all_gather": ("AllGather", "_allgather_base"),
+    "reduce_scatter": ("ReduceScatter", "_reduce_scatter_base"),
     "broadcast": ("Broadcast", "broadcast"),
+    "shift": ("SendRecv", "send"),
+    **dict.fromkeys(("all_to_all", "dispatch", "combine"), ("SendRecv", "all_to_allv")),
 }
-"""By the first word of a phase: the word in the name of NCCL's kernel, and Kineto's collective. All
-other communication is called SendRecv."""
-DTYPES = {"fp64": "Double", "fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "fp8": "Byte"}
+"""By collective: the word in the name of NCCL's kernel, and Kineto's collective. All other
+communication is called SendRecv."""
+DTYPES = {
+    "": "Byte",
+    "fp64": "Double",
+    "fp32": "Float",
+    "fp16": "Half",
+    "bf16": "BFloat16",
+    "fp8": "Byte",
+}
 """Kineto's names of types."""
 
 

@@ -1,141 +1,129 @@
-"""A training run as Kineto traces, a file a worker, which HolisticTraceAnalysis reads."""
+"""A training run or a step of a plan as Kineto traces, a file a rank, which HolisticTraceAnalysis
+reads."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 import numpy as np
 
 from experiments.output import provenance
 from experiments.pictures.timelines.kineto_document import (
-    COLLECTIVES,
     DTYPES,
+    KERNELS,
     document,
     events,
     group_record,
     job_record,
     step_event,
 )
+from experiments.pictures.timelines.step_spans import COPY, StepSpans
 from experiments.pictures.timelines.trace_file import EVENTS
 from experiments.pictures.timelines.trace_folder import kineto_name
 from experiments.pictures.timelines.trace_slices import microseconds, nanoseconds
-from experiments.pictures.timelines.tracks import (
-    Boxes,
-    box_bytes,
-    communications,
-    computations,
-    kind_of,
-    lane_name,
-)
+from experiments.pictures.timelines.tracks import Boxes
 from experiments.trace_choice import ALL, TraceChoice
-from simulator.schedules.timeline import Timeline
 from simulator.training.model import WIDTHS
-from simulator.training.plan import RESTART, Plan
+from simulator.training.plan import RESTART
 from topologies.errors import InputError
+from topologies.topology import Ints
 
 
 def kineto_files(
-    plan: Plan, timeline: Timeline, parameters: object, choice: TraceChoice = ALL
+    step: StepSpans, device: str, parameters: Mapping[str, object], choice: TraceChoice = ALL
 ) -> dict[str, bytes]:
-    """The trace of each chosen worker by its name, gzipped JSON.
+    """The trace of each chosen rank by its name, gzipped JSON.
 
     A computation or communication is a kernel on a stream. It is launched when it begins, within
-    the steps of its worker, and the launch has no duration. A restart is no kernel. Steps are
-    `ProfilerStep#n`. Communications have the args that Kineto gives
-    NCCL's kernels. Times are microseconds, on a grid of nanoseconds. Raises InputError if the
-    traces have more than a million kernels.
+    the steps of its worker, and the launch has no duration. A restart is no kernel. A message of a
+    pipeline is a kernel of both ranks. Steps are `ProfilerStep#n`. Communications have the args
+    that Kineto gives NCCL's kernels. Times are microseconds, on a grid of nanoseconds. Raises
+    InputError if the traces have more than a million kernels.
     """
-    chosen = choice.of(plan.workers, "workers")
-    talks, tasks = communications(plan, timeline), _kernels(plan, timeline)
-    talks, tasks = (boxes.take(np.isin(boxes.rank, chosen)) for boxes in (talks, tasks))
-    number = len(talks.rank) + len(tasks.rank)
+    chosen, boxes = choice.of(step.ranks.size), _kernels(step)
+    each = np.bincount(boxes.rank, minlength=step.workers)
+    number = int(each @ np.isin(step.ranks, chosen).sum(axis=1))
     if number > EVENTS:
         raise InputError(
-            f"the traces have {number} kernels, at most {EVENTS}: take fewer steps or workers"
+            f"the traces have {number} kernels, at most {EVENTS}: take fewer steps, micro-batches "
+            f"or GPUs, or --ranks"
         )
-    about = json.loads(provenance()) | {"parameters": parameters}
-    names = [json.dumps(phase) for phase in timeline.schedule.phases]
-    kernels = [(names[phase], "") for phase in tasks.phase.tolist()]
-    args, last = _collectives(plan, timeline, talks), timeline.finish[plan.ends[-1]].tolist()
-    everyone = [*range(plan.workers)]
-    lanes = sorted({*plan.spans.lane.tolist()})
-    groups = [group_record(str(lane), lane_name(plan, lane), everyone) for lane in lanes]
-    return {
-        kineto_name(worker): document(
-            job_record(worker, plan.workers, groups),
-            plan.model.device,
-            chain(
-                _steps(plan, timeline, worker),
-                events(tasks, worker, last[worker], kernels),
-                events(talks, worker, last[worker], args),
-            ),
-            about,
-        )
-        for worker in chosen
-    }
+    about, files = json.loads(provenance()) | {"parameters": dict(parameters)}, {}
+    for worker, members in enumerate(step.ranks):
+        mine, last = boxes.take(boxes.rank == worker), float(step.ends[-1, worker])
+        kernels = _about(step, mine)
+        for rank in np.intersect1d(members, chosen).tolist():
+            rows = {kind: _row(group.ranks, rank) for kind, group in step.groups.items()}
+            named = {kind: step.groups[kind].names[row] for kind, row in rows.items()}
+            records = [
+                group_record(named[kind], kind, step.groups[kind].ranks[row].tolist())
+                for kind, row in rows.items()
+            ]
+            lines = [
+                (name, kind and f'{args}, "Process Group Name": "{named.get(kind, kind)}"')
+                for name, args, kind in kernels
+            ]
+            here = mine._replace(rank=np.full_like(mine.rank, rank))
+            files[kineto_name(rank)] = document(
+                job_record(rank, step.ranks.size, records),
+                device,
+                chain(_steps(step, worker, rank), events(here, rank, last, lines)),
+                about,
+            )
+    return {kineto_name(rank): files[kineto_name(rank)] for rank in chosen}
 
 
-def _kernels(plan: Plan, timeline: Timeline) -> Boxes:
-    boxes = computations(plan, timeline)
-    phases = timeline.schedule.phases
-    kept = [
-        rank < plan.workers and phases[phase] != RESTART
-        for rank, phase in zip(boxes.rank.tolist(), boxes.phase.tolist(), strict=True)
-    ]
-    return boxes.take(np.array(kept, dtype=np.bool_))
+def _row(groups: Ints, rank: int) -> int:
+    """The group of a rank."""
+    return int(np.flatnonzero((groups == rank).any(axis=1))[0])
 
 
-def _collectives(plan: Plan, timeline: Timeline, talks: Boxes) -> list[tuple[str, str]]:
-    """The name of each communication's kernel, and its args, as JSON."""
-    dtype, numbers = plan.model.gradient_dtype, _numbers(plan)
-    rows = []
-    for lane, phase, first, size in zip(
-        talks.lane.tolist(),
-        talks.phase.tolist(),
-        talks.first.tolist(),
-        box_bytes(timeline.schedule, talks),
-        strict=True,
-    ):
-        name = timeline.schedule.phases[phase]
-        kernel, collective = COLLECTIVES.get(kind_of(name), ("SendRecv", kind_of(name)))
-        args: dict[str, object] = {"phase": name, "Collective name": collective}
-        if size is not None:
-            elements = round(size / WIDTHS[dtype])
-            share = elements // plan.workers
-            args["In msg nelems"] = share if kernel == "AllGather" else elements
-            args["Out msg nelems"] = share if kernel == "ReduceScatter" else elements
-            args |= {"Group size": plan.workers, "dtype": DTYPES.get(dtype, dtype)}
-        args |= {
-            "Process Group Name": str(lane),
-            "Process Group Description": lane_name(plan, lane),
-        }
-        if kernel != "SendRecv":
-            args["Seq"] = numbers[first]
-        rows.append((json.dumps(f"ncclDevKernel_{kernel}"), ", " + json.dumps(args)[1:-1]))
+def _kernels(step: StepSpans) -> Boxes:
+    """The kernels of all workers; a message to another worker is at both of its ends."""
+    boxes = step.device_boxes
+    restarts = np.array([name == RESTART for name in step.names])[boxes.phase]
+    boxes = boxes.take((boxes.rank < step.workers) & ~restarts)
+    sends = boxes.take(step.labels.peer[boxes.first] >= 0)
+    return boxes.joined(sends._replace(rank=step.labels.peer[sends.first].astype(np.int32)))
+
+
+def _about(step: StepSpans, boxes: Boxes) -> list[tuple[str, str, str]]:
+    """The name, the args and the kind of group of each kernel of a worker, the first two as
+    JSON."""
+    labels, rows, calls = step.labels, [("", "", "")] * len(boxes.rank), dict[int, int]()
+    width = WIDTHS.get(step.dtype, 1)
+    for row in np.argsort(boxes.first, kind="stable").tolist():
+        operation, lane = int(boxes.first[row]), int(boxes.lane[row])
+        phase, number = step.names[labels.phase[operation]], int(labels.call[operation])
+        collective, group = step.calls[number] if number >= 0 else COPY
+        if not group:
+            layer = int(labels.layer[operation])
+            rows[row] = json.dumps(phase + f", layer {layer}" * (layer >= 0)), "", ""
+            continue
+        kernel, word = KERNELS.get(collective, ("SendRecv", collective))
+        args: dict[str, object] = {"phase": phase, "Collective name": word}
+        if labels.nbytes[operation] >= 0:
+            elements = round(float(labels.nbytes[operation]) / width)
+            size = step.groups[group].ranks.shape[1] if group in step.groups else 2
+            args["In msg nelems"] = elements // size if kernel == "AllGather" else elements
+            args["Out msg nelems"] = elements // size if kernel == "ReduceScatter" else elements
+            args |= {"Group size": size, "dtype": DTYPES.get(step.dtype, step.dtype)}
+        args["Process Group Description"] = group
+        if collective in KERNELS and word != "send":
+            args["Seq"] = calls[lane] = calls.get(lane, -1) + 1
+        rows[row] = json.dumps(f"ncclDevKernel_{kernel}"), ", " + json.dumps(args)[1:-1], group
     return rows
 
 
-def _numbers(plan: Plan) -> dict[int, int]:
-    """By the first operation of a communication: how many of its rank and lane come before it."""
-    rank, lane, first, _ = plan.spans
-    order = np.lexsort((first, lane, rank))
-    begins = np.flatnonzero(
-        (np.diff(rank[order], prepend=-1) != 0) | (np.diff(lane[order], prepend=-1) != 0)
-    )
-    numbers = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
-    return dict(zip(first[order].tolist(), numbers.tolist(), strict=True))
-
-
-def _steps(plan: Plan, timeline: Timeline, worker: int) -> Iterator[str]:
+def _steps(step: StepSpans, worker: int, rank: int) -> Iterator[str]:
     """The steps of a worker, each from the end of the step before."""
-    ends = nanoseconds(timeline.finish[plan.ends[:, worker]])
+    if step.what != "rank":
+        yield step_event(0, rank, 0.0, step.timeline.makespan * 1e6)
+        return
+    ends = nanoseconds(step.ends[:, worker])
     starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
-    for step, start, length in zip(
-        plan.numbers.tolist(),
-        microseconds(starts).tolist(),
-        ((ends - starts) / 1000).tolist(),
-        strict=True,
-    ):
-        yield step_event(step, worker, start, length)
+    times = microseconds(starts).tolist(), ((ends - starts) / 1000).tolist()
+    for number, start, length in zip(step.numbers.tolist(), *times, strict=True):
+        yield step_event(number, rank, start, length)

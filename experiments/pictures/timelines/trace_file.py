@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -91,7 +91,7 @@ class _ArrowEnd(NamedTuple):
     text: str
 
 
-def to_file(trace: Trace, parameters: dict[str, object], remedy: str) -> str:
+def to_file(trace: Trace, parameters: Mapping[str, object], remedy: str) -> str:
     """The trace as Chrome trace JSON.
 
     Times are microseconds, on a grid of nanoseconds: see :func:`microseconds`. Slices that overlap

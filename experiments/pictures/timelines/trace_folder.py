@@ -1,4 +1,5 @@
-"""Timelines that are folders: a file of each rank, and which files these are by the ending."""
+"""The files of the timeline of a training run, by its ending: one, or a folder with one of each
+rank."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from experiments import output
 from experiments.trace_choice import ALL, TraceChoice
 
 if TYPE_CHECKING:
+    from experiments.pictures.timelines.step_spans import StepSpans
+    from simulator.analysis.memory import Memory
     from simulator.steps.step_graph import StepGraph
 
 FILES = (*output.PICTURES, ".json")
@@ -43,15 +46,32 @@ def check_timeline(timeline: Path | None, ranks: int, choice: TraceChoice = ALL)
         output.check_folder(timeline, {kineto_name(rank) for rank in choice.of(ranks)}, TRACES)
 
 
-def write_traces(
+def write_timeline(
     timeline: Path,
+    step: Callable[[], StepSpans],
     graph: Callable[[], StepGraph],
-    kineto: Callable[[], Mapping[str, bytes]],
+    title: str,
+    device: str,
+    parameters: Mapping[str, object],
+    choice: TraceChoice,
+    memory: Memory | None = None,
 ) -> None:
-    """Write a folder of Chakra traces of a `graph`, or of `kineto` traces. Raises InputError."""
+    """Write what a training run or a step of a plan did: a folder of Chakra traces of its `graph`,
+    a folder of Kineto traces of a `device`, a Chrome trace, or a picture. Raises InputError."""
     if timeline.suffix == CHAKRA:
         from experiments.traces.chakra_export import chakra_files
 
         output.write_folder(timeline, chakra_files(graph()))
+    elif is_folder(timeline):
+        from experiments.pictures.timelines.kineto_export import kineto_files
+
+        output.write_folder(timeline, kineto_files(step(), device, parameters, choice))
+    elif timeline.suffix.lower() == ".json":
+        from experiments.pictures.timelines.training_trace import training_trace
+
+        output.write(timeline, training_trace(step(), parameters, memory, choice))
     else:
-        output.write_folder(timeline, kineto())
+        from experiments.pictures.figure_file import write_figure
+        from experiments.pictures.timelines.training_picture import training_drawing
+
+        write_figure(timeline, training_drawing(step(), title))

@@ -1,4 +1,4 @@
-"""Which span is on which track: shared by the picture of a training run and its trace."""
+"""The spans of a timeline as boxes, and when links are held: of pictures, pages and traces."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
-from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
 
 Integers = npt.NDArray[np.integer]
@@ -65,59 +63,16 @@ def kind_of(phase: str) -> str:
     return phase.partition(" ")[0]
 
 
-def lane_name(plan: Plan, lane: int) -> str:
-    """What a lane is called."""
-    return plan.lanes[lane] if lane < len(plan.lanes) else f"lane {lane}"
-
-
-def lane_names(plan: Plan, timeline: Timeline) -> list[str]:
-    """What the lanes of a rank are called, those that have no name in the plan included."""
-    most = int(plan.spans.lane.max(initial=0)) + 1
-    count = max(len(plan.lanes), timeline.schedule.lanes, most)
-    return [lane_name(plan, lane) for lane in range(count)]
-
-
 def all_computations(timeline: Timeline) -> Boxes:
     """Computations that take time."""
     schedule = timeline.schedule
     visible = (schedule.kind == COMPUTATION) & (timeline.finish > timeline.start)
     chosen = np.flatnonzero(visible).astype(np.int32)
-    return _boxes(timeline, schedule.rank[chosen], schedule.lane[chosen], chosen, chosen)
+    return boxes_of(timeline, schedule.rank[chosen], schedule.lane[chosen], chosen, chosen)
 
 
-def computations(plan: Plan, timeline: Timeline) -> Boxes:
-    """Computations that take time, except those with which a rank enters or leaves a
-    communication."""
-    ends = np.concatenate((plan.spans.first, plan.spans.last))
-    ends = ends[timeline.schedule.lane[ends] != COMPUTE]
-    boxes = all_computations(timeline)
-    return boxes.take(~np.isin(boxes.first, ends))
-
-
-def communications(plan: Plan, timeline: Timeline) -> Boxes:
-    """Communications as a rank sees them, from entering to leaving, but for those that take no
-    time."""
-    boxes = _boxes(timeline, *plan.spans)
-    return boxes.take(boxes.end > boxes.start)
-
-
-def box_bytes(schedule: Schedule, boxes: Boxes) -> list[int | None]:
-    """The size of each communication, if it is known.
-
-    It is the bytes of the slots that the rank enters with, or of the only transfer.
-    """
-    sums = np.concatenate(([0.0], np.cumsum(schedule.shares))) * schedule.nbytes_total
-    slot, entered = schedule.target[boxes.first], schedule.kind[boxes.first] == COMPUTATION
-    buffer_bytes = sums[slot + schedule.count[boxes.first]] - sums[slot]
-    nbytes = np.where(entered, buffer_bytes, schedule.nbytes[boxes.first])
-    known = np.where(entered, slot >= 0, boxes.first == boxes.last)
-    return [
-        round(size) if is_known else None
-        for size, is_known in zip(nbytes.tolist(), known.tolist(), strict=True)
-    ]
-
-
-def _boxes(timeline: Timeline, rank: Ints, lane: Integers, first: Ints, last: Ints) -> Boxes:
+def boxes_of(timeline: Timeline, rank: Ints, lane: Integers, first: Ints, last: Ints) -> Boxes:
+    """Boxes from the start of first operations to the finish of last ones."""
     phase = timeline.schedule.phase[first].astype(np.int32)
     return Boxes(
         rank,
@@ -138,7 +93,7 @@ def merges(timeline: Timeline) -> Boxes:
     visible = (local | (schedule.reduces == 1)) & (start < timeline.finish)
     chosen = np.flatnonzero(visible).astype(np.int32)
     lane = np.ones_like(chosen)
-    boxes = _boxes(timeline, schedule.peer[chosen], lane, chosen, chosen)
+    boxes = boxes_of(timeline, schedule.peer[chosen], lane, chosen, chosen)
     return boxes._replace(start=start[chosen])
 
 
@@ -158,7 +113,7 @@ def rank_phases(timeline: Timeline) -> Boxes:
     parts, begin = np.unique(np.sort(part), return_index=True)
     final = np.append(begin[1:], len(part))[: len(begin)] - 1
     lane = np.ones(len(parts), dtype=np.int32)
-    boxes = _boxes(timeline, ranks[begin], lane, first[begin], last[final])
+    boxes = boxes_of(timeline, ranks[begin], lane, first[begin], last[final])
     return boxes.take(boxes.end > boxes.start)
 
 

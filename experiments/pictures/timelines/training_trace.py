@@ -1,33 +1,27 @@
-"""A training run as a Chrome trace: steps, lanes, bubbles and sends of each rank."""
+"""A training run or a step of a plan as a Chrome trace: steps, lanes, bubbles and sends of each
+rank."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from experiments.pictures.timelines.step_spans import StepSpans
 from experiments.pictures.timelines.trace_file import Trace, to_file
 from experiments.pictures.timelines.trace_slices import Slices, described, slices_of
-from experiments.pictures.timelines.tracks import (
-    Boxes,
-    box_bytes,
-    communications,
-    computations,
-    kind_of,
-    lane_names,
-)
 from experiments.trace_choice import ALL, TraceChoice
-from simulator.analysis.bubble_spans import BUBBLE_CAUSES, bubble_spans
+from simulator.analysis.bubble_spans import BUBBLE_CAUSES
 from simulator.analysis.memory import Memory
-from simulator.schedules.timeline import Timeline
-from simulator.training.plan import COMPUTE, Plan
+from simulator.training.plan import COMPUTE
 
 STEPS, MAIN, BUBBLES, LANES = 0, 1, 2, 2
 """The tracks of a rank: its steps, its main lane, the gaps of that, and lane k at `LANES` + k."""
 
 
 def training_trace(
-    plan: Plan,
-    timeline: Timeline,
-    parameters: dict[str, object],
+    step: StepSpans,
+    parameters: Mapping[str, object],
     memory: Memory | None = None,
     choice: TraceChoice = ALL,
 ) -> str:
@@ -43,69 +37,61 @@ def training_trace(
 
     The `memory` of each rank is a counter. See :func:`trace_file.to_file` for the rest.
     """
-    talks = communications(plan, timeline)
-    slices = [
-        _steps(plan, timeline),
-        _computing(plan, timeline),
-        _bubbles(plan, timeline),
-        _talking(timeline, talks),
-    ]
-    main, *others = lane_names(plan, timeline)
-    tracks = ["steps", main, "bubbles", *others]
-    trace = Trace(timeline, slices, talks, tracks, memory, choice)
-    return to_file(trace, parameters, "take fewer steps")
+    main, *others = step.lanes
+    boxes, tracks = step.boxes, ["steps", main, "bubbles", *others]
+    track = np.where(boxes.lane == COMPUTE, MAIN, LANES + boxes.lane)
+    lanes = slices_of(boxes.rank, track, boxes.start, boxes.end, _about(step))
+    slices = [_steps(step), _bubbles(step), lanes] if step.what == "rank" else [lanes]
+    trace = Trace(step.timeline, slices, boxes, tracks, memory, choice, f"{step.what}s")
+    return to_file(trace, parameters, "take fewer steps or micro-batches")
 
 
-def _steps(plan: Plan, timeline: Timeline) -> Slices:
+def _steps(step: StepSpans) -> Slices:
     """Each worker's steps, each from the end of the step before."""
-    end = timeline.finish[plan.ends]
-    start = np.vstack((np.zeros(plan.workers), end[:-1]))
+    start = np.vstack((np.zeros(step.workers), step.ends[:-1]))
     steps = [
-        described(f"ProfilerStep#{step}", "user_annotation", **({} if useful else {"lost": True}))
-        for step, useful in zip(plan.numbers.tolist(), plan.useful.tolist(), strict=True)
+        described(f"ProfilerStep#{number}", "user_annotation", **({} if useful else {"lost": True}))
+        for number, useful in zip(step.numbers.tolist(), step.useful.tolist(), strict=True)
     ]
-    ranks = np.tile(np.arange(plan.workers), plan.steps)
-    about = [step for step in steps for _ in range(plan.workers)]
-    return slices_of(ranks, STEPS, start.ravel(), end.ravel(), about)
+    ranks = np.tile(np.arange(step.workers), len(steps))
+    about = [each for each in steps for _ in range(step.workers)]
+    return slices_of(ranks, STEPS, start.ravel(), step.ends.ravel(), about)
 
 
-def _computing(plan: Plan, timeline: Timeline) -> Slices:
-    boxes = computations(plan, timeline)
-    phases = [described(phase, kind_of(phase)) for phase in timeline.schedule.phases]
-    return _on_lanes(boxes, [phases[phase] for phase in boxes.phase.tolist()])
-
-
-def _bubbles(plan: Plan, timeline: Timeline) -> Slices:
-    schedule, media = timeline.schedule, timeline.routed.topology.medium_names
-    spans = bubble_spans(timeline, COMPUTE)
-    spans = spans.take(spans.rank < plan.workers)
-    awaited = np.where(spans.awaited < 0, -1, schedule.phase[spans.awaited])
+def _bubbles(step: StepSpans) -> Slices:
+    media, spans = step.timeline.routed.topology.medium_names, step.bubbles
+    awaited = np.where(spans.awaited < 0, -1, step.labels.name[spans.awaited])
     keys = list(zip(spans.cause.tolist(), awaited.tolist(), spans.medium.tolist(), strict=True))
     about = {
-        (cause, phase, medium): described(
+        (cause, name, medium): described(
             f"bubble: {BUBBLE_CAUSES[cause]}",
             "bubble",
-            **({} if phase < 0 else {"waits for": schedule.phases[phase]}),
+            **({} if name < 0 else {"waits for": step.names[name]}),
             **({} if medium < 0 else {"queues for": media[medium]}),
         )
-        for cause, phase, medium in set(keys)
+        for cause, name, medium in set(keys)
     }
     rows = [about[key] for key in keys]
     return slices_of(spans.rank, BUBBLES, spans.start, spans.end, rows)
 
 
-def _talking(timeline: Timeline, boxes: Boxes) -> Slices:
-    phases = timeline.schedule.phases
-    keys = list(zip(boxes.phase.tolist(), box_bytes(timeline.schedule, boxes), strict=True))
-    about = {
-        (phase, size): described(
-            phases[phase], kind_of(phases[phase]), **({} if size is None else {"bytes": size})
-        )
-        for phase, size in set(keys)
-    }
-    return _on_lanes(boxes, [about[key] for key in keys])
-
-
-def _on_lanes(boxes: Boxes, about: list[str]) -> Slices:
-    track = np.where(boxes.lane == COMPUTE, MAIN, LANES + boxes.lane)
-    return slices_of(boxes.rank, track, boxes.start, boxes.end, about)
+def _about(step: StepSpans) -> list[str]:
+    """The name, the kind and the labels of each box."""
+    labels, shown = step.labels, ("stage", "layer", "micro_batch", "bytes")
+    columns = (
+        labels.name,
+        labels.phase,
+        labels.stage,
+        labels.layer,
+        labels.micro,
+        np.rint(labels.nbytes).astype(np.int64),
+    )
+    keys = list(zip(*(column[step.boxes.first].tolist() for column in columns), strict=True))
+    about = {}
+    for key in set(keys):
+        name, phase, *values = key
+        args = dict(zip(shown, values, strict=True))
+        if step.what == "rank":
+            args = {word: value for word, value in args.items() if value >= 0}
+        about[key] = described(step.names[name], step.kinds[phase], **args)
+    return [about[key] for key in keys]

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.pages.plan_spans import spans_of_pipeline, spans_of_step
 from experiments.pages.run_spans import spans_of_run
 from experiments.pages.spans import Spans, from_document, thinned, to_document
 from experiments.pages.training_spans import spans_of_training
+from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from grouped_cases import each_case
 from refusals import refusal
 from simulator.analysis.bubbles import bubbles
@@ -26,7 +26,6 @@ from simulator.engines import simulate
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.pipeline_times import StageTimes, pipeline_times
 from simulator.parallel.pipelines import find as find_pipeline
 from simulator.parallel.step import write
 from simulator.parallel.step_work import Work
@@ -103,7 +102,7 @@ def test_of_a_folded_run_some_ranks_stand_for_all() -> None:
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_training_has_bubbles_by_cause(symmetric: bool) -> None:
     plan, timeline = training_of(symmetric)
-    spans = spans_of_training(plan, timeline, trace_back(timeline))
+    spans = spans_of_training(strategy_spans(plan, timeline), trace_back(timeline))
     expected = bubbles(timeline).seconds
     for cause, seconds in enumerate(expected[0].tolist()):
         name = ("transfer", "contention", "slower peer", "drain")[cause]
@@ -133,18 +132,12 @@ def test_a_step_of_a_plan_has_a_row_for_each_device() -> None:
     stage = (Block("layer", (Part(1.0),), (Part(1.0),), (Part(1.0),), (Part(2.0),)),)
     times = GroupTimes(star(degrees.ranks, bandwidth=1e9), degrees)
     pipeline = find_pipeline("1f1b").build(devices=2, micro_batches=4)
-    spans = spans_of_step(write(Work((stage,) * 2, pipeline, times)))
+    step = write(Work((stage,) * 2, pipeline, times))
+    spans = spans_of_training(step_spans(step), trace_back(step.timeline))
     assert spans.rows == ("device 0", "device 1")
     assert spans.remarks == ("A row stands for 4 ranks of 8: they do the same at the same time.",)
     assert "forward 3" in spans.names
     assert {"slower peer", "fill"} <= set(spans.causes)
-
-
-def test_a_pipeline_has_a_row_for_each_device() -> None:
-    pipeline = find_pipeline("gpipe").build(devices=3, micro_batches=4)
-    spans = spans_of_pipeline(pipeline_times(pipeline, StageTimes(transfer=0.1)))
-    assert spans.rows == ("device 0", "device 1", "device 2")
-    assert {"forward", "backward", "send", "idle"} == set(spans.kinds)
 
 
 @given(most=st.integers(1, 60))
@@ -241,7 +234,7 @@ def test_every_algorithm_and_strategy_has_spans() -> None:
         topology = find_machine("star").build(4, strategy.servers(4))
         plan = strategy.plan(Model("model", 8, layers), Setting(topology, 4, 2))
         timeline = train(plan, TrainingRules())
-        check(spans_of_training(plan, timeline, trace_back(timeline)))
+        check(spans_of_training(strategy_spans(plan, timeline), trace_back(timeline)))
 
 
 def check(spans: Spans) -> None:

@@ -16,6 +16,7 @@ from experiments.pages.page import Page, to_html
 from experiments.pages.run_spans import spans_of_run
 from experiments.pages.spans import Columns, Spans
 from experiments.pages.training_spans import spans_of_training
+from experiments.pictures.timelines.step_spans import strategy_spans
 from simulator.analysis.critical_path import trace_back
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -38,7 +39,7 @@ def training() -> Spans:
     setting = Setting(topology, 4, 2)
     plan = DDP(bucket=1e6).plan(Model("model", 8, layers, optimizer=5e-4), setting)
     timeline = train(plan, TrainingRules())
-    return spans_of_training(plan, timeline, trace_back(timeline))
+    return spans_of_training(strategy_spans(plan, timeline), trace_back(timeline))
 
 
 def collective(ranks: int = 16) -> Spans:

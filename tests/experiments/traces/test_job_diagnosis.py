@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from experiments.pictures.timelines.kineto_export import kineto_files
+from experiments.pictures.timelines.step_spans import strategy_spans
 from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
 from experiments.traces.job_tables import rank_rows
@@ -88,7 +89,7 @@ def test_our_traces_have_our_overlap(tmp_path: Path) -> None:
         conditions=Conditions(slower={1: 1.4}),
     )
     run = job.run(3)
-    for name, content in kineto_files(run.plan, run.timeline, {}).items():
+    for name, content in kineto_files(strategy_spans(run.plan, run.timeline), "", {}).items():
         (tmp_path / name).write_bytes(content)
     rows = rank_rows(JobCalls(read_job([tmp_path])))
     for measured, column in (

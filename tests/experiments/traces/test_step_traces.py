@@ -14,8 +14,9 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
-from experiments.pictures.timelines import kineto_step
-from experiments.pictures.timelines.kineto_step import step_files
+from experiments.pictures.timelines import kineto_export
+from experiments.pictures.timelines.kineto_export import kineto_files
+from experiments.pictures.timelines.step_spans import step_spans
 from experiments.traces import chakra_export
 from experiments.traces.chakra_export import chakra_files
 from experiments.traces.job_calls import JobCalls
@@ -104,7 +105,7 @@ def test_a_plan_is_written_and_read_back(simctl: Simctl, tmp_path: Path) -> None
 @pytest.mark.parametrize("plan", ["dp=2,tp=2,pp=2,batch=8,zero=1", "cp=2,tp=4,batch=2"])
 def test_kineto_traces_have_the_figures_of_the_step(plan: str, tmp_path: Path) -> None:
     step = made(plan, "hgx_h100")
-    for name, content in step_files(step, "h100", {}).items():
+    for name, content in kineto_files(step_spans(step), "h100", {}).items():
         (tmp_path / name).write_bytes(content)
     job, measures = JobCalls(read_job([tmp_path])), measure(step)
     degrees = step.work.times.degrees
@@ -120,6 +121,6 @@ def test_kineto_traces_have_the_figures_of_the_step(plan: str, tmp_path: Path) -
 def test_too_many_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     step = made("dp=8,batch=8")
     monkeypatch.setattr(chakra_export, "MOST_NODES", 20)
-    monkeypatch.setattr(kineto_step, "EVENTS", 20)
+    monkeypatch.setattr(kineto_export, "EVENTS", 20)
     assert "nodes, at most 20: take fewer ranks" in refusal(chakra_files, ranks_of(step))
-    assert "kernels, at most 20: take fewer GPUs" in refusal(step_files, step, "h100", {})
+    assert "kernels, at most 20: take" in refusal(kineto_files, step_spans(step), "h100", {})

@@ -11,6 +11,7 @@ import pytest
 from experiments.cli.strategy_parser import find
 from experiments.commands import diagnose_job
 from experiments.pictures.timelines.kineto_export import kineto_files
+from experiments.pictures.timelines.step_spans import strategy_spans
 from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
 from experiments.traces.job_problems import problems
@@ -46,7 +47,7 @@ def traces(
         conditions=Conditions(slower=slower or {}, sigma=sigma, seed=3),
     )
     run = job.run(4)
-    for name, content in kineto_files(run.plan, run.timeline, {}).items():
+    for name, content in kineto_files(strategy_spans(run.plan, run.timeline), "", {}).items():
         (folder / name).write_bytes(content)
     return folder
 

@@ -21,7 +21,8 @@ from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
 from experiments.pictures.timelines.kineto_document import STREAM
-from experiments.pictures.timelines.kineto_step import step_files
+from experiments.pictures.timelines.kineto_export import kineto_files
+from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from experiments.trace_choice import ALL, TraceChoice
 from experiments.training.job import Job
 from extras import needs
@@ -54,7 +55,7 @@ for folder in sys.argv[1:]:
 
 def traces(run: tuple[Plan, Timeline]) -> list[dict[str, Any]]:
     """The traces of all workers."""
-    files = kineto_export.kineto_files(*run, {"strategy": "ddp"})
+    files = kineto_files(strategy_spans(*run), "", {"strategy": "ddp"})
     return [json.loads(gzip.decompress(content)) for content in files.values()]
 
 
@@ -77,9 +78,8 @@ def kernels(trace: dict[str, Any], stream: int) -> list[dict[str, Any]]:
 
 def test_each_worker_has_a_trace_with_its_rank(run: Run) -> None:
     plan, timeline = run(ranks=3)
-    assert [*kineto_export.kineto_files(plan, timeline, {})] == [
-        f"rank{rank}.json.gz" for rank in range(3)
-    ]
+    files = kineto_files(strategy_spans(plan, timeline), "", {})
+    assert [*files] == [f"rank{rank}.json.gz" for rank in range(3)]
     for rank, trace in enumerate(traces((plan, timeline))):
         assert trace["distributedInfo"]["rank"] == rank
         assert trace["distributedInfo"]["world_size"] == 3
@@ -119,16 +119,15 @@ def test_kernels_take_what_was_simulated(run: Run) -> None:
 
 def test_too_many_kernels_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kineto_export, "EVENTS", 10)
-    text = refusal(kineto_export.kineto_files, *run(ranks=4), {})
-    assert "at most 10: take fewer steps or workers" in text
+    text = refusal(kineto_files, strategy_spans(*run(ranks=4)), "", {})
+    assert "at most 10: take fewer steps, micro-batches or GPUs, or --ranks" in text
 
 
 def test_chosen_ranks_have_the_files_that_they_have_among_all(run: Run) -> None:
-    made, step, some = run(ranks=4), parallel_step(), TraceChoice((1, 3))
-    every, chosen = (kineto_export.kineto_files(*made, {}, choice) for choice in (ALL, some))
-    assert chosen == {name: every[name] for name in ("rank1.json.gz", "rank3.json.gz")}
-    every, chosen = (step_files(step, "h100", {}, choice) for choice in (ALL, some))
-    assert chosen == {name: every[name] for name in ("rank1.json.gz", "rank3.json.gz")}
+    some = TraceChoice((1, 3))
+    for spans in (strategy_spans(*run(ranks=4)), step_spans(parallel_step())):
+        every, chosen = (kineto_files(spans, "h100", {}, choice) for choice in (ALL, some))
+        assert chosen == {name: every[name] for name in ("rank1.json.gz", "rank3.json.gz")}
 
 
 @needs("hta", "hta")
@@ -143,11 +142,12 @@ def test_hta_finds_the_same_idle_and_overlapping_time(run: Run, tmp_path: Path) 
     for name, (plan, timeline) in runs.items():
         folder, choice = tmp_path / name, TraceChoice((1, 2)) if name == "ddp" else ALL
         folder.mkdir()
-        for file, content in kineto_export.kineto_files(plan, timeline, {}, choice).items():
+        spans = strategy_spans(plan, timeline)
+        for file, content in kineto_files(spans, "", {}, choice).items():
             (folder / file).write_bytes(content)
     step = parallel_step()
     (tmp_path / "plan").mkdir()
-    for file, content in step_files(step, "h100", {}).items():
+    for file, content in kineto_files(step_spans(step), "h100", {}).items():
         (tmp_path / "plan" / file).write_bytes(content)
     done = subprocess.run(
         [sys.executable, "-c", HTA, *(str(tmp_path / name) for name in (*runs, "plan"))],

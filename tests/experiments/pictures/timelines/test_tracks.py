@@ -1,4 +1,4 @@
-"""Tracks: gaps are the bubbles, bands do not overlap, transfers hold their first medium."""
+"""Tracks: bands do not overlap, transfers hold their first medium."""
 
 from collections.abc import Callable
 
@@ -7,25 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.pages.run_spans import Run as Rows
-from experiments.pages.spans import Columns
-from experiments.pages.training_spans import idle_gaps as columns_of_gaps
 from experiments.pictures.timelines.tracks import (
     bands,
-    communications,
-    computations,
     kind_of,
-    lane_name,
     partition,
     sends,
 )
-from simulator.analysis.bubbles import bubbles
 from simulator.schedules.timeline import Timeline
-from simulator.training import find
 from simulator.training.asgd import ASGD
-from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
-from simulator.training.plan import COMPUTE, Plan
+from simulator.training.plan import Plan
 
 Run = Callable[..., tuple[Plan, Timeline]]
 INTERVALS = st.lists(
@@ -42,76 +33,6 @@ def test_a_kind_is_the_first_word() -> None:
         "all-reduce",
         "",
     ]
-
-
-def test_names_of_lanes(run: Run) -> None:
-    plan, _ = run(find("asgd")(), 2)
-    assert lane_name(plan, 0) == "compute"
-    assert lane_name(plan, 99) == "lane 99"
-
-
-def gaps(plan: Plan, timeline: Timeline) -> Columns:
-    """The gaps of the workers, a row each."""
-    ranks = np.arange(timeline.schedule.ranks, dtype=np.int32)
-    through = np.zeros(len(timeline.schedule), dtype=np.bool_)
-    return columns_of_gaps(plan, Rows(timeline, ranks, through))
-
-
-@given(
-    ranks=st.integers(1, 5),
-    steps=st.integers(1, 3),
-    sigma=st.sampled_from([0.0, 0.3]),
-    name=st.sampled_from(["ddp", "asgd"]),
-)
-def test_gaps_add_up_to_the_bubbles(
-    run: Run, ranks: int, steps: int, sigma: float, name: str
-) -> None:
-    plan, timeline = run(find(name)(), ranks, steps=steps, conditions=Conditions(sigma=sigma))
-    idle_gaps = gaps(plan, timeline)
-    idle = np.bincount(idle_gaps.row, idle_gaps.end - idle_gaps.start, ranks)
-    np.testing.assert_allclose(idle, bubbles(timeline).total[:ranks], atol=1e-12)
-    main = computations(plan, timeline).take(
-        np.flatnonzero(computations(plan, timeline).lane == COMPUTE)
-    )
-    busy = np.bincount(main.rank, main.end - main.start, ranks + 1)[:ranks]
-    np.testing.assert_allclose(idle + busy, timeline.makespan)
-    assert (idle_gaps.end > idle_gaps.start).all()
-
-
-def waited_for(timeline: Timeline, idle_gaps: Columns) -> list[str]:
-    """The phase that each gap waits for, nothing in a drain."""
-    phases = timeline.schedule.phases
-    return [phases[phase] if phase >= 0 else "" for phase in idle_gaps.awaited.tolist()]
-
-
-def test_a_gap_ends_with_what_it_waited_for_or_with_the_run(run: Run) -> None:
-    plan, timeline = run(DDP(overlap=False, bucket=1e12), 2, conditions=Conditions(slower={1: 2.0}))
-    idle_gaps = gaps(plan, timeline)
-    assert idle_gaps.row.tolist() == [0, 0, 1]
-    assert waited_for(timeline, idle_gaps) == ["all-reduce bucket 0", "", "all-reduce bucket 0"]
-    assert idle_gaps.end[1] - idle_gaps.start[1] == pytest.approx(5e-4)
-
-
-def test_after_its_last_computation_a_worker_waits_for_what_it_takes_part_in(run: Run) -> None:
-    plan, timeline = run(find("ssgd")(), 3)
-    idle_gaps = gaps(plan, timeline)
-    assert idle_gaps.row.tolist() == [0, 0, 0, 1, 1, 2]
-    assert waited_for(timeline, idle_gaps) == [
-        "push model",
-        "push model",
-        "pull",
-        "pull",
-        "",
-        "pull",
-    ]
-
-
-def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:
-    plan, timeline = run(DDP(bucket=1000.0, launch=1e-4), 3)
-    talking, computing = communications(plan, timeline), computations(plan, timeline)
-    assert len(talking.rank) == 3 * 2
-    assert set(computing.lane.tolist()) == {0}
-    assert len(computing.rank) == 3 * (2 + 2 + 1)
 
 
 @given(INTERVALS)

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.timelines import bars
 from experiments.pictures.timelines.palette import COLOURS, FILLS, pale
+from experiments.pictures.timelines.step_spans import strategy_spans
 from experiments.pictures.timelines.training_picture import training_drawing
 from simulator.analysis.bubble_spans import bubble_spans
 from simulator.schedules.timeline import Timeline
@@ -32,7 +33,7 @@ Run = Callable[..., tuple[Plan, Timeline]]
 
 
 def drawn(run: tuple[Plan, Timeline]) -> tuple[Figure, Axes]:
-    figure = training_drawing(*run, "title")
+    figure = training_drawing(strategy_spans(*run), "title")
     return figure, figure.axes[0]
 
 
@@ -54,12 +55,12 @@ def words(axes: Axes) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["png", "svg", pytest.param("pdf", marks=pytest.mark.exhaustive)])
 def test_a_picture_is_a_file_of_its_kind(run: Run, kind: str) -> None:
-    picture = to_bytes(training_drawing(*run(ranks=2), "title"), kind)
+    picture = to_bytes(training_drawing(strategy_spans(*run(ranks=2)), "title"), kind)
     assert picture.startswith({"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF"}[kind])
     if kind == "png":
         assert struct.unpack(">II", picture[16:24]) == (2025, 450)
     if kind != "svg":
-        assert picture == to_bytes(training_drawing(*run(ranks=2), "title"), kind)
+        assert picture == to_bytes(training_drawing(strategy_spans(*run(ranks=2)), "title"), kind)
 
 
 def test_a_box_is_a_computation_or_a_communication(run: Run) -> None:
@@ -253,5 +254,5 @@ def test_too_many_boxes_are_thinned_and_it_says_so(
 def test_a_lone_worker_and_a_dollar_in_a_name(run: Run) -> None:
     alone = run(DDP(broadcast_buffers=False), ranks=1, name="$w$")
     assert legend(drawn(alone)[0]) == ["forward", "backward", "optimizer"]
-    picture = to_bytes(training_drawing(*alone, "alone with $x_{$"), "svg").decode()
+    picture = to_bytes(training_drawing(strategy_spans(*alone), "alone with $x_{$"), "svg").decode()
     assert {"forward $w$0", "alone with $x_{$"} <= set(re.findall(r"<!-- (.*?) -->", picture))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from chrome_traces import assert_disjoint, covering, nanoseconds, slices
 from experiments.pictures.timelines import trace_file
+from experiments.pictures.timelines.step_spans import strategy_spans
 from experiments.pictures.timelines.trace_slices import microseconds
 from experiments.pictures.timelines.training_trace import training_trace
 from simulator.schedules.timeline import Sharing, Timeline
@@ -29,7 +30,9 @@ Run = Callable[..., tuple[Plan, Timeline]]
 
 
 def traced(run: tuple[Plan, Timeline], **parameters: object) -> dict[str, Any]:
-    trace: dict[str, Any] = json.loads(training_trace(*run, parameters), parse_constant=pytest.fail)
+    trace: dict[str, Any] = json.loads(
+        training_trace(strategy_spans(*run), parameters), parse_constant=pytest.fail
+    )
     return trace
 
 
@@ -240,13 +243,13 @@ def test_what_is_too_large_without_transfers_is_refused(
 ) -> None:
     monkeypatch.setattr(trace_file, "EVENTS", 10)
     with pytest.raises(InputError, match=r"events without transfers, at most 10: take fewer steps"):
-        training_trace(*run(ranks=3), {})
+        training_trace(strategy_spans(*run(ranks=3)), {})
 
 
 def test_the_memory_of_each_rank_is_a_counter(run: Run) -> None:
     plan, timeline = run(ranks=3)
     memory = footprint(plan, timeline)
-    trace = json.loads(training_trace(plan, timeline, {}, memory))
+    trace = json.loads(training_trace(strategy_spans(plan, timeline), {}, memory))
     counted = [event for event in trace["traceEvents"] if event["ph"] == "C"]
     assert {event["pid"] for event in counted} == {0, 1, 2}
     assert max(event["args"]["bytes"] for event in counted) == round(memory.peak)
