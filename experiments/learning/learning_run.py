@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.learning.along_plan import Learner, Version
-from experiments.learning.along_steps import parallel_learner
 from experiments.learning.task import Task
+from experiments.learning.versions import Learner, Version, pipeline_versions
 from experiments.training.job import Job
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import measure as measure_step
@@ -96,11 +95,26 @@ def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> 
 
 def learn_steps(task: Task, step: Step, plan: str, steps: int | None = None) -> LearningRun:
     """Learn along steps of a parallel plan, by default as many as the epochs have. `plan` is what
-    the table shows."""
-    learner = parallel_learner(task, step, steps)
-    ranks = step.work.times.degrees.ranks
-    apart = ranks * max(1, learner.steps // POINTS)
-    run = run_of(task, learner.versions(), plan, ranks, apart)
+    the table shows.
+
+    A step has a batch of the task for each GPU, however the plan shares them out. So all plans of
+    as many GPUs learn the same, and differ in time. Tensor, context and expert parallelism split
+    layers and sequences, and not the samples.
+    """
+    work, degrees = step.work, step.work.times.degrees
+    ranks, workers = degrees.ranks, degrees.ranks // degrees.dp
+    sampler = replace(task.sampler(degrees.dp), batch=task.batch * workers)
+    steps = steps or task.epochs * sampler.batches
+    versions = pipeline_versions(
+        task,
+        sampler,
+        work.pipeline,
+        workers=workers,
+        sharded=work.gradients.zero > 0,
+        steps=steps,
+        seconds=step.timeline.makespan,
+    )
+    run = run_of(task, versions, plan, ranks, ranks * max(1, steps // POINTS))
     measures = measure_step(step)
     computing = float((measures.computing + measures.optimizer).mean())
     return run._replace(row=replace(run.row, idle=1 - computing / (measures.step or 1.0)))

@@ -1,5 +1,7 @@
-"""Learning along a plan: its times, its order of updates, and the versions of the weights that
-each worker has read."""
+"""The versions of the weights that a run reaches, along a strategy or along steps of a plan.
+
+A strategy has its times, its order of updates, and the versions that each worker has read.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.learning.moves import Moves, moves_of
+from experiments.learning.pipelined import pipeline_gradient
+from experiments.learning.replicas import Copies, Replicas, Shards
+from experiments.learning.sampler import Sampler
 from experiments.learning.task import Task
 from simulator.collectives.collective import ALL_REDUCE
+from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.schedules.timeline import Timeline
 from simulator.training import Strategy
 from simulator.training.local_sgd import LocalSGD
@@ -127,3 +133,34 @@ class Learner:
             weights = weights - task.rate / self.workers * gradient
             cycles[worker] += 1
             yield Version(float(served[update]), sum(cycles), weights)
+
+
+def pipeline_versions(
+    task: Task,
+    sampler: Sampler,
+    pipeline: Pipeline,
+    *,
+    workers: int,
+    sharded: bool,
+    steps: int,
+    seconds: float,
+) -> Iterator[Version]:
+    """The versions that pipelines reach in `steps` steps of so many `seconds` each.
+
+    The ranks of the sampler are pipelines of so many `workers`. A pipeline of a single device with
+    several micro-batches accumulates their gradients. The weights are `sharded` over the ranks, or
+    each keeps all of them.
+    """
+    ranks = sampler.ranks
+    copies: Copies = Replicas(task.initial, ranks)
+    if sharded:
+        copies = Shards(task.model, task.initial, ranks)
+    whole = copies.whole()
+    for step in range(steps):
+        gradients = [
+            pipeline_gradient(task.model, weights, task.samples.of(rows), pipeline)
+            for weights, rows in zip(whole, sampler.rows(step), strict=True)
+        ]
+        copies.subtract(np.array(gradients), task.rate / ranks)
+        whole = copies.whole()
+        yield Version((step + 1) * seconds, (step + 1) * ranks * workers, whole[0])
