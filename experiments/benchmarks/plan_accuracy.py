@@ -20,7 +20,9 @@ from experiments.benchmarks.table_rows import grouped
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
+from experiments.parallel.calibrated_compute import row_of
 from experiments.parallel.compute_calibration import Row, calibrate
+from experiments.parallel.measured_steps import MeasuredStep
 from experiments.parallel.plan_errors import Kind, PlanError, kind_of, span_of
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
@@ -88,7 +90,7 @@ def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predict
         models = grouped(alike, lambda row: row.group if by_model else "").values()
         firsts = [min(model, key=lambda row: row.order) for model in models]
         usual = DeviceTimes(alike[0].device, alike[0].dtype)
-        times = calibrate([_fitted(first) for first in firsts], usual).of(usual)
+        times = calibrate([_fitted(first, usual) for first in firsts]).of(usual)
         for model, first in zip(models, firsts, strict=True):
             predicted += [
                 Predicted(
@@ -103,8 +105,9 @@ def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predict
     return predicted
 
 
-def _fitted(row: Measured) -> Row:
-    return Row(lambda times: simulate(row.model, row.plan, row.machine, times).step, row.seconds)
+def _fitted(row: Measured, times: DeviceTimes) -> Row:
+    step = MeasuredStep(row.table, row.model, row.plan, row.seconds)
+    return row_of(step, times, lambda plan: _times(row.machine, plan.degrees))
 
 
 def plain(row: Measured) -> float:

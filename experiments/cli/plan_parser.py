@@ -109,9 +109,16 @@ def _setting(
         "device", DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
     )
     times = DeviceTimes(device, choice.training.get("dtype", "bf16"))
+    setting = Setting(
+        training=Training(choice.name, choice.shape, choice.seq, times),
+        machine=blueprint,
+        rules=rules.rules,
+        profile=calibrated,
+        parameters={},
+    )
     fitted: dict[str, str] = {}
     if options.calibrate_compute is not None:
-        times = calibrated_by(Path(options.calibrate_compute), times, blueprint, calibrated)
+        times = calibrated_by(Path(options.calibrate_compute), times, setting.groups)
         fitted = {"scale": f"{times.scale:.6g}", "launch_s": f"{times.launch:.6g}"}
     gpus = blueprint.whole().ranks if blueprint.kind != "shape" else None
     if options.p is not None:
@@ -127,12 +134,5 @@ def _setting(
         **chosen.parameters,
         **rules.parameters,
     }
-    training = Training(choice.name, choice.shape, choice.seq, times)
-    setting = Setting(
-        training=training,
-        machine=blueprint,
-        rules=rules.rules,
-        profile=calibrated,
-        parameters=parameters,
-    )
-    return setting, gpus
+    training = replace(setting.training, times=times)
+    return replace(setting, training=training, parameters=parameters), gpus

@@ -18,12 +18,12 @@ from experiments.parallel.layer_report import figures as routed
 from experiments.parallel.layer_report import prove
 from experiments.parallel.layer_report import text as layers_of
 from experiments.parallel.plan_report import PlanRow, report, row_of, text, title, with_interval
-from experiments.parallel.plan_step import Setting, interval_of, machine_of, work_of
+from experiments.parallel.plan_step import Setting, interval_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, write_timeline
 from experiments.profiles.interval_levels import level_of
 from experiments.trace_choice import TraceChoice
-from simulator.parallel.group_times import End, GroupTimes
+from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import EP
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import StepMeasures, measure
@@ -44,11 +44,7 @@ class Request(Setting):
 
     def step(self) -> Step:
         """The operations of a step."""
-        topology = machine_of(self.machine, self.plan)
-        degrees, run = self.plan.degrees, self.rules.run
-        end: End | None = "time" if self.level else None
-        times = GroupTimes(topology, degrees, profile=self.profile, run=run, end=end)
-        return write(work_of(self.training, self.plan, times))
+        return write(work_of(self.training, self.plan, self.groups(self.plan)))
 
     def answer(self) -> tuple[Step, StepMeasures, PlanRow, Fit]:
         """A step, its row, and its memory."""

@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from experiments import output
 from experiments.models.device_times import DeviceTimes
 from experiments.models.shape_catalogue import choose
-from experiments.parallel.compute_calibration import Row, calibrate
+from experiments.parallel.compute_calibration import Factors, Row, calibrate
 from experiments.parallel.measured_steps import MeasuredStep, read_steps
-from experiments.parallel.plan_step import Training, machine_of, work_of
-from experiments.parallel.plan_text import parse_plan
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import Plan, parse_plan
+from simulator.analysis.critical_path import trace_back
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.step import write
-from simulator.profile import Profile
-from topologies.catalogue import Blueprint
+from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS
+from simulator.parallel.slow_steps import simulate
+from simulator.parallel.step import Step, write
 from topologies.errors import InputError
+from topologies.topology import Floats
+
+BOUND = np.full(len(STREAMS), 2)
+"""Which factor the times of a stream have: 0 that of the device, 1 that of launches, 2 none."""
+BOUND[[COMPUTE, COPIES]], BOUND[HOST] = 0, 1
 
 
 def calibrated_by(
-    path: Path, times: DeviceTimes, machine: Blueprint, profile: Profile | None = None
+    path: Path, times: DeviceTimes, groups: Callable[[Plan], GroupTimes]
 ) -> DeviceTimes:
-    """The times with the factors that the steps of a file tell. Says on stderr what they are.
+    """The times with the factors that the steps of a file tell, where `groups` has the times of
+    collectives. Says on stderr what they are.
 
     Raises InputError for a step that cannot be simulated.
     """
     rows = []
     for step in read_steps(path):
         try:
-            rows.append(_row(step, machine, profile))
-            rows[-1].step(times)
+            rows.append(row_of(step, times, groups))
         except InputError as error:
             raise InputError(f"{step.where}: {error}") from None
-    factors = calibrate(rows, times)
+    factors = calibrate(rows)
     output.note(
         f"{path.name}: {output.counted(len(rows), 'measured step')}: times of the device x "
         f"{factors.scale:.3f}, launches x {factors.launch:.3f}"
@@ -40,13 +50,34 @@ def calibrated_by(
     return factors.of(times)
 
 
-def _row(step: MeasuredStep, machine: Blueprint, profile: Profile | None) -> Row:
+def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], GroupTimes]) -> Row:
+    """A measured step with times of a device that factors multiply, where `groups` has the times of
+    collectives.
+
+    Raises InputError for a step that cannot be simulated.
+    """
     choice, plan = choose(step.model), parse_plan(step.plan)
-    topology = machine_of(machine, plan)
-    groups = GroupTimes(topology, plan.degrees, profile=profile)
+    collectives = groups(plan)
 
-    def seconds(times: DeviceTimes) -> float:
-        training = Training(choice.name, choice.shape, choice.seq, times)
-        return write(work_of(training, plan, groups)).timeline.makespan
+    def written(factors: Factors) -> Step:
+        training = Training(choice.name, choice.shape, choice.seq, factors.of(times))
+        return write(work_of(training, plan, collectives))
 
-    return Row(seconds, step.seconds)
+    first = written(Factors())
+    routed, slowdown = first.timeline.routed, first.work.slowdown
+
+    def path(factors: Factors) -> Floats:
+        if "forward" in plan.pipeline.options:
+            # The times of the device decide in which order its pipeline runs.
+            timeline = written(factors).timeline
+        else:
+            seconds = (
+                routed.schedule.seconds * np.array([*factors, 1.0])[BOUND[routed.schedule.lane]]
+            )
+            schedule = replace(routed.schedule, seconds=seconds)
+            timeline = simulate(replace(routed, schedule=schedule), slowdown)
+        critical = trace_back(timeline)
+        bound = BOUND[timeline.schedule.lane[critical.operation]]
+        return np.bincount(bound, critical.seconds, 3).astype(np.float64)
+
+    return Row(path, step.seconds)

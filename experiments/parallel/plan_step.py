@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from experiments.models.accelerators import accelerator
@@ -13,6 +13,7 @@ from experiments.models.transformer_blocks import blocks
 from experiments.output import Value
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.plan_text import GRADIENTS, Plan
+from experiments.profiles.interval_levels import level_of
 from experiments.simulations.rules import Rules
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.gradients import Gradients
@@ -78,6 +79,19 @@ class Setting:
     """A calibrated library, whose protocols are simulated."""
     parameters: Mapping[str, Value]
     """The options as the user writes them: stored with the result."""
+    known: dict[int, GroupTimes] = field(default_factory=dict, repr=False)
+    """Times of collectives that were simulated, by the ranks of the machine. Most of a step's
+    simulation is these, so steps that calibrate the device share them with the plan."""
+
+    def groups(self, plan: Plan) -> GroupTimes:
+        """The times of collectives under a plan."""
+        if (ranks := plan.degrees.ranks) not in self.known:
+            machine = machine_of(self.machine, plan)
+            end: End | None = "time" if level_of(self.profile) else None
+            self.known[ranks] = GroupTimes(
+                machine, plan.degrees, profile=self.profile, run=self.rules.run, end=end
+            )
+        return self.known[ranks].under(plan.degrees)
 
 
 def stages_of(training: Training, plan: Plan, routing: Routing | None = None) -> Stages:

@@ -7,7 +7,9 @@ import pytest
 from experiments.models.device_times import DeviceTimes
 from experiments.parallel.calibrated_compute import calibrated_by
 from experiments.parallel.measured_steps import MOST_ROWS, read_steps
+from experiments.parallel.plan_text import Plan
 from grouped_cases import each_case
+from simulator.parallel.group_times import GroupTimes
 from topologies.catalogue import find
 from topologies.errors import InputError
 
@@ -54,12 +56,17 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
         read_steps(path)
 
 
+def groups(plan: Plan) -> GroupTimes:
+    """The times of collectives on a DGX A100."""
+    return GroupTimes(find("dgx_a100").build(plan.degrees.ranks), plan.degrees)
+
+
 def test_times_are_fitted_to_the_steps_of_a_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "steps.csv"
     path.write_text(GOOD)
-    times = calibrated_by(path, DeviceTimes("a100"), find("dgx_a100"))
+    times = calibrated_by(path, DeviceTimes("a100"), groups)
     assert times.launch > 1e-5
     assert "1 measured step: times of the device x" in capsys.readouterr().err
 
@@ -68,4 +75,4 @@ def test_a_step_that_cannot_be_simulated_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "steps.csv"
     path.write_text(GOOD + 'gpt2,"dp=1,tp=5",0.5\n')
     with pytest.raises(InputError, match="line 3: gpt2 has 12 heads"):
-        calibrated_by(path, DeviceTimes("a100"), find("dgx_a100"))
+        calibrated_by(path, DeviceTimes("a100"), groups)
