@@ -147,6 +147,20 @@ class Topology:
         ones."""
         return self.link_media[self.link_indptr[link] : self.link_indptr[link + 1]]
 
+    def crossings(self, links: Ints) -> tuple[npt.NDArray[np.int64], Ints]:
+        """The media that transfers over `links` occupy, in order, and the place of the link of each
+        in `links`.
+
+        >>> from topologies.shapes import star
+        >>> star(3).crossings(np.array([0, 4]))[0].tolist()
+        [0, 1]
+        """
+        first = self.link_indptr[links]
+        count = self.link_indptr[np.add(links, 1)] - first
+        place = np.repeat(np.arange(len(links)), count)
+        offset = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+        return place, self.link_media[first[place] + offset]
+
     def route(self, source_rank: int, target_rank: int, channel: int = 0) -> tuple[int, ...]:
         """The links from one rank to another: least latency, then fewest hops, then as `paths`
         says.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simulator.schedules.routed import Routed
 from topologies.columns import distinct
 from topologies.link import Link
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Ints
 
 Longs = npt.NDArray[np.int64]
 Ports = Literal["peer", "switch", "one", "bus", "blocking"]
@@ -103,7 +103,7 @@ def observe(routed: Routed) -> Fabric:
     if not len(links):
         return Fabric(bandwidth=np.inf, reduction=0.0, ports="blocking", uniform=False)
     topology, route = routed.topology, np.repeat(np.arange(len(hops)), hops)
-    link, media = _expanded(topology, links)
+    link, media = topology.crossings(links)
     starts = np.flatnonzero(np.diff(route, prepend=-1))
     media_starts = np.flatnonzero(np.diff(route[link], prepend=-1))
     latency = _sums(topology.latency[links], starts, hops[hops > 0])
@@ -137,14 +137,6 @@ def _sums(values: Floats, starts: Longs, counts: Ints) -> Floats:
         chosen = counts == count
         total[chosen] = values[starts[chosen, None] + np.arange(count)].sum(axis=1)
     return total
-
-
-def _expanded(topology: Topology, links: Ints) -> tuple[Longs, Ints]:
-    """The place in `links` and the medium of every crossing of a medium, in order."""
-    first, count = topology.link_indptr[links], np.diff(topology.link_indptr)[links]
-    place = np.repeat(np.arange(len(links)), count)
-    offset = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
-    return place, topology.link_media[first[place] + offset]
 
 
 def _ports(routed: Routed, crossings: Crossings, entered: Crossings, best: Floats) -> Ports:

@@ -11,7 +11,6 @@ from simulator.kernels import first_come
 from simulator.kernels.events import RUNS, Runs
 from simulator.kernels.records import Times, Turns, Work
 from simulator.kernels.repeats import Parts, Steps
-from simulator.schedules.folding import spread
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import COMPUTE
 from topologies._compile import kernel
@@ -119,7 +118,7 @@ def used(routed: Routed) -> Places:
     merges = ((ranks.reduction > 0) | (ranks.copy > 0))[work.operations.peer]
     merges &= work.operations.reduces == 1
     serial = np.flatnonzero(merges | (np.diff(routed.route_indptr)[routed.route] == 0))
-    _, media = _media_of(routed, np.unique(routed.route_links))
+    _, media = routed.topology.crossings(np.unique(routed.route_links))
     lanes = np.unique(_lane_of(routed, serial))
     return np.concatenate((lanes, ranks.serials + np.unique(media))).astype(np.int64)
 
@@ -131,18 +130,11 @@ def uses_of(routed: Routed, node: npt.NDArray[np.int64]) -> Uses:
     hop, route = node - routed.node_indptr[operation], routed.route[operation]
     crosses = hop < np.diff(routed.route_indptr)[route]
     link = routed.route_links[routed.route_indptr[route[crosses]] + hop[crosses]]
-    row, medium = _media_of(routed, link)
+    row, medium = routed.topology.crossings(link)
     lane = _lane_of(routed, operation[~crosses])
     nodes = np.concatenate((node[crosses][row], node[~crosses]))
     places = np.concatenate((routed.work.ranks.serials + medium, lane)).astype(np.int64)
     return Uses(nodes, places)
-
-
-def _media_of(routed: Routed, link: Ints) -> tuple[Places, Ints]:
-    """The media of some links, and the place of the link of each."""
-    topology = routed.topology
-    row, offset = spread(np.diff(topology.link_indptr)[link])
-    return row, topology.link_media[topology.link_indptr[link[row]] + offset]
 
 
 def _lane_of(routed: Routed, operation: Places) -> Ints:

@@ -15,12 +15,8 @@ def flow_routes(routed: Routed) -> FlowRoutes:
     topology, links, routes = routed.topology, routed.route_links, len(routed.route_indptr) - 1
     route = np.repeat(np.arange(routes), np.diff(routed.route_indptr))
     latency = np.bincount(route, topology.latency[links], routes)
-    count = np.diff(topology.link_indptr)[links]
-    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    route, media = (
-        np.repeat(route, count),
-        topology.link_media[np.repeat(topology.link_indptr[links], count) + offset],
-    )
+    place, media = topology.crossings(links)
+    route = route[place]
     gap = np.zeros(routes)
     np.maximum.at(gap, route, topology.medium_gap[media])
     limits = np.isfinite(topology.medium_bandwidth[media])

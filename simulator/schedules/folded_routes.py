@@ -201,10 +201,8 @@ def _at_media(schedule: Schedule, route: Ints, folded: FoldedRoutes) -> int:
     """An operation that meets another one at a medium, or -1."""
     assert schedule.fold is not None
     media = folded.topology
+    row, places = media.crossings(folded.links)
     count = np.diff(media.link_indptr)[folded.links]
-    row = np.repeat(np.arange(len(folded.links)), count)
-    offset = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    places = media.link_media[media.link_indptr[folded.links[row]] + offset]
     ends = np.concatenate(([0], np.cumsum(count)))[folded.indptr]
     indptr = np.concatenate((np.zeros(1, np.int32), ends)).astype(np.int32)
     meeting = kernel(meetings, len(schedule))(

@@ -103,10 +103,7 @@ class Timeline:
         """When each transfer held which medium."""
         topology = self.routed.topology
         operation, link, node = self.hops
-        count = np.diff(topology.link_indptr)[link]
-        row = np.repeat(np.arange(len(link)), count)
-        offset = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-        medium = topology.link_media[topology.link_indptr[link[row]] + offset]
+        row, medium = topology.crossings(link)
         nbytes = self.schedule.nbytes[operation[row]]
         if self.sharing == "fair":
             seconds = (self.sent - self.start)[operation[row]]
