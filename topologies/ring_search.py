@@ -269,17 +269,20 @@ def _fullest(
     topology: Topology, edges: list[tuple[Legs, Rows, Rows]], shortlist: Rows, uses: Floats
 ) -> Floats:
     """The greatest load of a medium once a ring of each of these patterns is there as well."""
-    media = len(uses)
-    crossed = [np.zeros(0, dtype=np.int64)]
+    crossed, burdened = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for (width, indptr, links), start, end in edges:
         pairs = (start[shortlist] * width + end[shortlist]).ravel()
         first, hops = indptr[pairs].astype(np.int64), indptr[pairs + 1] - indptr[pairs]
         place = np.arange(hops.sum()) - np.repeat(np.cumsum(hops) - hops, hops)
-        pattern = np.repeat(np.arange(len(pairs)) // start.shape[1], hops)
-        crossed.append(pattern * media + links[np.repeat(first, hops) + place])
-    counts = np.bincount(np.concatenate(crossed), minlength=len(shortlist) * media)
-    load = uses + counts.reshape(-1, media)
-    return np.asarray(np.round((load / topology.medium_bandwidth).max(axis=1) * 1e15, 3))
+        burdened.append(np.repeat(np.arange(len(pairs)) // start.shape[1], hops))
+        crossed.append(links[np.repeat(first, hops) + place])
+    # A large machine has many media that no pattern crosses.
+    media, column = np.unique(np.concatenate(crossed), return_inverse=True)
+    cells = np.concatenate(burdened) * len(media) + column
+    counts = np.bincount(cells, minlength=len(shortlist) * len(media))
+    load = (uses[media] + counts.reshape(-1, len(media))) / topology.medium_bandwidth[media]
+    before = float((uses / topology.medium_bandwidth).max())
+    return np.asarray(np.round(load.max(axis=1, initial=before) * 1e15, 3))
 
 
 def _uses(topology: Topology, order: Ints, channel: int) -> Floats:

@@ -97,12 +97,7 @@ def _salts(topology: Topology, sources: Numbers, targets: Numbers, channels: Num
 
 def rails(topology: Topology) -> Longs:
     """The number of each rank's device among those of its kind in its node, in device order."""
-    kind = topology.device_kinds.codes
-    order = np.lexsort((kind, topology.node))
-    group = topology.node[order].astype(np.int64) * (kind.max(initial=0) + 1) + kind[order]
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = np.arange(len(order)) - np.searchsorted(group, group)
-    return number[topology.placement]
+    return _graph(_Wires(topology)).rails[topology.placement]
 
 
 class _Wires:
@@ -111,7 +106,7 @@ class _Wires:
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         columns = topology.source, topology.target, topology.latency, topology.node
-        self._key = topology.paths, *map(id, columns)
+        self._key = topology.paths, *map(id, (*columns, topology.device_kinds))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Wires) and self._key == other._key
@@ -133,6 +128,17 @@ class _Graph:
         self.topology, self.devices = topology, len(topology.device_names)
         self.only_way_out = _only(topology.source, self.devices)
         self.only_way_in = _only(topology.target, self.devices)
+
+    @cached_property
+    def rails(self) -> Longs:
+        """The number of each device among those of its kind in its node."""
+        kind = self.topology.device_kinds.codes
+        node = self.topology.node.astype(np.int64)
+        order = np.lexsort((kind, node))
+        group = node[order] * (kind.max(initial=0) + 1) + kind[order]
+        number = np.empty(len(order), dtype=np.int64)
+        number[order] = np.arange(len(order)) - np.searchsorted(group, group)
+        return number
 
     @cached_property
     def ticks(self) -> Longs:

@@ -64,18 +64,13 @@ def _seconds(routed: Routed) -> Floats:
 def _by_route(routed: Routed) -> tuple[Floats, Floats]:
     """Seconds a message and seconds a byte of every route, over all its links and media."""
     topology, routes = routed.topology, len(routed.route_indptr) - 1
-    if not topology.links:
-        return np.zeros(routes), np.zeros(routes)
-    first, media = topology.link_indptr[:-1], topology.link_media
-    gap = np.add.reduceat(topology.medium_gap[media], first)
-    per_byte = np.add.reduceat(1 / topology.medium_bandwidth[media], first)
-    route = np.repeat(np.arange(routes), np.diff(routed.route_indptr))
-    columns = (
-        np.bincount(route, column[routed.route_links], routes)
-        for column in (gap + topology.latency, per_byte)
-    )
-    fixed, slope = (column.astype(np.float64) for column in columns)
-    return fixed, slope
+    # Only links of routes are read: a group of a large machine takes few of its links.
+    links, route = routed.route_links, np.repeat(np.arange(routes), np.diff(routed.route_indptr))
+    place, media = topology.crossings(links)
+    fixed = np.bincount(route, topology.latency[links], routes)
+    fixed += np.bincount(route[place], topology.medium_gap[media], routes)
+    slope = np.bincount(route[place], 1 / topology.medium_bandwidth[media], routes)
+    return fixed, slope.astype(np.float64)
 
 
 def _what(schedule: Schedule, operation: int) -> str:

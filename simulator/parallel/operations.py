@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import STREAMS, WIDTH
-from simulator.steps.step_graph import COLUMNS, Call, StepGraph, padded, step_graph
+from simulator.steps.step_graph import COLUMNS, Call, StepGraph, padded, step_graph, waits_of
 from topologies.topology import Ints
 
 
@@ -54,17 +54,11 @@ class Columns:
 
     def built(self) -> StepGraph:
         """The graph of all tasks."""
-        width = max(rows.shape[1] for rows in self.before)
-        after = np.full((self.size, width), -1, dtype=np.int32)
-        row = 0
-        for before in self.before:
-            after[row : row + len(before), : before.shape[1]] = before
-            row += len(before)
         return step_graph(
             np.ascontiguousarray(self.times.degrees.groups("pp").T),
             STREAMS,
             {name: np.concatenate(values) for name, values in self.values.items()},
-            after,
+            waits_of(self.before),
             calls=tuple(self._calls),
             groups={call.group: self.times.groups(call.group) for call in self._calls},
         )

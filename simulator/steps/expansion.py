@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
+from simulator.kernels.records import Csr
 from simulator.steps.meetings import Numbers
 from simulator.steps.step_graph import LABELS, RECEIVE, Call, StepGraph, step_graph
-from topologies.topology import Ints
 
 
 def expand(
@@ -58,7 +58,7 @@ def expand(
         np.sort(graph.members, axis=None)[:, None].astype(np.int32),
         graph.lanes,
         columns,
-        _rows(total, tasks[later], begin[:, None] + inner),
+        _waits(total, tasks[later], begin[:, None] + inner),
         calls=[
             call if call.is_message else call._replace(algorithm=algorithm(call))
             for call in graph.calls
@@ -76,12 +76,9 @@ def _neighbours(graph: StepGraph, turns: Numbers) -> tuple[Numbers, Numbers]:
     return order[:-1][same], order[1:][same]
 
 
-def _rows(total: int, later: Numbers, earlier: Numbers) -> Ints:
-    """What each task waits for, a row each; -1 is none."""
-    later, earlier = later.ravel(), earlier.ravel()
-    order = np.argsort(later, kind="stable")
-    later, earlier = later[order], earlier[order]
-    column = np.arange(len(later)) - np.searchsorted(later, later)
-    table = np.full((total, int(column.max(initial=0)) + 1), -1, dtype=np.int32)
-    table[later, column] = earlier
-    return table
+def _waits(total: int, later: Numbers, earlier: Numbers) -> Csr:
+    """What each task waits for."""
+    order = np.argsort(later.ravel(), kind="stable")
+    counts = np.bincount(later.ravel(), minlength=total)
+    indptr = np.append(0, np.cumsum(counts)).astype(np.int32)
+    return Csr(indptr, earlier.ravel()[order].astype(np.int32))

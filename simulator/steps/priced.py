@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
@@ -19,11 +20,12 @@ def priced(graph: StepGraph) -> Schedule:
     count = len(graph)
     none, zero = np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.int32)
     name = np.where(graph.lane == 0, graph.kind, len(KINDS) + graph.lane)
-    used, phase = np.unique(name, return_inverse=True)
     names = [*KINDS, *graph.lanes]
+    used = np.bincount(name, minlength=len(names)) > 0
+    phase = (np.cumsum(used) - 1)[name]
     return replace(
         ScheduleBuilder(len(graph.members), 1.0).build(),
-        phases=tuple(names[each] for each in used.tolist()),
+        phases=tuple(compress(names, used)),
         lanes=len(graph.lanes),
         kind=zero.astype(np.int8),
         rank=graph.place,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
+from simulator.kernels.records import Csr
 from simulator.schedules.schedule_builder import LANES
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
@@ -145,7 +146,7 @@ def step_graph(
     members: Ints,
     lanes: tuple[str, ...],
     columns: Columns,
-    after: Sequence[Sequence[int]] | Ints,
+    after: Sequence[Sequence[int]] | Csr,
     *,
     calls: Sequence[Call] = (),
     groups: Mapping[str, Ints] | None = None,
@@ -153,8 +154,8 @@ def step_graph(
 ) -> StepGraph:
     """A graph of tasks. Label columns that are left out are -1.
 
-    `after` has the rows that each task waits for; in an array -1 is none. Raises InputError for a
-    lane, a group or a size that makes no sense.
+    `after` has the rows that each task waits for. Raises InputError for a lane, a group or a size
+    that makes no sense.
     """
     count = len(np.asarray(columns["place"]))
     made: dict[str, Any] = {
@@ -163,11 +164,7 @@ def step_graph(
         else np.full(count, 0 if name in ("lane", "seconds") else -1, dtype=kind)
         for name, kind in COLUMNS.items()
     }
-    rows = after if isinstance(after, np.ndarray) else padded(after)
-    waits = rows >= 0
-    indptr = np.zeros(count + 1, dtype=np.int32)
-    np.cumsum(waits.sum(axis=1), out=indptr[1:])
-    indices = rows[waits].astype(np.int32)
+    indptr, indices = after if isinstance(after, Csr) else waits_of([padded(after)])
     graph = StepGraph(
         members,
         lanes,
@@ -204,6 +201,15 @@ def check(graph: StepGraph) -> None:
             raise InputError(f"{call.collective} has {call.nbytes} bytes: 0 or more")
         if len(group) < 2 or not known.issuperset(group):
             raise InputError(f"group {group[:8]}: it has 2 or more of the {len(known)} ranks")
+
+
+def waits_of(blocks: Sequence[Ints]) -> Csr:
+    """What tasks wait for, from blocks of rows behind each other; -1 is none."""
+    some = [rows >= 0 for rows in blocks]
+    counts = np.concatenate([chosen.sum(axis=1) for chosen in some])
+    indptr = np.append(0, np.cumsum(counts)).astype(np.int32)
+    indices = np.concatenate([rows[chosen] for rows, chosen in zip(blocks, some, strict=True)])
+    return Csr(indptr, indices.astype(np.int32))
 
 
 def padded(rows: Sequence[Sequence[int]], width: int = 1) -> Ints:
