@@ -67,10 +67,15 @@ def _by_route(routed: Routed) -> tuple[Floats, Floats]:
     # Only links of routes are read: a group of a large machine takes few of its links.
     links, route = routed.route_links, np.repeat(np.arange(routes), np.diff(routed.route_indptr))
     place, media = topology.crossings(links)
-    fixed = np.bincount(route, topology.latency[links], routes)
-    fixed += np.bincount(route[place], topology.medium_gap[media], routes)
-    slope = np.bincount(route[place], 1 / topology.medium_bandwidth[media], routes)
-    return fixed, slope.astype(np.float64)
+    fixed, gaps, slope = (
+        np.bincount(at, seconds, routes).astype(np.float64)
+        for at, seconds in (
+            (route, topology.latency[links]),
+            (route[place], topology.medium_gap[media]),
+            (route[place], 1 / topology.medium_bandwidth[media]),
+        )
+    )
+    return fixed + gaps, slope
 
 
 def _what(schedule: Schedule, operation: int) -> str:
