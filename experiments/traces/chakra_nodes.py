@@ -7,7 +7,8 @@ The format is that of `schema/protobuf/et_def.proto` of mlcommons/chakra: a `Glo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,14 +117,17 @@ def _text(message: bytes, wanted: int, name: str) -> str:
     return ""
 
 
-def _attribute(message: bytes, name: str) -> Iterator[tuple[str, Attribute]]:
-    """The name and the value of an attribute; nothing for a list."""
-    key = ""
+@lru_cache(maxsize=1024)
+def _attribute(message: bytes, name: str) -> dict[str, Attribute]:
+    """The value of an attribute by its name; nothing for a list. Nodes of a file repeat each
+    other's attributes."""
+    key, values = "", dict[str, Attribute]()
     for number, value in fields(message, name):
         if number == 1 and isinstance(value, bytes):
             key = value.decode(errors="replace")
         elif (plain := _plain(number, value)) is not None:
-            yield key, plain
+            values[key] = plain
+    return values
 
 
 def _plain(number: int, value: Value) -> Attribute | None:

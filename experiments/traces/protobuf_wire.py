@@ -55,6 +55,9 @@ def fields(message: bytes, name: str) -> Iterator[tuple[int, Value]]:
 def varint(data: bytes, place: int, name: str) -> tuple[int, int]:
     """The whole number at a place, and the place after it. Raises InputError if it is cut off or
     has more than 64 bits."""
+    if place < len(data) and data[place] < 0x80:
+        # Nearly all numbers take a byte.
+        return data[place], place + 1
     value, shift = 0, 0
     for end in range(place, min(place + 10, len(data))):
         value |= (data[end] & 0x7F) << shift
