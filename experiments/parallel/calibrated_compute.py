@@ -64,18 +64,18 @@ def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], Grou
         return write(work_of(training, plan, collectives))
 
     first = written(Factors())
-    routed, slowdown = first.timeline.routed, first.work.slowdown
 
     def path(factors: Factors) -> Floats:
-        if "forward" in plan.pipeline.options:
+        if factors == Factors():
+            timeline = first.timeline
+        elif "forward" in plan.pipeline.options:
             # The times of the device decide in which order its pipeline runs.
             timeline = written(factors).timeline
         else:
-            seconds = (
-                routed.schedule.seconds * np.array([*factors, 1.0])[BOUND[routed.schedule.lane]]
-            )
-            schedule = replace(routed.schedule, seconds=seconds)
-            timeline = simulate(replace(routed, schedule=schedule), slowdown)
+            schedule, factor = first.schedule, np.array([*factors, 1.0])
+            schedule = replace(schedule, seconds=schedule.seconds * factor[BOUND[schedule.lane]])
+            routed = replace(first.timeline.routed, schedule=schedule)
+            timeline = simulate(routed, first.work.slowdown)
         critical = trace_back(timeline)
         bound = BOUND[timeline.schedule.lane[critical.operation]]
         return np.bincount(bound, critical.seconds, 3).astype(np.float64)

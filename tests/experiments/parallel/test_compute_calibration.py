@@ -49,6 +49,17 @@ def test_a_row_that_is_predicted_changes_nothing() -> None:
     assert calibrate([Row(step, 2.0)]) == pytest.approx(Factors(), rel=1e-6)
 
 
+def test_a_few_simulations_find_the_path_that_binds() -> None:
+    tried = list[Factors]()
+
+    def counted(factors: Factors) -> Floats:
+        tried.append(factors)
+        return step(factors)
+
+    calibrate([Row(counted, 5.0)])
+    assert len(tried) <= 6
+
+
 def test_factors_apply_to_times() -> None:
     times = Factors(2.0, 3.0).of(DeviceTimes("a100", launch=1e-3))
     assert (times.scale, times.launch) == (2.0, 3e-3)

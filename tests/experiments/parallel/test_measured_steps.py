@@ -5,11 +5,15 @@ from pathlib import Path
 import pytest
 
 from experiments.models.device_times import DeviceTimes
-from experiments.parallel.calibrated_compute import calibrated_by
-from experiments.parallel.measured_steps import MOST_ROWS, read_steps
-from experiments.parallel.plan_text import Plan
+from experiments.models.shape_catalogue import choose
+from experiments.parallel.calibrated_compute import calibrated_by, row_of
+from experiments.parallel.compute_calibration import Factors
+from experiments.parallel.measured_steps import MOST_ROWS, MeasuredStep, read_steps
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import Plan, parse_plan
 from grouped_cases import each_case
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import write
 from topologies.catalogue import find
 from topologies.errors import InputError
 
@@ -69,6 +73,24 @@ def test_times_are_fitted_to_the_steps_of_a_machine(
     times = calibrated_by(path, DeviceTimes("a100"), groups)
     assert times.launch > 1e-5
     assert "1 measured step: times of the device x" in capsys.readouterr().err
+
+
+@each_case(
+    "plan",
+    [
+        "dp=8,zero=3,micro=1,batch=16",
+        "dp=2,tp=2,pp=2,micro=1,batch=8,sp=yes,pieces=yes,overlap=yes",
+        "dp=2,tp=2,pp=2,micro=1,batch=8,overlap=yes,slowdown=0.2",
+        "dp=2,tp=2,pp=2,micro=1,batch=8,schedule=zb_auto",
+    ],
+)
+def test_a_row_with_factors_is_the_step_of_a_device_with_these_times(plan: str) -> None:
+    usual, factors = DeviceTimes("a100"), Factors(0.5, 3.0)
+    row = row_of(MeasuredStep("line 2", "gpt2:layers=4", plan, 0.1), usual, groups)
+    choice, parsed = choose("gpt2:layers=4"), parse_plan(plan)
+    training = Training(choice.name, choice.shape, choice.seq, factors.of(usual))
+    step = write(work_of(training, parsed, groups(parsed)))
+    assert row.path(factors).sum() == pytest.approx(step.timeline.makespan, rel=1e-12)
 
 
 def test_a_step_that_cannot_be_simulated_names_its_line(tmp_path: Path) -> None:
