@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,8 @@ from simulator.parallel.step import Step, write
 from topologies.errors import InputError
 from topologies.topology import Floats
 
+KEPT = 4
+"""Steps that stay written while a fit simulates them, at most: a large one takes 400 MB."""
 BOUND = np.full(len(STREAMS), 2)
 """Which factor the times of a stream have: 0 that of the device, 1 that of launches, 2 none."""
 BOUND[[COMPUTE, COPIES]], BOUND[HOST] = 0, 1
@@ -40,6 +43,7 @@ def calibrated_by(
     for step in read_steps(path):
         try:
             rows.append(row_of(step, times, groups))
+            rows[-1].path(Factors())
         except InputError as error:
             raise InputError(f"{step.where}: {error}") from None
     factors = calibrate(rows)
@@ -56,21 +60,16 @@ def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], Grou
 
     Raises InputError for a step that cannot be simulated.
     """
-    choice, plan = choose(step.model), parse_plan(step.plan)
+    plan = parse_plan(step.plan)
     collectives = groups(plan)
 
-    def written(factors: Factors) -> Step:
-        training = Training(choice.name, choice.shape, choice.seq, factors.of(times))
-        return write(work_of(training, plan, collectives))
-
-    first = written(Factors())
-
     def path(factors: Factors) -> Floats:
+        first = _written(step, times, collectives)
         if factors == Factors():
             timeline = first.timeline
         elif "forward" in plan.pipeline.options:
             # The times of the device decide in which order its pipeline runs.
-            timeline = written(factors).timeline
+            timeline = _written(step, factors.of(times), collectives).timeline
         else:
             schedule, factor = first.schedule, np.array([*factors, 1.0])
             schedule = replace(schedule, seconds=schedule.seconds * factor[BOUND[schedule.lane]])
@@ -81,3 +80,10 @@ def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], Grou
         return np.bincount(bound, critical.seconds, 3).astype(np.float64)
 
     return Row(path, step.seconds)
+
+
+@lru_cache(maxsize=KEPT)
+def _written(step: MeasuredStep, times: DeviceTimes, collectives: GroupTimes) -> Step:
+    choice, plan = choose(step.model), parse_plan(step.plan)
+    training = Training(choice.name, choice.shape, choice.seq, times)
+    return write(work_of(training, plan, collectives))
