@@ -148,8 +148,7 @@ class Topology:
         return self.link_media[self.link_indptr[link] : self.link_indptr[link + 1]]
 
     def crossings(self, links: Ints) -> tuple[npt.NDArray[np.int64], Ints]:
-        """The media that transfers over `links` occupy, in order, and the place of the link of each
-        in `links`.
+        """The place in `links` and the medium of every crossing of a medium, in order.
 
         >>> from topologies.shapes import star
         >>> star(3).crossings(np.array([0, 4]))[0].tolist()
