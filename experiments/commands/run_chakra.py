@@ -145,7 +145,9 @@ def _by_kind(written: Written, timeline: Timeline) -> list[dict[str, output.Valu
             took = float(end[tasks[0]] - start[tasks[0]])
         else:
             took = float(end[tasks].max() - start[tasks].min())
-        rows.setdefault(call.collective, []).append((call.nbytes, took))
+        rows.setdefault("send" if call.is_message else call.collective, []).append(
+            (call.nbytes, took)
+        )
     return [
         {
             "collective": kind,

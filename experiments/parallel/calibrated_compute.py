@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from experiments.parallel.plan_text import Plan, parse_plan
 from simulator.analysis.critical_path import trace_back
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS
-from simulator.parallel.slow_steps import simulate
 from simulator.parallel.step import Step, write
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -71,10 +69,8 @@ def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], Grou
             # The times of the device decide in which order its pipeline runs.
             timeline = _written(step, factors.of(times), collectives).timeline
         else:
-            schedule, factor = first.schedule, np.array([*factors, 1.0])
-            schedule = replace(schedule, seconds=schedule.seconds * factor[BOUND[schedule.lane]])
-            routed = replace(first.timeline.routed, schedule=schedule)
-            timeline = simulate(routed, first.work.slowdown)
+            factor = np.array([*factors, 1.0])[BOUND[first.graph.lane]]
+            timeline = first.simulated(first.graph.seconds * factor)
         critical = trace_back(timeline)
         bound = BOUND[timeline.schedule.lane[critical.operation]]
         return np.bincount(bound, critical.seconds, 3).astype(np.float64)

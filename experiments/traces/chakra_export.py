@@ -78,7 +78,7 @@ def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
 
 
 def _is_collective(meeting: Meeting) -> bool:
-    return meeting.call.collective not in ("send", "shift")
+    return not meeting.call.is_message and meeting.call.collective != "shift"
 
 
 def _group(meeting: Meeting) -> tuple[str, tuple[int, ...]]:

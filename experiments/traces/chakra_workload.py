@@ -26,6 +26,7 @@ from simulator.collectives.collective import Algorithm
 from simulator.steps.step_graph import (
     CALL,
     COMPUTATION,
+    MESSAGE,
     RECEIVE,
     TRANSFER,
     Call,
@@ -278,7 +279,7 @@ class _Builder:
             )
         for send, receive in zip(sends, receives, strict=True):
             size = float(self._whole(send.rank, send.node, "comm_size"))
-            call = Call(f"send from {source} to {target} with tag {tag}", "send", size)
+            call = Call(f"send from {source} to {target} with tag {tag}", MESSAGE, size)
             self._call(call, (source, target), (send, receive))
 
     def _call(self, call: Call, members: tuple[int, ...], places: Sequence[_Place]) -> None:

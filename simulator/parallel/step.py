@@ -21,12 +21,12 @@ from simulator.parallel.pipelines.pipeline import FORWARD, Pipeline
 from simulator.parallel.stage_transfers import Transfers, transfers
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import add_updates
-from simulator.schedules.routed import route
+from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps.priced import priced
 from simulator.steps.slowdown import with_slowdown
-from simulator.steps.step_graph import TRANSFER, Call, StepGraph, padded
+from simulator.steps.step_graph import MESSAGE, TRANSFER, Call, StepGraph, padded
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
@@ -68,19 +68,27 @@ class Step:
     @cached_property
     def timeline(self) -> Timeline:
         """The step, simulated."""
-        times, schedule = self.work.times, self.schedule
-        places = times.degrees.groups("pp")[0]
-        machine = replace(times.topology, placement=times.topology.placement[places])
-        routed = route(schedule, machine)
-        talking = (schedule.lane != COMPUTE) & (schedule.lane != HOST) & (schedule.seconds > 0)
+        return self.simulated(self.graph.seconds)
+
+    def simulated(self, seconds: Floats) -> Timeline:
+        """The timeline of the step with these seconds of its tasks."""
+        schedule, routed = replace(self.schedule, seconds=seconds), self._routed
+        talking = (schedule.lane != COMPUTE) & (schedule.lane != HOST) & (seconds > 0)
         calls = np.flatnonzero(talking).astype(np.int32)
         return with_slowdown(
-            lambda seconds: run(replace(routed, schedule=replace(schedule, seconds=seconds))),
+            lambda slower: run(replace(routed, schedule=replace(schedule, seconds=slower))),
             schedule,
             np.flatnonzero(schedule.lane == COMPUTE).astype(np.int32),
             (calls, calls),
             self.work.slowdown,
         )
+
+    @cached_property
+    def _routed(self) -> Routed:
+        times = self.work.times
+        places = times.degrees.groups("pp")[0]
+        machine = replace(times.topology, placement=times.topology.placement[places])
+        return route(self.schedule, machine)
 
 
 def write(work: Work, detail: Detail = "layers") -> Step:
@@ -185,7 +193,7 @@ def _fill_transfers(columns: Columns, work: Work, sent: Transfers, send: Ints) -
     seconds, calls = np.zeros(len(known)), np.zeros(len(known), dtype=np.int32)
     for number, (start, end, size) in enumerate(known.tolist()):
         seconds[number] = work.times.transfer(int(start), int(end), size)
-        calls[number] = columns.call(Call(f"{start:.0f} to {end:.0f}", "send", size))
+        calls[number] = columns.call(Call(f"{start:.0f} to {end:.0f}", MESSAGE, size))
     columns.fill("place", send, ends[0])
     columns.fill("peer", send, ends[1])
     columns.fill("lane", send, SEND)

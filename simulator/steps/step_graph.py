@@ -39,6 +39,8 @@ KINDS = (
 """The kinds of tasks. The first four are the kinds of actions of a pipeline."""
 FORWARD, BACKWARD, INPUTS, WEIGHTS = range(4)
 AGAIN, OPTIMIZER, REDUCE, GATHER, TRANSFER, LAUNCH, COMPUTATION, CPU, CALL, RECEIVE = range(4, 14)
+MESSAGE = "message"
+"""What a call is that is no collective."""
 LABELS = ("stage", "layer", "micro")
 COLUMNS: Mapping[str, type] = {
     **dict.fromkeys(("place", "peer", "lane", "kind", "call", *LABELS), np.int32),
@@ -54,7 +56,7 @@ class Call(NamedTuple):
     group: str
     """The kind of group. On a lane of a rank its calls follow each other."""
     collective: str
-    """The collective. "send" is a message of the first rank of the group to the second."""
+    """The collective, or :data:`MESSAGE`: from the first rank of the group to the second."""
     nbytes: float
     """V of the collective, or the bytes of the message."""
     algorithm: Algorithm | None = None
@@ -65,7 +67,7 @@ class Call(NamedTuple):
     @property
     def is_message(self) -> bool:
         """Whether it is a message between two ranks."""
-        return self.collective == "send"
+        return self.collective == MESSAGE
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +134,7 @@ class StepGraph:
     def phase(self, task: int) -> str:
         """The collective of a task, or its kind."""
         call = self.call_of(task)
-        if call is None or self.kind[task] == RECEIVE:
+        if call is None or call.is_message:
             return KINDS[self.kind[task]]
         return call.collective
 

@@ -217,7 +217,7 @@ def step_spans(step: Step) -> StepSpans:
             call = COPY
             if made is not None:
                 group = STREAMS[stream] if stream in (SEND, TIED) else made.group
-                call = Call(made.collective, group)
+                call = Call("send" if made.is_message else made.collective, group)
             number = calls.setdefault(call, len(calls))
             name = " ".join(dict.fromkeys((STREAMS[stream], call.collective)))
         elif stream == HOST:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from experiments.models.accelerators import accelerator
@@ -24,7 +23,7 @@ from experiments.parallel.plan_text import parse_plan
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import Memory, memory
 from simulator.parallel.step import Step, write
-from simulator.parallel.step_transfers import write_transfers
+from simulator.parallel.step_transfers import ranks_of, write_transfers
 from topologies.catalogue import find
 from topologies.shapes import star
 
@@ -151,10 +150,13 @@ SHARED = ("data", "experts", "gather", "reduce", "replica", "tied")
 
 def sent(step: Step, device: int) -> float:
     """Bytes that the first rank of a device sends for gradients and parameters."""
-    schedule = write_transfers(step).schedule
-    rank = step.work.times.degrees.groups("pp")[0, device]
-    shared = np.isin(np.array(schedule.phases)[schedule.phase], SHARED)
-    return float(schedule.nbytes[shared & schedule.remote & (schedule.rank == rank)].sum())
+    graph, rank = ranks_of(step, ordered=True), step.work.times.degrees.groups("pp")[0, device]
+    total = 0.0
+    for placed in write_transfers(step).calls:
+        _, ranks, tasks = placed.meeting
+        if graph.lanes[graph.lane[tasks[0]]] in SHARED and rank in ranks:
+            total += placed.fitted.schedule.sent()[ranks.tolist().index(rank)]
+    return total
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from refusals import refusal
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.steps.meetings import meetings
-from simulator.steps.step_graph import Call, StepGraph
+from simulator.steps.step_graph import MESSAGE, Call, StepGraph
 from simulator.steps.written import write
 from simulator.training import Strategy
 from simulator.training import find as find_strategy
@@ -73,7 +73,7 @@ def test_a_run_takes_as_long_when_it_is_read_back(strategy: Strategy, tmp_path: 
 def test_groups_and_messages_are_read_back(tmp_path: Path) -> None:
     gather = Call("first", "all_gather", 2000.0, find("ring_all_gather"))
     reduce = Call("second", "reduce", 3000.0, find("chain_reduce"), root=1)
-    message = Call("2 to 1", "send", 500.0)
+    message = Call("2 to 1", MESSAGE, 500.0)
     tasks = [
         Task("a", 0, seconds=1e-3),
         Task("gather", 0, 1, (0,), call=gather),

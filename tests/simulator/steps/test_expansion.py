@@ -8,7 +8,7 @@ from simulator.collectives import find
 from simulator.collectives.collective import Algorithm
 from simulator.steps.expansion import expand
 from simulator.steps.meetings import meetings
-from simulator.steps.step_graph import RECEIVE, TRANSFER, Call, StepGraph, step_graph
+from simulator.steps.step_graph import MESSAGE, RECEIVE, TRANSFER, Call, StepGraph, step_graph
 
 MEMBERS = np.array([[0, 1], [2, 3]], dtype=np.int32)
 
@@ -32,7 +32,7 @@ def graph() -> StepGraph:
             "micro": [3, 3, 3, 3],
         },
         [[], [0], [1], [2, 0]],
-        calls=[Call("tp", "all_reduce", 8.0), Call("0 to 1", "send", 4.0)],
+        calls=[Call("tp", "all_reduce", 8.0), Call("0 to 1", MESSAGE, 4.0)],
         groups={"tp": MEMBERS, "0 to 1": MEMBERS.T},
     )
 
@@ -47,7 +47,7 @@ def test_each_rank_does_what_its_place_does() -> None:
     waits = [expanded.predecessors(task).tolist() for task in range(10)]
     assert waits == [[], [], [0], [1], [2], [3], [], [], [6, 0], [7, 1]]
     met = [(call.collective, ranks.tolist()) for call, ranks, _ in meetings(expanded)]
-    assert met == [("all_reduce", [0, 1]), ("send", [0, 2]), ("send", [1, 3])]
+    assert met == [("all_reduce", [0, 1]), (MESSAGE, [0, 2]), (MESSAGE, [1, 3])]
 
 
 def test_tasks_of_a_lane_follow_each_other_in_an_order() -> None:

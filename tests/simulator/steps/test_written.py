@@ -16,7 +16,7 @@ from simulator.engines import simulate
 from simulator.steps.group_calls import GroupCall
 from simulator.steps.group_calls import graph_of as graph_of_calls
 from simulator.steps.meetings import meetings
-from simulator.steps.step_graph import Call, StepGraph
+from simulator.steps.step_graph import MESSAGE, Call, StepGraph
 from simulator.steps.written import write
 from task_graphs import Task, graph_of
 from topologies.catalogue import find as machine
@@ -63,7 +63,7 @@ def test_tasks_wait_for_tasks_and_the_ranks_of_a_call_for_each_other(data: st.Da
         )
         group = f"{what} {members}"
         groups[group] = members
-        call = Call(group, "send", 3.0) if what == "message" else summed(group)
+        call = Call(group, MESSAGE, 3.0) if what == "message" else summed(group)
         for rank in members:
             add(rank, 1, call)
     graph = graph_of(ranks, tasks, groups)
@@ -96,7 +96,7 @@ def test_calls_of_a_group_take_what_calls_with_buffers_of_their_own_take(name: s
 
 
 def test_a_message_does_not_wait_for_its_receiver() -> None:
-    sent = Call("0 to 1", "send", 4.0)
+    sent = Call("0 to 1", MESSAGE, 4.0)
     tasks = [
         Task("send", 0, 1, call=sent),
         Task("busy", 1, seconds=9.0),
