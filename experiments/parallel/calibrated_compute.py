@@ -62,12 +62,12 @@ def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], Grou
     collectives = groups(plan)
 
     def path(factors: Factors) -> Floats:
-        first = _written(step, times, collectives)
+        first = _written(step.model, plan, times, collectives)
         if factors == Factors():
             timeline = first.timeline
         elif "forward" in plan.pipeline.options:
             # The times of the device decide in which order its pipeline runs.
-            timeline = _written(step, factors.of(times), collectives).timeline
+            timeline = _written(step.model, plan, factors.of(times), collectives).timeline
         else:
             factor = np.array([*factors, 1.0])[BOUND[first.graph.lane]]
             timeline = first.simulated(first.graph.seconds * factor)
@@ -79,7 +79,7 @@ def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], Grou
 
 
 @lru_cache(maxsize=KEPT)
-def _written(step: MeasuredStep, times: DeviceTimes, collectives: GroupTimes) -> Step:
-    choice, plan = choose(step.model), parse_plan(step.plan)
+def _written(model: str, plan: Plan, times: DeviceTimes, collectives: GroupTimes) -> Step:
+    choice = choose(model)
     training = Training(choice.name, choice.shape, choice.seq, times)
     return write(work_of(training, plan, collectives))
