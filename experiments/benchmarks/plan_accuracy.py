@@ -19,7 +19,7 @@ from experiments.benchmarks.measured_plans import Measured, Published
 from experiments.benchmarks.table_rows import grouped
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.calibrated_compute import row_of
 from experiments.parallel.compute_calibration import Row, calibrate
 from experiments.parallel.measured_steps import MeasuredStep
@@ -77,7 +77,7 @@ def _times(machine: str, degrees: Degrees) -> GroupTimes:
 
 def simulate(model: str, plan: str, machine: str, times: DeviceTimes) -> StepMeasures:
     """The measures of a step."""
-    choice, parsed = choose(model), parse_plan(plan)
+    choice, parsed = find_transformer(model), parse_plan(plan)
     training = Training(choice.name, choice.shape, choice.seq, times)
     return measure(write(work_of(training, parsed, _times(machine, parsed.degrees))))
 
@@ -113,7 +113,7 @@ def _fitted(row: Measured, times: DeviceTimes) -> Row:
 def plain(row: Measured) -> float:
     """Seconds at the peak of the device: FLOPs of the model, a third more if all is computed again,
     and the bubble (p - 1) / (v m) of a pipeline."""
-    choice, plan = choose(row.model), parse_plan(row.plan)
+    choice, plan = find_transformer(row.model), parse_plan(row.plan)
     training = Training(choice.name, choice.shape, choice.seq, DeviceTimes(row.device, row.dtype))
     again = 4 / 3 if plan.recompute == "full" else 1.0
     flops = training.flops_per_token * choice.seq * plan.sequences * again

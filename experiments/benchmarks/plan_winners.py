@@ -11,7 +11,7 @@ from experiments import output
 from experiments.commands.search_plans import node_size
 from experiments.models.accelerators import DEVICES, accelerator
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_bounds import PlanBounds
 from experiments.parallel.plan_search import find_plans, simulate_plan
 from experiments.parallel.plan_space import Space
@@ -51,7 +51,8 @@ def case(seed: int) -> tuple[Space, GroupTimes]:
     layers, heads = draw.choice((4, 6, 8)), draw.choice((8, 16))
     hidden, seq = draw.choice((1024, 2048, 4096)), draw.choice((512, 2048, 4096))
     kv_heads = "" if "gpt3" in (model := draw.choice(MODELS)) else ",kv_heads=8"
-    choice = choose(f"{model}:layers={layers},hidden={hidden},heads={heads},seq={seq}{kv_heads}")
+    shape = f"layers={layers},hidden={hidden},heads={heads}{kv_heads}"
+    choice = find_transformer(f"{model}:{shape},seq={seq}")
     device = DEVICES[machine.partition(":")[0]]
     nodes = -(-gpus // (4 if machine == "leonardo" else 8))
     sign = "," if ":" in machine else ":"

@@ -14,7 +14,7 @@ from experiments.commands.train_plan import Request
 from experiments.execution.choice import HERE, Execution
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.calibrated_compute import calibrated_by
 from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Setting, Training
@@ -92,23 +92,22 @@ def _setting(
 ) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
-    usual = TrainingOptions()
+    plain = TrainingOptions()
     for each in fields(options):
         value = getattr(options, each.name)
-        if each.name not in USED and value != getattr(usual, each.name):
+        if each.name not in USED and value != getattr(plain, each.name):
             name = each.name.replace("_", "-")
             raise InputError(f"--{name} {value}: it does not go with --plan, leave one of them out")
-    if options.model == usual.model:
+    if options.model == plain.model:
         raise InputError("--plan: give --model with a transformer, like llama3_70b")
     chosen, calibrated = profile.of(machine, rules)
     blueprint = replace(chosen.blueprint, force=rules.force)
-    choice = choose(options.model)
-    if "batch" in choice.training:
-        raise InputError(f"{choice.name}: batch={choice.training['batch']}: write it in --plan")
-    device = choice.training.get(
-        "device", DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
-    )
-    times = DeviceTimes(device, choice.training.get("dtype", "bf16"))
+    choice = find_transformer(options.model)
+    if "batch" in choice.options:
+        raise InputError(f"{choice.name}: batch={choice.options['batch']}: write it in --plan")
+    usual = DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
+    device = str(choice.options.get("device", usual))
+    times = DeviceTimes(device, str(choice.options.get("dtype", "bf16")))
     setting = Setting(
         training=Training(choice.name, choice.shape, choice.seq, times),
         machine=blueprint,

@@ -242,7 +242,7 @@ class TrainingOptions:
 
         device = DEVICES.get(machine)
         choice = model_catalogue.choose(self.model) if device else None
-        if choice is None or "device=" in choice.options:
+        if choice is None or "device" in choice.options:
             return self.model
         between = "," if choice.options else "" if self.model.endswith(":") else ":"
         return f"{self.model}{between}device={device}"
@@ -306,12 +306,14 @@ class TrainingOptions:
         if key not in options_of(job.strategy) and choice and key in choice.entry.options:
             base = self.model if key == "device" else model
             swept = [
-                SweptValue(value, choice.entry.parse_option(choice.name, key, value), value)
-                for value in _listed(text)
+                (each, choice.entry.parse_option(choice.name, key, each)) for each in _listed(text)
             ]
             return [
-                (value, replace(job, model=model_catalogue.find(base, **{key: value.value})))
-                for value in swept
+                (
+                    SweptValue(each, value, each),
+                    replace(job, model=model_catalogue.find(base, **{key: value})),
+                )
+                for each, value in swept
             ]
         changed = [
             (value, with_value(job.strategy, key, value.value))

@@ -1,7 +1,8 @@
 """`simctl models`."""
 
 from experiments import output
-from experiments.models.model_catalogue import MODELS, Entry, find, fits
+from experiments.models.model_catalogue import MODELS, find
+from experiments.models.model_entry import Entry, fits
 from topologies.units import format_bytes, format_seconds
 
 NOTE = """
@@ -21,8 +22,7 @@ def _record(name: str, entry: Entry) -> output.Record:
     """A model with its times, or without them if no device holds it."""
     model = find(name)
     whole = fits(model)
-    shape = entry.shape.shape if entry.shape else None
-    elements = entry.build({entry.extent.option: entry.extent.default}).parameters
+    elements = entry.architecture({}).parameters
     return {
         "model": name,
         "batch": model.batch if whole else None,
@@ -35,7 +35,7 @@ def _record(name: str, entry: Entry) -> output.Record:
         "options": "; ".join(f"{option}: {meaning}" for option, meaning in entry.options.items()),
         "source": model.source if whole else None,
         "parameters": elements,
-        "active_parameters": shape.active_parameters if shape else elements,
+        "active_parameters": entry.shape.active_parameters if entry.shape else elements,
     }
 
 

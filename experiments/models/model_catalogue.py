@@ -1,149 +1,182 @@
-"""From "resnet50:batch=128,device=a100,dtype=amp" or the name of a file to a model."""
+"""The models that are shipped, and from "resnet50:batch=128,device=a100,dtype=amp",
+"config.json:layers=4" or the name of a file to a model."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from experiments.models.accelerators import ACCELERATORS, accelerator
-from experiments.models.resnet import resnet50
-from experiments.models.shape_catalogue import SHAPES, config_in
-from experiments.models.shape_entry import Entry as ShapeEntry
-from experiments.models.shape_options import parse_size, read_options
-from experiments.models.transformers import architecture
-from experiments.models.vgg import vgg16
-from experiments.models.work import Architecture, estimate
+from experiments.models.image_networks import resnet50, vgg16
+from experiments.models.model_entry import Entry, Usual
+from experiments.models.model_shapes import Experts, Latent, Shape, multi_head, rms_decoder
 from simulator.training.model import Model
-from topologies.errors import InputError, nearest_name
+from topologies.errors import InputError, nearest_name, unknown_option
 
-LARGEST_BATCH = 65536
-
-
-class Extent(NamedTuple):
-    """What a sample's size is called, what it is where nobody says, and from where to where it
-    goes."""
-
-    option: str
-    default: int
-    least: int
-    most: int
+SMALLEST = Usual()
+"""A sample a device, in bf16."""
 
 
-class Entry(NamedTuple):
-    """A model, and its defaults: with those it fits into the device's memory where it can."""
-
-    build: Callable[[Mapping[str, int]], Architecture]
-    """The layers, from the options that are whole numbers."""
-    extent: Extent
-    batch: int
-    dtype: str = "amp"
-    device: str = "h100"
-    shape: ShapeEntry | None = None
-    """The shape of a transformer."""
-
-    @property
-    def group(self) -> str:
-        """The group of models that it belongs to."""
-        if self.shape is None or self.shape.shape.kind == "image":
-            return "images"
-        return "text, mixture of experts" if self.shape.shape.experts else "text"
-
-    @property
-    def options(self) -> dict[str, str]:
-        """What each option is for, with its default."""
-        option, default, least, most = self.extent
-        shape = self.shape.options if self.shape else {}
-        return {
-            "batch": f"samples a device, 1 to {LARGEST_BATCH} [{self.batch}]",
-            option: f"{HELP[option]}, {least} to {most} [{default}]",
-            "device": f"one of {', '.join(ACCELERATORS)} [{self.device}]",
-            "dtype": f"fp32, tf32, amp, bf16 or fp8 where device and model can [{self.dtype}]",
-            **{key: meaning for key, meaning in shape.items() if key != option},
-        }
-
-    def parse_option(self, name: str, key: str, text: str) -> int | str:
-        """The value of an option of the model `name`. Raises InputError if it is out of range."""
-        if key in ("device", "dtype"):
-            return text
-        if self.shape and key not in ("batch", self.extent.option):
-            return self.shape.parse_option(name, key, text)
-        least, most = (1, LARGEST_BATCH) if key == "batch" else self.extent[2:]
-        return parse_size(name, key, text, least, most)
+def _bert(blocks: int, width: int, heads: int, training: Usual) -> Entry:
+    shape = multi_head(
+        blocks,
+        width,
+        heads,
+        hidden=4 * width,
+        vocabulary=30522,
+        kind="encoder",
+        positions=512,
+        segments=2,
+        dropout=True,
+    )
+    return Entry(shape, 512, "Devlin et al., NAACL 2019", training=training)
 
 
-HELP = {"image": "side of an image in pixels", "seq": "tokens of a sequence"}
-
-IMAGE = Extent("image", 224, 32, 4096)
-
-
-def _of_shape(
-    entry: ShapeEntry, batch: int = 1, dtype: str = "bf16", device: str = "h100"
-) -> Entry:
-    return Entry(
-        lambda values: architecture(*entry.with_options(values)),
-        Extent("seq", entry.seq, 1, entry.most),
-        batch,
-        dtype,
-        device,
-        entry,
+def _gpt(
+    blocks: int, width: int, heads: int, vocabulary: int, positions: int, *, dropout: bool = True
+) -> Shape:
+    return multi_head(
+        blocks,
+        width,
+        heads,
+        hidden=4 * width,
+        vocabulary=vocabulary,
+        tied=True,
+        positions=positions,
+        dropout=dropout,
     )
 
 
-_IMAGES: dict[str, Entry] = {
-    "resnet50": Entry(lambda values: resnet50(values["image"]), IMAGE, 128),
-    "vgg16": Entry(lambda values: vgg16(values["image"]), IMAGE, 64),
-}
-_DEFAULTS: dict[str, tuple[int, str, str]] = {
-    "bert_base": (32, "amp", "h100"),
-    "bert_large": (16, "amp", "h100"),
-    "gpt2": (16, "amp", "h100"),
-    "gpt3_1_7b": (8, "amp", "h100"),
-    "gpt3_3_6b": (2, "amp", "h100"),
-    "gpt3_18b": (1, "bf16", "b200"),
-    "llama2_13b": (1, "bf16", "h200"),
-    "llama3_8b": (1, "bf16", "h200"),
-    "mpt_125m": (32, "amp", "h100"),
-    "mpt_350m": (32, "amp", "h100"),
-    "mpt_760m": (16, "amp", "h100"),
-    "mpt_1b": (8, "amp", "h100"),
-    "mpt_3b": (4, "amp", "h100"),
-    "mpt_7b": (2, "bf16", "h100"),
-    "mpt_13b": (2, "bf16", "h200"),
-    "vit_l16": (32, "amp", "h100"),
-}
-"""Batch, dtype and device of transformers, where they are not 1, bf16 and h100."""
-MODELS: dict[str, Entry] = _IMAGES | {
-    name: _of_shape(entry, *_DEFAULTS.get(name, ())) for name, entry in SHAPES.items()
+def _gpt3(
+    blocks: int,
+    width: int,
+    heads: int,
+    training: Usual = SMALLEST,
+    source: str = "Narayanan et al., SC 2021, table 1",
+) -> Entry:
+    shape = _gpt(blocks, width, heads, vocabulary=51200, positions=2048)
+    return Entry(shape, 2048, source, stretched=True, training=training)
+
+
+def _mpt(blocks: int, width: int, heads: int, training: Usual = SMALLEST) -> Entry:
+    """MPT with learned positions and biases. A test holds the parameters of each size against the
+    benchmarks' own."""
+    shape = _gpt(blocks, width, heads, vocabulary=50368, positions=2048, dropout=False)
+    source = "mosaicml/llm-foundry, benchmarks of training"
+    return Entry(shape, 2048, source, stretched=True, training=training)
+
+
+def _llama2(
+    blocks: int, width: int, heads: int, kv_heads: int, hidden: int, training: Usual = SMALLEST
+) -> Entry:
+    shape = rms_decoder(blocks, width, heads, kv_heads=kv_heads, hidden=hidden, vocabulary=32000)
+    return Entry(shape, 4096, "Touvron et al., arXiv 2307.09288", training=training)
+
+
+def _llama3(blocks: int, width: int, heads: int, hidden: int, training: Usual = SMALLEST) -> Entry:
+    shape = rms_decoder(blocks, width, heads, kv_heads=8, hidden=hidden, vocabulary=128256)
+    return Entry(shape, 8192, "Llama team, arXiv 2407.21783, table 3", training=training)
+
+
+def _qwen3(blocks: int, width: int, heads: int, hidden: int, expert: int) -> Entry:
+    shape = rms_decoder(
+        blocks,
+        width,
+        heads,
+        kv_heads=4,
+        head_size=128,
+        hidden=hidden,
+        vocabulary=151936,
+        head_norms=True,
+        experts=Experts(number=128, top=8, hidden=expert),
+    )
+    source = "Qwen team, arXiv 2505.09388, table 2, and config.json"
+    return Entry(shape, 4096, source, training=Usual())
+
+
+_MIXTRAL = rms_decoder(
+    32,
+    4096,
+    32,
+    kv_heads=8,
+    hidden=14336,
+    vocabulary=32000,
+    experts=Experts(number=8, top=2, hidden=14336),
+)
+_DEEPSEEK_V3 = rms_decoder(
+    61,
+    7168,
+    128,
+    head_size=128,
+    hidden=18432,
+    vocabulary=129280,
+    experts=Experts(number=256, top=8, hidden=2048, shared=2048, dense=3),
+    latent=Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
+)
+_VIT_L16 = multi_head(
+    24,
+    1024,
+    16,
+    hidden=4096,
+    vocabulary=1000,
+    kind="image",
+    positions=(224 // 16) ** 2 + 1,
+    patch=3 * 16**2,
+)
+
+MODELS: dict[str, Entry] = {
+    "resnet50": Entry(resnet50, 224, "He et al., CVPR 2016, table 1", training=Usual(128, "amp")),
+    "vgg16": Entry(
+        vgg16, 224, "Simonyan and Zisserman, ICLR 2015, table 1", training=Usual(64, "amp")
+    ),
+    "bert_base": _bert(12, 768, 12, Usual(32, "amp")),
+    "bert_large": _bert(24, 1024, 16, Usual(16, "amp")),
+    "gpt2": Entry(
+        _gpt(12, 768, 12, 50257, 1024), 1024, "Radford et al., 2019", training=Usual(16, "amp")
+    ),
+    "gpt3_1_7b": _gpt3(24, 2304, 24, Usual(8, "amp")),
+    "gpt3_3_6b": _gpt3(30, 3072, 32, Usual(2, "amp")),
+    "gpt3_7_5b": _gpt3(36, 4096, 32),
+    "gpt3_18b": _gpt3(40, 6144, 48, Usual(device="b200")),
+    "gpt3_39b": _gpt3(48, 8192, 64),
+    "gpt3_76b": _gpt3(60, 10240, 80),
+    "gpt3_145b": _gpt3(80, 12288, 96),
+    "gpt3_175b": _gpt3(96, 12288, 96, source="Brown et al., NeurIPS 2020, table 2.1"),
+    "gpt3_530b": _gpt3(105, 20480, 128),
+    "gpt3_1t": _gpt3(128, 25600, 160),
+    "llama_7b": _llama2(32, 4096, 32, 32, 11008),
+    "llama2_7b": _llama2(32, 4096, 32, 32, 11008),
+    "llama2_13b": _llama2(40, 5120, 40, 40, 13824, Usual(device="h200")),
+    "llama2_70b": _llama2(80, 8192, 64, 8, 28672),
+    "llama3_8b": _llama3(32, 4096, 32, 14336, Usual(device="h200")),
+    "llama3_70b": _llama3(80, 8192, 64, 28672),
+    "llama3_405b": _llama3(126, 16384, 128, 53248),
+    "mpt_125m": _mpt(12, 768, 12, Usual(32, "amp")),
+    "mpt_350m": _mpt(24, 1024, 16, Usual(32, "amp")),
+    "mpt_760m": _mpt(24, 1536, 12, Usual(16, "amp")),
+    "mpt_1b": _mpt(24, 2048, 16, Usual(8, "amp")),
+    "mpt_3b": _mpt(32, 2560, 20, Usual(4, "amp")),
+    "mpt_7b": _mpt(32, 4096, 32, Usual(2)),
+    "mpt_13b": _mpt(40, 5120, 40, Usual(2, device="h200")),
+    "mpt_30b": _mpt(48, 7168, 56),
+    "mpt_70b": _mpt(80, 8192, 64),
+    "mixtral_8x7b": Entry(
+        _MIXTRAL, 4096, "Jiang et al., arXiv 2401.04088, table 1", training=Usual()
+    ),
+    "deepseek_v3": Entry(
+        _DEEPSEEK_V3, 4096, "DeepSeek-AI, arXiv 2412.19437, section 4.2", training=Usual()
+    ),
+    "qwen3_30b_a3b": _qwen3(48, 2048, 32, hidden=6144, expert=768),
+    "qwen3_235b_a22b": _qwen3(94, 4096, 64, hidden=12288, expert=1536),
+    "vit_l16": Entry(
+        _VIT_L16,
+        197,
+        "Dosovitskiy et al., ICLR 2021, table 1",
+        stretched=True,
+        training=Usual(32, "amp"),
+    ),
 }
 """The models by name."""
-
-
-def find(text: str, **changes: object) -> Model:
-    """The model for NAME, NAME:option=value,... or FILE; `changes` are more options of NAME.
-
-    Raises InputError for an unknown name or option.
-    """
-    if choice := choose(text):
-        name, entry, options = choice
-        return _estimated(name, entry, _options(name, entry, options, changes))
-    if paths := _several(text):
-        from experiments.models.per_rank import read_all
-
-        return read_all(paths)
-    path, _, options = text.rpartition(":") if ":" in text and not _exists(text) else (text, "", "")
-    if path and (_exists(path) or re.search(r"[/.]", path)):
-        if options:
-            raise InputError(
-                f"{path[:200]!r} is a file, which takes no options: leave out {options[:80]!r}"
-            )
-        from experiments.models.model_files import read
-
-        return read(Path(path))
-    name = text.partition(":")[0]
-    hint = nearest_name(name, MODELS, "'simctl models' lists them")
-    raise InputError(f"no model or file {name[:80]!r}: {hint}")
 
 
 class Choice(NamedTuple):
@@ -151,90 +184,126 @@ class Choice(NamedTuple):
 
     name: str
     entry: Entry
-    options: str
-    """Its options, as they were written."""
+    options: Mapping[str, int | str]
+    """Its options."""
+
+    @property
+    def model(self) -> Model:
+        """The model with its times on one device. Raises InputError."""
+        try:
+            return self.entry.with_times(self.name, self.options)
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from None
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of a transformer. Raises InputError."""
+        try:
+            return self.entry.shape_of(self.options)
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from None
+
+    @property
+    def seq(self) -> int:
+        """Tokens of a sequence."""
+        return self.entry.size_of(self.options)
+
+
+def find(text: str, **changes: int | str) -> Model:
+    """The model for NAME, NAME:option=value,... or FILE; `changes` are more options of NAME.
+
+    Raises InputError for an unknown name or option.
+    """
+    if choice := choose(text):
+        for key in choice.options.keys() & changes:
+            raise InputError(f"{choice.name}: {key} is given twice")
+        return choice._replace(options={**choice.options, **changes}).model
+    from experiments.models import model_files, per_rank
+
+    if paths := per_rank.paths_in(text):
+        return per_rank.read_all(paths)
+    whole = ":" not in text or per_rank.exists(text)
+    path, _, options = (text, "", "") if whole else text.rpartition(":")
+    if per_rank.is_path(path):
+        if options:
+            raise InputError(
+                f"{path[:200]!r} is a file, which takes no options: leave out {options[:80]!r}"
+            )
+        return model_files.read(Path(path))
+    name = text.partition(":")[0]
+    hint = nearest_name(name, MODELS, "'simctl models' lists them")
+    raise InputError(f"no model or file {name[:80]!r}: {hint}")
+
+
+def find_transformer(text: str) -> Choice:
+    """The transformer for NAME:option=value,... or a Hugging Face config.json with options.
+
+    Raises InputError.
+
+    >>> choice = find_transformer("gpt3_1_7b:layers=4,hidden=1024,heads=16,seq=1024")
+    >>> choice.name, choice.shape.head_size, choice.shape.positions, choice.seq
+    ('gpt3_1_7b', 64, 1024, 1024)
+    """
+    choice = choose(text)
+    if choice and choice.entry.shape:
+        return choice
+    if file := _file(text):
+        return _config(*file)
+    name = text.partition(":")[0]
+    shapes = [model for model, entry in MODELS.items() if entry.shape]
+    hint = nearest_name(name, shapes, "'simctl models' lists them")
+    raise InputError(f"no transformer or config.json {name[:80]!r}: {hint}")
 
 
 def choose(text: str) -> Choice | None:
     """The model in NAME:option=value,... or a transformer's config.json; None if `text` is
-    neither."""
+    neither. Raises InputError for an option that is unknown, has no value, or comes twice."""
     name, _, options = text.partition(":")
     if name in MODELS:
-        return Choice(name, MODELS[name], options)
-    if (file := config_in(text)) is None:
-        return None
-    from experiments.models.shape_document import read
-
-    path, options = file
-    return Choice(path.name, with_defaults(path.name, read(path)), options)
+        return _chosen(name, MODELS[name], options)
+    file = _file(text)
+    return _config(*file) if file and _mentions_a_model(file[0]) else None
 
 
-def _exists(path: str) -> bool:
-    try:
-        return bool(path) and Path(path).exists()
-    except (OSError, ValueError):
-        return False
+def _config(path: Path, options: str) -> Choice:
+    from experiments.models.config_files import read
+
+    return _chosen(path.name, read(path), options)
 
 
-def _several(text: str) -> list[Path]:
-    """The traces of a job, one for each rank, that a folder, a pattern or a list names.
-
-    The list is empty if `text` is none of these.
-    """
-    from experiments.models import per_rank
-
-    if _exists(text):
-        return per_rank.traces_in(Path(text)) if Path(text).is_dir() else []
-    if per_rank.WILDCARD.search(text):
-        return per_rank.matching(text)
-    parts = [part.strip() for part in text.split(",")]
-    are_files = len(parts) > 1 and all(_exists(part) or re.search(r"[/.]", part) for part in parts)
-    return [Path(part) for part in parts] if are_files else []
-
-
-def _options(
-    name: str, entry: Entry, options: str, changes: Mapping[str, object]
-) -> dict[str, Any]:
-    return read_options(
-        name, options, entry.options, lambda key, text: entry.parse_option(name, key, text), changes
-    )
+def _chosen(name: str, entry: Entry, options: str) -> Choice:
+    values: dict[str, int | str] = {}
+    for part in filter(None, options.split(",")):
+        key, equals, value = part.partition("=")
+        known = entry.options
+        if key not in known:
+            raise InputError(unknown_option(name, key, known))
+        if not equals:
+            raise InputError(f"{name}: {key} has no value: write {key}=value, {known[key]}")
+        if key in values:
+            raise InputError(f"{name}: {key} is given twice")
+        values[key] = entry.parse_option(name, key, value)
+    return Choice(name, entry, values)
 
 
-def _estimated(name: str, entry: Entry, values: Mapping[str, Any]) -> Model:
-    option, default, _, _ = entry.extent
-    sizes = {option: default} | {
-        key: value for key, value in values.items() if isinstance(value, int)
-    }
-    try:
-        return estimate(
-            name,
-            entry.build(sizes),
-            batch=values.get("batch", entry.batch),
-            device=values.get("device", entry.device),
-            dtype=values.get("dtype", entry.dtype),
-        )
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
+def _mentions_a_model(path: Path) -> bool:
+    """Whether a file is called config.json, or is JSON with a model_type and no trace."""
+    if path.name == "config.json" or path.suffix.lower() != ".json":
+        return path.name == "config.json"
+    from topologies.readers.contents import contents
+    from topologies.readers.file_checks import LIMIT
+
+    data = contents(path, LIMIT)
+    return len(data) <= LIMIT and b'"model_type"' in data and b'"traceEvents"' not in data
 
 
-def memory(model: Model) -> float:
-    """Bytes of parameters, gradients, the optimizer's state and activations."""
-    return model.parameters * (1 + model.state) + model.gradients + model.activations
-
-
-def fits(model: Model) -> bool:
-    """Whether one device holds the model and trains it."""
-    return memory(model) < accelerator(model.device).memory
-
-
-def with_defaults(name: str, entry: ShapeEntry) -> Entry:
-    """The first dtype and device that hold the model, and the largest batch there. A model that
-    fits on no device has a batch of 1."""
-    for dtype, device in (("amp", "h100"), ("bf16", "h100"), ("bf16", "h200"), ("bf16", "b200")):
-        single = _of_shape(entry, 1, dtype, device)
-        model = _estimated(name, single, {})
-        if fits(model):
-            room = accelerator(device).memory - memory(model) + model.activations
-            batches = [2**k for k in range(6) if 2**k * model.activations < room]
-            return single._replace(batch=batches[-1])
-    return _of_shape(entry)
+def _file(text: str) -> tuple[Path, str] | None:
+    """The file that `text` names, and the options after it."""
+    path, _, options = text.rpartition(":")
+    for name, rest in ((text, ""), (path, options)):
+        try:
+            if name and Path(name).is_file():
+                return Path(name), rest
+        except (OSError, ValueError):
+            continue
+    return None

@@ -16,13 +16,39 @@ from topologies.errors import InputError
 
 MOST_FILES = 4096
 ENDINGS = (".json", ".json.gz")
-WILDCARD = re.compile(r"[*?\[]")
+_WILDCARD = re.compile(r"[*?\[]")
 _TIMES = ("forward", "backward", "forwards", "backwards")
 _ALIKE = ("batch", "dtype", "gradient_dtype")
 
 
-def traces_in(folder: Path) -> list[Path]:
-    """The traces in a folder, by name, rank10 after rank9. Raises InputError if there are none."""
+def exists(path: str) -> bool:
+    """Whether there is a file or a folder at `path`."""
+    try:
+        return bool(path) and Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_path(text: str) -> bool:
+    """Whether `text` is the name of a file rather than that of a model."""
+    return exists(text) or bool(re.search(r"[/.]", text))
+
+
+def paths_in(text: str) -> list[Path]:
+    """The traces of a job, one for each rank, that a folder, a pattern or a list names, by name,
+    rank10 after rank9.
+
+    The list is empty if `text` is none of these. Raises InputError if there are no traces.
+    """
+    if exists(text):
+        return _traces_in(Path(text)) if Path(text).is_dir() else []
+    if _WILDCARD.search(text):
+        return _matching(text)
+    parts = [part.strip() for part in text.split(",")]
+    return [*map(Path, parts)] if len(parts) > 1 and all(map(is_path, parts)) else []
+
+
+def _traces_in(folder: Path) -> list[Path]:
     try:
         traces = [path for path in folder.iterdir() if path.name.endswith(ENDINGS)]
     except OSError as error:
@@ -35,11 +61,10 @@ def traces_in(folder: Path) -> list[Path]:
     return _in_order(traces)
 
 
-def matching(pattern: str) -> list[Path]:
-    """The files that match a pattern, by name. Raises InputError if there are none, or if their
-    folder cannot be listed."""
+def _matching(pattern: str) -> list[Path]:
     path, shown = Path(pattern), repr(pattern[:200])
-    folder = Path(*takewhile(lambda part: not WILDCARD.search(part), path.parts))
+    folder = Path(*takewhile(lambda part: not _WILDCARD.search(part), path.parts))
+    reason = ""
     try:
         os.scandir(folder).close()
         paths = list(folder.glob(str(path.relative_to(folder))))
@@ -48,11 +73,11 @@ def matching(pattern: str) -> list[Path]:
             f"cannot list the folder of {shown}: {error.strerror}: name each trace of the job"
         ) from None
     except ValueError as error:
-        raise InputError(
-            f"no file matches {shown}: {error}: name the traces of a job, or their folder"
-        ) from None
+        paths, reason = [], f": {error}"
     if not paths:
-        raise InputError(f"no file matches {shown}: name the traces of a job, or their folder")
+        raise InputError(
+            f"no file matches {shown}{reason}: name the traces of a job, or their folder"
+        )
     return _in_order(paths)
 
 

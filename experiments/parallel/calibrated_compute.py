@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments import output
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.compute_calibration import Factors, Row, calibrate
 from experiments.parallel.measured_steps import MeasuredStep, read_steps
 from experiments.parallel.plan_step import Training, work_of
@@ -80,6 +80,6 @@ def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], Grou
 
 @lru_cache(maxsize=KEPT)
 def _written(model: str, plan: Plan, times: DeviceTimes, collectives: GroupTimes) -> Step:
-    choice = choose(model)
+    choice = find_transformer(model)
     training = Training(choice.name, choice.shape, choice.seq, times)
     return write(work_of(training, plan, collectives))

@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from experiments.models.shape_catalogue import SHAPES
+from experiments.models.model_catalogue import MODELS
 from experiments.output import Value, align
 from experiments.profiles.interval_levels import span
 from experiments.terms import footnote
@@ -130,9 +130,11 @@ def _unfit(run: TrainingRun) -> str:
         for nbytes in (run.held, run.capacity or 0.0, run.plan.model.activations)
     )
     missing = format_bytes(run.held - (run.capacity or 0.0), binary=False)
-    is_transformer = run.plan.model.name in SHAPES
+    entry = MODELS.get(run.plan.model.name)
     divide = (
-        "\n  to make it fit: --plan auto divides the model among GPUs" if is_transformer else ""
+        "\n  to make it fit: --plan auto divides the model among GPUs"
+        if entry and entry.shape
+        else ""
     )
     return (
         f"  the fullest worker holds {held}, {missing} more than the {capacity} of "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from topologies.errors import InputError
@@ -76,13 +75,11 @@ def _model(path: Path) -> None:
 
 
 def _config(path: Path) -> None:
-    from experiments.models.shape_document import read
-    from experiments.models.transformers import architecture
-    from experiments.models.work import estimate
+    from experiments.models.config_files import read
 
-    shape, seq = read(path)[:2]
-    layers = architecture(replace(shape, blocks=min(shape.blocks, 4)), seq)
-    estimate("model", layers, batch=1, device="h100", dtype="bf16")
+    entry = read(path)
+    blocks = entry.shape.blocks if entry.shape else 1
+    entry.with_times("model", {"layers": min(blocks, 4)})
 
 
 def _profile(path: Path) -> None:

@@ -1,6 +1,7 @@
 """NAME:key=value,... and files: what is understood, what is estimated, and what is said of the
 rest."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,13 @@ from hypothesis import strategies as st
 
 from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
 from experiments.models.model_catalogue import (
-    LARGEST_BATCH,
     MODELS,
     find,
-    fits,
-    with_defaults,
 )
-from experiments.models.shape_catalogue import SHAPES, find_shape
+from experiments.models.model_entry import LARGEST_BATCH, fits
 from grouped_cases import each_case
 from law_cases import tries
+from shipped_shapes import SHAPES, find_shape
 from simulator.training.model import WIDTHS, Model
 from topologies.errors import InputError
 
@@ -50,12 +49,11 @@ def rate(text: str) -> float:
 def test_every_name_is_found_with_its_defaults(name: str) -> None:
     entry = MODELS[name]
     model = find(name)
-    assert (model.name, model.batch, model.device) == (name, entry.batch, entry.device)
+    batch, dtype, device = entry.usual
+    assert (model.name, model.batch, model.device) == (name, batch, device)
     assert find(f"{name}:") == model
-    option, default, _, _ = entry.extent
-    spelt = (
-        f"{name}:batch={entry.batch},{option}={default},device={entry.device},dtype={entry.dtype}"
-    )
+    option = entry.extent[0]
+    spelt = f"{name}:batch={batch},{option}={entry.size},device={device},dtype={dtype}"
     assert find(spelt) == model
 
 
@@ -72,15 +70,15 @@ def test_the_default_of_a_small_model_fits_into_an_h100(name: str) -> None:
 def test_defaults_are_the_first_that_fit() -> None:
     """The defaults of the four oldest models are smaller."""
     for name in set(SHAPES) - {"bert_large", "gpt2"}:
-        chosen, entry = with_defaults(name, SHAPES[name]), MODELS[name]
-        assert (entry.batch, entry.dtype, entry.device) == chosen[2:5]
+        entry = MODELS[name]
+        assert replace(entry, training=None).usual == entry.usual
 
 
 def test_a_model_that_no_device_holds_has_a_batch_of_one() -> None:
     large = [name for name in MODELS if not fits(find(name))]
     assert "llama2_70b" in large
     assert "llama2_13b" not in large
-    assert {MODELS[name].batch for name in large} == {1}
+    assert {MODELS[name].usual.batch for name in large} == {1}
 
 
 @each_case("name", SMALL)
@@ -202,8 +200,8 @@ def test_a_faster_device_is_faster(name: str) -> None:
 
 @each_case("name", SMALL)
 def test_the_extremes_are_finite(name: str) -> None:
-    most = MODELS[name].extent.most
-    assert find(f"{name}:batch={LARGEST_BATCH},{MODELS[name].extent.option}={most}").compute < 1e9
+    option, _, most = MODELS[name].extent
+    assert find(f"{name}:batch={LARGEST_BATCH},{option}={most}").compute < 1e9
 
 
 @given(

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from experiments.models.model_shapes import Experts, multi_head
-from experiments.models.shape_catalogue import SHAPES
+from shipped_shapes import SHAPES
 from topologies.errors import InputError
 
 
 def test_parts_of_gpt2() -> None:
     """Two tables; four matrices and two, with biases; two norms a block and another at the end."""
-    parts = SHAPES["gpt2"].shape.parts
+    parts = SHAPES["gpt2"].parts
     assert parts.embedding == (50257 + 1024) * 768
     assert parts.attention == 12 * (4 * 768**2 + 4 * 768)
     assert parts.mlp == 12 * (8 * 768**2 + 5 * 768)
@@ -21,7 +21,7 @@ def test_parts_of_gpt2() -> None:
 
 def test_latent_attention_of_deepseek() -> None:
     """Five matrices, and norms of the two narrow vectors."""
-    shape = SHAPES["deepseek_v3"].shape
+    shape = SHAPES["deepseek_v3"]
     queries = 7168 * 1536 + 1536 * 128 * 192
     keys = 7168 * (512 + 64) + 512 * 128 * (128 + 128)
     assert shape.parts.attention == 61 * (queries + keys + 128 * 128 * 7168)
@@ -30,7 +30,7 @@ def test_latent_attention_of_deepseek() -> None:
 
 
 def test_the_first_blocks_are_dense() -> None:
-    shape = SHAPES["deepseek_v3"].shape
+    shape = SHAPES["deepseek_v3"]
     assert shape.expert_blocks == 58
     assert shape.parts.mlp == 3 * 3 * 7168 * 18432
     assert shape.parts.router == 58 * 256 * 7168
@@ -38,14 +38,14 @@ def test_the_first_blocks_are_dense() -> None:
 
 
 def test_a_token_passes_the_top_experts_and_all_shared_ones() -> None:
-    shape = SHAPES["deepseek_v3"].shape
+    shape = SHAPES["deepseek_v3"]
     expert = 3 * 7168 * 2048
     assert shape.parts.shared == 58 * expert
     assert shape.parameters - shape.active_parameters == 58 * (256 - 8) * expert
 
 
 def test_all_parameters_are_active_without_experts() -> None:
-    shape = SHAPES["llama3_8b"].shape
+    shape = SHAPES["llama3_8b"]
     assert shape.active_parameters == shape.parameters == sum(shape.parts)
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from experiments.models.block_cut import Cut
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import SHAPES, find_shape
 from experiments.models.transformer_blocks import blocks
 from grouped_cases import each_case
+from shipped_shapes import SHAPES, find_shape
 from simulator.parallel.blocks import Block, Part
 from topologies.errors import InputError
 
@@ -203,7 +203,7 @@ def test_payloads_of_128_tokens_are_those_of_deepep(routed: bool) -> None:
 
 @each_case("name", ["gpt3_175b", "llama3_70b", "mixtral_8x7b", "deepseek_v3"])
 def test_the_ranks_of_a_plan_hold_all_parameters_once(name: str) -> None:
-    shape = SHAPES[name].shape
+    shape = SHAPES[name]
     plain = blocks(shape, Cut(4096), TIMES)
     assert sum(block.parameters + block.expert_parameters for block in plain) == pytest.approx(
         shape.parameters, rel=3e-4

@@ -6,16 +6,16 @@ import pytest
 
 from experiments.models.llama import llama
 from experiments.models.model_shapes import Shape
-from experiments.models.shape_catalogue import SHAPES
 from experiments.models.transformer_parts import scores
 from experiments.models.transformers import architecture, bert, gpt2
 from experiments.models.work import Architecture, estimate
 from grouped_cases import each_case
+from shipped_shapes import SHAPES
 from simulator.training.model import Model
 
 SEQ = 128
 BERT_BASE, BERT_LARGE, GPT2, LLAMA_7B = (
-    SHAPES[name].shape for name in ("bert_base", "bert_large", "gpt2", "llama_7b")
+    SHAPES[name] for name in ("bert_base", "bert_large", "gpt2", "llama_7b")
 )
 
 
@@ -169,7 +169,7 @@ def test_backward_is_about_twice_forward(dtype: str) -> None:
 
 def cut(name: str) -> Shape:
     """The first four blocks, with experts in the last if there are any."""
-    return replace(SHAPES[name].shape, blocks=4)
+    return replace(SHAPES[name], blocks=4)
 
 
 def test_architectures_have_the_parameters_of_their_shapes() -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import find_shape
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.layer_report import figures, prove, text
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from grouped_cases import each_case
+from shipped_shapes import find_shape
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step_work import Work
 from topologies.catalogue import find

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.fitting import (
     advice,
     figures,
@@ -40,7 +40,7 @@ and 2048 tokens a sequence."""
 
 def training(model: str, device: str = "a100") -> Training:
     """A model on a device."""
-    choice = choose(model)
+    choice = find_transformer(model)
     return Training(choice.name, choice.shape, choice.seq, DeviceTimes(device))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_space import Space, parse_space
 from experiments.parallel.plan_step import Training, stages_of
 from grouped_cases import each_case
@@ -26,7 +26,7 @@ def space(
     **values: object,
 ) -> Space:
     """Plans of a model on A100s."""
-    choice = choose(model)
+    choice = find_transformer(model)
     training = Training(choice.name, choice.shape, choice.seq, DeviceTimes("a100"))
     return Space(training, gpus, node, {**(wanted or {}), **values})
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_report import path_of, report, row_of, text
 from experiments.parallel.plan_step import Training, pipeline_of, stages_of, work_of
 from experiments.parallel.plan_text import parse_plan
@@ -21,7 +21,7 @@ from topologies.errors import InputError
 
 def training(model: str = "gpt3_1_7b:layers=6,hidden=512,heads=8,seq=256") -> Training:
     """A model on an A100."""
-    choice = choose(model)
+    choice = find_transformer(model)
     return Training(choice.name, choice.shape, choice.seq, DeviceTimes("a100"))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
@@ -51,7 +51,7 @@ RINGS = {
 
 def made(plan: str, machine: str = "full_mesh") -> Step:
     """A step of a small model on eight GPUs."""
-    choice = choose(MODEL)
+    choice = find_transformer(MODEL)
     training = Training(choice.name, choice.shape, choice.seq, DeviceTimes("a100"))
     parsed = parse_plan(plan, gpus=8)
     algorithms = RINGS if machine == "full_mesh" else {}

@@ -16,7 +16,7 @@ import pytest
 from experiments.commands.train import Files, Request
 from experiments.commands.train import run as command
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
@@ -61,7 +61,7 @@ def traces(run: tuple[Plan, Timeline]) -> list[dict[str, Any]]:
 
 def parallel_step() -> Step:
     """A step of a small transformer, with tensor and pipeline parallelism."""
-    choice = choose("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
+    choice = find_transformer("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
     training = Training(choice.name, choice.shape, choice.seq, DeviceTimes("h100"))
     plan = parse_plan("tp=2,pp=2,batch=4", gpus=4)
     return write(work_of(training, plan, GroupTimes(machine("star").build(4), plan.degrees)))

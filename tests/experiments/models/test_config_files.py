@@ -9,16 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config_texts import CONFIGS, PLAIN
-from experiments.models.model_catalogue import find
-from experiments.models.shape_catalogue import SHAPES, config_in, find_shape
-from experiments.models.shape_document import FAMILIES, parse
+from experiments.models.config_files import FAMILIES, parse
+from experiments.models.model_catalogue import choose, find
+from experiments.models.model_shapes import Shape
 from grouped_cases import each_case
 from law_cases import tries
+from shipped_shapes import SHAPES, find_shape
 from topologies.errors import InputError
 
 
+def shape_in(text: str) -> tuple[Shape, int]:
+    entry = parse(text, "config.json")
+    assert entry.shape
+    return entry.shape, entry.size
+
+
 def parameters(config: dict[str, Any]) -> int:
-    return parse(json.dumps(config), "config.json").shape.parameters
+    return shape_in(json.dumps(config))[0].parameters
 
 
 def refusal(text: str) -> str:
@@ -30,7 +37,7 @@ def refusal(text: str) -> str:
 @each_case("name", CONFIGS)
 def test_a_config_is_the_shape_of_the_catalogue(name: str) -> None:
     entry = parse(json.dumps(CONFIGS[name] | {"architectures": ["any"]}), "config.json")
-    assert entry.shape == SHAPES[name].shape
+    assert entry.shape == SHAPES[name]
 
 
 def test_parameters_of_qwen3_8b() -> None:
@@ -49,7 +56,9 @@ def test_parameters_of_mpt_7b_with_alibi() -> None:
 def test_a_file_takes_options(tmp_path: Path) -> None:
     path = tmp_path / "tiny.json"
     path.write_text(json.dumps(CONFIGS["llama3_8b"]))
-    assert config_in(f"{path}:seq=2") == (path, "seq=2")
+    choice = choose(f"{path}:seq=2")
+    assert choice
+    assert (choice.name, choice.options) == ("tiny.json", {"seq": 2})
     name, shape, seq = find_shape(f"{path}:layers=2,seq=131072")
     assert (name, shape.blocks, seq) == ("tiny.json", 2, 131072)
     assert find_shape(str(path))[2] == 4096
@@ -69,8 +78,8 @@ def test_a_file_is_a_model_with_options(tmp_path: Path) -> None:
 def test_a_trace_is_no_config(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text('{"traceEvents": [], "model_type": ""}')
-    assert config_in(str(path)) is None
-    assert config_in(str(tmp_path)) is None
+    assert choose(str(path)) is None
+    assert choose(str(tmp_path)) is None
 
 
 @each_case(
@@ -148,9 +157,9 @@ def test_any_values_are_a_shape_or_a_mistake(data: st.DataObject, family: str) -
     changes = data.draw(st.dictionaries(keys, VALUES, max_size=3))
     message = ""
     try:
-        entry = parse(json.dumps(CONFIGS[family] | changes), "config.json")
-        assert 0 < entry.shape.active_parameters <= entry.shape.parameters
-        assert entry.seq > 0
+        shape, seq = shape_in(json.dumps(CONFIGS[family] | changes))
+        assert 0 < shape.active_parameters <= shape.parameters
+        assert seq > 0
     except InputError as error:
         message = str(error)
     assert "\n" not in message

@@ -1,6 +1,7 @@
-"""Hugging Face's config.json of a transformer, as a shape.
+"""Hugging Face's config.json of a transformer, as a model.
 
-Each family has the keys that its configuration has in transformers; other keys are skipped.
+Each family has the keys that its configuration has in transformers; other keys are skipped. The
+fields of a family have the names of those of :class:`experiments.models.model_shapes.Shape`.
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from experiments.models.model_entry import LONGEST, Entry
 from experiments.models.model_shapes import Experts, Latent, Shape, multi_head, rms_decoder
-from experiments.models.shape_entry import LONGEST, Entry
 from topologies.errors import InputError, nearest_name, shown
 from topologies.readers import json_files, yaml_files
 from topologies.readers.contents import contents, decoded
 from topologies.readers.file_checks import LIMIT, check_text
-from topologies.readers.mistakes import Mistakes, Place
+from topologies.readers.mistakes import Mistakes
 
 USUAL = 4096
 """Tokens of a sequence, where positions are rotary and no option says otherwise."""
 Blocks = Annotated[int, Field(ge=1, le=4096)]
 Heads = Annotated[int, Field(ge=1, le=2**14)]
 Width = Annotated[int, Field(ge=1, le=2**24)]
+Side = Annotated[int, Field(ge=1, le=2**14)]
 
 
 class _Keys(BaseModel):
@@ -43,57 +45,37 @@ class Family(_Keys, ABC):
 class _Plain(Family):
     """Keys of most families."""
 
-    num_hidden_layers: Blocks
-    hidden_size: Width
-    num_attention_heads: Heads
-    intermediate_size: Width
+    blocks: Blocks = Field(alias="num_hidden_layers")
+    width: Width = Field(alias="hidden_size")
+    heads: Heads = Field(alias="num_attention_heads")
+    hidden: Width = Field(alias="intermediate_size")
 
 
 class _Bert(_Plain):
-    """model_type bert."""
+    """BertModel with its pooler."""
 
-    vocab_size: Width
-    max_position_embeddings: Width
-    type_vocab_size: Width = 2
+    vocabulary: Width = Field(alias="vocab_size")
+    positions: Width = Field(alias="max_position_embeddings")
+    segments: Width = Field(2, alias="type_vocab_size")
 
     def shape(self) -> Shape:
-        """BertModel with its pooler."""
-        return multi_head(
-            self.num_hidden_layers,
-            self.hidden_size,
-            self.num_attention_heads,
-            hidden=self.intermediate_size,
-            vocabulary=self.vocab_size,
-            kind="encoder",
-            positions=self.max_position_embeddings,
-            segments=self.type_vocab_size,
-            dropout=True,
-        )
+        return multi_head(**dict(self), kind="encoder", dropout=True)
 
 
 class _Gpt2(Family):
-    """model_type gpt2."""
+    """GPT2LMHeadModel."""
 
-    n_layer: Blocks
-    n_embd: Width
-    n_head: Heads
-    n_inner: Width | None = None
-    vocab_size: Width
-    n_positions: Width
-    tie_word_embeddings: bool = True
+    blocks: Blocks = Field(alias="n_layer")
+    width: Width = Field(alias="n_embd")
+    heads: Heads = Field(alias="n_head")
+    hidden: Width | None = Field(None, alias="n_inner")
+    vocabulary: Width = Field(alias="vocab_size")
+    positions: Width = Field(alias="n_positions")
+    tied: bool = Field(True, alias="tie_word_embeddings")
 
     def shape(self) -> Shape:
-        """GPT2LMHeadModel."""
-        return multi_head(
-            self.n_layer,
-            self.n_embd,
-            self.n_head,
-            hidden=self.n_inner or 4 * self.n_embd,
-            vocabulary=self.vocab_size,
-            tied=self.tie_word_embeddings,
-            positions=self.n_positions,
-            dropout=True,
-        )
+        inside = {"hidden": self.hidden or 4 * self.width}
+        return multi_head(**(dict(self) | inside), dropout=True)
 
 
 class _MptAttention(_Keys):
@@ -106,7 +88,7 @@ class _MptAttention(_Keys):
 
 
 class _Mpt(Family):
-    """model_type mpt."""
+    """Positions are learned if attention has neither ALiBi nor rotary ones."""
 
     n_layers: Blocks
     d_model: Width
@@ -119,7 +101,6 @@ class _Mpt(Family):
     attn_config: _MptAttention = _MptAttention()
 
     def shape(self) -> Shape:
-        """Positions are learned if attention has neither ALiBi nor rotary ones."""
         attention = self.attn_config
         one = 1 if attention.attn_type == "multiquery_attention" else self.n_heads
         learned = self.learned_pos_emb and not attention.alibi and not attention.rope
@@ -138,24 +119,23 @@ class _Mpt(Family):
 
 
 class _Vit(_Plain):
-    """model_type vit."""
+    """ViTForImageClassification."""
 
-    image_size: Annotated[int, Field(ge=1, le=2**14)]
-    patch_size: Annotated[int, Field(ge=1, le=2**14)]
+    image_size: Side
+    patch_size: Side
     num_channels: Annotated[int, Field(ge=1, le=1024)] = 3
     id2label: dict[str, Any] = Field(default={"0": "", "1": ""}, min_length=1)
 
     def shape(self) -> Shape:
-        """ViTForImageClassification."""
         if self.image_size % self.patch_size:
             raise InputError(
                 f"image_size {self.image_size} is no multiple of patch_size {self.patch_size}"
             )
         return multi_head(
-            self.num_hidden_layers,
-            self.hidden_size,
-            self.num_attention_heads,
-            hidden=self.intermediate_size,
+            self.blocks,
+            self.width,
+            self.heads,
+            hidden=self.hidden,
             vocabulary=len(self.id2label),
             kind="image",
             positions=(self.image_size // self.patch_size) ** 2 + 1,
@@ -164,68 +144,48 @@ class _Vit(_Plain):
 
 
 class _Llama(_Plain):
-    """model_type llama."""
+    """A decoder with RMS norms, gated MLPs and rotary positions."""
 
-    num_key_value_heads: Heads | None = None
-    head_dim: Width | None = None
-    vocab_size: Width
-    tie_word_embeddings: bool = False
+    kv_heads: Heads | None = Field(None, alias="num_key_value_heads")
+    head_size: Width | None = Field(None, alias="head_dim")
+    vocabulary: Width = Field(alias="vocab_size")
+    tied: bool = Field(False, alias="tie_word_embeddings")
     attention_bias: bool = False
     mlp_bias: bool = False
     max_position_embeddings: Width = LONGEST
 
     def shape(self) -> Shape:
-        """LlamaForCausalLM."""
-        return self.gated()
+        return self.decoder()
 
-    def gated(
-        self,
-        *,
-        experts: Experts | None = None,
-        latent: Latent | None = None,
-        head_norms: bool = False,
-    ) -> Shape:
-        """A decoder with RMS norms, gated MLPs and rotary positions."""
+    def decoder(self, **more: Any) -> Shape:
+        """The decoder with `more` of what others have."""
         for key in ("attention_bias", "mlp_bias"):
             if getattr(self, key):
                 raise InputError(f"{key} true is not known: write false")
-        return rms_decoder(
-            self.num_hidden_layers,
-            self.hidden_size,
-            self.num_attention_heads,
-            kv_heads=self.num_key_value_heads or self.num_attention_heads,
-            head_size=latent.nope if latent else self.head_dim,
-            hidden=self.intermediate_size,
-            vocabulary=self.vocab_size,
-            tied=self.tie_word_embeddings,
-            head_norms=head_norms,
-            experts=experts,
-            latent=latent,
-        )
+        keys = (*_Plain.model_fields, "kv_heads", "head_size", "vocabulary", "tied")
+        return rms_decoder(**({key: getattr(self, key) for key in keys} | more))
 
 
 class _Mixtral(_Llama):
-    """model_type mixtral."""
+    """MixtralForCausalLM."""
 
     num_local_experts: Width
     num_experts_per_tok: Width
 
     def shape(self) -> Shape:
-        """MixtralForCausalLM."""
-        experts = Experts(self.num_local_experts, self.num_experts_per_tok, self.intermediate_size)
-        return self.gated(experts=experts)
+        experts = Experts(self.num_local_experts, self.num_experts_per_tok, self.hidden)
+        return self.decoder(experts=experts)
 
 
 class _Qwen3(_Llama):
-    """model_type qwen3."""
+    """Qwen3ForCausalLM."""
 
     def shape(self) -> Shape:
-        """Qwen3ForCausalLM."""
-        return self.gated(head_norms=True)
+        return self.decoder(head_norms=True)
 
 
 class _Qwen3Moe(_Llama):
-    """model_type qwen3_moe."""
+    """Qwen3MoeForCausalLM with experts in all blocks."""
 
     num_experts: Width
     num_experts_per_tok: Width
@@ -234,13 +194,12 @@ class _Qwen3Moe(_Llama):
     mlp_only_layers: Annotated[list[int], Field(max_length=0)] = []
 
     def shape(self) -> Shape:
-        """Qwen3MoeForCausalLM with experts in all blocks."""
         experts = Experts(self.num_experts, self.num_experts_per_tok, self.moe_intermediate_size)
-        return self.gated(experts=experts, head_norms=True)
+        return self.decoder(experts=experts, head_norms=True)
 
 
 class _DeepseekV3(_Llama):
-    """model_type deepseek_v3. Blocks that predict further tokens are left out."""
+    """DeepseekV3ForCausalLM. Blocks that predict further tokens are left out."""
 
     q_lora_rank: Width | None = None
     kv_lora_rank: Width
@@ -255,7 +214,6 @@ class _DeepseekV3(_Llama):
     moe_layer_freq: Annotated[int, Field(ge=1, le=1)] = 1
 
     def shape(self) -> Shape:
-        """DeepseekV3ForCausalLM."""
         experts = Experts(
             self.n_routed_experts,
             self.num_experts_per_tok,
@@ -270,7 +228,7 @@ class _DeepseekV3(_Llama):
             self.qk_rope_head_dim,
             self.v_head_dim,
         )
-        return self.gated(experts=experts, latent=latent)
+        return self.decoder(experts=experts, latent=latent, head_size=latent.nope)
 
 
 FAMILIES: dict[str, type[Family]] = {
@@ -288,17 +246,18 @@ FAMILIES: dict[str, type[Family]] = {
 
 
 def read(path: Path) -> Entry:
-    """The shape that a config.json describes. Raises InputError, in one line with the file's
+    """The model that a config.json describes. Raises InputError, in one line with the file's
     name."""
     data, name = contents(path, LIMIT), path.name
     return parse(decoded(data, name), name)
 
 
 def parse(text: str, name: str) -> Entry:
-    """The shape in the text of the config.json `name`. Raises InputError."""
+    """The model in the text of the config.json `name`. Raises InputError."""
     text = check_text(text, name)
-    content = json_files.load(text, name)
-    config = _checked(content, _family(content, name), yaml_files.place_in(text, name))
+    content, mistakes = json_files.load(text, name), Mistakes()
+    config: Family = mistakes.checked(_family(content, name), content)
+    mistakes.report(yaml_files.place_in(text, name))
     try:
         shape = config.shape()
     except InputError as error:
@@ -318,10 +277,3 @@ def _family(content: object, name: str) -> type[Family]:
         return FAMILIES[family]
     hint = nearest_name(shown(family), FAMILIES, f"simctl knows {', '.join(FAMILIES)}")
     raise InputError(f"{name}: model_type {shown(family)} is unknown: {hint}")
-
-
-def _checked(content: object, family: type[Family], place: Place) -> Family:
-    mistakes = Mistakes()
-    config: Family = mistakes.checked(family, content)
-    mistakes.report(place)
-    return config

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.models.shape_catalogue import SHAPES, choose, find_shape
-from experiments.models.shape_options import OPTIONS
+from experiments.models.model_catalogue import MODELS, find_transformer
+from experiments.models.model_entry import OPTIONS
 from grouped_cases import each_case
+from shipped_shapes import SHAPES, find_shape
 from topologies.errors import InputError
 
 
@@ -38,7 +39,7 @@ def refusal(text: str) -> str:
     ],
 )
 def test_parameters_are_those_of_the_published_weights(name: str, parameters: int) -> None:
-    assert SHAPES[name].shape.parameters == parameters
+    assert SHAPES[name].parameters == parameters
 
 
 @each_case(
@@ -52,7 +53,7 @@ def test_parameters_are_those_of_the_published_weights(name: str, parameters: in
 )
 def test_parameters_of_mixtures_of_experts(name: str, total: float, active: float) -> None:
     """In G; the reports say 47 and 13, 671 and 37, 30.5 and 3.3, 235 and 22."""
-    shape = SHAPES[name].shape
+    shape = SHAPES[name]
     assert round(shape.parameters / 1e9, 1) == total
     assert round(shape.active_parameters / 1e9, 1) == active
 
@@ -74,7 +75,7 @@ def test_parameters_of_mixtures_of_experts(name: str, total: float, active: floa
 )
 def test_parameters_of_gpt3_are_those_of_narayanan(name: str, published: float) -> None:
     """Equation 2 of Narayanan et al. (SC 2021), which leaves out the last norm."""
-    shape, seq = SHAPES[name][:2]
+    shape, seq = SHAPES[name], MODELS[name].size
     blocks, width = shape.blocks, shape.width
     factor = 1 + 13 / (12 * width) + (shape.vocabulary + seq) / (12 * blocks * width)
     assert shape.parameters - 2 * width == pytest.approx(12 * blocks * width**2 * factor, rel=1e-12)
@@ -116,13 +117,13 @@ def test_layers_hidden_heads_and_vocabulary() -> None:
 
 
 def test_without_options_the_shape_is_that_of_the_catalogue() -> None:
-    for name, entry in SHAPES.items():
-        assert find_shape(name) == (name, entry.shape, entry.seq)
-        shape = entry.shape
+    for name, shape in SHAPES.items():
+        seq = MODELS[name].size
+        assert find_shape(name) == (name, shape, seq)
         values = (shape.blocks, shape.width, shape.heads, shape.hidden, shape.kv_heads)
         keys = ("layers", "hidden", "heads", "mlp", "kv_heads")
         written = ",".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
-        assert find_shape(f"{name}:{written}") == (name, shape, entry.seq)
+        assert find_shape(f"{name}:{written}") == (name, shape, seq)
 
 
 def test_groups_of_heads_and_the_ratio_of_the_mlp_stay() -> None:
@@ -139,10 +140,8 @@ def test_a_mixture_can_be_cut_to_its_dense_blocks() -> None:
 
 
 def test_options_of_the_training_are_kept() -> None:
-    assert choose("llama3_8b:batch=2,device=a100,layers=1").training == {
-        "batch": "2",
-        "device": "a100",
-    }
+    choice = find_transformer("llama3_8b:batch=2,device=a100,layers=1")
+    assert choice.options == {"batch": 2, "device": "a100", "layers": 1}
 
 
 @each_case(
@@ -178,7 +177,7 @@ def test_a_wrong_value_is_refused_in_one_line(text: str, message: str) -> None:
 def test_a_wrong_option_is_answered_with_all() -> None:
     first, *rest = refusal("gpt3_1t:layer=1").splitlines()
     assert first.startswith("gpt3_1t has no option 'layer': did you mean 'layers'?")
-    assert [line.split()[0] for line in rest] == ["seq", *OPTIONS, "batch", "device", "dtype"]
+    assert [line.split()[0] for line in rest] == ["batch", "seq", "device", "dtype", *OPTIONS]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:

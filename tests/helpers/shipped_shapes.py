@@ -1,0 +1,12 @@
+"""The shapes of the transformers that are shipped."""
+
+from experiments.models.model_catalogue import MODELS, find_transformer
+from experiments.models.model_shapes import Shape
+
+SHAPES: dict[str, Shape] = {name: entry.shape for name, entry in MODELS.items() if entry.shape}
+
+
+def find_shape(text: str) -> tuple[str, Shape, int]:
+    """The name, the shape and the tokens of a sequence."""
+    choice = find_transformer(text)
+    return choice.name, choice.shape, choice.seq
