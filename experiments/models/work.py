@@ -122,9 +122,13 @@ def convolution(
     )
 
 
-def linear(rows: float, inputs: float, outputs: float, *, keeps: bool = True) -> Operation:
-    """`rows` vectors of `inputs` elements times a matrix; biases are added in passing."""
-    flops, moved, weights = 2 * rows * inputs * outputs, rows * (inputs + outputs), inputs * outputs
+def linear(
+    rows: float, inputs: float, outputs: float, *, keeps: bool = True, number: int = 1
+) -> Operation:
+    """`rows` vectors of `inputs` elements times a matrix, or each times one of `number` matrices;
+    biases are added in passing."""
+    flops, moved = 2 * rows * inputs * outputs, rows * (inputs + outputs)
+    weights = number * inputs * outputs
     return Operation(
         "matmul",
         flops=flops,

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.models.llama import llama
 from experiments.models.model_shapes import Shape
-from experiments.models.transformer_parts import scores
-from experiments.models.transformers import architecture, bert, gpt2
+from experiments.models.transformers import architecture, scores
 from experiments.models.work import Architecture, estimate
 from grouped_cases import each_case
 from shipped_shapes import SHAPES
@@ -30,10 +28,10 @@ def registered(model: Model) -> list[str]:
 @each_case(
     ("architecture", "parameters", "tensors", "layers"),
     [
-        (bert(BERT_BASE, SEQ), 109_482_240, 199, 26),
-        (bert(BERT_LARGE, SEQ), 335_141_888, 391, 50),
-        (gpt2(GPT2, SEQ), 124_439_808, 148, 27),
-        (llama(LLAMA_7B, SEQ), 6_738_415_616, 291, 131),
+        (architecture(BERT_BASE, SEQ), 109_482_240, 199, 26),
+        (architecture(BERT_LARGE, SEQ), 335_141_888, 391, 50),
+        (architecture(GPT2, SEQ), 124_439_808, 148, 27),
+        (architecture(LLAMA_7B, SEQ), 6_738_415_616, 291, 131),
     ],
 )
 def test_parameters_are_those_of_transformers(
@@ -49,7 +47,7 @@ def test_parameters_are_those_of_transformers(
 
 def test_names_of_bert() -> None:
     block = "encoder.layer.0"
-    assert registered(modelled(bert(BERT_BASE, SEQ)))[:21] == [
+    assert registered(modelled(architecture(BERT_BASE, SEQ)))[:21] == [
         *(f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")),
         *(f"embeddings.LayerNorm.{name}" for name in ("weight", "bias")),
         *(
@@ -72,7 +70,7 @@ def test_names_of_bert() -> None:
 
 
 def test_names_of_gpt2() -> None:
-    names = registered(modelled(gpt2(GPT2, SEQ)))
+    names = registered(modelled(architecture(GPT2, SEQ)))
     parts = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
     assert names[:14] == [
         *("transformer.wte.weight", "transformer.wpe.weight"),
@@ -82,7 +80,7 @@ def test_names_of_gpt2() -> None:
 
 
 def test_llama_registers_its_norms_last_and_runs_them_first() -> None:
-    model = modelled(llama(LLAMA_7B, SEQ))
+    model = modelled(architecture(LLAMA_7B, SEQ))
     block = "model.layers.31"
     assert registered(model)[0] == "model.embed_tokens.weight"
     assert registered(model)[-11:] == [
@@ -103,7 +101,7 @@ def test_llama_registers_its_norms_last_and_runs_them_first() -> None:
 
 def test_the_head_of_gpt2_is_its_embedding() -> None:
     """So the largest gradient is there last of all."""
-    model = modelled(gpt2(GPT2, SEQ))
+    model = modelled(architecture(GPT2, SEQ))
     assert model.layers[-1].name == "lm_head"
     assert model.layers[-1].tensors == ()
     assert model.layers[0].tensors[0].nbytes == 50257 * 768 * 2
@@ -113,53 +111,60 @@ def test_the_head_of_gpt2_is_its_embedding() -> None:
 def test_flops_of_bert(seq: int) -> None:
     """Two a weight and token, and 4 s^2 h of attention a block; the pooler sees one token."""
     weights = 24 * (4 * 1024**2 + 2 * 1024 * 4096)
-    assert bert(BERT_LARGE, seq).flops == 2 * weights * seq + 24 * 4 * seq**2 * 1024 + 2 * 1024**2
+    assert (
+        architecture(BERT_LARGE, seq).flops
+        == 2 * weights * seq + 24 * 4 * seq**2 * 1024 + 2 * 1024**2
+    )
 
 
 @pytest.mark.parametrize("seq", [2, 1024])
 def test_flops_of_gpt2(seq: int) -> None:
     """A causal attention is half of a full one; the tied head multiplies as well."""
     weights = 12 * 12 * 768**2 + 50257 * 768
-    assert gpt2(GPT2, seq).flops == 2 * weights * seq + 12 * 2 * seq**2 * 768
+    assert architecture(GPT2, seq).flops == 2 * weights * seq + 12 * 2 * seq**2 * 768
 
 
 @pytest.mark.parametrize("seq", [2, 4096])
 def test_flops_of_llama(seq: int) -> None:
     """All parameters but the embedding's and the norms' multiply."""
     weights = 6_738_415_616 - 32000 * 4096 - 65 * 4096
-    assert llama(LLAMA_7B, seq).flops == 2 * weights * seq + 32 * 2 * seq**2 * 4096
+    assert architecture(LLAMA_7B, seq).flops == 2 * weights * seq + 32 * 2 * seq**2 * 4096
 
 
 @pytest.mark.parametrize("block", [0, 23])
 def test_a_block_of_bert_keeps_34_bytes_a_token_and_element(block: int) -> None:
     """Korthikanti et al., MLSys 2023, section 4: 34 s b h in 16 bits, without the scores that fused
     attention drops."""
-    layers = modelled(bert(BERT_LARGE, SEQ)).layers
+    layers = modelled(architecture(BERT_LARGE, SEQ)).layers
     attention, mlp = layers[1 + 2 * block : 3 + 2 * block]
     assert attention.activation + mlp.activation == 34 * SEQ * 1024
 
 
 def test_a_block_of_gpt2_keeps_as_much() -> None:
-    attention, mlp = modelled(gpt2(GPT2, SEQ)).layers[1:3]
+    attention, mlp = modelled(architecture(GPT2, SEQ)).layers[1:3]
     assert attention.activation + mlp.activation == 34 * SEQ * 768
 
 
 def test_a_block_of_llama_keeps_eight_times_its_width_and_four_its_hidden() -> None:
     """Two norms; queries, keys, values, attention; two sums: 8 h. Gate, up, silu and their product:
     4 f."""
-    block = modelled(llama(LLAMA_7B, SEQ)).layers[1:5]
+    block = modelled(architecture(LLAMA_7B, SEQ)).layers[1:5]
     assert sum(layer.activation for layer in block) == 2 * SEQ * (8 * 4096 + 4 * 11008)
 
 
 def test_logits_and_their_logarithms_are_kept() -> None:
-    model = modelled(llama(LLAMA_7B, SEQ))
+    model = modelled(architecture(LLAMA_7B, SEQ))
     assert model.layers[-1].activation == SEQ * 32000 * (2 + 4)
     assert model.outputs == SEQ * 32000 * 2
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "amp", "bf16", "fp8"])
 def test_backward_is_about_twice_forward(dtype: str) -> None:
-    for layers in (bert(BERT_BASE, 512), gpt2(GPT2, 1024), llama(LLAMA_7B, 2048)):
+    for layers in (
+        architecture(BERT_BASE, 512),
+        architecture(GPT2, 1024),
+        architecture(LLAMA_7B, 2048),
+    ):
         model = modelled(layers, dtype)
         assert 1.5 < model.backward / model.forward < 2.2
 
