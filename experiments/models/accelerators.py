@@ -40,14 +40,6 @@ class Accelerator(NamedTuple):
         return self.memory / GIGA * 2.0**30
 
 
-class Share(NamedTuple):
-    """A share of a peak."""
-
-    value: float
-    why: str
-    """The measurements or the assumption behind the value."""
-
-
 class Precision(NamedTuple):
     """The dtypes in which a model is trained."""
 
@@ -63,71 +55,39 @@ class Precision(NamedTuple):
     """Bytes that the conversion of a weight moves, and that of its gradient."""
 
 
-def _peak(**tera: float) -> dict[str, float]:
-    return {dtype: value * TERA for dtype, value in tera.items()}
+def _device(
+    memory: float,
+    bandwidth: float,
+    multiprocessors: int,
+    source: str,
+    *,
+    tuned: float = 1.0,
+    **peak: float,
+) -> Accelerator:
+    """A device with the memory in GB, its bandwidth in GB/s, and the peaks in TFLOP/s."""
+    flops = {dtype: value * TERA for dtype, value in peak.items()}
+    return Accelerator(memory * GIGA, bandwidth * GIGA, flops, source, multiprocessors, tuned)
 
+
+_H100 = {"fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979}
+_V100 = "NVIDIA V100 datasheet, SXM2 with 32 GB (as fanghostt/transformers-benchmarks lists it)"
+_A100 = "NVIDIA A100 datasheet, SXM with 80 GB"
+_B200 = {"fp32": 80, "tf32": 1125, "fp16": 2250, "bf16": 2250, "fp8": 4500}
+_MI300X = {"fp32": 163.4, "tf32": 653.7, "fp16": 1307.4, "bf16": 1307.4, "fp8": 2614.9}
 
 ACCELERATORS: dict[str, Accelerator] = {
-    "p100": Accelerator(
-        16 * GIGA,
-        732 * GIGA,
-        _peak(fp32=10.6),
-        "recalled: NVIDIA P100 datasheet, SXM2 with 16 GB",
-        56,
-    ),
-    "v100": Accelerator(
-        32 * GIGA,
-        900 * GIGA,
-        _peak(fp32=15.7, fp16=125),
-        "NVIDIA V100 datasheet, SXM2 with 32 GB (as fanghostt/transformers-benchmarks lists it)",
-        80,
-    ),
-    "a100": Accelerator(
-        80 * GIGA,
-        2039 * GIGA,
-        _peak(fp32=19.5, tf32=156, fp16=312, bf16=312),
-        "NVIDIA A100 datasheet, SXM with 80 GB",
-        108,
-    ),
-    "h100": Accelerator(
-        80 * GIGA,
-        3350 * GIGA,
-        _peak(fp32=67, tf32=494.5, fp16=989, bf16=989, fp8=1979),
-        "NVIDIA H100 datasheet, SXM with 80 GB",
-        132,
-    ),
-    "h200": Accelerator(
-        141 * GIGA,
-        4800 * GIGA,
-        _peak(fp32=67, tf32=494.5, fp16=989, bf16=989, fp8=1979),
-        "NVIDIA H200 datasheet, SXM",
-        132,
-    ),
-    "b200": Accelerator(
-        180 * GIGA,
-        8000 * GIGA,
-        _peak(fp32=80, tf32=1125, fp16=2250, bf16=2250, fp8=4500),
-        "NVIDIA DGX B200 datasheet",
-        148,
-    ),
-    "mi300x": Accelerator(
-        192 * GIGA,
-        5300 * GIGA,
-        _peak(fp32=163.4, tf32=653.7, fp16=1307.4, bf16=1307.4, fp8=2614.9),
-        "AMD Instinct MI300X datasheet; its best matrix multiplications reach 51% to 60% of "
-        "peak, NVIDIA's 80% to 87%",
-        304,
-        tuned=0.7,
-    ),
-    "cpu": Accelerator(
-        512 * GIGA,
-        614.4 * GIGA,
-        _peak(fp32=14.3, bf16=458.8),
-        "recalled: two Intel Xeon Platinum 8480+, 112 cores at their base of 2 GHz (64 FLOP a "
-        "cycle with AVX-512, 2048 "
-        "with AMX), 16 channels of DDR5-4800; two sockets are assumed to reach half of the usual "
-        "share",
-        tuned=0.5,
+    "p100": _device(16, 732, 56, "recalled: NVIDIA P100 datasheet, SXM2 with 16 GB", fp32=10.6),
+    "v100": _device(32, 900, 80, _V100, fp32=15.7, fp16=125),
+    "a100": _device(80, 2039, 108, _A100, fp32=19.5, tf32=156, fp16=312, bf16=312),
+    "h100": _device(80, 3350, 132, "NVIDIA H100 datasheet, SXM with 80 GB", **_H100),
+    "h200": _device(141, 4800, 132, "NVIDIA H200 datasheet, SXM", **_H100),
+    "b200": _device(180, 8000, 148, "NVIDIA DGX B200 datasheet", **_B200),
+    # Its best matrix multiplications reach 51% to 60% of peak, NVIDIA's 80% to 87%.
+    "mi300x": _device(192, 5300, 304, "AMD Instinct MI300X datasheet", tuned=0.7, **_MI300X),
+    # 112 cores at their base of 2 GHz (64 FLOP a cycle with AVX-512, 2048 with AMX), 16 channels of
+    # DDR5-4800; two sockets are assumed to reach half of the usual share.
+    "cpu": _device(
+        512, 614.4, 0, "recalled: two Intel Xeon Platinum 8480+", tuned=0.5, fp32=14.3, bf16=458.8
     ),
 }
 """The devices by name."""
@@ -142,69 +102,29 @@ PRECISIONS: dict[str, Precision] = {
 """The values of the option `dtype`. amp multiplies in 16 bits and keeps parameters and gradients in
 fp32. fp8 multiplies in 8 bits and keeps everything else in bf16."""
 
-_LARGE = "large ones reach 74% (transformers-benchmarks, A100)"
-_STEP = (
-    "from whole steps of ResNet-50 less their memory-bound parts, rounded: NVIDIA "
-    "DeepLearningExamples"
-)
-_HALF = Share(0.4, f"{_STEP}, V100 and A100, mixed precision, 1200 and 2470 images/s")
-_TF32 = Share(0.25, f"{_STEP}, A100, TF32, 938 images/s: layouts are converted")
-
-SHARES: dict[str, dict[str, Share]] = {
-    "matmul": {
-        "fp32": Share(
-            0.8, "large ones reach 89% (transformers-benchmarks, V100); layers are smaller"
-        ),
-        "tf32": Share(0.6, f"{_LARGE}; layers are smaller"),
-        "fp16": Share(0.6, f"{_LARGE} to 87% (stas00/ml-engineering, MAMF); layers are smaller"),
-        "bf16": Share(0.6, f"{_LARGE} to 87% (stas00/ml-engineering, MAMF); layers are smaller"),
-        "fp8": Share(
-            0.5, "large ones reach 71% (stas00/ml-engineering, MAMF, H100); scaling costs some"
-        ),
-    },
-    "convolution": {
-        "fp32": Share(
-            0.6,
-            "cuDNN reaches half to two thirds: what 3x3 ones leave of ResNet-50's steps on P100 "
-            "and V100",
-        ),
-        "tf32": _TF32,
-        "fp16": _HALF,
-        "bf16": _HALF,
-    },
-    "3x3 convolution": {
-        "fp32": Share(
-            1.4,
-            "from VGG-16's steps on P100, 154 images/s (TensorFlow benchmarks, 2017): Winograd's "
-            "algorithm",
-        ),
-        "tf32": _TF32,
-        "fp16": _HALF,
-        "bf16": _HALF,
-    },
-    "attention": {
-        "fp32": Share(
-            0.4, "assumed half of a matrix multiplication's: softmax lies between two of them"
-        ),
-        "tf32": Share(0.3, "assumed half of a matrix multiplication's"),
-        "fp16": Share(
-            0.4, "recalled: FlashAttention-2 reaches 35% to 70%, forward and backward, H100 to A100"
-        ),
-        "bf16": Share(0.4, "as fp16"),
-        "fp8": Share(0.2, "stays in bf16, whose peak is half of fp8's"),
-    },
+SHARES: dict[str, dict[str, float]] = {
+    # Large products reach 89% in fp32 on a V100 and 74% in 16 bits and TF32 on an A100
+    # (transformers-benchmarks) to 87% (stas00/ml-engineering, MAMF); those of layers are smaller.
+    # In fp8 large ones reach 71% on an H100 (MAMF), and scaling costs some.
+    "matmul": {"fp32": 0.8, "tf32": 0.6, "fp16": 0.6, "bf16": 0.6, "fp8": 0.5},
+    # In fp32 what 3x3 ones leave of ResNet-50's steps on P100 and V100. The others are from whole
+    # steps of ResNet-50 less their memory-bound parts, rounded (NVIDIA DeepLearningExamples): V100
+    # and A100, mixed precision, 1200 and 2470 images/s; A100, TF32, 938: layouts are converted.
+    "convolution": {"fp32": 0.6, "tf32": 0.25, "fp16": 0.4, "bf16": 0.4},
+    # In fp32 from VGG-16's steps on P100, 154 images/s (TensorFlow benchmarks, 2017): Winograd's
+    # algorithm, for a stride of 1, needs up to 2.25 times fewer FLOPs than the definition.
+    "3x3 convolution": {"fp32": 1.4, "tf32": 0.25, "fp16": 0.4, "bf16": 0.4},
+    # Recalled: FlashAttention-2 reaches 35% to 70% in 16 bits, forward and backward, H100 to A100.
+    # In fp32 and TF32 half of a product's is assumed: softmax lies between two of them. With fp8 it
+    # stays in bf16, whose peak is half of fp8's.
+    "attention": {"fp32": 0.4, "tf32": 0.3, "fp16": 0.4, "bf16": 0.4, "fp8": 0.2},
 }
-"""The share of the peak that each kind of multiplication reaches in training, by its dtype.
+"""The share of the peak that each kind of multiplication reaches in training, by its dtype. FLOPs
+are those of the definition."""
 
-FLOPs are those of the definition. Winograd's algorithm, for 3x3 with a stride of 1, needs up to
-2.25 times fewer: its share is above 1."""
-
-MEMORY = Share(
-    0.8,
-    "recalled: copies reach 80% to 92% of a GPU's memory bandwidth; kernels of PyTorch are at "
-    "the lower end",
-)
-"""The share of the memory bandwidth that element-wise work, norms and the optimizer reach."""
+MEMORY = 0.8
+"""The share of the memory bandwidth that element-wise work, norms and the optimizer reach.
+Recalled: copies reach 80% to 92% of a GPU's; kernels of PyTorch are at the lower end."""
 
 
 def accelerator(name: str) -> Accelerator:
@@ -234,12 +154,12 @@ def multiplies(device: str, dtype: str, kinds: Iterable[str]) -> str:
 
 def share(device: str, kind: str, math: str) -> float:
     """The share of its peak that `device` reaches in multiplications of `kind` in dtype `math`."""
-    return SHARES[kind][math].value * accelerator(device).tuned
+    return SHARES[kind][math] * accelerator(device).tuned
 
 
 def bandwidth(device: str) -> float:
     """Bytes/s that memory-bound work on `device` reaches."""
-    return accelerator(device).bandwidth * MEMORY.value
+    return accelerator(device).bandwidth * MEMORY
 
 
 DEVICES = {

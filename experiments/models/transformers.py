@@ -269,14 +269,9 @@ def _attention(names: Mapping[str, str], shape: Shape, seq: int) -> Part:
 
 def scores(shape: Shape, seq: int) -> Operation:
     """The attention of a block."""
-    return attention(
-        seq,
-        shape.heads * shape.key_size,
-        causal=shape.kind == "decoder",
-        keys=shape.kv_heads * shape.key_size,
-        values=shape.kv_heads * shape.value_size,
-        outputs=shape.heads * shape.value_size,
-    )
+    queries, outputs = shape.heads * shape.key_size, shape.heads * shape.value_size
+    keys, values = shape.kv_heads * shape.key_size, shape.kv_heads * shape.value_size
+    return attention(seq, queries, keys, values, outputs, causal=shape.kind == "decoder")
 
 
 def _mlp(names: Mapping[str, str], shape: Shape, seq: int) -> Part:

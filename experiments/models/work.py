@@ -8,6 +8,7 @@ are estimated too fast. A norm, an activation or an attention is one kernel.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from experiments.models.accelerators import (
@@ -142,83 +143,62 @@ def linear(
 
 
 def attention(
-    rows: float,
-    queries: float,
-    *,
-    causal: bool,
-    keys: float | None = None,
-    values: float | None = None,
-    outputs: float | None = None,
+    rows: float, queries: float, keys: float, values: float, outputs: float, *, causal: bool
 ) -> Operation:
-    """Fused attention of `rows` tokens. Scores are not kept: the backward computes them again.
-
-    A token has `queries` elements in all heads. Its keys and values have as many, unless heads
-    share them, and so has its output, unless values are shorter than keys.
-    """
-    outputs = queries if outputs is None else outputs
+    """Fused attention of `rows` tokens, whose heads have so many elements in all. Scores are not
+    kept: the backward computes them again."""
     flops = 2 * rows**2 * (queries + outputs) / (2 if causal else 1)
-    moved = queries + outputs + sum(queries if size is None else size for size in (keys, values))
+    moved = rows * (queries + keys + values + outputs)
     return Operation(
         "attention",
         flops=flops,
         flops_back=RECOMPUTED * flops,
-        moved=rows * moved,
-        moved_back=2 * rows * moved,
+        moved=moved,
+        moved_back=2 * moved,
         kept=rows * outputs,
     )
 
 
-def batch_norm(elements: float) -> Operation:
-    """A batch norm, which keeps its input: the output of the convolution before it.
-
-    The forward reads twice and writes once. The backward reads input and gradient twice and writes.
-    """
-    return Operation(moved=3 * elements, moved_back=5 * elements)
-
-
-def norm(elements: float, *, keeps: bool = True) -> Operation:
-    """A layer or RMS norm: read, write; backward once for the input and once for the weights."""
-    return Operation(moved=2 * elements, moved_back=5 * elements, kept=elements if keeps else 0)
+def _kernel(
+    moved: float, moved_back: float, kept: float, elements: float, *, keeps: bool = True
+) -> Operation:
+    """An operation that moves and keeps so much for each of `elements` elements."""
+    return Operation(
+        moved=moved * elements,
+        moved_back=moved_back * elements,
+        kept=kept * elements if keeps else 0,
+    )
 
 
-def activation(elements: float) -> Operation:
-    """ReLU, GELU or tanh: read, write; backward: what is kept, gradient, write."""
-    return Operation(moved=2 * elements, moved_back=3 * elements, kept=elements)
-
-
-def gated(elements: float) -> Operation:
-    """silu(gate) x up: two kernels, which keep a result each."""
-    return Operation(moved=5 * elements, moved_back=8 * elements, kept=2 * elements)
-
-
-def rotary(elements: float) -> Operation:
-    """Queries and keys rotated by their position, x cos + rotated(x) sin: four kernels, of which
-    only the result is kept."""
-    return Operation(moved=9 * elements, moved_back=9 * elements, kept=elements)
-
-
-def addition(elements: float, *, keeps: bool = True) -> Operation:
-    """A residual connection; the gradients of its branches are added backward."""
-    return Operation(moved=3 * elements, moved_back=3 * elements, kept=elements if keeps else 0)
+batch_norm = partial(_kernel, 3, 5, 0)
+"""A batch norm, which keeps its input: the output of the convolution before it. The forward reads
+twice and writes once. The backward reads input and gradient twice and writes."""
+norm = partial(_kernel, 2, 5, 1)
+"""A layer or RMS norm: read, write; backward once for the input and once for the weights."""
+activation = partial(_kernel, 2, 3, 1)
+"""ReLU, GELU or tanh: read, write; backward: what is kept, gradient, write."""
+gated = partial(_kernel, 5, 8, 2)
+"""silu(gate) x up: two kernels, which keep a result each."""
+rotary = partial(_kernel, 9, 9, 1)
+"""Queries and keys rotated by their position, x cos + rotated(x) sin: four kernels, of which only
+the result is kept."""
+addition = partial(_kernel, 3, 3, 1)
+"""A residual connection; the gradients of its branches are added backward."""
 
 
 def dropout(elements: float, *, keeps: bool = False) -> Operation:
     """Dropout with a mask of a byte an element."""
-    return Operation(
-        moved=2 * elements, moved_back=2 * elements, kept=elements if keeps else 0, masks=elements
-    )
-
-
-def pooling(inputs: float, outputs: float) -> Operation:
-    """Max pooling, which keeps an index of eight bytes a result."""
-    return Operation(
-        moved=inputs + outputs, moved_back=inputs + outputs, kept=outputs, masks=8 * outputs
-    )
+    return _kernel(2, 2, 1, elements, keeps=keeps)._replace(masks=elements)
 
 
 def average(inputs: float, outputs: float) -> Operation:
     """Average pooling."""
     return Operation(moved=inputs + outputs, moved_back=inputs + outputs, kept=outputs)
+
+
+def pooling(inputs: float, outputs: float) -> Operation:
+    """Max pooling, which keeps an index of eight bytes a result."""
+    return average(inputs, outputs)._replace(masks=8 * outputs)
 
 
 def embedding(elements: float, table: float) -> Operation:
@@ -229,7 +209,7 @@ def embedding(elements: float, table: float) -> Operation:
 def cross_entropy(elements: float) -> Operation:
     """The loss of `elements` logits, in fp32: converted, log-softmax, which is kept; backward the
     same."""
-    return Operation(moved=3 * elements, moved_back=3 * elements, kept=elements, width=4)
+    return _kernel(3, 3, 1, elements)._replace(width=4)
 
 
 def estimate(
@@ -240,81 +220,52 @@ def estimate(
     Raises InputError for an unknown device or dtype, or if the device cannot train the model in
     this dtype.
     """
-    costs = _Costs(batch, device, multiplies(device, dtype, architecture.kinds), PRECISIONS[dtype])
-    dtype_of_parameters, dtype_of_gradients = costs.precision.parameters, costs.precision.gradients
-    optimizer_bytes = architecture.parameters * (
-        2 * (1 + architecture.state) * WIDTHS[dtype_of_parameters] + WIDTHS[dtype_of_gradients]
-    )
+    math = multiplies(device, dtype, architecture.kinds)
+    chosen, precision = accelerator(device), PRECISIONS[dtype]
+    moved = 2 * (1 + architecture.state) * WIDTHS[precision.parameters]
+    optimizer_bytes = architecture.parameters * (moved + WIDTHS[precision.gradients])
+    shares = ", ".join(f"{share(device, kind, math):.0%} ({kind})" for kind in architecture.kinds)
     return Model(
         name=name,
         batch=batch,
-        layers=tuple(costs.layer(part) for part in architecture.parts),
-        dtype=dtype_of_parameters,
-        gradient_dtype=dtype_of_gradients,
+        layers=tuple(_layer(part, batch, device, math, precision) for part in architecture.parts),
+        dtype=precision.parameters,
+        gradient_dtype=precision.gradients,
         optimizer=optimizer_bytes / bandwidth(device),
         state=architecture.state,
         inputs=batch * architecture.inputs,
-        outputs=batch * architecture.outputs * costs.precision.width,
-        memory_bandwidth=accelerator(device).bandwidth,
-        multiprocessors=accelerator(device).multiprocessors,
+        outputs=batch * architecture.outputs * precision.width,
+        memory_bandwidth=chosen.bandwidth,
+        multiprocessors=chosen.multiprocessors,
         device=device,
-        source=costs.source(architecture.kinds),
+        source=f"estimated, not measured: FLOPs at {shares} of the {chosen.peak[math] / 1e12:g} "
+        f"TFLOP/s in {math} of {device}, bytes at {MEMORY:.0%} of {chosen.bandwidth / 1e9:g} GB/s",
         registration=architecture.registration,
     )
 
 
-class _Costs(NamedTuple):
-    """The times of a batch on a device that multiplies in dtype `math`."""
+def _layer(part: LayerWork, batch: int, device: str, math: str, precision: Precision) -> Layer:
+    """A layer with its times and bytes for a batch on a device that multiplies in dtype `math`."""
+    peak, rate = accelerator(device).peak[math], bandwidth(device)
 
-    batch: int
-    device: str
-    math: str
-    precision: Precision
-
-    def layer(self, block: LayerWork) -> Layer:
-        """A layer with its times and bytes."""
-        width, operations = self.precision.width, block.operations
-        return Layer(
-            name=block.name,
-            forward=sum(
-                self._seconds(work, work.flops, work.moved, work.weights) for work in operations
-            ),
-            backward=sum(
-                self._seconds(work, work.flops_back, work.moved_back, work.gradients)
-                for work in operations
-            ),
-            activation=self.batch
-            * sum(work.kept * (work.width or width) + work.masks for work in operations),
-            tensors=tuple(
-                Tensor(name, size * WIDTHS[self.precision.parameters])
-                for name, size in block.parameters
-            ),
-            buffers=2 * block.channels * WIDTHS["fp32"] + COUNTER if block.channels else 0.0,
-            channels=block.channels,
-        )
-
-    def source(self, kinds: list[str]) -> str:
-        """How the times were estimated, as text."""
-        chosen = accelerator(self.device)
-        peak = f"{chosen.peak[self.math] / 1e12:g} TFLOP/s in {self.math} of {self.device}"
-        shares = ", ".join(f"{share(self.device, kind, self.math):.0%} ({kind})" for kind in kinds)
-        return (
-            f"estimated, not measured: FLOPs at {shares} of the {peak}, "
-            f"bytes at {MEMORY.value:.0%} of {chosen.bandwidth / 1e9:g} GB/s"
-        )
-
-    def _seconds(self, operation: Operation, flops: float, moved: float, weights: float) -> float:
+    def seconds(work: Operation, flops: float, moved: float, weights: float) -> float:
         """Seconds of an operation, with the conversion of weights and gradients between dtypes."""
-        nbytes = (self.batch * moved + weights) * (operation.width or self.precision.width)
-        moving = nbytes / bandwidth(self.device)
-        converting = self.precision.cast * operation.weights / bandwidth(self.device)
-        return max(self._multiplying(operation.kind, flops), moving) + converting
+        multiplying = batch * flops / (peak * share(device, work.kind, math)) if flops else 0.0
+        nbytes = (batch * moved + weights) * (work.width or precision.width)
+        return max(multiplying, nbytes / rate) + precision.cast * work.weights / rate
 
-    def _multiplying(self, kind: str, flops: float) -> float:
-        if not flops:
-            return 0.0
-        return (
-            self.batch
-            * flops
-            / (accelerator(self.device).peak[self.math] * share(self.device, kind, self.math))
-        )
+    works = part.operations
+    kept = (work.kept * (work.width or precision.width) + work.masks for work in works)
+    return Layer(
+        name=part.name,
+        forward=sum(seconds(work, work.flops, work.moved, work.weights) for work in works),
+        backward=sum(
+            seconds(work, work.flops_back, work.moved_back, work.gradients) for work in works
+        ),
+        activation=batch * sum(kept),
+        tensors=tuple(
+            Tensor(name, size * WIDTHS[precision.parameters]) for name, size in part.parameters
+        ),
+        buffers=2 * part.channels * WIDTHS["fp32"] + COUNTER if part.channels else 0.0,
+        channels=part.channels,
+    )

@@ -132,7 +132,7 @@ def test_the_gradient_of_a_first_convolutions_weights_is_all_that_it_writes() ->
 
 def test_fused_attention_keeps_no_scores_and_computes_them_again() -> None:
     full, causal = (
-        on_v100(single_layer(attention(512, 64, causal=causal))) for causal in (False, True)
+        on_v100(single_layer(attention(512, *[64] * 4, causal=causal))) for causal in (False, True)
     )
     assert full.forward == pytest.approx(4 * 512**2 * 64 / (15.7e12 * 0.4))
     assert full.backward == pytest.approx(2.5 * full.forward)
@@ -195,7 +195,9 @@ def test_what_is_bound_by_arithmetic_is_linear_in_the_batch(batch: int, factor: 
 
 @given(batch=st.integers(1, 1000), rows=st.integers(1, 100))
 def test_a_larger_batch_is_no_slower_a_sample(batch: int, rows: int) -> None:
-    toy = single_layer(linear(rows, 300, 300), batch_norm(1000), attention(rows, 64, causal=True))
+    toy = single_layer(
+        linear(rows, 300, 300), batch_norm(1000), attention(rows, *[64] * 4, causal=True)
+    )
     small, large = on_v100(toy, batch), on_v100(toy, batch + 1)
     assert large.compute > small.compute
     assert large.compute / (batch + 1) <= small.compute / batch * (1 + 1e-12)
