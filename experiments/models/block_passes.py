@@ -4,11 +4,11 @@ with the collectives between them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from simulator.parallel.blocks import Part
 
-Which = Literal["all", "inputs"]
 GATHER = "all_gather"
 
 
@@ -43,11 +43,6 @@ class Gate(NamedTuple):
     """Whether what the forward gathers is kept. Otherwise the backward gathers it again, beside the
     backward for inputs of the operation after it."""
 
-    @property
-    def returned(self) -> Gate:
-        """The gate with the collective of the backward in the forward."""
-        return self._replace(forward=self.back)
-
 
 class Ring(NamedTuple):
     """An operation in as many steps as the ring of a group has ranks. During each step but the last
@@ -64,84 +59,114 @@ class Ring(NamedTuple):
 Event = Operation | Gate | Ring
 
 
+@dataclass
+class _Parts:
+    """The parts of a pass, and the computations since the last of them."""
+
+    launch: float
+    """Seconds of the launch of a kernel."""
+    parts: list[Part] = field(default_factory=list)
+    seconds: float = 0.0
+    kernels: int = 0
+
+    def compute(self, seconds: float, kernels: int) -> None:
+        """Add a computation."""
+        self.seconds += seconds
+        self.kernels += kernels
+
+    def close(self) -> None:
+        """End a part without a collective."""
+        if self.seconds > 0:
+            self.parts.append(Part(self.seconds, launch=self.kernels * self.launch))
+        self.seconds, self.kernels = 0.0, 0
+
+    def exchange(self, gate: Gate, collective: str) -> None:
+        """End a part with a collective."""
+        launch = (self.kernels + 1) * self.launch
+        self.parts.append(Part(self.seconds, gate.group, collective, gate.nbytes, launch=launch))
+        self.seconds, self.kernels = 0.0, 0
+
+    def overlap(self, seconds: float, launches: int, gate: Gate, collective: str) -> None:
+        """Add a part whose collective runs beside its computation."""
+        self.close()
+        launch = launches * self.launch
+        self.parts.append(Part(seconds, gate.group, collective, gate.nbytes, True, launch))
+
+    def turn(self, ring: Ring, seconds: float, kernels: int, nbytes: float) -> None:
+        """Add the steps of a ring."""
+        self.close()
+        last = Part(seconds / ring.steps, launch=(kernels + 1) * self.launch)
+        step = last._replace(group=ring.group, collective="shift", nbytes=nbytes, overlaps=True)
+        self.parts += [*[step] * (ring.steps - 1), last]
+
+
 def forward(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
     """The parts of a forward. The launch of a kernel takes `launch` seconds."""
-    parts, seconds, kernels = list[Part](), 0.0, 0
-    latest, gathers = 0.0, list[Gate]()
+    parts, latest, gathers = _Parts(launch), 0.0, list[Gate]()
     for event in events:
         if isinstance(event, Ring):
-            parts += _closed(seconds, kernels, launch)
-            parts += _ring(event, event.operation.forward, event.operation.kernels, 1, launch)
-            seconds, kernels = 0.0, 0
+            operation = event.operation
+            parts.turn(event, operation.forward, operation.kernels, event.nbytes)
         elif isinstance(event, Operation) and gathers:
-            parts.append(_beside(event.forward, gathers.pop(), event.kernels, launch))
-            latest = 0.0
+            gate, latest = gathers.pop(), 0.0
+            parts.overlap(event.forward, event.kernels + 1, gate, gate.forward)
         elif isinstance(event, Operation):
-            seconds, kernels, latest = (
-                seconds + event.forward,
-                kernels + event.kernels,
-                event.forward,
-            )
-        elif event.forward and event.in_pieces:
-            if event.forward == GATHER:
-                gathers.append(event)
-                parts += _closed(seconds, kernels, launch)
-            else:
-                parts += _closed(seconds - latest, kernels, launch)
-                parts.append(_beside(latest, event, 0, launch))
-            seconds, kernels = 0.0, 0
+            parts.compute(event.forward, event.kernels)
+            latest = event.forward
+        elif event.in_pieces and event.forward == GATHER:
+            gathers.append(event)
+            parts.close()
+        elif event.in_pieces and event.forward:
+            parts.seconds -= latest
+            parts.overlap(latest, 1, event, event.forward)
         elif event.forward:
-            parts.append(_part(seconds, kernels, launch, event.group, event.forward, event.nbytes))
-            seconds, kernels = 0.0, 0
-    return (*parts, *_closed(seconds, kernels, launch))
+            parts.exchange(event, event.forward)
+    parts.close()
+    return tuple(parts.parts)
 
 
 def backward(
-    events: Sequence[Event], launch: float, *, which: Which = "all", overlap: bool = False
+    events: Sequence[Event], launch: float, *, both: bool = True, overlap: bool = False
 ) -> tuple[Part, ...]:
-    """The parts of a backward: of all, or of that for inputs. Where they may, collectives
-    of tensor parallel run beside the backward for weights of the operation before them."""
-    parts, seconds, kernels, latest = list[Part](), 0.0, 0, Operation(kernels=0, kernels_back=0)
-    both, gathers = which == "all", list[Gate]()
+    """The parts of a backward: of `both` inputs and weights, or of that for inputs. Where they may,
+    collectives of tensor parallel run beside the backward for weights of the operation before
+    them."""
+    parts, latest = _Parts(launch), Operation(kernels=0, kernels_back=0)
+    gathers = list[Gate]()
     for event in reversed(events):
         if isinstance(event, Ring):
             operation = event.operation
-            parts += _closed(seconds, kernels, launch)
-            parts += _ring(event, operation.inputs, operation.kernels_back, 2, launch)
-            seconds, kernels = 0.0, 0
-        elif isinstance(event, Operation) and gathers:
-            parts.append(_beside(event.inputs, gathers.pop().returned, 1, launch))
-            seconds, kernels, latest = both * event.weights, both * 1, event
-        elif isinstance(event, Operation):
-            seconds += event.inputs + both * event.weights
-            kernels += event.kernels_back if both or not event.weights else 1
+            parts.turn(event, operation.inputs, operation.kernels_back, 2 * event.nbytes)
+            continue
+        if isinstance(event, Operation):
             latest = event
-        elif event.in_pieces and event.back == GATHER:
-            parts += _closed(seconds, kernels, launch)
+            if gathers:
+                gate = gathers.pop()
+                parts.overlap(event.inputs, 2, gate, gate.back)
+                parts.compute(both * event.weights, both * 1)
+            else:
+                seconds = event.inputs + both * event.weights
+                parts.compute(seconds, event.kernels_back if both or not event.weights else 1)
+            continue
+        if event.in_pieces and event.back == GATHER:
+            parts.close()
             gathers.append(event)
-            seconds, kernels = 0.0, 0
-        else:
-            waiting = latest.weights if both and overlap and event.group == "tp" else 0.0
-            if not event.kept and both:
-                # What was gathered in the forward is gathered again beside the backward for
-                # inputs, the last that was added.
-                seconds -= latest.inputs + waiting
-                parts += _closed(seconds, max(kernels - 2, 0), launch)
-                again = Part(latest.inputs, event.group, event.forward, event.nbytes, overlaps=True)
-                parts.append(again._replace(launch=2 * launch))
-                seconds, kernels = 0.0, 0
-            elif event.back:
-                seconds -= waiting
-            if event.back and waiting:
-                parts += _closed(seconds, kernels, launch)
-                part = Part(waiting, event.group, event.back, event.nbytes, overlaps=True)
-                parts.append(part._replace(launch=launch))
-                seconds, kernels = 0.0, 0
-            elif event.back:
-                part = _part(seconds, kernels, launch, event.group, event.back, event.nbytes)
-                parts.append(part)
-                seconds, kernels = 0.0, 0
-    return (*parts, *_closed(seconds, kernels, launch))
+            continue
+        waiting = latest.weights if both and overlap and event.group == "tp" else 0.0
+        if not event.kept and both:
+            # What was gathered in the forward is gathered again beside the backward for
+            # inputs, the last that was added.
+            parts.seconds -= latest.inputs + waiting
+            parts.kernels = max(parts.kernels - 2, 0)
+            parts.overlap(latest.inputs, 2, event, event.forward)
+        elif event.back:
+            parts.seconds -= waiting
+        if event.back and waiting:
+            parts.overlap(waiting, 1, event, event.back)
+        elif event.back:
+            parts.exchange(event, event.back)
+    parts.close()
+    return tuple(parts.parts)
 
 
 def weights(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
@@ -150,35 +175,11 @@ def weights(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
     operations = [event.operation if isinstance(event, Ring) else event for event in events]
     mine = [each for each in operations if isinstance(each, Operation) and each.weights]
     gathers = [event for event in events if isinstance(event, Gate) and not event.kept]
-    seconds = sum(each.weights for each in mine) / max(1, len(gathers))
-    kernels = -(-len(mine) // max(1, len(gathers)))
+    number, parts = max(1, len(gathers)), _Parts(launch)
+    seconds, kernels = sum(each.weights for each in mine) / number, -(-len(mine) // number)
+    for gate in gathers:
+        parts.overlap(seconds, kernels + 1, gate, gate.forward)
     if not gathers:
-        return _closed(seconds, kernels, launch)
-    return tuple(
-        Part(seconds, gate.group, gate.forward, gate.nbytes, True, (kernels + 1) * launch)
-        for gate in gathers
-    )
-
-
-def _beside(seconds: float, gate: Gate, kernels: int, launch: float) -> Part:
-    """A product beside the collective of a gate in the forward."""
-    launches = (kernels + 1) * launch
-    return Part(seconds, gate.group, gate.forward, gate.nbytes, overlaps=True, launch=launches)
-
-
-def _part(
-    seconds: float, kernels: int, launch: float, group: str, collective: str, nbytes: float
-) -> Part:
-    return Part(seconds, group, collective, nbytes, launch=(kernels + 1) * launch)
-
-
-def _closed(seconds: float, kernels: int, launch: float) -> tuple[Part, ...]:
-    return (Part(max(seconds, 0.0), launch=kernels * launch),) if seconds > 0 else ()
-
-
-def _ring(ring: Ring, seconds: float, kernels: int, times: int, launch: float) -> list[Part]:
-    step = Part(seconds / ring.steps, launch=(kernels + 1) * launch)
-    shift = step._replace(
-        group=ring.group, collective="shift", nbytes=times * ring.nbytes, overlaps=True
-    )
-    return [shift] * (ring.steps - 1) + [step]
+        parts.compute(seconds, kernels)
+        parts.close()
+    return tuple(parts.parts)

@@ -294,7 +294,7 @@ class _Writer:
         return Block(
             name,
             forward=passes.forward(events, launch),
-            inputs=passes.backward(events, launch, which="inputs"),
+            inputs=passes.backward(events, launch, both=False),
             weights=passes.weights(events, launch),
             backward=passes.backward(events, launch, overlap=overlap),
             again=passes.forward(again or [], launch),
