@@ -9,21 +9,131 @@ with units:
     - {name: fc, forward: 1.2ms, backward: 2.4ms, parameters: {weight: 9.4MB, bias: 4kB}}
     - {name: head, forward: 300us, backward: 600us, parameters: 1MB}
 
-What else there may be, and what is assumed where it is left out, is as
-:mod:`experiments.models.model_document` says. A layer whose parameters are one size has one tensor,
-called weight. `registration` lists the names of all layers.
+The other keys are the fields of :class:`simulator.training.model.Model` and
+:class:`simulator.training.model.Layer`, and so are the defaults of what is left out. A layer whose
+parameters are one size has one tensor, called weight. `registration` lists the names of all layers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from experiments import output
 from experiments.models import kineto, kineto_trace
-from simulator.training.model import Model
-from topologies.errors import InputError
+from simulator.training.model import Layer, Model, Tensor
+from topologies.errors import InputError, shown
+from topologies.readers import json_files, yaml_files
 from topologies.readers.contents import decoded
 from topologies.readers.file_checks import LIMIT, check_text
+from topologies.readers.mistakes import Mistake, Mistakes, Place, spelling
+from topologies.readers.quantities import bandwidth_text, seconds_text
+from topologies.readers.schema import Bandwidth, Name, Note, Part, Seconds
+from topologies.units import parse_bytes
+
+MOST_LAYERS = 100_000
+_LONGEST_QUANTITY = 60
+_ONLY = "weight"
+_ALIASES = {"tensors": "parameters"}
+"""The names of fields in a file, where they differ."""
+
+
+def _read_size(content: object) -> float:
+    if isinstance(content, dict | list) or len(str(content)) > _LONGEST_QUANTITY:
+        raise InputError(f"{shown(content)} is no size")
+    if str(content) in ("0", "0B"):
+        return 0.0
+    return parse_bytes(content if isinstance(content, str) else shown(content))
+
+
+def _size_text(nbytes: float) -> str:
+    return bandwidth_text(float(nbytes)).removesuffix("/s")
+
+
+def _seconds_text(seconds: float) -> str:
+    return seconds_text(float(seconds))
+
+
+def _tensors_text(tensors: tuple[Tensor, ...]) -> object:
+    texts = {tensor.name: _size_text(tensor.nbytes) for tensor in tensors}
+    return texts[_ONLY] if list(texts) == [_ONLY] else texts
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+Size = Annotated[float, BeforeValidator(_read_size)]
+Tensors = Annotated[
+    dict[Name, Size],
+    BeforeValidator(lambda sizes: sizes if isinstance(sizes, dict) else {_ONLY: sizes}),
+    AfterValidator(lambda sizes: tuple(Tensor(name, nbytes) for name, nbytes in sizes.items())),
+]
+_Key = tuple[Any, Callable[[Any], object]]
+"""The type of a value in a file, which pydantic checks, and how the value is written."""
+_SIZE: _Key = (Size, _size_text)
+_SECONDS: _Key = (Seconds, _seconds_text)
+_TIMES: _Key = (
+    Annotated[list[Seconds], AfterValidator(tuple)],
+    lambda times: [*map(_seconds_text, times)],
+)
+_LAYER: Mapping[str, _Key] = {
+    "name": (Name, _unchanged),
+    "forward": _SECONDS,
+    "backward": _SECONDS,
+    "activation": _SIZE,
+    "tensors": (Tensors, _tensors_text),
+    "buffers": _SIZE,
+    "channels": (Count, _unchanged),
+    "arrival": (Annotated[list[Count], AfterValidator(tuple)], list),
+    "forwards": _TIMES,
+    "backwards": _TIMES,
+}
+_MODEL: Mapping[str, _Key] = {
+    "name": (Name, _unchanged),
+    "batch": (Annotated[int, Field(ge=1, lt=2**31)], _unchanged),
+    "dtype": (str, _unchanged),
+    "gradient_dtype": (str, _unchanged),
+    "optimizer": _SECONDS,
+    "state": (Annotated[float, Field(ge=0, allow_inf_nan=False)], _unchanged),
+    "inputs": _SIZE,
+    "outputs": _SIZE,
+    "memory_bandwidth": (Bandwidth, bandwidth_text),
+    "multiprocessors": (Count, _unchanged),
+    "device": (Name, _unchanged),
+    "source": (Note, _unchanged),
+    "registration": (list[Name], _unchanged),
+    "optimizers": _TIMES,
+}
+
+
+def _part(keys: Mapping[str, _Key], record: type[Model | Layer]) -> dict[str, Any]:
+    """The type and the default of each key, in the order of the record's fields."""
+    return {
+        item.name: (
+            keys[item.name][0],
+            Field(... if item.default is MISSING else item.default, alias=_ALIASES.get(item.name)),
+        )
+        for item in fields(record)
+        if item.name in keys
+    }
+
+
+LayerPart = create_model("LayerPart", __base__=Part, **_part(_LAYER, Layer))
+ModelPart = create_model(
+    "ModelPart",
+    __base__=Part,
+    **_part(_MODEL, Model),
+    layers=(list[LayerPart], ...),  # type: ignore[valid-type]
+)
 
 
 def read(path: Path) -> Model:
@@ -50,28 +160,38 @@ def read_ranked(path: Path) -> tuple[Model, int | None]:
 def parse(text: str, name: str) -> Model:
     """The model in the text of the YAML or JSON file `name`. Raises InputError as :func:`read`
     does."""
-    from experiments.models.model_document import model_of
-    from topologies.readers import json_files, yaml_files
-
     text = check_text(text, name)
     is_json = Path(name).suffix.lower() == ".json" or text.lstrip().startswith("{")
-    return model_of(
-        (json_files if is_json else yaml_files).load(text, name), yaml_files.place_in(text, name)
-    )
+    content = (json_files if is_json else yaml_files).load(text, name)
+    return _model(content, yaml_files.place_in(text, name))
 
 
 def dumps(model: Model) -> str:
-    """A model as YAML that :func:`parse` reads back as an equal one.
+    """A model as YAML that :func:`parse` reads back as an equal one, without the values that equal
+    the defaults.
 
     Raises InputError when no file can hold it: two layers of one name, a name that is not
     printable, a time of years.
     """
-    import yaml
-
-    from experiments.models.model_document import describe
-
+    for layer in model.layers:
+        times = Counter(tensor.name for tensor in layer.tensors)
+        if times and max(times.values()) > 1:
+            name, number = times.most_common(1)[0]
+            raise InputError(
+                f"layer {layer.name} of {model.name} has {number} parameters called {name}: a "
+                f"file has one"
+            )
+    content = _unusual(model, _MODEL) | {
+        "layers": [_unusual(part, _LAYER) for part in model.layers]
+    }
+    if model.registration:
+        content["registration"] = [model.layers[k].name for k in model.registration]
+    _model(
+        content,
+        lambda location: f"model {shown(model.name)}, {spelling(location)}".removesuffix(", "),
+    )
     text: str = yaml.safe_dump(
-        describe(model), sort_keys=False, allow_unicode=True, default_flow_style=None, width=4096
+        content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=4096
     )
     if len(text) > LIMIT:
         raise InputError(f"model {model.name} is a file of more than 16 MiB, which none reads")
@@ -82,3 +202,57 @@ def write(model: Model, path: Path) -> None:
     """Write a model as YAML, all of it or nothing. Raises InputError as :func:`dumps` does, or if
     it cannot write."""
     output.write(path, dumps(model))
+
+
+def _unusual(record: Model | Layer, keys: Mapping[str, _Key]) -> dict[str, Any]:
+    """The values, as they are written, that differ from the defaults."""
+    return {
+        _ALIASES.get(item.name, item.name): keys[item.name][1](getattr(record, item.name))
+        for item in fields(record)
+        if item.name in keys and getattr(record, item.name) != item.default
+    }
+
+
+def _model(content: object, place: Place) -> Model:
+    """The model that plain values describe.
+
+    Raises InputError with the place of the first mistake and the number of all others.
+    """
+    rows = content.get("layers") if isinstance(content, dict) else None
+    if isinstance(rows, list) and len(rows) > MOST_LAYERS:
+        raise InputError(f"{place(('layers',))}: {len(rows)} layers: at most {MOST_LAYERS}")
+    mistakes = Mistakes()
+    document = mistakes.checked(ModelPart, content)
+    mistakes.report(place)
+    names = [layer.name for layer in document.layers]
+    mistakes.add(_wrong_names(names, document.registration))
+    mistakes.report(place)
+    number = {name: k for k, name in enumerate(names)}
+    values = dict(document) | {
+        "layers": tuple(Layer(**dict(layer)) for layer in document.layers),
+        "registration": tuple(number[name] for name in document.registration),
+    }
+    try:
+        return Model(**values)
+    except InputError as error:
+        raise InputError(f"{place(())}: {error}") from None
+
+
+def _wrong_names(names: list[str], registration: list[str]) -> Iterator[Mistake]:
+    """Names that are there twice, or that a list names and no layer has."""
+    met: set[str] = set()
+    for number, name in enumerate(names):
+        if name in met:
+            yield ("layers", number, "name"), f"{shown(name)} is there twice: names are unique"
+        met.add(name)
+    times = Counter(registration)
+    for number, name in enumerate(registration):
+        place = ("registration", number)
+        if name not in met:
+            near = get_close_matches(name, met, n=1)
+            yield place, f"{shown(name)} is no layer{f': did you mean {near[0]}?' if near else ''}"
+        elif times[name] > 1:
+            yield place, f"{shown(name)} is there {times[name]} times: each layer once"
+    if times and len(met) > len(times):
+        missing = next(name for name in names if name not in times)
+        yield ("registration",), f"{shown(missing)} is not in it: each layer once"
