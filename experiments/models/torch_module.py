@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from experiments.models.hooks import Trace, backward_seconds, forward_seconds, owners, tensors
 from experiments.models.torch_run import (
@@ -86,118 +86,84 @@ def profile(
     """
     require_torch()
     training = training or Training()
-    place, title = find_device(training.device), name or type(module).__name__
-    run = TrainedModule(module, inputs, loss or mean_square, place)
+    device, title = find_device(training.device), name or type(module).__name__
+    run = TrainedModule(module, inputs, loss or mean_square, device)
     outputs = run.started(title)
-    sizes = nbytes_of(run.inputs), nbytes_of(outputs)
-    about = _About(title, training.optimizer, place, _batch(run.inputs, batch), sizes)
     run.optimize(training.optimizer)
-    measured = _Measured(run.kept(), [], [])
+    kept, totals, traces = run.kept(), list[list[float]](), list[Trace]()
     count = training.steps + training.warmup
     for step in range(count):
         total, trace = run.step(), run.traced()
         if step >= training.warmup:
-            measured.totals.append(total)
-            measured.traces.append(trace)
+            totals.append(total)
+            traces.append(trace)
         if progress:
             progress(step + 1, count)
-    measured.check(title)
-    return _model(module, about, measured)
-
-
-class _About(NamedTuple):
-    name: str
-    optimizer: str
-    device: torch.device
-    batch: int
-    sizes: tuple[float, float]
-    """Bytes of inputs and outputs."""
-
-
-class _Measured(NamedTuple):
-    kept: list[float]
-    """Bytes of activations that each layer keeps."""
-    totals: list[list[float]]
-    """Seconds of forward, backward and optimizer in each step without hooks."""
-    traces: list[Trace]
-    """The steps with hooks."""
-
-    def check(self, title: str) -> None:
-        """Raise InputError unless all steps have the same layers."""
-        if len({trace.names for trace in self.traces}) > 1 or len(self.traces[0].names) + 1 != len(
-            self.kept
-        ):
-            raise InputError(
-                f"{title} does not run the same layers in every step: none can be the model of all"
-            )
-
-    def shares(self, seconds: Callable[[Trace], list[float]], part: int) -> list[float]:
-        """Median seconds of each layer, scaled so that they add up to the median total."""
-        medians = [median(times) for times in zip(*map(seconds, self.traces), strict=True)]
-        scale = median(total[part] for total in self.totals) / sum(medians)
-        return [scale * median for median in medians]
-
-    def overhead(self) -> float:
-        """The cost of the hooks, as a share of a forward and a backward without them."""
-        return (
-            median(t.backward for t in self.traces) / median(t[0] + t[1] for t in self.totals) - 1
+    if len({trace.names for trace in traces}) > 1 or len(traces[0].names) + 1 != len(kept):
+        raise InputError(
+            f"{title} does not run the same layers in every step: none can be the model of all"
         )
-
-
-def _model(module: nn.Module, about: _About, measured: _Measured) -> Model:
-    parameters, owned = trained(module), owners(measured.traces[0])
-    _note_unused(about.name, parameters, owned)
-    layers = _layers(module, measured, {name: owned[name] for name in owned if name in parameters})
-    inputs, outputs = about.sizes
+    forward, backward, optimizer = (median(seconds) for seconds in zip(*totals, strict=True))
+    forwards = _scaled(map(forward_seconds, traces), forward)
+    backwards = _scaled(map(backward_seconds, traces), backward)
+    layers = _layers(module, traces[0], title, kept, zip(forwards, backwards, strict=True))
+    parameters = trained(module).values()
+    gradients = (each.grad for each in parameters if each.grad is not None)
+    hooked = median(trace.backward for trace in traces) / median(f + b for f, b, _ in totals) - 1
+    hardware, multiprocessors, place = _hardware(device)
     return Model(
-        name=about.name,
-        batch=about.batch,
+        name=title,
+        batch=_batch(run.inputs) if batch is None else batch,
         layers=layers,
-        dtype=_dtype(parameters.values(), about.name),
-        gradient_dtype=_dtype(
-            (p.grad for p in parameters.values() if p.grad is not None), about.name
-        ),
-        optimizer=median(total[2] for total in measured.totals),
-        state=STATE[about.optimizer],
-        inputs=inputs,
-        outputs=outputs,
-        memory_bandwidth=memory_bandwidth(about.device),
-        multiprocessors=_multiprocessors(about.device),
-        device=_hardware(about.device),
-        source=_source(about, measured),
-        registration=_registration(module, layers, measured.traces[0].names),
+        dtype=_dtype(parameters, title),
+        gradient_dtype=_dtype(gradients, title),
+        optimizer=optimizer,
+        state=STATE[training.optimizer],
+        inputs=nbytes_of(run.inputs),
+        outputs=nbytes_of(outputs),
+        memory_bandwidth=memory_bandwidth(device),
+        multiprocessors=multiprocessors,
+        device=hardware,
+        source=f"measured: {place}, median of {len(traces)} steps, {date.today()}; hooks cost "
+        f"{hooked:+.1%}, which is not in it",
+        registration=_registration(module, layers, traces[0].names),
     )
 
 
-def _layers(module: nn.Module, measured: _Measured, owned: Mapping[str, int]) -> tuple[Layer, ...]:
-    """The layers. `owned` maps each parameter, in the order in which the gradients arrive, to the
-    layer in which its gradient arrives."""
-    run = measured.traces[0].names
-    parameters, buffers = dict(module.named_parameters()), _buffers(module, run)
-    registered = [
-        [name for name in parameters if owned.get(name) == k] for k in range(len(run) + 1)
-    ]
-    arriving = [[name for name in owned if owned[name] == k] for k in range(len(run) + 1)]
-    times = zip(
-        measured.shares(forward_seconds, 0), measured.shares(backward_seconds, 1), strict=True
-    )
-    return tuple(
-        Layer(
+def _scaled(times: Iterable[list[float]], total: float) -> list[float]:
+    """The median seconds of each layer over steps, scaled so that they add up to `total`."""
+    medians = [median(seconds) for seconds in zip(*times, strict=True)]
+    return [total / sum(medians) * seconds for seconds in medians]
+
+
+def _layers(
+    module: nn.Module,
+    trace: Trace,
+    title: str,
+    kept: Sequence[float],
+    times: Iterable[tuple[float, float]],
+) -> tuple[Layer, ...]:
+    """The layers of a step, with the bytes that each keeps, and seconds of forward and backward."""
+    run, parameters, owned = trace.names, trained(module), owners(trace)
+    _note_unused(title, parameters, owned)
+    nbytes = {name: nbytes_of([parameter]) for name, parameter in parameters.items()}
+    buffers = _buffers(module, run)
+    layers = []
+    for k, (name, (forward, backward)) in enumerate(zip(_names(module, run), times, strict=True)):
+        registered = [name for name in parameters if owned.get(name) == k]
+        arriving = [name for name in owned if owned[name] == k and name in parameters]
+        layer = Layer(
             name,
             forward,
             backward,
-            activation=measured.kept[k],
-            tensors=tuple(
-                Tensor(parameter, nbytes_of([parameters[parameter]])) for parameter in registered[k]
-            ),
+            activation=kept[k],
+            tensors=tuple(Tensor(each, nbytes[each]) for each in registered),
             buffers=buffers[k],
             channels=_channels(module.get_submodule(run[k])) if k < len(run) else 0,
-            arrival=_arrival(registered[k], arriving[k]),
+            arrival=_arrival(registered, arriving),
         )
-        for k, (name, (forward, backward)) in enumerate(
-            zip(_names(module, run), times, strict=True)
-        )
-    )
+        layers.append(layer)
+    return tuple(layers)
 
 
 def _arrival(registered: list[str], arriving: list[str]) -> tuple[int, ...]:
@@ -281,47 +247,18 @@ def _dtype(parameters: Iterable[torch.Tensor], title: str) -> str:
     return DTYPES[name]
 
 
-def _batch(inputs: Any, batch: int | None) -> int:
+def _batch(inputs: Any) -> int:
     first = next(tensors(inputs), None)
-    return (
-        batch
-        if batch is not None
-        else int(first.shape[0])
-        if first is not None and first.dim()
-        else 1
-    )
+    return int(first.shape[0]) if first is not None and first.dim() else 1
 
 
-def _hardware(device: torch.device) -> str:
+def _hardware(device: torch.device) -> tuple[str, int, str]:
+    """The name of a device, the multiprocessors of a GPU, and torch on the device."""
     import torch
 
-    return (
-        torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else platform.processor() or platform.machine()
-    )
-
-
-def _multiprocessors(device: torch.device) -> int:
-    """Of a GPU; 0 for a CPU."""
-    import torch
-
-    if device.type != "cuda":
-        return 0
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
-def _source(about: _About, measured: _Measured) -> str:
-    import torch
-
-    where = (
-        str(about.device)
-        if about.device.type == "cuda"
-        else f"cpu ({torch.get_num_threads()} threads)"
-    )
-    version = torch.__version__.partition("+")[0]
-    return (
-        f"measured: torch {version} on {where}, median of {len(measured.traces)} steps, "
-        f"{date.today()}; "
-        f"hooks cost {measured.overhead():+.1%}, which is not in it"
-    )
+    version = f"torch {torch.__version__.partition('+')[0]} on"
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        return properties.name, int(properties.multi_processor_count), f"{version} {device}"
+    name = platform.processor() or platform.machine()
+    return name, 0, f"{version} cpu ({torch.get_num_threads()} threads)"
