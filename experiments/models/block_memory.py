@@ -8,23 +8,15 @@ is computed again. What the backward for weights needs, 32sbh, is from Zero Bubb
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from experiments.models.block_cut import Cut
 from experiments.models.model_shapes import Shape
 
 Q = 2.0
 
 
-class Kept(NamedTuple):
-    """Bytes of a rank, for a micro-batch."""
-
-    forward: float
-    """From the forward to the backward for inputs."""
-    weights: float
-    """From the backward for inputs to that for weights."""
-    working: float = 0.0
-    """While the backward runs: what was computed again."""
+Kept = tuple[float, float, float]
+"""Bytes of a rank, for a micro-batch: from the forward to the backward for inputs, from there to
+the backward for weights, and what is held while the backward runs because it was computed again."""
 
 
 def kept_of_block(shape: Shape, cut: Cut, *, expert: bool) -> Kept:
@@ -50,10 +42,10 @@ def kept_of_block(shape: Shape, cut: Cut, *, expert: bool) -> Kept:
     gradients = token / norms * 2 + queries + keys + whole["inside"] / 2
     for_weights = whole["inputs of cut matrices"] + values + mlp_inputs + gradients
     if cut.recompute == "full":
-        return Kept(token / norms, for_weights, sum(whole.values()))
+        return token / norms, for_weights, sum(whole.values())
     if cut.recompute == "selective":
-        return Kept(selective, for_weights, whole["scores"])
-    return Kept(sum(whole.values()), for_weights)
+        return selective, for_weights, whole["scores"]
+    return sum(whole.values()), for_weights, 0.0
 
 
 def kept_of_head(shape: Shape, cut: Cut) -> Kept:
@@ -61,7 +53,7 @@ def kept_of_head(shape: Shape, cut: Cut) -> Kept:
     rows = cut.tokens if shape.kind == "decoder" else float(cut.micro)
     token = cut.tokens * shape.width * Q
     inputs = 2 * token / (cut.tp if cut.sp else 1)
-    return Kept(inputs + rows * shape.head.outputs / cut.tp * 2 * Q, inputs / 2)
+    return inputs + rows * shape.head.outputs / cut.tp * 2 * Q, inputs / 2, 0.0
 
 
 def _scores(scores: float, cut: Cut) -> float:

@@ -27,7 +27,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from pathlib import Path
 from statistics import median_low
 from typing import NamedTuple
 
@@ -37,7 +36,6 @@ from experiments.models.kineto_trace import (
     EVALUATE,
     Act,
     Trace,
-    contents,
     load,
 )
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
@@ -101,32 +99,19 @@ class _Acts(NamedTuple):
         return sum(act.seconds for acts in self for act in acts)
 
 
-def read(path: Path) -> Model:
-    """The model that was trained while the trace at `path` (.json or .json.gz) was recorded.
-
-    Raises InputError, in one line that names the file, if it is no trace, or if the trace has no
-    gradients or no shapes.
-    """
-    return parse(contents(path), path.name)
-
-
 def looks_like(data: bytes) -> bool:
     """Whether a file with these bytes is a trace, or the beginning of one."""
     return data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and b'"traceEvents"' in data
 
 
-def parse(data: bytes, name: str) -> Model:
-    """The model in the bytes of the trace `name`. Raises InputError as :func:`read` does."""
-    return parse_ranked(data, name)[0]
+def parse(data: bytes, name: str) -> tuple[Model, int | None]:
+    """The model that was trained while the trace `name` was recorded, and the rank that the trace
+    says it is of.
 
-
-def parse_ranked(data: bytes, name: str) -> tuple[Model, int | None]:
-    """As :func:`parse`, and the rank that the trace says it is of."""
+    Raises InputError, in one line that names the file, if the bytes are no trace, or if the trace
+    has no gradients or no shapes.
+    """
     trace = load(data, name)
-    return _model(trace, name), trace.rank
-
-
-def _model(trace: Trace, name: str) -> Model:
     steps = _complete(trace.acts, name)
     times = [sum(layer.seconds for layer in layers) for layers in steps]
     chosen = times.index(median_low(times))
@@ -138,7 +123,7 @@ def _model(trace: Trace, name: str) -> Model:
         [_gradient(act, name) for act in reversed(layer.gradients)] for layer in steps[chosen]
     ]
     first, dtype = _first_input(steps[chosen][0], gradients[0]), _dtype(gradients)
-    return Model(
+    model = Model(
         name=name.removesuffix(".gz").removesuffix(".json") or name,
         batch=max((1, *first.shape[:1])),
         layers=tuple(map(_layer, range(len(gradients)), steps[chosen], gradients)),
@@ -149,6 +134,7 @@ def _model(trace: Trace, name: str) -> Model:
         device=trace.device,
         source=f"measured: Kineto trace {name}, step {chosen + 1} of {len(steps)}",
     )
+    return model, trace.rank
 
 
 def _complete(acts: Sequence[Act], name: str) -> list[list[_Acts]]:
@@ -223,16 +209,12 @@ def _layer(number: int, acts: _Acts, gradients: Sequence[_Input]) -> Layer:
         forward=sum(act.seconds for act in acts.forward),
         backward=sum(act.seconds for act in acts.backward),
         tensors=tuple(
-            Tensor(f"p{k}_{_shape_text(gradient.shape)}", gradient.nbytes)
+            Tensor(f"p{k}_{'x'.join(map(str, gradient.shape))[:60] or '1'}", gradient.nbytes)
             for k, gradient in enumerate(gradients)
         ),
         buffers=sum((state.nbytes for state in inputs[_RUNNING]), _BATCHES) if channels else 0.0,
         channels=max(channels, default=0),
     )
-
-
-def _shape_text(shape: Shape) -> str:
-    return "x".join(map(str, shape))[:60] or "1"
 
 
 def _inputs(act: Act) -> list[_Input]:

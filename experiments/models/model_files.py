@@ -148,7 +148,7 @@ def read_ranked(path: Path) -> tuple[Model, int | None]:
     """As :func:`read`, and the rank that a trace says it is of."""
     data, name = kineto_trace.contents(path), path.name
     if kineto.looks_like(data):
-        return kineto.parse_ranked(data, name)
+        return kineto.parse(data, name)
     if len(data) > LIMIT:
         raise InputError(
             f"{name} has {len(data)} bytes: a model has at most {LIMIT}, and a trace has "

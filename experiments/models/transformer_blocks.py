@@ -15,7 +15,7 @@ from experiments.models.block_cut import Cut
 from experiments.models.block_memory import Kept, kept_of_block, kept_of_head
 from experiments.models.block_passes import Event, Gate, Operation, Ring
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_shapes import Matrix, Shape
+from experiments.models.model_shapes import Shape
 from simulator.parallel.blocks import Block
 
 Q = 2.0
@@ -158,22 +158,15 @@ class _Writer:
         back = times.product(rows, columns, shape.value_size, number) + 3 * second
         return Operation(seconds, back + times.memory(3 * scores) + drop, kernels=6, kernels_back=8)
 
-    def mlp(self, hidden: int) -> list[Event]:
-        """An MLP with `hidden` elements of a token inside."""
-        shape, rows = self.shape, self.tokens
-        return self._mlp(rows, hidden / self.cut.tp, shape.mlp_matrices(hidden))
-
-    def _mlp(
-        self, rows: float, hidden: float, matrices: tuple[Matrix, ...], number: int = 1
-    ) -> list[Event]:
-        """An MLP, or `number` experts that share `rows` tokens."""
-        ups, width, inside = len(matrices) - 1, self.shape.width, rows * hidden * Q
-        share = rows / number
-        activation = self.memory((ups + 1) * inside, (2 * ups + 1) * inside)
+    def mlp(self, hidden: int, rows: float, number: int = 1) -> list[Event]:
+        """An MLP with `hidden` elements of a token inside, or `number` experts that share `rows`
+        tokens."""
+        ups, width, inside = 2 if self.shape.gated else 1, self.shape.width, hidden / self.cut.tp
+        share, nbytes = rows / number, rows * inside * Q
         return [
-            self.product(share, ups * hidden, width, number),
-            activation,
-            self.product(share, width, hidden, number),
+            self.product(share, ups * inside, width, number),
+            self.memory((ups + 1) * nbytes, (2 * ups + 1) * nbytes),
+            self.product(share, width, inside, number),
         ]
 
     def experts(self) -> list[Event]:
@@ -197,19 +190,17 @@ class _Writer:
             gathered = arriving * shape.width * Q
             to_experts.append(Gate("tp", "all_gather", "reduce_scatter", gathered))
             back.insert(0, Gate("tp", "reduce_scatter", "all_gather", gathered))
-        local = experts.number // cut.ep
-        matrices = shape.mlp_matrices(experts.hidden)
         events = [
             self.product(tokens, experts.number, shape.width),
             self.memory(2 * sent, 2 * sent),
             *to_experts,
-            *self._mlp(arriving, experts.hidden / cut.tp, matrices, local),
+            *self.mlp(experts.hidden, arriving, experts.number // cut.ep),
             *back,
             self.memory(2 * sent, 2 * sent),
         ]
         if not experts.shared:
             return events
-        return [*events, *self.entry(), *self.mlp(experts.shared), *self.exit()]
+        return [*events, *self.entry(), *self.mlp(experts.shared, self.tokens), *self.exit()]
 
     def embedding(self) -> Block:
         """The tables of tokens and positions, or the matrix of an image's patches."""
@@ -223,7 +214,7 @@ class _Writer:
             "embedding",
             events,
             # Its output is kept as the input of the first norm.
-            Kept(self.cut_nbytes / 2 if self.cut.dropout else 0.0, 0.0),
+            (self.cut_nbytes / 2 if self.cut.dropout else 0.0, 0.0, 0.0),
             parameters=shape.parts.embedding / self.cut.tp,
         )
 
@@ -234,7 +225,7 @@ class _Writer:
         if expert:
             whole += self.norm() + self.experts() + self.residual()
         else:
-            mlp = self.mlp(shape.hidden)
+            mlp = self.mlp(shape.hidden, self.tokens)
             whole += self.norm() + self.entry() + mlp + self.exit() + self.residual()
         again: list[Event] = []
         if cut.recompute == "full":
@@ -300,9 +291,9 @@ class _Writer:
             again=passes.forward(again or [], launch),
             parameters=parameters,
             expert_parameters=expert_parameters,
-            kept=kept.forward,
-            kept_for_weights=kept.weights,
-            working=kept.working,
+            kept=kept[0],
+            kept_for_weights=kept[1],
+            working=kept[2],
             output=self.cut_nbytes,
         )
 

@@ -75,9 +75,8 @@ def step(at: float = 0.0, number: int = 5, slower: float = 1.0, tid: int = 1) ->
 
 def model(events: Sequence[object], name: str = "t.json", devices: object = None) -> Model:
     """What is read from a trace of these events."""
-    return kineto.parse(
-        json.dumps({"traceEvents": events, "deviceProperties": devices}).encode(), name
-    )
+    data = json.dumps({"traceEvents": events, "deviceProperties": devices}).encode()
+    return kineto.parse(data, name)[0]
 
 
 def refusal(events: Sequence[object]) -> str:
@@ -91,7 +90,7 @@ def refusal(events: Sequence[object]) -> str:
 def outcome(data: bytes) -> Model | str:
     """The model in a trace, or the line with which it is refused."""
     try:
-        return kineto.parse(data, "t.json")
+        return kineto.parse(data, "t.json")[0]
     except InputError as error:
         return str(error)
 
