@@ -12,8 +12,8 @@ from simulator.parallel.blocks import Part
 GATHER = "all_gather"
 
 
-class Operation(NamedTuple):
-    """An operation on a rank, with its seconds."""
+class Computation(NamedTuple):
+    """An operation on a rank, with its seconds in each pass."""
 
     forward: float = 0.0
     inputs: float = 0.0
@@ -49,14 +49,14 @@ class Ring(NamedTuple):
     one a rank sends bytes to the next rank."""
 
     group: str
-    operation: Operation
+    operation: Computation
     steps: int
     nbytes: float
     """Bytes that a rank sends in a step of the forward. Those of the backward are twice as many:
     gradients travel too."""
 
 
-Event = Operation | Gate | Ring
+Event = Computation | Gate | Ring
 
 
 @dataclass
@@ -107,10 +107,10 @@ def forward(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
         if isinstance(event, Ring):
             operation = event.operation
             parts.turn(event, operation.forward, operation.kernels, event.nbytes)
-        elif isinstance(event, Operation) and gathers:
+        elif isinstance(event, Computation) and gathers:
             gate, latest = gathers.pop(), 0.0
             parts.overlap(event.forward, event.kernels + 1, gate, gate.forward)
-        elif isinstance(event, Operation):
+        elif isinstance(event, Computation):
             parts.compute(event.forward, event.kernels)
             latest = event.forward
         elif event.in_pieces and event.forward == GATHER:
@@ -131,14 +131,14 @@ def backward(
     """The parts of a backward: of `both` inputs and weights, or of that for inputs. Where they may,
     collectives of tensor parallel run beside the backward for weights of the operation before
     them."""
-    parts, latest = _Parts(launch), Operation(kernels=0, kernels_back=0)
+    parts, latest = _Parts(launch), Computation(kernels=0, kernels_back=0)
     gathers = list[Gate]()
     for event in reversed(events):
         if isinstance(event, Ring):
             operation = event.operation
             parts.turn(event, operation.inputs, operation.kernels_back, 2 * event.nbytes)
             continue
-        if isinstance(event, Operation):
+        if isinstance(event, Computation):
             latest = event
             if gathers:
                 gate = gathers.pop()
@@ -173,7 +173,7 @@ def weights(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
     """The backward for weights, when it runs apart. What the forward did not keep is gathered
     again."""
     operations = [event.operation if isinstance(event, Ring) else event for event in events]
-    mine = [each for each in operations if isinstance(each, Operation) and each.weights]
+    mine = [each for each in operations if isinstance(each, Computation) and each.weights]
     gathers = [event for event in events if isinstance(event, Gate) and not event.kept]
     number, parts = max(1, len(gathers)), _Parts(launch)
     seconds, kernels = sum(each.weights for each in mine) / number, -(-len(mine) // number)

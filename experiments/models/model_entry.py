@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from experiments.models.accelerators import ACCELERATORS, accelerator
+from experiments.models.device_times import estimate
 from experiments.models.model_shapes import Experts, Shape, divisor, share
 from experiments.models.transformers import architecture
-from experiments.models.work import Architecture, estimate
+from experiments.models.work import Architecture
 from simulator.training.model import Model
 from topologies.errors import InputError
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from experiments.models import block_passes as passes
 from experiments.models.block_cut import Cut
 from experiments.models.block_memory import Kept, kept_of_block, kept_of_head
-from experiments.models.block_passes import Event, Gate, Operation, Ring
+from experiments.models.block_passes import Computation, Event, Gate, Ring
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import Shape
 from simulator.parallel.blocks import Block
@@ -51,10 +51,10 @@ class _Writer:
         """Bytes of a rank's tokens where norms are."""
         return self.nbytes / (self.cut.tp if self.cut.sp else 1)
 
-    def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> Operation:
+    def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> Computation:
         """A product with weights. The gradients of a micro-batch are added to those before it."""
         times, summed = self.times, self.cut.accumulated * outputs * inner
-        return Operation(
+        return Computation(
             number * times.product(rows, outputs, inner),
             number * times.product(rows, inner, outputs),
             number * (times.product(outputs, inner, rows) + times.traffic(summed)),
@@ -62,9 +62,9 @@ class _Writer:
             2 * number,
         )
 
-    def memory(self, nbytes: float, nbytes_back: float) -> Operation:
+    def memory(self, nbytes: float, nbytes_back: float) -> Computation:
         """A kernel that moves so many bytes in the forward and in the backward."""
-        return Operation(self.times.memory(nbytes), self.times.memory(nbytes_back))
+        return Computation(self.times.memory(nbytes), self.times.memory(nbytes_back))
 
     def entry(self) -> list[Event]:
         """The begin of a part that tensor parallel cuts."""
@@ -136,7 +136,7 @@ class _Writer:
             Gate("cp", "all_to_all", "all_to_all", self.tokens * heads * Q),
         ]
 
-    def core(self) -> Operation:
+    def core(self) -> Computation:
         """Scores, softmax and values of a rank's heads."""
         shape, cut, times = self.shape, self.cut, self.times
         heads = cut.micro * shape.heads / cut.tp
@@ -144,7 +144,7 @@ class _Writer:
         causal = 2 if shape.kind == "decoder" else 1
         flops = 2 * heads * rows * columns * (shape.key_size + shape.value_size)
         if cut.attention != "unfused":
-            return Operation(
+            return Computation(
                 times.attention(cut.attention, flops / causal, forward=True),
                 times.attention(cut.attention, 2.5 * flops / causal, forward=False),
                 kernels=2,
@@ -156,7 +156,9 @@ class _Writer:
         second = times.product(rows, shape.value_size, columns, number)
         seconds = first + second + times.memory(2 * scores) + drop
         back = times.product(rows, columns, shape.value_size, number) + 3 * second
-        return Operation(seconds, back + times.memory(3 * scores) + drop, kernels=6, kernels_back=8)
+        return Computation(
+            seconds, back + times.memory(3 * scores) + drop, kernels=6, kernels_back=8
+        )
 
     def mlp(self, hidden: int, rows: float, number: int = 1) -> list[Event]:
         """An MLP with `hidden` elements of a token inside, or `number` experts that share `rows`

@@ -1,29 +1,13 @@
-"""The FLOPs and bytes of layers, and the time that they take on a device.
+"""The FLOPs and bytes of layers.
 
-An operation takes max(FLOPs / (peak x share), bytes / (bandwidth x share)). This is the roofline
-model (Williams, Waterman and Patterson, CACM 52(4), 2009) with the shares of
-:mod:`experiments.models.accelerators`. The launch of a kernel takes no time, so that small batches
-are estimated too fast. A norm, an activation or an attention is one kernel.
+:mod:`experiments.models.device_times` says what they take on a device. A norm, an activation or an
+attention is one kernel.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from typing import NamedTuple
-
-from experiments.models.accelerators import (
-    MEMORY,
-    PRECISIONS,
-    Precision,
-    accelerator,
-    bandwidth,
-    multiplies,
-    share,
-)
-from simulator.training.model import WIDTHS, Layer, Model, Tensor
-
-COUNTER = 8.0
-"""Bytes of the number in which a batch norm counts its batches."""
 
 RECOMPUTED = 2.5
 """FLOPs of the backward of a fused attention over those of its forward: five products instead of
@@ -210,62 +194,3 @@ def cross_entropy(elements: float) -> Operation:
     """The loss of `elements` logits, in fp32: converted, log-softmax, which is kept; backward the
     same."""
     return _kernel(3, 3, 1, elements)._replace(width=4)
-
-
-def estimate(
-    name: str, architecture: Architecture, *, batch: int, device: str, dtype: str
-) -> Model:
-    """The model with estimated times of a batch of `batch` samples on `device`.
-
-    Raises InputError for an unknown device or dtype, or if the device cannot train the model in
-    this dtype.
-    """
-    math = multiplies(device, dtype, architecture.kinds)
-    chosen, precision = accelerator(device), PRECISIONS[dtype]
-    moved = 2 * (1 + architecture.state) * WIDTHS[precision.parameters]
-    optimizer_bytes = architecture.parameters * (moved + WIDTHS[precision.gradients])
-    shares = ", ".join(f"{share(device, kind, math):.0%} ({kind})" for kind in architecture.kinds)
-    return Model(
-        name=name,
-        batch=batch,
-        layers=tuple(_layer(part, batch, device, math, precision) for part in architecture.parts),
-        dtype=precision.parameters,
-        gradient_dtype=precision.gradients,
-        optimizer=optimizer_bytes / bandwidth(device),
-        state=architecture.state,
-        inputs=batch * architecture.inputs,
-        outputs=batch * architecture.outputs * precision.width,
-        memory_bandwidth=chosen.bandwidth,
-        multiprocessors=chosen.multiprocessors,
-        device=device,
-        source=f"estimated, not measured: FLOPs at {shares} of the {chosen.peak[math] / 1e12:g} "
-        f"TFLOP/s in {math} of {device}, bytes at {MEMORY:.0%} of {chosen.bandwidth / 1e9:g} GB/s",
-        registration=architecture.registration,
-    )
-
-
-def _layer(part: LayerWork, batch: int, device: str, math: str, precision: Precision) -> Layer:
-    """A layer with its times and bytes for a batch on a device that multiplies in dtype `math`."""
-    peak, rate = accelerator(device).peak[math], bandwidth(device)
-
-    def seconds(work: Operation, flops: float, moved: float, weights: float) -> float:
-        """Seconds of an operation, with the conversion of weights and gradients between dtypes."""
-        multiplying = batch * flops / (peak * share(device, work.kind, math)) if flops else 0.0
-        nbytes = (batch * moved + weights) * (work.width or precision.width)
-        return max(multiplying, nbytes / rate) + precision.cast * work.weights / rate
-
-    works = part.operations
-    kept = (work.kept * (work.width or precision.width) + work.masks for work in works)
-    return Layer(
-        name=part.name,
-        forward=sum(seconds(work, work.flops, work.moved, work.weights) for work in works),
-        backward=sum(
-            seconds(work, work.flops_back, work.moved_back, work.gradients) for work in works
-        ),
-        activation=batch * sum(kept),
-        tensors=tuple(
-            Tensor(name, size * WIDTHS[precision.parameters]) for name, size in part.parameters
-        ),
-        buffers=2 * part.channels * WIDTHS["fp32"] + COUNTER if part.channels else 0.0,
-        channels=part.channels,
-    )

@@ -1,7 +1,7 @@
 """ResNet-50 and VGG-16 as torchvision has them."""
 
+from experiments.models.device_times import estimate
 from experiments.models.image_networks import resnet50, vgg16
-from experiments.models.work import estimate
 from grouped_cases import each_case
 from simulator.training.model import Layer
 

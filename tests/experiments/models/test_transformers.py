@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.models.device_times import estimate
 from experiments.models.model_shapes import Shape
 from experiments.models.transformers import architecture, scores
-from experiments.models.work import Architecture, estimate
+from experiments.models.work import Architecture
 from grouped_cases import each_case
 from shipped_shapes import SHAPES
 from simulator.training.model import Model

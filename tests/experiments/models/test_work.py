@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.models.device_times import estimate
 from experiments.models.work import (
     Architecture,
     LayerWork,
@@ -18,7 +19,6 @@ from experiments.models.work import (
     cross_entropy,
     dropout,
     embedding,
-    estimate,
     gated,
     linear,
     norm,
