@@ -6,14 +6,13 @@ fields of a family have the names of those of :class:`experiments.models.model_s
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from experiments.models.model_entry import LONGEST, Entry
-from experiments.models.model_shapes import Experts, Latent, Shape, multi_head, rms_decoder
+from experiments.models.model_shapes import RMS_DECODER, Experts, Latent, Shape, multi_head
 from topologies.errors import InputError, nearest_name, shown
 from topologies.readers import json_files, yaml_files
 from topologies.readers.contents import contents, decoded
@@ -34,15 +33,20 @@ class _Keys(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
-class Family(_Keys, ABC):
-    """Keys of a family of models."""
+class _Family(_Keys):
+    """Keys of a family of models. Those with the name of a field of a shape are that field."""
 
-    @abstractmethod
+    def more(self) -> dict[str, Any]:
+        """The other fields of the shape. Raises InputError."""
+        return {}
+
     def shape(self) -> Shape:
         """The shape that the keys describe. Raises InputError."""
+        named = {key: value for key, value in self if key in Shape.__dataclass_fields__}
+        return multi_head(**(named | self.more()))
 
 
-class _Plain(Family):
+class _Plain(_Family):
     """Keys of most families."""
 
     blocks: Blocks = Field(alias="num_hidden_layers")
@@ -58,11 +62,11 @@ class _Bert(_Plain):
     positions: Width = Field(alias="max_position_embeddings")
     segments: Width = Field(2, alias="type_vocab_size")
 
-    def shape(self) -> Shape:
-        return multi_head(**dict(self), kind="encoder", dropout=True)
+    def more(self) -> dict[str, Any]:
+        return {"kind": "encoder", "dropout": True}
 
 
-class _Gpt2(Family):
+class _Gpt2(_Family):
     """GPT2LMHeadModel."""
 
     blocks: Blocks = Field(alias="n_layer")
@@ -73,9 +77,8 @@ class _Gpt2(Family):
     positions: Width = Field(alias="n_positions")
     tied: bool = Field(True, alias="tie_word_embeddings")
 
-    def shape(self) -> Shape:
-        inside = {"hidden": self.hidden or 4 * self.width}
-        return multi_head(**(dict(self) | inside), dropout=True)
+    def more(self) -> dict[str, Any]:
+        return {"hidden": self.hidden or 4 * self.width, "dropout": True}
 
 
 class _MptAttention(_Keys):
@@ -87,35 +90,31 @@ class _MptAttention(_Keys):
     kv_n_heads: Heads | None = None
 
 
-class _Mpt(Family):
+class _Mpt(_Family):
     """Positions are learned if attention has neither ALiBi nor rotary ones."""
 
-    n_layers: Blocks
-    d_model: Width
-    n_heads: Heads
+    blocks: Blocks = Field(alias="n_layers")
+    width: Width = Field(alias="d_model")
+    heads: Heads = Field(alias="n_heads")
     expansion_ratio: Annotated[int, Field(ge=1, le=64)] = 4
-    vocab_size: Width
+    vocabulary: Width = Field(alias="vocab_size")
     max_seq_len: Width
     no_bias: bool = True
     learned_pos_emb: bool = True
     attn_config: _MptAttention = _MptAttention()
 
-    def shape(self) -> Shape:
+    def more(self) -> dict[str, Any]:
         attention = self.attn_config
-        one = 1 if attention.attn_type == "multiquery_attention" else self.n_heads
+        one = 1 if attention.attn_type == "multiquery_attention" else self.heads
         learned = self.learned_pos_emb and not attention.alibi and not attention.rope
-        return multi_head(
-            self.n_layers,
-            self.d_model,
-            self.n_heads,
-            kv_heads=attention.kv_n_heads or one,
-            hidden=self.expansion_ratio * self.d_model,
-            vocabulary=self.vocab_size,
-            tied=True,
-            positions=self.max_seq_len if learned else 0,
-            biases=not self.no_bias,
-            rotary=attention.rope,
-        )
+        return {
+            "kv_heads": attention.kv_n_heads or one,
+            "hidden": self.expansion_ratio * self.width,
+            "tied": True,
+            "positions": self.max_seq_len if learned else 0,
+            "biases": not self.no_bias,
+            "rotary": attention.rope,
+        }
 
 
 class _Vit(_Plain):
@@ -126,25 +125,22 @@ class _Vit(_Plain):
     num_channels: Annotated[int, Field(ge=1, le=1024)] = 3
     id2label: dict[str, Any] = Field(default={"0": "", "1": ""}, min_length=1)
 
-    def shape(self) -> Shape:
-        if self.image_size % self.patch_size:
+    def more(self) -> dict[str, Any]:
+        side, rest = divmod(self.image_size, self.patch_size)
+        if rest:
             raise InputError(
                 f"image_size {self.image_size} is no multiple of patch_size {self.patch_size}"
             )
-        return multi_head(
-            self.blocks,
-            self.width,
-            self.heads,
-            hidden=self.hidden,
-            vocabulary=len(self.id2label),
-            kind="image",
-            positions=(self.image_size // self.patch_size) ** 2 + 1,
-            patch=self.num_channels * self.patch_size**2,
-        )
+        return {
+            "vocabulary": len(self.id2label),
+            "kind": "image",
+            "positions": side**2 + 1,
+            "patch": self.num_channels * self.patch_size**2,
+        }
 
 
 class _Llama(_Plain):
-    """A decoder with RMS norms, gated MLPs and rotary positions."""
+    """LlamaForCausalLM."""
 
     kv_heads: Heads | None = Field(None, alias="num_key_value_heads")
     head_size: Width | None = Field(None, alias="head_dim")
@@ -154,16 +150,11 @@ class _Llama(_Plain):
     mlp_bias: bool = False
     max_position_embeddings: Width = LONGEST
 
-    def shape(self) -> Shape:
-        return self.decoder()
-
-    def decoder(self, **more: Any) -> Shape:
-        """The decoder with `more` of what others have."""
+    def more(self) -> dict[str, Any]:
         for key in ("attention_bias", "mlp_bias"):
             if getattr(self, key):
                 raise InputError(f"{key} true is not known: write false")
-        keys = (*_Plain.model_fields, "kv_heads", "head_size", "vocabulary", "tied")
-        return rms_decoder(**({key: getattr(self, key) for key in keys} | more))
+        return dict(RMS_DECODER)
 
 
 class _Mixtral(_Llama):
@@ -172,19 +163,19 @@ class _Mixtral(_Llama):
     num_local_experts: Width
     num_experts_per_tok: Width
 
-    def shape(self) -> Shape:
+    def more(self) -> dict[str, Any]:
         experts = Experts(self.num_local_experts, self.num_experts_per_tok, self.hidden)
-        return self.decoder(experts=experts)
+        return super().more() | {"experts": experts}
 
 
 class _Qwen3(_Llama):
     """Qwen3ForCausalLM."""
 
-    def shape(self) -> Shape:
-        return self.decoder(head_norms=True)
+    def more(self) -> dict[str, Any]:
+        return super().more() | {"head_norms": True}
 
 
-class _Qwen3Moe(_Llama):
+class _Qwen3Moe(_Qwen3):
     """Qwen3MoeForCausalLM with experts in all blocks."""
 
     num_experts: Width
@@ -193,9 +184,10 @@ class _Qwen3Moe(_Llama):
     decoder_sparse_step: Annotated[int, Field(ge=1, le=1)] = 1
     mlp_only_layers: Annotated[list[int], Field(max_length=0)] = []
 
-    def shape(self) -> Shape:
-        experts = Experts(self.num_experts, self.num_experts_per_tok, self.moe_intermediate_size)
-        return self.decoder(experts=experts, head_norms=True)
+    def more(self) -> dict[str, Any]:
+        hidden = self.moe_intermediate_size
+        experts = Experts(self.num_experts, self.num_experts_per_tok, hidden)
+        return super().more() | {"experts": experts}
 
 
 class _DeepseekV3(_Llama):
@@ -213,12 +205,13 @@ class _DeepseekV3(_Llama):
     first_k_dense_replace: Annotated[int, Field(ge=0, le=4096)] = 0
     moe_layer_freq: Annotated[int, Field(ge=1, le=1)] = 1
 
-    def shape(self) -> Shape:
+    def more(self) -> dict[str, Any]:
+        hidden = self.moe_intermediate_size
         experts = Experts(
             self.n_routed_experts,
             self.num_experts_per_tok,
-            self.moe_intermediate_size,
-            shared=self.n_shared_experts * self.moe_intermediate_size,
+            hidden,
+            shared=self.n_shared_experts * hidden,
             dense=self.first_k_dense_replace,
         )
         latent = Latent(
@@ -228,10 +221,10 @@ class _DeepseekV3(_Llama):
             self.qk_rope_head_dim,
             self.v_head_dim,
         )
-        return self.decoder(experts=experts, latent=latent, head_size=latent.nope)
+        return super().more() | {"experts": experts, "latent": latent, "head_size": latent.nope}
 
 
-FAMILIES: dict[str, type[Family]] = {
+FAMILIES: dict[str, type[_Family]] = {
     "bert": _Bert,
     "deepseek_v3": _DeepseekV3,
     "gpt2": _Gpt2,
@@ -256,17 +249,17 @@ def parse(text: str, name: str) -> Entry:
     """The model in the text of the config.json `name`. Raises InputError."""
     text = check_text(text, name)
     content, mistakes = json_files.load(text, name), Mistakes()
-    config: Family = mistakes.checked(_family(content, name), content)
+    config: _Family = mistakes.checked(_family(content, name), content)
     mistakes.report(yaml_files.place_in(text, name))
     try:
         shape = config.shape()
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     most = min(config.max_position_embeddings, LONGEST) if isinstance(config, _Llama) else LONGEST
-    return Entry(shape, shape.positions or min(most, USUAL), name)
+    return Entry(shape, shape.positions or min(most, USUAL))
 
 
-def _family(content: object, name: str) -> type[Family]:
+def _family(content: object, name: str) -> type[_Family]:
     if not isinstance(content, dict) or "model_type" not in content:
         raise InputError(
             f"{name} is no config.json of a transformer: model_type is missing: simctl knows "

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.models.image_networks import resnet50, vgg16
 from experiments.models.model_entry import Entry, Usual
-from experiments.models.model_shapes import Experts, Latent, Shape, multi_head, rms_decoder
+from experiments.models.model_shapes import RMS_DECODER, Experts, Latent, Shape, multi_head
 from simulator.training.model import Model
 from topologies.errors import InputError, nearest_name, unknown_option
 
@@ -17,123 +17,60 @@ SMALLEST = Usual()
 """A sample a device, in bf16."""
 
 
-def _bert(blocks: int, width: int, heads: int, training: Usual) -> Entry:
-    shape = multi_head(
-        blocks,
-        width,
-        heads,
-        hidden=4 * width,
-        vocabulary=30522,
-        kind="encoder",
-        positions=512,
-        segments=2,
-        dropout=True,
-    )
-    return Entry(shape, 512, "Devlin et al., NAACL 2019", training=training)
+def _family(size: int, *, stretched: bool = False, **shared: Any) -> Callable[..., Entry]:
+    """Transformers that `shared` describes: entries from blocks, width, heads, the usual training
+    and what differs."""
+
+    def entry(
+        blocks: int, width: int, heads: int, training: Usual = SMALLEST, **differing: Any
+    ) -> Entry:
+        shape = multi_head(blocks, width, heads, **({"hidden": 4 * width} | shared | differing))
+        return Entry(shape, size, stretched, training)
+
+    return entry
 
 
-def _gpt(
-    blocks: int, width: int, heads: int, vocabulary: int, positions: int, *, dropout: bool = True
-) -> Shape:
-    return multi_head(
-        blocks,
-        width,
-        heads,
-        hidden=4 * width,
-        vocabulary=vocabulary,
-        tied=True,
-        positions=positions,
-        dropout=dropout,
-    )
-
-
-def _gpt3(
-    blocks: int,
-    width: int,
-    heads: int,
-    training: Usual = SMALLEST,
-    source: str = "Narayanan et al., SC 2021, table 1",
-) -> Entry:
-    shape = _gpt(blocks, width, heads, vocabulary=51200, positions=2048)
-    return Entry(shape, 2048, source, stretched=True, training=training)
-
-
-def _mpt(blocks: int, width: int, heads: int, training: Usual = SMALLEST) -> Entry:
-    """MPT with learned positions and biases. A test holds the parameters of each size against the
-    benchmarks' own."""
-    shape = _gpt(blocks, width, heads, vocabulary=50368, positions=2048, dropout=False)
-    source = "mosaicml/llm-foundry, benchmarks of training"
-    return Entry(shape, 2048, source, stretched=True, training=training)
-
-
-def _llama2(
-    blocks: int, width: int, heads: int, kv_heads: int, hidden: int, training: Usual = SMALLEST
-) -> Entry:
-    shape = rms_decoder(blocks, width, heads, kv_heads=kv_heads, hidden=hidden, vocabulary=32000)
-    return Entry(shape, 4096, "Touvron et al., arXiv 2307.09288", training=training)
-
-
-def _llama3(blocks: int, width: int, heads: int, hidden: int, training: Usual = SMALLEST) -> Entry:
-    shape = rms_decoder(blocks, width, heads, kv_heads=8, hidden=hidden, vocabulary=128256)
-    return Entry(shape, 8192, "Llama team, arXiv 2407.21783, table 3", training=training)
-
-
-def _qwen3(blocks: int, width: int, heads: int, hidden: int, expert: int) -> Entry:
-    shape = rms_decoder(
-        blocks,
-        width,
-        heads,
-        kv_heads=4,
-        head_size=128,
-        hidden=hidden,
-        vocabulary=151936,
-        head_norms=True,
-        experts=Experts(number=128, top=8, hidden=expert),
-    )
-    source = "Qwen team, arXiv 2505.09388, table 2, and config.json"
-    return Entry(shape, 4096, source, training=Usual())
-
-
-_MIXTRAL = rms_decoder(
-    32,
+# Devlin et al., NAACL 2019.
+_bert = _family(512, vocabulary=30522, kind="encoder", positions=512, segments=2, dropout=True)
+# Radford et al., 2019.
+_gpt2 = _family(1024, tied=True, vocabulary=50257, positions=1024, dropout=True)
+# Narayanan et al., SC 2021, table 1; that of 175B Brown et al., NeurIPS 2020, table 2.1.
+_gpt3 = _family(2048, tied=True, stretched=True, vocabulary=51200, positions=2048, dropout=True)
+# mosaicml/llm-foundry, benchmarks of training, with learned positions and biases. A test holds the
+# parameters of each size against the benchmarks' own.
+_mpt = _family(2048, tied=True, stretched=True, vocabulary=50368, positions=2048)
+# Touvron et al., arXiv 2307.09288.
+_llama2 = _family(4096, **RMS_DECODER, vocabulary=32000)
+# Llama team, arXiv 2407.21783, table 3.
+_llama3 = _family(8192, **RMS_DECODER, kv_heads=8, vocabulary=128256)
+# Jiang et al., arXiv 2401.04088, table 1.
+_mixtral = _family(4096, **RMS_DECODER, kv_heads=8, vocabulary=32000)
+# Qwen team, arXiv 2505.09388, table 2, and config.json.
+_qwen3 = _family(4096, **RMS_DECODER, kv_heads=4, head_size=128, vocabulary=151936, head_norms=True)
+# DeepSeek-AI, arXiv 2412.19437, section 4.2.
+_deepseek = _family(
     4096,
-    32,
-    kv_heads=8,
-    hidden=14336,
-    vocabulary=32000,
-    experts=Experts(number=8, top=2, hidden=14336),
-)
-_DEEPSEEK_V3 = rms_decoder(
-    61,
-    7168,
-    128,
+    **RMS_DECODER,
     head_size=128,
-    hidden=18432,
     vocabulary=129280,
-    experts=Experts(number=256, top=8, hidden=2048, shared=2048, dense=3),
     latent=Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
 )
-_VIT_L16 = multi_head(
-    24,
-    1024,
-    16,
-    hidden=4096,
+# Dosovitskiy et al., ICLR 2021, table 1, for images of 224 x 224 in patches of 16 x 16.
+_vit = _family(
+    197,
+    stretched=True,
     vocabulary=1000,
     kind="image",
-    positions=(224 // 16) ** 2 + 1,
+    positions=197,
     patch=3 * 16**2,
 )
 
 MODELS: dict[str, Entry] = {
-    "resnet50": Entry(resnet50, 224, "He et al., CVPR 2016, table 1", training=Usual(128, "amp")),
-    "vgg16": Entry(
-        vgg16, 224, "Simonyan and Zisserman, ICLR 2015, table 1", training=Usual(64, "amp")
-    ),
+    "resnet50": Entry(resnet50, 224, training=Usual(128, "amp")),
+    "vgg16": Entry(vgg16, 224, training=Usual(64, "amp")),
     "bert_base": _bert(12, 768, 12, Usual(32, "amp")),
     "bert_large": _bert(24, 1024, 16, Usual(16, "amp")),
-    "gpt2": Entry(
-        _gpt(12, 768, 12, 50257, 1024), 1024, "Radford et al., 2019", training=Usual(16, "amp")
-    ),
+    "gpt2": _gpt2(12, 768, 12, Usual(16, "amp")),
     "gpt3_1_7b": _gpt3(24, 2304, 24, Usual(8, "amp")),
     "gpt3_3_6b": _gpt3(30, 3072, 32, Usual(2, "amp")),
     "gpt3_7_5b": _gpt3(36, 4096, 32),
@@ -141,16 +78,16 @@ MODELS: dict[str, Entry] = {
     "gpt3_39b": _gpt3(48, 8192, 64),
     "gpt3_76b": _gpt3(60, 10240, 80),
     "gpt3_145b": _gpt3(80, 12288, 96),
-    "gpt3_175b": _gpt3(96, 12288, 96, source="Brown et al., NeurIPS 2020, table 2.1"),
+    "gpt3_175b": _gpt3(96, 12288, 96),
     "gpt3_530b": _gpt3(105, 20480, 128),
     "gpt3_1t": _gpt3(128, 25600, 160),
-    "llama_7b": _llama2(32, 4096, 32, 32, 11008),
-    "llama2_7b": _llama2(32, 4096, 32, 32, 11008),
-    "llama2_13b": _llama2(40, 5120, 40, 40, 13824, Usual(device="h200")),
-    "llama2_70b": _llama2(80, 8192, 64, 8, 28672),
-    "llama3_8b": _llama3(32, 4096, 32, 14336, Usual(device="h200")),
-    "llama3_70b": _llama3(80, 8192, 64, 28672),
-    "llama3_405b": _llama3(126, 16384, 128, 53248),
+    "llama_7b": _llama2(32, 4096, 32, hidden=11008),
+    "llama2_7b": _llama2(32, 4096, 32, hidden=11008),
+    "llama2_13b": _llama2(40, 5120, 40, Usual(device="h200"), hidden=13824),
+    "llama2_70b": _llama2(80, 8192, 64, kv_heads=8, hidden=28672),
+    "llama3_8b": _llama3(32, 4096, 32, Usual(device="h200"), hidden=14336),
+    "llama3_70b": _llama3(80, 8192, 64, hidden=28672),
+    "llama3_405b": _llama3(126, 16384, 128, hidden=53248),
     "mpt_125m": _mpt(12, 768, 12, Usual(32, "amp")),
     "mpt_350m": _mpt(24, 1024, 16, Usual(32, "amp")),
     "mpt_760m": _mpt(24, 1536, 12, Usual(16, "amp")),
@@ -160,21 +97,13 @@ MODELS: dict[str, Entry] = {
     "mpt_13b": _mpt(40, 5120, 40, Usual(2, device="h200")),
     "mpt_30b": _mpt(48, 7168, 56),
     "mpt_70b": _mpt(80, 8192, 64),
-    "mixtral_8x7b": Entry(
-        _MIXTRAL, 4096, "Jiang et al., arXiv 2401.04088, table 1", training=Usual()
+    "mixtral_8x7b": _mixtral(32, 4096, 32, hidden=14336, experts=Experts(8, 2, 14336)),
+    "deepseek_v3": _deepseek(
+        61, 7168, 128, hidden=18432, experts=Experts(256, 8, 2048, shared=2048, dense=3)
     ),
-    "deepseek_v3": Entry(
-        _DEEPSEEK_V3, 4096, "DeepSeek-AI, arXiv 2412.19437, section 4.2", training=Usual()
-    ),
-    "qwen3_30b_a3b": _qwen3(48, 2048, 32, hidden=6144, expert=768),
-    "qwen3_235b_a22b": _qwen3(94, 4096, 64, hidden=12288, expert=1536),
-    "vit_l16": Entry(
-        _VIT_L16,
-        197,
-        "Dosovitskiy et al., ICLR 2021, table 1",
-        stretched=True,
-        training=Usual(32, "amp"),
-    ),
+    "qwen3_30b_a3b": _qwen3(48, 2048, 32, hidden=6144, experts=Experts(128, 8, 768)),
+    "qwen3_235b_a22b": _qwen3(94, 4096, 64, hidden=12288, experts=Experts(128, 8, 1536)),
+    "vit_l16": _vit(24, 1024, 16, Usual(32, "amp")),
 }
 """The models by name."""
 

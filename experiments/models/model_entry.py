@@ -50,8 +50,6 @@ class Entry:
     """A transformer, or the layers of an image model for images of a side."""
     size: int
     """Tokens of a sequence or pixels of an image's side, unless an option says otherwise."""
-    source: str
-    """Where its figures are published."""
     stretched: bool = False
     """Whether the table of positions has as many rows as a sequence has tokens, as in a training
     from scratch."""

@@ -6,6 +6,7 @@ FLOPs for each token that passes it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -263,10 +264,8 @@ def multi_head(blocks: int, width: int, heads: int, **more: Any) -> Shape:
     return Shape(blocks, width, heads, kv_heads, head_size, **more)
 
 
-def rms_decoder(blocks: int, width: int, heads: int, **more: Any) -> Shape:
-    """A decoder like Llama: RMS norms, gated MLPs, rotary positions. See :func:`multi_head`."""
-    more |= {"gated": True, "norm": "rms", "biases": False, "rotary": True}
-    return multi_head(blocks, width, heads, **more)
+RMS_DECODER: Mapping[str, Any] = {"gated": True, "norm": "rms", "biases": False, "rotary": True}
+"""A decoder like Llama: RMS norms, gated MLPs, rotary positions."""
 
 
 def share(width: int, heads: int) -> int:
