@@ -151,9 +151,7 @@ class Hooks:
         """Put hooks on the layers and parameters of `module`, and take them off at the end."""
         handles: list[Any] = []
         for name, part in module.named_modules():
-            if not any(True for _ in part.children()) or any(
-                True for _ in part.parameters(recurse=False)
-            ):
+            if not list(part.children()) or list(part.parameters(recurse=False)):
                 handles.append(part.register_forward_pre_hook(partial(self._enter, name)))
                 handles.append(part.register_forward_hook(self._leave))
         for name, parameter in module.named_parameters():
@@ -181,20 +179,14 @@ class Hooks:
         its backward."""
         layers = self.layers
         number = {layer: k for k, layer in enumerate(layers)}
-        ends = [layers[-1].end if layers else start, forward, backward]
-        begun = self.clock.since(start, [layer.start for layer in layers])
-        ended = self.clock.since(start, ends)
-        times = self.clock.since(start, [stamp for stamp, _ in self.events])
         events = [event if isinstance(event, str) else number[event] for _, event in self.events]
-        names = tuple(layer.module for layer in layers)
-        return Trace(
-            names,
-            tuple(begun),
-            ended[0],
-            ended[1],
-            ended[2],
-            tuple(zip(times, events, strict=True)),
-        )
+        begun = [layer.start for layer in layers]
+        ended = [layers[-1].end if layers else start, forward, backward]
+        times = self.clock.since(start, [*begun, *ended, *(stamp for stamp, _ in self.events)])
+        names, starts = (layer.module for layer in layers), times[: len(layers)]
+        last, middle, end = times[len(layers) : len(layers) + 3]
+        seen = zip(times[len(layers) + 3 :], events, strict=True)
+        return Trace(tuple(names), tuple(starts), last, middle, end, tuple(seen))
 
     def kept(self) -> list[float]:
         """Bytes that each layer keeps, and bytes kept outside of layers.

@@ -92,11 +92,12 @@ class TrainedModule:
         """Choose an optimizer; its learning rate is 0, so that it changes no parameter."""
         import torch
 
-        parameters = list(trained(self.module).values())
-        if name == "adamw":
-            self.optimizer = torch.optim.AdamW(parameters, lr=0.0)
-        else:
-            self.optimizer = torch.optim.SGD(parameters, lr=0.0, momentum=0.9)
+        parameters, optim = trained(self.module).values(), torch.optim
+        self.optimizer = (
+            optim.AdamW(parameters, lr=0.0)
+            if name == "adamw"
+            else optim.SGD(parameters, lr=0.0, momentum=0.9)
+        )
 
     def forward(self) -> Any:
         """Run the module and return its outputs."""
@@ -107,15 +108,14 @@ class TrainedModule:
     def step(self) -> list[float]:
         """Run a step; return the seconds of its forward with the loss, backward and optimizer."""
         self.optimizer.zero_grad()
-        stamps = [self.clock.stamp()]
+        start = self.clock.stamp()
         value = self.loss(self.forward())
-        stamps.append(self.clock.stamp())
+        middle = self.clock.stamp()
         value.backward()
-        stamps.append(self.clock.stamp())
+        end = self.clock.stamp()
         self.optimizer.step()
-        stamps.append(self.clock.stamp())
-        at = self.clock.since(stamps[0], stamps)
-        return [at[1], at[2] - at[1], at[3] - at[2]]
+        at = self.clock.since(start, [middle, end, self.clock.stamp()])
+        return [at[0], at[1] - at[0], at[2] - at[1]]
 
     def traced(self) -> Trace:
         """Run a forward and a backward with hooks."""
@@ -134,13 +134,9 @@ class TrainedModule:
 
         Parameters, buffers and inputs do not count.
         """
-        hooks = Hooks(self.clock)
-        parameters_and_inputs = [
-            *self.module.parameters(),
-            *self.module.buffers(),
-            *tensors(self.inputs),
-        ]
-        with hooks.on(self.module), hooks.on_saved(parameters_and_inputs):
+        hooks, module = Hooks(self.clock), self.module
+        held = [*module.parameters(), *module.buffers(), *tensors(self.inputs)]
+        with hooks.on(module), hooks.on_saved(held):
             self.loss(self.forward())
         return hooks.kept()
 
@@ -159,17 +155,10 @@ def first_line(error: BaseException) -> str:
 
 def to_device(inputs: Any, device: torch.device) -> Any:
     """The inputs as a tuple or a mapping of tensors on the device."""
-    import torch
-
-    if isinstance(inputs, torch.Tensor):
-        return (inputs.to(device),)
     if isinstance(inputs, Mapping):
-        return {name: _on(value, device) for name, value in inputs.items()}
-    return tuple(_on(value, device) for value in inputs)
-
-
-def _on(value: Any, device: torch.device) -> Any:
-    return value.to(device) if hasattr(value, "to") else value
+        return dict(zip(inputs, to_device(tuple(inputs.values()), device), strict=True))
+    several = (inputs,) if hasattr(inputs, "to") else inputs
+    return tuple(value.to(device) if hasattr(value, "to") else value for value in several)
 
 
 def nbytes_of(value: Any) -> float:
@@ -191,9 +180,9 @@ def memory_bandwidth(device: torch.device) -> float:
     import torch
 
     clock, source = Clock(device), torch.ones(COPIED, dtype=torch.uint8, device=device)
-    target, seconds = source.clone(), []
+    target, seconds = source.clone(), list[float]()
     for _ in range(COPIES):
         start = clock.stamp()
         target.copy_(source)
-        seconds.append(clock.since(start, [clock.stamp()])[0])
+        seconds += clock.since(start, [clock.stamp()])
     return 2 * COPIED / median(seconds)
