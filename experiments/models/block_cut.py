@@ -7,7 +7,7 @@ from math import ceil, gcd
 from typing import Literal
 
 from experiments.models.device_times import Attention
-from experiments.models.model_shapes import Shape
+from experiments.models.model_shapes import Experts, Shape
 from topologies.errors import InputError
 
 Recompute = Literal["none", "selective", "full"]
@@ -101,12 +101,11 @@ class Cut:
         """Tokens of a rank in a micro-batch. Ranks of a tensor-parallel group share them."""
         return self.micro * self.seq / self.cp
 
-    def arriving(self, shape: Shape) -> float:
+    def arriving(self, experts: Experts) -> float:
         """Tokens that arrive at the experts of the busiest rank of a micro-batch. A token counts as
         often as there are experts that it passes."""
-        assert shape.experts is not None
-        even = self.tokens * shape.experts.top
+        even = self.tokens * experts.top
         if not self.capacity:
             return even * self.imbalance
-        slots = ceil(even / shape.experts.number * self.capacity)
-        return float(slots * shape.experts.number)
+        slots = ceil(even / experts.number * self.capacity)
+        return float(slots * experts.number)

@@ -9,7 +9,7 @@ is computed again. What the backward for weights needs, 32sbh, is from Zero Bubb
 from __future__ import annotations
 
 from experiments.models.block_cut import Cut
-from experiments.models.model_shapes import Shape
+from experiments.models.model_shapes import Experts, Shape
 
 Q = 2.0
 
@@ -19,7 +19,7 @@ Kept = tuple[float, float, float]
 the backward for weights, and what is held while the backward runs because it was computed again."""
 
 
-def kept_of_block(shape: Shape, cut: Cut, *, expert: bool) -> Kept:
+def kept_of_block(shape: Shape, cut: Cut, experts: Experts | None) -> Kept:
     """What a block of attention and MLP, or experts, keeps."""
     rows, tp = cut.tokens, cut.tp
     token = rows * shape.width * Q
@@ -35,7 +35,7 @@ def kept_of_block(shape: Shape, cut: Cut, *, expert: bool) -> Kept:
         "queries, keys, values": queries + keys,
         "output of attention": values,
         "scores": _scores(scores, cut),
-        "inside": _inside(shape, cut, expert=expert),
+        "inside": _inside(shape, cut, experts),
     }
     selective = sum(whole.values()) - whole["scores"]
     mlp_inputs = whole["inside"] / 2
@@ -63,13 +63,10 @@ def _scores(scores: float, cut: Cut) -> float:
     return scores * (Q + (1 + Q if cut.dropout else 0))
 
 
-def _inside(shape: Shape, cut: Cut, *, expert: bool) -> float:
+def _inside(shape: Shape, cut: Cut, experts: Experts | None) -> float:
     """Bytes inside the MLP: the input of the activation and its output."""
     ups = 3 if shape.gated else 2
-    if not expert:
+    if not experts:
         return cut.tokens * shape.hidden / cut.tp * ups * Q
-    experts = shape.experts
-    assert experts is not None
-    arriving = cut.arriving(shape)
-    routed = arriving * (experts.hidden * ups / cut.tp + shape.width) * Q
+    routed = cut.arriving(experts) * (experts.hidden * ups / cut.tp + shape.width) * Q
     return routed + cut.tokens * experts.shared / cut.tp * ups * Q

@@ -15,7 +15,7 @@ from experiments.models.block_cut import Cut
 from experiments.models.block_memory import Kept, kept_of_block, kept_of_head
 from experiments.models.block_passes import Computation, Event, Gate, Ring
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_shapes import Shape
+from experiments.models.model_shapes import Experts, Shape
 from simulator.parallel.blocks import Block
 
 Q = 2.0
@@ -171,14 +171,12 @@ class _Writer:
             self.product(share, width, inside, number),
         ]
 
-    def experts(self) -> list[Event]:
+    def mixture(self, experts: Experts) -> list[Event]:
         """A router, experts, and the shared experts beside them."""
         shape, cut = self.shape, self.cut
-        experts = shape.experts
-        assert experts is not None
         tokens = self.tokens / cut.tp
         sent = tokens * experts.top * shape.width * Q
-        arriving = cut.arriving(shape)
+        arriving = cut.arriving(experts)
         busiest = arriving / (self.tokens * experts.top)
         to_experts: list[Event] = []
         back: list[Event] = []
@@ -220,35 +218,29 @@ class _Writer:
             parameters=shape.parts.embedding / self.cut.tp,
         )
 
-    def layer(self, *, expert: bool) -> Block:
+    def layer(self, experts: Experts | None) -> Block:
         """A block of attention and MLP, or experts."""
-        shape, cut = self.shape, self.cut
+        shape, cut, parts = self.shape, self.cut, self.shape.parts
         whole = self.norm() + self.entry() + self.attention() + self.exit() + self.residual()
-        if expert:
-            whole += self.norm() + self.experts() + self.residual()
+        parameters, of_experts = parts.attention / shape.blocks / cut.tp + 2 * shape.width, 0.0
+        if experts:
+            whole += self.norm() + self.mixture(experts) + self.residual()
+            parameters += (parts.router + parts.shared / cut.tp) / shape.expert_blocks
+            of_experts = parts.experts / shape.expert_blocks / cut.ep / cut.tp
         else:
             mlp = self.mlp(shape.hidden, self.tokens)
             whole += self.norm() + self.entry() + mlp + self.exit() + self.residual()
+            parameters += parts.mlp / (shape.blocks - shape.expert_blocks) / cut.tp
         again: list[Event] = []
         if cut.recompute == "full":
             again = whole[: len(whole) - (2 if cut.tp == 1 else 3)] if cut.stops else whole
         elif cut.recompute == "selective":
             again = [self.core()]
-        parts = shape.parts
-        dense = parts.attention / shape.blocks / cut.tp + 2 * shape.width
-        experts = shape.experts
-        if expert:
-            assert experts is not None
-            rest = (parts.router + parts.shared / cut.tp) / shape.expert_blocks
-            of_experts = parts.experts / shape.expert_blocks / cut.ep / cut.tp
-        else:
-            matrices = shape.mlp_matrices(shape.hidden)
-            rest, of_experts = sum(matrix.parameters for matrix in matrices) / cut.tp, 0.0
         return self.block(
-            "experts" if expert else "layer",
+            "experts" if experts else "layer",
             whole,
-            kept_of_block(shape, cut, expert=expert),
-            parameters=dense + rest,
+            kept_of_block(shape, cut, experts),
+            parameters=parameters,
             expert_parameters=of_experts,
             again=again,
         )
@@ -308,8 +300,7 @@ def blocks(shape: Shape, cut: Cut, times: DeviceTimes, name: str = "the model") 
     """
     cut.check(shape, name)
     writer = _Writer(shape, cut, times)
-    dense = shape.blocks - shape.expert_blocks
-    layers = [writer.layer(expert=False)] * dense if dense else []
-    if shape.expert_blocks:
-        layers += [writer.layer(expert=True)] * shape.expert_blocks
+    dense, sparse = shape.blocks - shape.expert_blocks, shape.expert_blocks
+    layers = [writer.layer(None)] * dense if dense else []
+    layers += [writer.layer(shape.experts)] * sparse if sparse else []
     return [writer.embedding(), *layers, writer.head()]
