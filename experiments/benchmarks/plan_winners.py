@@ -58,7 +58,7 @@ def case(seed: int) -> tuple[Space, GroupTimes]:
     sign = "," if ":" in machine else ":"
     topology = find(f"{machine}{sign}nodes={nodes}" if nodes > 1 else machine.partition(":")[0])
     built = topology.build(gpus)
-    training = Training(choice.name, choice.shape, choice.seq, DeviceTimes(device))
+    training = Training(choice.name, choice.shape, choice.size, DeviceTimes(device))
     wanted = {
         "batch": gpus * draw.choice((1, 2, 4)),
         "cp": draw.choice((1, 1, 2)),

@@ -103,13 +103,13 @@ def _setting(
     chosen, calibrated = profile.of(machine, rules)
     blueprint = replace(chosen.blueprint, force=rules.force)
     choice = find_transformer(options.model)
-    if "batch" in choice.options:
-        raise InputError(f"{choice.name}: batch={choice.options['batch']}: write it in --plan")
+    if "batch" in choice.chosen:
+        raise InputError(f"{choice.name}: batch={choice.chosen['batch']}: write it in --plan")
     usual = DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
-    device = str(choice.options.get("device", usual))
-    times = DeviceTimes(device, str(choice.options.get("dtype", "bf16")))
+    device = str(choice.chosen.get("device", usual))
+    times = DeviceTimes(device, str(choice.chosen.get("dtype", "bf16")))
     setting = Setting(
-        training=Training(choice.name, choice.shape, choice.seq, times),
+        training=Training(choice.name, choice.shape, choice.size, times),
         machine=blueprint,
         rules=rules.rules,
         profile=calibrated,

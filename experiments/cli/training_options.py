@@ -241,11 +241,10 @@ class TrainingOptions:
         from experiments.models.accelerators import DEVICES
 
         device = DEVICES.get(machine)
-        choice = model_catalogue.choose(self.model) if device else None
-        if choice is None or "device" in choice.options:
+        entry = model_catalogue.choose(self.model) if device else None
+        if entry is None or "device" in entry.chosen:
             return self.model
-        between = "," if choice.options else "" if self.model.endswith(":") else ":"
-        return f"{self.model}{between}device={device}"
+        return _with_option(self.model, f"device={device}")
 
     def _job(self, model: str, machine: MachineOptions, rules: RuleOptions) -> Job:
         from experiments.cli import condition_parser, strategy_parser
@@ -302,18 +301,15 @@ class TrainingOptions:
                 f"--sweep {self.sweep[:60]!r}: write an option and its values, like "
                 f"bucket=1MiB..200MiB:x2"
             )
-        choice = model_catalogue.choose(self.model)
-        if key not in options_of(job.strategy) and choice and key in choice.entry.options:
+        entry = model_catalogue.choose(self.model)
+        if key not in options_of(job.strategy) and entry and key in entry.options:
             base = self.model if key == "device" else model
-            swept = [
-                (each, choice.entry.parse_option(choice.name, key, each)) for each in _listed(text)
-            ]
             return [
                 (
-                    SweptValue(each, value, each),
-                    replace(job, model=model_catalogue.find(base, **{key: value})),
+                    SweptValue(each, entry.parse_option(key, each), each),
+                    replace(job, model=model_catalogue.find(_with_option(base, f"{key}={each}"))),
                 )
-                for each, value in swept
+                for each in _listed(text)
             ]
         changed = [
             (value, with_value(job.strategy, key, value.value))
@@ -344,6 +340,12 @@ def _all_workers(job: Job) -> int:
         return machine.whole().ranks - (strategy.servers(1) if "dims" in machine.options else 0)
     servers = strategy.servers(1) if strategy.server_kind == "gpu" else 0
     return max(1, machine.whole().ranks - servers)
+
+
+def _with_option(model: str, option: str) -> str:
+    """NAME:option=value,... with one more option."""
+    options = model.rpartition(":")[2] if ":" in model else ""
+    return f"{model}{'' if model.endswith(':') else ',' if '=' in options else ':'}{option}"
 
 
 def _listed(text: str) -> list[str]:

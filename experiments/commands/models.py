@@ -1,8 +1,9 @@
 """`simctl models`."""
 
 from experiments import output
-from experiments.models.model_catalogue import MODELS, find
+from experiments.models.model_catalogue import MODELS
 from experiments.models.model_entry import Entry, fits
+from experiments.models.model_shapes import Shape
 from topologies.units import format_bytes, format_seconds
 
 NOTE = """
@@ -20,9 +21,9 @@ def run(how: str) -> None:
 
 def _record(name: str, entry: Entry) -> output.Record:
     """A model with its times, or without them if no device holds it."""
-    model = find(name)
+    model = entry.timed
     whole = fits(model)
-    elements = entry.architecture({}).parameters
+    elements = entry.architecture.parameters
     return {
         "model": name,
         "batch": model.batch if whole else None,
@@ -35,7 +36,9 @@ def _record(name: str, entry: Entry) -> output.Record:
         "options": "; ".join(f"{option}: {meaning}" for option, meaning in entry.options.items()),
         "source": model.source if whole else None,
         "parameters": elements,
-        "active_parameters": entry.shape.active_parameters if entry.shape else elements,
+        "active_parameters": (
+            entry.model.active_parameters if isinstance(entry.model, Shape) else elements
+        ),
     }
 
 

@@ -256,7 +256,7 @@ def parse(text: str, name: str) -> Entry:
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     most = min(config.max_position_embeddings, LONGEST) if isinstance(config, _Llama) else LONGEST
-    return Entry(shape, shape.positions or min(most, USUAL))
+    return Entry(shape, shape.positions or min(most, USUAL), name=name)
 
 
 def _family(content: object, name: str) -> type[_Family]:

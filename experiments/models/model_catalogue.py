@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.models.image_networks import resnet50, vgg16
 from experiments.models.model_entry import Entry, Usual
 from experiments.models.model_shapes import RMS_DECODER, Experts, Latent, Shape, multi_head
 from simulator.training.model import Model
-from topologies.errors import InputError, nearest_name, unknown_option
+from topologies.errors import InputError, nearest_name
 
 SMALLEST = Usual()
 """A sample a device, in bf16."""
@@ -65,7 +66,7 @@ _vit = _family(
     patch=3 * 16**2,
 )
 
-MODELS: dict[str, Entry] = {
+_ENTRIES = {
     "resnet50": Entry(resnet50, 224, training=Usual(128, "amp")),
     "vgg16": Entry(vgg16, 224, training=Usual(64, "amp")),
     "bert_base": _bert(12, 768, 12, Usual(32, "amp")),
@@ -105,48 +106,17 @@ MODELS: dict[str, Entry] = {
     "qwen3_235b_a22b": _qwen3(94, 4096, 64, hidden=12288, experts=Experts(128, 8, 1536)),
     "vit_l16": _vit(24, 1024, 16, Usual(32, "amp")),
 }
+MODELS = {name: replace(entry, name=name) for name, entry in _ENTRIES.items()}
 """The models by name."""
 
 
-class Choice(NamedTuple):
-    """A model that a user chose."""
-
-    name: str
-    entry: Entry
-    options: Mapping[str, int | str]
-    """Its options."""
-
-    @property
-    def model(self) -> Model:
-        """The model with its times on one device. Raises InputError."""
-        try:
-            return self.entry.with_times(self.name, self.options)
-        except InputError as error:
-            raise InputError(f"{self.name}: {error}") from None
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of a transformer. Raises InputError."""
-        try:
-            return self.entry.shape_of(self.options)
-        except InputError as error:
-            raise InputError(f"{self.name}: {error}") from None
-
-    @property
-    def seq(self) -> int:
-        """Tokens of a sequence."""
-        return self.entry.size_of(self.options)
-
-
-def find(text: str, **changes: int | str) -> Model:
-    """The model for NAME, NAME:option=value,... or FILE; `changes` are more options of NAME.
+def find(text: str) -> Model:
+    """The model for NAME, NAME:option=value,... or FILE.
 
     Raises InputError for an unknown name or option.
     """
-    if choice := choose(text):
-        for key in choice.options.keys() & changes:
-            raise InputError(f"{choice.name}: {key} is given twice")
-        return choice._replace(options={**choice.options, **changes}).model
+    if entry := choose(text):
+        return entry.timed
     from experiments.models import model_files, per_rank
 
     if paths := per_rank.paths_in(text):
@@ -164,55 +134,40 @@ def find(text: str, **changes: int | str) -> Model:
     raise InputError(f"no model or file {name[:80]!r}: {hint}")
 
 
-def find_transformer(text: str) -> Choice:
+def find_transformer(text: str) -> Entry:
     """The transformer for NAME:option=value,... or a Hugging Face config.json with options.
 
     Raises InputError.
 
-    >>> choice = find_transformer("gpt3_1_7b:layers=4,hidden=1024,heads=16,seq=1024")
-    >>> choice.name, choice.shape.head_size, choice.shape.positions, choice.seq
+    >>> entry = find_transformer("gpt3_1_7b:layers=4,hidden=1024,heads=16,seq=1024")
+    >>> entry.name, entry.shape.head_size, entry.shape.positions, entry.size
     ('gpt3_1_7b', 64, 1024, 1024)
     """
-    choice = choose(text)
-    if choice and choice.entry.shape:
-        return choice
+    entry = choose(text)
+    if entry and isinstance(entry.model, Shape):
+        return entry
     if file := _file(text):
         return _config(*file)
     name = text.partition(":")[0]
-    shapes = [model for model, entry in MODELS.items() if entry.shape]
+    shapes = [model for model, each in MODELS.items() if isinstance(each.model, Shape)]
     hint = nearest_name(name, shapes, "'simctl models' lists them")
     raise InputError(f"no transformer or config.json {name[:80]!r}: {hint}")
 
 
-def choose(text: str) -> Choice | None:
+def choose(text: str) -> Entry | None:
     """The model in NAME:option=value,... or a transformer's config.json; None if `text` is
-    neither. Raises InputError for an option that is unknown, has no value, or comes twice."""
+    neither. Raises InputError for a wrong option."""
     name, _, options = text.partition(":")
     if name in MODELS:
-        return _chosen(name, MODELS[name], options)
+        return MODELS[name].with_options(options)
     file = _file(text)
     return _config(*file) if file and _mentions_a_model(file[0]) else None
 
 
-def _config(path: Path, options: str) -> Choice:
+def _config(path: Path, options: str) -> Entry:
     from experiments.models.config_files import read
 
-    return _chosen(path.name, read(path), options)
-
-
-def _chosen(name: str, entry: Entry, options: str) -> Choice:
-    values: dict[str, int | str] = {}
-    for part in filter(None, options.split(",")):
-        key, equals, value = part.partition("=")
-        known = entry.options
-        if key not in known:
-            raise InputError(unknown_option(name, key, known))
-        if not equals:
-            raise InputError(f"{name}: {key} has no value: write {key}=value, {known[key]}")
-        if key in values:
-            raise InputError(f"{name}: {key} is given twice")
-        values[key] = entry.parse_option(name, key, value)
-    return Choice(name, entry, values)
+    return read(path).with_options(options)
 
 
 def _mentions_a_model(path: Path) -> bool:

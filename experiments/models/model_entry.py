@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.models.accelerators import ACCELERATORS, accelerator
 from experiments.models.device_times import estimate
@@ -14,7 +14,7 @@ from experiments.models.model_shapes import Experts, Shape, divisor, share
 from experiments.models.transformers import architecture
 from experiments.models.work import Architecture
 from simulator.training.model import Model
-from topologies.errors import InputError
+from topologies.errors import InputError, unknown_option
 
 LARGEST_BATCH = 65536
 LONGEST = 131072
@@ -44,62 +44,76 @@ class Usual(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """A model."""
+    """A model that is shipped or that a config.json describes."""
 
     model: Shape | Callable[[int], Architecture]
     """A transformer, or the layers of an image model for images of a side."""
     size: int
-    """Tokens of a sequence or pixels of an image's side, unless an option says otherwise."""
+    """Tokens of a sequence or pixels of an image's side."""
     stretched: bool = False
     """Whether the table of positions has as many rows as a sequence has tokens, as in a training
     from scratch."""
     training: Usual | None = None
     """None: the first dtype and device that hold the model."""
+    name: str = ""
+    chosen: Mapping[str, int | str] = field(default_factory=dict)
+    """The options that the user chose."""
 
     @property
-    def shape(self) -> Shape | None:
-        """The shape of a transformer."""
-        return self.model if isinstance(self.model, Shape) else None
+    def shape(self) -> Shape:
+        """The shape of a transformer. Raises InputError for another model."""
+        if not isinstance(self.model, Shape):
+            raise InputError(f"{self.name} is no transformer: take one, like llama3_8b")
+        return self.model
 
     @property
     def group(self) -> str:
         """The group of models that it belongs to."""
-        if self.shape is None or self.shape.kind == "image":
+        if not isinstance(self.model, Shape) or self.model.kind == "image":
             return "images"
-        return "text, mixture of experts" if self.shape.experts else "text"
+        return "text, mixture of experts" if self.model.experts else "text"
+
+    @property
+    def architecture(self) -> Architecture:
+        """The layers."""
+        if isinstance(self.model, Shape):
+            return architecture(self.model, self.size)
+        return self.model(self.size)
+
+    @property
+    def timed(self) -> Model:
+        """The model with its times. Raises InputError if the device cannot train it."""
+        try:
+            return estimate(self.name, self.architecture, **self.usual._asdict())
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from None
 
     @cached_property
     def usual(self) -> Usual:
-        """The training without options: with it the model fits into the device's memory where it
-        can, with the largest batch up to 32."""
+        """The batch, dtype and device. Without a training the model fits into the device's memory
+        where it can, with the largest batch up to 32."""
         if self.training:
             return self.training
-        for dtype, device in (
-            ("amp", "h100"),
-            ("bf16", "h100"),
-            ("bf16", "h200"),
-            ("bf16", "b200"),
-        ):
-            model = self.with_times("", {}, Usual(1, dtype, device))
+        for usual in (Usual(1, "amp"), Usual(), Usual(device="h200"), Usual(device="b200")):
+            model = replace(self, training=usual).timed
             if fits(model):
-                room = accelerator(device).memory - memory(model) + model.activations
+                room = accelerator(model.device).memory - memory(model) + model.activations
                 batches = [2**k for k in range(6) if 2**k * model.activations < room]
-                return Usual(batches[-1], dtype, device)
+                return usual._replace(batch=batches[-1])
         return Usual()
 
     @property
     def extent(self) -> tuple[str, int, int]:
         """The option for the size of a sample, its least and its largest value."""
-        if self.shape is None:
+        if not isinstance(self.model, Shape):
             return "image", *SIDES
-        positions = 0 if self.stretched else self.shape.positions
-        return "seq", 1, positions or LONGEST
+        return "seq", 1, (0 if self.stretched else self.model.positions) or LONGEST
 
     @property
     def options(self) -> dict[str, str]:
         """What each option is for, with its default."""
         option, least, most = self.extent
-        meaning = "tokens of a sequence" if self.shape else "side of an image in pixels"
+        meaning = "side of an image in pixels" if option == "image" else "tokens of a sequence"
         batch, dtype, device = self.usual
         return {
             "batch": f"samples a device, 1 to {LARGEST_BATCH} [{batch}]",
@@ -107,13 +121,14 @@ class Entry:
             "device": f"one of {', '.join(ACCELERATORS)} [{device}]",
             "dtype": f"fp32, tf32, amp, bf16 or fp8 where device and model can [{dtype}]",
             **{
-                key: f"{meaning}, 1 to {most} [{getattr(self.shape, field)}]"
-                for key, (field, most, meaning) in (OPTIONS if self.shape else {}).items()
+                key: f"{meaning}, 1 to {most} [{getattr(self.model, field)}]"
+                for key, (field, most, meaning) in OPTIONS.items()
+                if hasattr(self.model, field)
             },
         }
 
-    def parse_option(self, name: str, key: str, text: str) -> int | str:
-        """The value of an option of the model `name`. Raises InputError if it is out of range."""
+    def parse_option(self, key: str, text: str) -> int | str:
+        """The value of an option. Raises InputError if it is out of range."""
         if key in ("device", "dtype"):
             return text
         least, most = 1, LARGEST_BATCH if key == "batch" else OPTIONS.get(key, ("", 0))[1]
@@ -121,44 +136,39 @@ class Entry:
             _, least, most = self.extent
         if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
             raise InputError(
-                f"{name}:{key}: {text[:40]!r} is not a whole number: write it like {least}"
+                f"{self.name}:{key}: {text[:40]!r} is not a whole number: write it like {least}"
             )
         if not least <= int(text) <= most:
-            raise InputError(f"{name}:{key}: {text} is out of range: it is {least} to {most}")
+            raise InputError(f"{self.name}:{key}: {text} is out of range: it is {least} to {most}")
         return int(text)
 
-    def size_of(self, values: Mapping[str, int | str]) -> int:
-        """Tokens of a sequence or pixels of an image's side with the options in `values`."""
-        return int(values.get(self.extent[0], self.size))
+    def with_options(self, text: str) -> Entry:
+        """The model with options like "layers=4,device=a100".
 
-    def shape_of(self, values: Mapping[str, int | str]) -> Shape:
-        """The shape of a transformer with the options in `values`.
-
-        Raises InputError for heads that do not divide.
+        Raises InputError for an option that is unknown, has no value, or comes twice, and for heads
+        that do not divide.
         """
-        assert self.shape is not None
-        sizes = {key: int(values[key]) for key in OPTIONS if key in values}
-        return changed(self.shape, sizes, self.size_of(values) if self.stretched else 0)
-
-    def architecture(self, values: Mapping[str, int | str]) -> Architecture:
-        """The layers with the options in `values`. Raises InputError as :meth:`shape_of` does."""
-        if isinstance(self.model, Shape):
-            return architecture(self.shape_of(values), self.size_of(values))
-        return self.model(self.size_of(values))
-
-    def with_times(
-        self, name: str, values: Mapping[str, int | str], usual: Usual | None = None
-    ) -> Model:
-        """The model called `name`, with its times for the options in `values`. Raises
-        InputError."""
-        usual = usual or self.usual
-        return estimate(
-            name,
-            self.architecture(values),
-            batch=int(values.get("batch", usual.batch)),
-            device=str(values.get("device", usual.device)),
-            dtype=str(values.get("dtype", usual.dtype)),
-        )
+        values, name = dict[str, int | str](), self.name
+        for part in filter(None, text.split(",")):
+            key, equals, value = part.partition("=")
+            known = self.options
+            if key not in known:
+                raise InputError(unknown_option(name, key, known))
+            if not equals:
+                raise InputError(f"{name}: {key} has no value: write {key}=value, {known[key]}")
+            if key in values:
+                raise InputError(f"{name}: {key} is given twice")
+            values[key] = self.parse_option(key, value)
+        size, model = int(values.get(self.extent[0], self.size)), self.model
+        if isinstance(model, Shape):
+            sizes = {key: int(values[key]) for key in OPTIONS if key in values}
+            try:
+                model = changed(model, sizes, size if self.stretched else 0)
+            except InputError as error:
+                raise InputError(f"{name}: {error}") from None
+        named: dict[str, Any] = {key: values[key] for key in Usual._fields if key in values}
+        training = self.usual._replace(**named) if named else self.training
+        return replace(self, model=model, size=size, training=training, chosen=values)
 
 
 def memory(model: Model) -> float:

@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from experiments.models.model_catalogue import MODELS
+from experiments.models.model_shapes import Shape
 from experiments.output import Value, align
 from experiments.profiles.interval_levels import span
 from experiments.terms import footnote
@@ -133,7 +134,7 @@ def _unfit(run: TrainingRun) -> str:
     entry = MODELS.get(run.plan.model.name)
     divide = (
         "\n  to make it fit: --plan auto divides the model among GPUs"
-        if entry and entry.shape
+        if entry and isinstance(entry.model, Shape)
         else ""
     )
     return (

@@ -78,8 +78,7 @@ def _config(path: Path) -> None:
     from experiments.models.config_files import read
 
     entry = read(path)
-    blocks = entry.shape.blocks if entry.shape else 1
-    entry.with_times("model", {"layers": min(blocks, 4)})
+    assert entry.with_options(f"layers={min(entry.shape.blocks, 4)}").timed.layers
 
 
 def _profile(path: Path) -> None:

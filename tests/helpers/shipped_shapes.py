@@ -3,10 +3,10 @@
 from experiments.models.model_catalogue import MODELS, find_transformer
 from experiments.models.model_shapes import Shape
 
-SHAPES: dict[str, Shape] = {name: entry.shape for name, entry in MODELS.items() if entry.shape}
+SHAPES = {name: each.model for name, each in MODELS.items() if isinstance(each.model, Shape)}
 
 
 def find_shape(text: str) -> tuple[str, Shape, int]:
     """The name, the shape and the tokens of a sequence."""
     choice = find_transformer(text)
-    return choice.name, choice.shape, choice.seq
+    return choice.name, choice.shape, choice.size

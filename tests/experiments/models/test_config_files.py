@@ -20,7 +20,6 @@ from topologies.errors import InputError
 
 def shape_in(text: str) -> tuple[Shape, int]:
     entry = parse(text, "config.json")
-    assert entry.shape
     return entry.shape, entry.size
 
 
@@ -56,9 +55,9 @@ def test_parameters_of_mpt_7b_with_alibi() -> None:
 def test_a_file_takes_options(tmp_path: Path) -> None:
     path = tmp_path / "tiny.json"
     path.write_text(json.dumps(CONFIGS["llama3_8b"]))
-    choice = choose(f"{path}:seq=2")
-    assert choice
-    assert (choice.name, choice.options) == ("tiny.json", {"seq": 2})
+    entry = choose(f"{path}:seq=2")
+    assert entry
+    assert (entry.name, entry.chosen, entry.size) == ("tiny.json", {"seq": 2}, 2)
     name, shape, seq = find_shape(f"{path}:layers=2,seq=131072")
     assert (name, shape.blocks, seq) == ("tiny.json", 2, 131072)
     assert find_shape(str(path))[2] == 4096

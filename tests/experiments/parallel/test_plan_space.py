@@ -27,7 +27,7 @@ def space(
 ) -> Space:
     """Plans of a model on A100s."""
     choice = find_transformer(model)
-    training = Training(choice.name, choice.shape, choice.seq, DeviceTimes("a100"))
+    training = Training(choice.name, choice.shape, choice.size, DeviceTimes("a100"))
     return Space(training, gpus, node, {**(wanted or {}), **values})
 
 
