@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.device_times import DeviceTimes
-from experiments.models.shape_catalogue import choose
+from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines.step_spans import Call, step_spans, strategy_spans
@@ -98,8 +98,8 @@ def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:
 
 
 def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bubbles() -> None:
-    choice = choose("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
-    training = Training(choice.name, choice.shape, choice.seq, DeviceTimes("h100"))
+    choice = find_transformer("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
+    training = Training(choice.name, choice.shape, choice.size, DeviceTimes("h100"))
     plan = parse_plan("tp=2,pp=2,batch=4", gpus=4)
     times = GroupTimes(machine("star").build(4), plan.degrees)
     spans = step_spans(write(work_of(training, plan, times)))
