@@ -174,7 +174,7 @@ def _animate_ddp(
 ) -> None:
     from experiments.commands import animate as command
 
-    if p is None and machine.blueprint.size is None:
+    if p is None and machine.blueprint.kind == "shape" and machine.blueprint.size is None:
         p = USUAL_RANKS
     job = TrainingOptions(
         model=step.model or "resnet50", strategy=step.strategy or "ddp", p=p, bucket=step.bucket

@@ -43,8 +43,7 @@ RankCounts = Annotated[
     typer.Option(
         "--p",
         help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
-        "[default: 2..64; all GPUs where the topology says how many nodes; with --matrix what the "
-        "file says]",
+        "[default: all of the machine; 2..64 of a shape; with --matrix what the file says]",
     ),
 ]
 Sizes = Annotated[

@@ -115,15 +115,15 @@ def parse_tolerance(text: str) -> float:
 
 
 def usual_ranks(machine: Blueprint, algorithms: Sequence[Algorithm], of_a_shape: str) -> str:
-    """All ranks of a machine of known size, where the servers of a shape are devices like the
-    others; those of an algorithm's file if it is for one number of ranks alone."""
+    """All ranks of a machine (of a shape only where it has `dims`), where the servers of a shape are
+    devices like the others; those of an algorithm's file if it is for one number of ranks alone."""
     fixed = {ranks for each in algorithms if each.origin and (ranks := only_rank_count(each))}
     if len(fixed) == 1:
         return str(fixed.pop())
-    if machine.size is None:
+    if machine.kind == "shape" and machine.size is None:
         return of_a_shape
     servers = min(algorithm.servers for algorithm in algorithms) if machine.kind == "shape" else 0
-    return str(machine.size - servers)
+    return str(machine.whole().ranks - servers)
 
 
 def only_rank_count(algorithm: Algorithm) -> int | None:

@@ -1,4 +1,5 @@
-"""Without --algo, a library takes its own algorithm at each size."""
+"""Without --algo, a library takes its own algorithm at each size; without --p, a command takes all
+ranks of a machine."""
 
 import pickle
 
@@ -7,11 +8,12 @@ import pytest
 from experiments.cli.machine_options import MachineOptions
 from experiments.cli.options import LibraryName
 from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.values import named, parse_algorithm, parse_algorithms
+from experiments.cli.values import named, parse_algorithm, parse_algorithms, usual_ranks
 from experiments.simulations.case import Case
 from experiments.simulations.grid import Grid, sweep
 from simulator.collectives import Algorithm, find
 from simulator.profile import Profile
+from topologies.catalogue import find as find_machine
 
 SIZES = (1024.0, 2.0**30)
 
@@ -73,3 +75,18 @@ def test_a_name_or_no_library_is_taken_as_it_stands() -> None:
     assert parse_algorithms(None, "broadcast", usual=usual)[0].collective.name == "broadcast"
     assert named(None, None, [find("ring")]) == {"algo": "ring"}
     assert named(None, None, [parse_algorithm(None, usual=usual)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("machine", "ranks"),
+    [
+        ("hgx_h100", "8"),
+        ("leonardo", "4"),
+        ("nvl72", "72"),
+        ("nvl72:nodes=2", "144"),
+        ("torus:dims=4x4", "16"),
+        ("star", "2..64"),
+    ],
+)
+def test_all_ranks_of_a_machine_take_part(machine: str, ranks: str) -> None:
+    assert usual_ranks(find_machine(machine), [find("ring")], "2..64") == ranks
