@@ -49,17 +49,15 @@ class Answer:
     profile: Profile | None = None
     pictures: Sequence[Drawing] = ()
 
-    def show(
-        self, how: str, text: Callable[[], str], say: Callable[[str], None] = output.say
-    ) -> None:
-        """Print the answer as json, csv or `text`, the latter with `say`."""
+    def show(self, how: str, text: Callable[[], str]) -> None:
+        """Print the answer as json, csv or `text`."""
         if how == "json":
             output.say(output.to_json(self.report))
         elif how == "csv":
             output.say(output.to_csv(self.records).rstrip("\n"))
         else:
             machine = f"{self.machine.description}\n\n" if self.machine else ""
-            say(f"{machine}{text()}")
+            output.tell(f"{machine}{text()}")
 
     def write(
         self,

@@ -22,5 +22,5 @@ def run(files: Sequence[Path], out: Path) -> int:
     progress.clear()
     page = page_of_results(results, names_of(files), pictures=has_pictures(out))
     write_page(out, page)
-    output.say("\n".join([page.title, *(f"  {line}" for line in page.summary)]))
+    output.tell("\n".join([page.title, *(f"  {line}" for line in page.summary)]))
     return 0

@@ -12,6 +12,7 @@ from typing import cast
 from experiments import output
 from experiments.machine_facts import SIZE, Facts, LinkGroup, facts, link_groups
 from experiments.output import Record, Value
+from experiments.text_lines import WIDEST
 from topologies.catalogue import HELP, Blueprint, option_names
 from topologies.clusters import cluster
 from topologies.errors import InputError
@@ -53,7 +54,10 @@ def show(machine: Blueprint, ranks: int | None, picture: Path | None, how: str) 
 
         write_figure(picture, machine_drawing(topology))
     machine_facts = facts(topology)
-    output.say(_text(machine_facts) if how == "table" else _record(machine_facts, how))
+    if how == "table":
+        output.tell(_text(machine_facts))
+    else:
+        output.say(_record(machine_facts, how))
 
 
 def import_file(blueprint: Blueprint, out: Path) -> None:
@@ -136,7 +140,8 @@ def _options(shapes: list[Record], machines: list[Record]) -> list[list[str]]:
 
 
 def _block(title: str, rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join([title, *(f"  {line}" for line in output.align(rows).splitlines())])
+    lines = output.align(rows, WIDEST - 2).splitlines()
+    return "\n".join([title, *(f"  {line}" for line in lines)])
 
 
 def _text(summary: Facts) -> str:

@@ -144,7 +144,7 @@ def _one(request: Request, files: Files, how: str) -> int:
     document = report(result, record, what_if) if explained else None
     answer = Answer("train", document, [record], *about)
     answer.write(files.out, report=files.report, keep=partial(_keep, result, answer))
-    answer.show(how, lambda: text(result, what_if), output.tell)
+    answer.show(how, lambda: text(result, what_if))
     return _verdict([failure_of(result)], [record])
 
 
