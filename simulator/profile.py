@@ -155,6 +155,8 @@ class Profile:
     )
     """From a collective, the machine of a job and V in bytes to the algorithms of which the library
     runs the fastest; None if they are not known."""
+    runs: Callable[[str, Topology], bool] | None = field(default=None, compare=False)
+    """Whether the library can run an algorithm in a job on a machine; None if it is not known."""
     specified: bool = field(default=False, compare=False)
     """Whether the links of machines without the profile are as specified."""
 

@@ -112,8 +112,9 @@ def recommend(
     known = library_of(profile, library)
     if nccl_tuner is not None and known not in (None, NCCL):
         raise InputError(f"--nccl-tuner {nccl_tuner}: it is NCCL's, and the library is not")
-    known = NCCL if nccl_tuner is not None else known
-    runs = partial(library_choices.runs, known.on(blueprint)) if known else None
+    runs = calibrated.runs if calibrated else None
+    if nccl_tuner is not None:
+        runs = partial(library_choices.runs, NCCL.on(blueprint))
     question = Question(name, ranks[0], blueprint.build, rules.rules, calibrated, runs, algorithms)
     sizes = sorted(parse_sizes(size or USUAL_SIZES))
     if len(ranks) > 1 and explain is not None:

@@ -184,12 +184,13 @@ class MachineOptions:
 
     def _choosing(self, profile: Profile, library: Library | None, version: str = "") -> Profile:
         """The profile with the choices of its library on this machine."""
-        from experiments.calibration.library_choices import choices
+        from experiments.calibration.library_choices import choices, runs
 
         assert library is not None
-        chosen = partial(choices, library.on(self.blueprint), version)
+        known = library.on(self.blueprint)
         specified = bool(version) or not self.blueprint.has_default_links
-        return replace(profile, choices=chosen, specified=specified)
+        chosen = partial(choices, known, version)
+        return replace(profile, choices=chosen, runs=partial(runs, known), specified=specified)
 
     def _described(self, library: LibraryName) -> Profile:
         """The profile of a library on this machine. Notes say where its figures are from."""

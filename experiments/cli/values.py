@@ -115,8 +115,8 @@ def parse_tolerance(text: str) -> float:
 
 
 def usual_ranks(machine: Blueprint, algorithms: Sequence[Algorithm], of_a_shape: str) -> str:
-    """All ranks of a machine (of a shape only where it has `dims`), where the servers of a shape are
-    devices like the others; those of an algorithm's file if it is for one number of ranks alone."""
+    """All ranks of a machine, or of a shape with `dims`, whose servers are devices like the others;
+    those of an algorithm's file if it is for one number of ranks alone."""
     fixed = {ranks for each in algorithms if each.origin and (ranks := only_rank_count(each))}
     if len(fixed) == 1:
         return str(fixed.pop())

@@ -83,7 +83,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     progress(1, 3)
     outcome = case.run(request.size)
     progress(2, 3)
-    for line in ineffective_labels(profile, [algorithm], [ranks]):
+    for line in ineffective_labels(profile, [algorithm], [ranks], request.machine.build):
         output.note(line)
     for line in unmeant_sizes([algorithm], [request.size]):
         output.note(line)

@@ -132,7 +132,8 @@ def _simulated(
 def _ineffective(request: Request, rows: Sequence[SweepRow]) -> Iterator[str]:
     for algorithm in request.algorithms:
         ranks = dict.fromkeys(row.ranks for row in rows if _listed(row) == algorithm.listed_name)
-        yield from ineffective_labels(request.profile, [algorithm], ranks)
+        build = request.machine.build
+        yield from ineffective_labels(request.profile, [algorithm], [*ranks], build)
 
 
 def _listed(row: SweepRow) -> str:

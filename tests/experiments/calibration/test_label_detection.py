@@ -23,6 +23,7 @@ from simulator.collectives import find
 from simulator.effects.labels import Ineffective
 from simulator.profile import Profile
 from topologies.errors import InputError
+from topologies.shapes import star
 
 SIZES = tuple(4**k for k in range(4, 14))
 
@@ -161,14 +162,15 @@ def test_a_sweep_of_an_algorithm_that_was_not_run_says_so() -> None:
         "recursive_doubling", "all_reduce", ("ring", "recursive_doubling"), 8, 8, "MPI 1"
     )
     profile = replace(machine(MPI), ineffective=(label,))
-    lines = list(ineffective_labels(profile, [find("ring"), find("recursive_doubling")], [8, 16]))
+    algorithms = [find("ring"), find("recursive_doubling")]
+    lines = list(ineffective_labels(profile, algorithms, [8, 16], star))
     message = (
         "made up: told to take recursive_doubling on 8 ranks, a run with MPI 1 took the fastest of"
     )
     assert lines == [f"{message} ring, recursive_doubling: this simulates recursive_doubling"]
     assert (
-        list(ineffective_labels(machine(MPI), [find("ring")], [8]))
-        == list(ineffective_labels(None, [find("ring")], [8]))
+        list(ineffective_labels(machine(MPI), [find("ring")], [8], star))
+        == list(ineffective_labels(None, [find("ring")], [8], star))
         == []
     )
 

@@ -15,8 +15,8 @@ NOTE = "note: nccl on machines like this: population of "
 @pytest.mark.parametrize(
     "words",
     [
-        ("run", "--algo", "ring", "--p", "8"),
-        ("sweep", "--algo", "ring", "--p", "8", "--size", "1MiB"),
+        ("run", "--algo", "rings", "--p", "8"),
+        ("sweep", "--algo", "rings", "--p", "8", "--size", "1MiB"),
         pytest.param(("recommend", "--p", "8", "--size", "1MiB"), marks=pytest.mark.exhaustive),
     ],
 )
@@ -25,6 +25,16 @@ def test_a_note_says_where_figures_are_from(simctl: Simctl, words: tuple[str, ..
     assert done.returncode == 0
     assert done.stderr.startswith(NOTE)
     assert done.stderr.count("note:") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_a_note_names_what_the_library_cannot_run(simctl: Simctl, command: str) -> None:
+    for name, notes in (("blue_connect", 1), ("rings", 0)):
+        words = (command, "--algo", name, "--size", "1MiB", "--topology", "hgx_h100:nodes=2")
+        done = simctl(*words, "--library", "nccl")
+        text = f"note: {name}: the library does not run it on 16 ranks of this machine"
+        assert done.stderr.count(text) == notes
+        assert text not in simctl(*words).stderr
 
 
 @pytest.mark.parametrize("command", ["run", "sweep"])
