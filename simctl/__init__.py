@@ -5,27 +5,33 @@
 >>> round(row["time_s"] * 1e3, 2)
 5.42
 
-Sizes are texts like "1GiB", or bytes. `library`, `profile` and `level` are those of the commands.
-Functions raise InputError for a mistake.
+Sizes are texts like "1GiB", or bytes. Options are those of the commands. Mistakes are InputErrors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Real
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topologies.errors import InputError as InputError
-from topologies.errors import nearest_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from experiments.cli.machine_options import MachineOptions
     from experiments.cli.profile_options import ProfileOptions
+    from experiments.cli.training_options import TrainingOptions
     from experiments.measurements import Measurements
+
+SHOWN = (
+    *("model", "strategy", "plan", "algorithm", "collective", "ranks", "gpus", "size_B"),
+    *("time_s", "step_s", "expected_s", "low_s", "high_s", "over_bound", "busbw_Bps", "gain"),
+    *("efficiency", "tokens_per_s", "mfu", "fits", "abnormal"),
+)
+"""The columns of printed rows: what the time is of, the time, and how good it is."""
 
 
 class Rows(list[Mapping[str, Any]]):
@@ -38,15 +44,18 @@ class Rows(list[Mapping[str, Any]]):
         return pd.DataFrame(list(self))
 
     def __repr__(self) -> str:
-        frame = self.to_frame().dropna(axis=1, how="all")
-        return frame.to_string(max_cols=8, max_rows=12, float_format="{:.4g}".format)
+        frame = self.to_frame().filter(SHOWN).dropna(axis=1, how="all")
+        return frame.to_string(max_rows=12, float_format="{:.4g}".format)
 
 
-def machine(topology: str | None = None, **links: str) -> MachineOptions:
+def machine(topology: Any = None, **links: str) -> MachineOptions:
     """A machine, as `--topology` writes it. `links` are the options of links, like `bandwidth`."""
+    from experiments.cli.groups import group_of
     from experiments.cli.machine_options import MachineOptions
 
-    options: MachineOptions = _checked(MachineOptions, topology=topology, **links)
+    if isinstance(topology, MachineOptions) and not links:
+        return topology
+    options = group_of(MachineOptions, topology=topology, **links)
     _ = options.blueprint
     return options
 
@@ -60,22 +69,21 @@ def run(algorithm: str | None = None, on: Any = None, size: Any = "64MiB", **opt
 
 
 def sweep(
-    algorithms: Any = None,
-    on: Any = None,
-    size: Any = "64MiB",
-    *,
-    p: int | str | Iterable[int] | None = None,
-    **library: Any,
+    algorithms: Any = None, on: Any = None, size: Any = "64MiB", *, p: Any = None, **library: Any
 ) -> Rows:
     """Algorithms at numbers of ranks `p` and sizes: the rows of `simctl sweep`."""
     from experiments.cli.values import parse_algorithms, parse_ranks, usual_ranks
     from experiments.simulations import grid
+    from topologies.units import parse_sizes
 
     options = _library(**library)
-    where, known = options.of(_machine(on))
-    chosen = parse_algorithms(algorithms and _listed(algorithms), usual=options.usual(where))
-    ranks = parse_ranks(_listed(p or usual_ranks(where.blueprint, chosen, "8")))
-    points = grid.Grid(chosen, ranks, _sizes(size), where.blueprint.build, profile=known)
+    where, known = options.of(machine(on))
+    named = None if algorithms is None else _listed(algorithms)
+    chosen = parse_algorithms(named, usual=options.usual(where))
+    ranks = parse_ranks(usual_ranks(where.blueprint, chosen, "8") if p is None else _listed(p))
+    points = grid.Grid(
+        chosen, ranks, parse_sizes(_listed(size, _size)), where.blueprint.build, profile=known
+    )
     return Rows(row.record() for row in grid.sweep(points))
 
 
@@ -88,21 +96,21 @@ def recommend(
     **library: Any,
 ) -> Rows:
     """The best algorithm at each size: the rows of `simctl recommend`."""
-    from experiments.calibration import library_choices
-    from experiments.cli.machine_options import library_of
     from experiments.cli.values import parse_rank_count, usual_ranks
     from experiments.simulations.recommendation import Answers, Question
     from simulator.collectives import of_collective
+    from topologies.units import parse_sizes
 
     options = _library(**library)
-    where, calibrated = options.of(_machine(on))
-    listed, blueprint = of_collective(collective), where.blueprint
+    where, calibrated = options.of(machine(on))
+    listed, blueprint = of_collective(str(collective)), where.blueprint
     name = listed[0].collective.name
-    ranks = parse_rank_count(str(p or usual_ranks(blueprint, listed, "8")))
-    known = library_of(options.profile, options.library)
-    runs = partial(library_choices.runs, known.on(blueprint)) if known else None
+    ranks = parse_rank_count(usual_ranks(blueprint, listed, "8") if p is None else str(p))
+    runs = calibrated.runs if calibrated else None
     answers = Answers(Question(name, ranks, blueprint.build, profile=calibrated, runs=runs))
-    return Rows(answers.advice(nbytes).record() for nbytes in sorted(_sizes(size)))
+    return Rows(
+        answers.advice(nbytes).record() for nbytes in sorted(parse_sizes(_listed(size, _size)))
+    )
 
 
 def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) -> Rows:
@@ -111,11 +119,10 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
     from experiments.execution.results import results
     from experiments.training.training_grid import TrainingGrid
 
-    library = _library(**{key: options.pop(key, None) for key in ("library", "profile", "level")})
     if elsewhere := {"learn", "plan"} & options.keys():
         raise InputError(f"{elsewhere.pop()}: not in simctl.train, take the command or simctl.plan")
-    job = _training(model=model, strategy=strategy, **options)
-    request = job.request(_machine(on), profile=library)
+    job, library = _training(model=model, strategy=strategy, **options)
+    request = job.request(machine(on), profile=library)
     grid = TrainingGrid(request.swept, request.variants or [(None, request.job)], request.ranks)
     return Rows(outcome.record for outcome in results(grid, Serial(), None, lambda _: None))
 
@@ -125,76 +132,69 @@ def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:
     from experiments.cli.machine_options import RuleOptions
     from experiments.cli.plan_parser import is_search, parse_search, parse_training
 
-    library = _library(**{key: options.pop(key, None) for key in ("library", "profile", "level")})
-    job = _training(model=model, plan=text, **options)
+    job, library = _training(model=model, plan=text, **options)
     parse = parse_search if is_search(text) else parse_training
-    return Rows(parse(text, job, _machine(on), RuleOptions(), library).records())
+    return Rows(parse(text, job, machine(on), RuleOptions(), library).records())
 
 
 def read(log: str | Path) -> Measurements:
     """The measured curves of a file: nccl-tests, OSU or CSV."""
     from experiments.measurements import read as read_file
 
-    return read_file(Path(log))
+    return read_file(*_files(log))
 
 
-def calibrate(*logs: str | Path, out: str | Path, on: str | None = None, **options: Any) -> Path:
-    """Fit a profile to measured runs and write it: `simctl calibrate --out`. Returns its file, a
-    `profile` for the other functions."""
+def calibrate(*logs: str | Path, out: str | Path, on: Any = None, **options: Any) -> Path:
+    """Fit a profile to measured runs: `simctl calibrate --out`. Returns its file, a `profile`."""
+    from experiments.cli.groups import group_of
     from experiments.commands import calibrate as command
 
-    blueprint = machine(on).blueprint if on else None
-    command.fitted(command.Request([*map(Path, logs)], blueprint, **options), Path(out))
-    return Path(out)
+    blueprint, [file] = None if on is None else machine(on).blueprint, _files(out)
+    command.fitted(group_of(command.Request, _files(*logs), blueprint, **options), file)
+    return file
 
 
-def diagnose(*logs: str | Path, on: str | None = None) -> Rows:
+def diagnose(*logs: str | Path, on: Any = None) -> Rows:
     """What is abnormal in measured curves: the points of `simctl diagnose --format csv`."""
     from experiments.commands import diagnose as command
     from experiments.diagnosis.diagnosis_records import point_records
 
-    request = command.Request([*map(Path, logs)], machine(on).blueprint if on else None)
+    request = command.Request(_files(*logs), None if on is None else machine(on).blueprint)
     _, results, _ = command.diagnosed_logs(request)
     return Rows(record for result in results for record in point_records(result))
 
 
-def _machine(on: Any) -> MachineOptions:
-    """A machine, or the machine of that name. None: the default machine."""
-    return machine(on) if on is None or isinstance(on, str) else on
-
-
-def _library(library: Any = None, profile: Any = None, level: Any = None) -> ProfileOptions:
-    from experiments.cli.options import LibraryName
+def _library(**options: Any) -> ProfileOptions:
+    from experiments.cli.groups import group_of
     from experiments.cli.profile_options import ProfileOptions
 
-    if library is not None and library not in [*LibraryName]:
-        raise InputError(f"no library {library[:40]!r}: there are {', '.join(LibraryName)}")
-    name = None if library is None else LibraryName(library)
-    return ProfileOptions(None if profile is None else str(profile), name, level)
+    return group_of(ProfileOptions, **options)
 
 
-def _listed(values: Any) -> str:
+def _listed(values: Any, text: Callable[[Any], str] = str) -> str:
     """One value or several, as a command writes them."""
     is_one = isinstance(values, str) or not isinstance(values, Iterable)
-    return ",".join(map(str, [values] if is_one else values))
+    return ",".join(map(text, [values] if is_one else values))
 
 
-def _sizes(size: Any) -> list[float]:
-    from topologies.units import parse_sizes
+def _size(value: Any) -> str:
+    if not isinstance(value, str | Real):
+        raise InputError(f"size {value!r:.80}: write a text like '1GiB', or bytes")
+    return value if isinstance(value, str) else f"{value:f}B" if value else "0"
 
-    several = size if isinstance(size, Iterable) and not isinstance(size, str) else [size]
-    return parse_sizes(_listed(each if isinstance(each, str) else f"{each:f}B" for each in several))
+
+def _files(*names: Any) -> list[Path]:
+    if not names or not all(isinstance(name, str | PathLike) for name in names):
+        raise InputError(f"files {names!r:.80}: write names of files, like 'my.log'")
+    return [*map(Path, names)]
 
 
-def _training(gpus: Any = None, p: Any = None, **options: Any) -> Any:
+def _training(p: Any = None, **options: Any) -> tuple[TrainingOptions, ProfileOptions]:
+    from experiments.cli.groups import group_of
     from experiments.cli.training_options import TrainingOptions
 
-    ranks = p if gpus is None else gpus
-    return _checked(TrainingOptions, **options, p=None if ranks is None else _listed(ranks))
-
-
-def _checked(kind: Any, **options: Any) -> Any:
-    known = [each.name for each in fields(kind)]
-    for name in options.keys() - known:
-        raise InputError(f"no option {name}: {nearest_name(name, known, ', '.join(known))}")
-    return kind(**options)
+    library = {key: options.pop(key, None) for key in ("library", "profile", "level")}
+    ranks, bucket = options.pop("gpus", p), options.pop("bucket", None)
+    options["p"] = None if ranks is None else _listed(ranks)
+    options["bucket"] = None if bucket is None else _size(bucket)
+    return group_of(TrainingOptions, **options), _library(**library)

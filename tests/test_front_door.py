@@ -62,6 +62,17 @@ def test_values_are_texts_numbers_or_lists() -> None:
     assert len(rows) == 2 * 2 * 2
     assert {row["size_B"] for row in rows} == {2**20, 3e6}
     assert [row["ranks"] for row in door.train("resnet50", "star", gpus=range(1, 3))] == [1, 2]
+    sizes = (0, 25 * 2**20), ("0", "25MiB")
+    number, text = ([door.train("resnet50", p=2, bucket=size) for size in row] for row in sizes)
+    assert number == text
+
+
+def test_printed_rows_have_their_times_and_how_good_they_are() -> None:
+    shown = repr(door.plan("gpt3_1_7b:layers=2", "dp=2,tp=2,micro=1,batch=4", "dgx_a100", p=4))
+    assert {"plan", "gpus", "step_s", "tokens_per_s", "mfu"} <= set(shown.split())
+    shown = repr(door.run("rings", "hgx_h100", "1MiB", library="nccl"))
+    columns = {"algorithm", "ranks", "size_B", "time_s", "low_s", "high_s", "over_bound"}
+    assert columns <= set(shown.split())
 
 
 def test_a_search_has_the_rows_of_the_command() -> None:
@@ -71,8 +82,13 @@ def test_a_search_has_the_rows_of_the_command() -> None:
 
 
 def test_logs_are_read_fitted_and_diagnosed(tmp_path: Path) -> None:
-    [curve] = door.read(str(LOG)).curves
-    assert len(curve.to_frame()) == 10
+    measured = door.read(str(LOG))
+    [curve] = measured.curves
+    assert len(curve.to_frame()) == len(measured.to_frame()) == 10
+    assert repr(measured).splitlines() == [
+        "Measurements, curves: 1",
+        f"  all_reduce, 10 sizes, {LOG}",
+    ]
     assert [row["size_B"] for row in door.diagnose(LOG)] == [point.size for point in curve.points]
     profile = door.calibrate(LOG, out=tmp_path / "mine.yaml", library="nccl")
     [row] = door.run("ring", size="64MiB", p=10, profile=profile)
@@ -88,7 +104,24 @@ def test_logs_are_read_fitted_and_diagnosed(tmp_path: Path) -> None:
         (lambda: door.run("ring", size="1e9"), "write 1GB"),
         (lambda: door.run("ring", size=-1.0), "is not positive"),
         (lambda: door.run("ring,tree", p=4), "run takes one, simctl.sweep takes several"),
-        (lambda: door.run("ring", library="x"), "no library 'x'"),
+        (lambda: door.run("ring", library="x"), "library: 'x': input should be 'nccl', "),
+        (lambda: door.run("ring", q=3), "no option q: profile, library, level"),
+        (lambda: door.run("ring", 5), "no topology or file '5'"),
+        (lambda: door.run("ring", size=None), "size None: write a text like '1GiB', or bytes"),
+        (lambda: door.run("ring", p=0), "ranks must be at least 2, got 0"),
+        (lambda: door.run("ring", library="nccl", level="90%"), "level: '90%' is not a number"),
+        (lambda: door.machine(7), "no topology or file '7'"),
+        (lambda: door.machine("star", bandwidth=5), "'5' has no unit: write 5B/s or 5MB/s"),
+        (lambda: door.machine(door.machine("star"), bandwidth="1GB/s"), "topology: "),
+        (lambda: door.recommend(foo=1), "no option foo"),
+        (lambda: door.recommend(collective=5), "no collective '5'"),
+        (lambda: door.plan("gpt2", {"dp": 4}), "plan: a mapping is not text"),
+        (lambda: door.train("resnet50", steps="x"), "steps: 'x' is not a whole number"),
+        (lambda: door.train("resnet50", detail="all"), "detail: 'all': input should be 'auto' or"),
+        (lambda: door.calibrate(LOG, out="x.yaml", foo=1), "no option foo: family, name, "),
+        (lambda: door.calibrate(LOG, out=7), "files (7,): write names of files"),
+        (lambda: door.diagnose(), "files (): write names of files"),
+        (lambda: door.read(5), "files (5,): write names of files"),
         (lambda: door.train("resnet50", bukket="1MiB"), "no option bukket: did you mean 'bucket'?"),
         (lambda: door.train("resnet50", learn="mlp"), "learn: not in simctl.train"),
         (lambda: door.train("gpt2", plan="dp=2"), "take the command or simctl.plan"),

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, get_type_hints
+from numbers import Real
+from os import PathLike
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from topologies.errors import InputError, nearest_name
+
+Group = TypeVar("Group")
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -46,3 +52,19 @@ def _options(parameter: Parameter) -> Iterator[Parameter]:
             default=getattr(group, field.name),
             annotation=hints[field.name],
         )
+
+
+def group_of(kind: type[Group], *first: object, **options: object) -> Group:
+    """A group from Python: the values of its `first` options, and others by name. A number is a
+    text where the option is. Raises InputError for a name or a value that the group has not."""
+    from topologies.readers.mistakes import Mistakes, spelling
+
+    kinds, mistakes = dict([*get_type_hints(kind).items()][len(first) :]), Mistakes()
+    for name, value in options.items():
+        if name not in kinds:
+            raise InputError(f"no option {name}: {nearest_name(name, kinds, ', '.join(kinds))}")
+        is_text = str in (kinds[name], *get_args(kinds[name])) and not isinstance(value, bool)
+        plain = str(value) if is_text and isinstance(value, Real | PathLike) else value
+        options[name] = mistakes.checked(kinds[name], plain, (name,))
+    mistakes.report(spelling)
+    return kind(*first, **options)

@@ -246,6 +246,19 @@ class Measurements:
     failures: tuple[Failure, ...] = ()
     """Tests that died or were started wrongly."""
 
+    def to_frame(self) -> pd.DataFrame:
+        """The tables of all curves, one below the other."""
+        import pandas as pd
+
+        return pd.concat([curve.to_frame() for curve in self.curves], ignore_index=True)
+
+    def __repr__(self) -> str:
+        lines = (
+            f"  {curve.collective}, {len(curve.points)} sizes, {curve.source}"
+            for curve in self.curves[:_SHOWN]
+        )
+        return "\n".join([f"Measurements, curves: {len(self.curves)}", *lines])
+
 
 class Unmeasured(InputError):
     """A file without a usable row, whose tests failed."""
