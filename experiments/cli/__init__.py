@@ -115,6 +115,8 @@ def main() -> None:
         text = " ".join(str(message()).replace("Value error, ", "").split())
         if text.startswith("No such option: --nodes"):
             text = "No such option: --nodes: write it in --topology, like hgx_h100:nodes=4"
+        if "train" in sys.argv[1:2] and text.startswith("Got unexpected extra argument"):
+            text = f"{text}: write the model as --model llama3_8b"
         _fail(text or f"see simctl --help ({type(error).__name__})")
     sys.exit(code)
 

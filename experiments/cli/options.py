@@ -94,7 +94,7 @@ AlgorithmWord = Annotated[
     str | None,
     typer.Argument(
         metavar="[ALGO]",
-        help="The algorithm, instead of --algo.",
+        help="The same as --algo.",
         autocompletion=completer(algorithm_names, algorithm_options),
         show_default=False,
     ),

@@ -74,6 +74,7 @@ Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the tab
 )
 @with_groups
 def sweep(
+    word: AlgorithmWord = None,
     algo: Algorithms = None,
     algo_file: AlgorithmFiles = None,
     collective: CollectiveName = None,
@@ -106,6 +107,7 @@ def sweep(
     from experiments.commands import sweep as command
     from topologies.units import parse_sizes
 
+    algo = word_or_option(word, algo)
     machine, calibrated = profile.of(machine, rules)
     usual = profile.usual(machine)
     algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file, usual)]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
+from experiments.commands.answer import Answer
 from simulator.collectives import Algorithm, every_algorithm, of_collective
 from simulator.collectives.algorithm_options import check_values
 from topologies.catalogue import Blueprint
@@ -30,10 +31,7 @@ def run(collective: str | None, how: str) -> None:
         }
         for algorithm in chosen
     ]
-    if how == "table":
-        output.say("\n\n".join(_block(record) for record in records))
-    else:
-        output.say(output.render(records, {}, how))
+    Answer("algorithms", records, records).show(how, lambda: "\n\n".join(map(_block, records)))
 
 
 def _block(record: dict[str, str]) -> str:
@@ -62,10 +60,8 @@ def import_file(file: str, algorithm: Algorithm, ranks: int, how: str) -> None:
         **details(file),
         "proof": unknown if "not proven" in unknown else f"right on {ranks} ranks",
     }
-    if how == "table":
-        output.say(output.align([[f"  {key}", value] for key, value in record.items()]))
-    else:
-        output.say(output.render([record], {}, how))
+    table = [[f"  {key}", value] for key, value in record.items()]
+    Answer("algorithm", [record], [record]).show(how, lambda: output.align(table))
 
 
 class Export(NamedTuple):

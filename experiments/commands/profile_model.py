@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.models.torch_module import Training, profile
 from experiments.models.torch_run import find_device, first_line, require_torch
 from simulator.training.model import Layer, Model
@@ -67,7 +68,9 @@ def run(request: Request, out: Path | None, how: str) -> int:
         from experiments.models.model_files import write
 
         write(model, out)
-    output.say(_text(model) if how == "table" else _records(model, how))
+    layers = [_record(layer) for layer in model.layers]
+    report = _summary(model) | {"layers": layers}
+    Answer("model", report, layers).show(how, lambda: _text(model))
     return 0
 
 
@@ -205,15 +208,6 @@ def _summary(model: Model) -> dict[str, output.Value]:
         "outputs_B": model.outputs,
         "memory_bandwidth_Bps": model.memory_bandwidth,
     }
-
-
-def _records(model: Model, how: str) -> str:
-    layers = [_record(layer) for layer in model.layers]
-    return (
-        output.to_json(_summary(model) | {"layers": layers})
-        if how == "json"
-        else output.render(layers, {}, how)
-    )
 
 
 def _text(model: Model) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.machine_facts import SIZE, Facts, LinkGroup, facts, link_groups
 from experiments.output import Record, Value
 from experiments.text_lines import WIDEST
@@ -39,9 +40,8 @@ def show_list(how: str) -> None:
     """Print the shapes and the machines with their options."""
     shapes = [_shape(name, make) for name, make in SHAPES.items()]
     machines = [_machine(name, machine) for name, machine in MACHINES.items()]
-    output.say(
-        _list(shapes, machines) if how == "table" else output.render([*shapes, *machines], {}, how)
-    )
+    records = [*shapes, *machines]
+    Answer("machines", records, records).show(how, lambda: _list(shapes, machines))
 
 
 def show(machine: Blueprint, ranks: int | None, picture: Path | None, how: str) -> None:
@@ -54,10 +54,8 @@ def show(machine: Blueprint, ranks: int | None, picture: Path | None, how: str) 
 
         write_figure(picture, machine_drawing(topology))
     machine_facts = facts(topology)
-    if how == "table":
-        output.tell(_text(machine_facts))
-    else:
-        output.say(_record(machine_facts, how))
+    record = asdict(machine_facts)
+    Answer("machine", record, [*_rows(record)]).show(how, lambda: _text(machine_facts))
 
 
 def import_file(blueprint: Blueprint, out: Path) -> None:
@@ -237,13 +235,6 @@ def _bounds(summary: Facts) -> list[list[str]]:
     if "bounds" in summary.skipped:
         return [[summary.skipped["bounds"]]]
     return [[best.collective, format_seconds(best.time_s), best.bound] for best in summary.bounds]
-
-
-def _record(summary: Facts, how: str) -> str:
-    record = asdict(summary)
-    return (
-        output.to_json(record) if how == "json" else output.to_csv(list(_rows(record))).rstrip("\n")
-    )
 
 
 def _rows(record: Mapping[str, object]) -> Iterator[Record]:

@@ -22,7 +22,7 @@ FILES = {
 def find(name: str) -> type[Strategy]:
     """The strategy called `name`. Raises InputError with the nearest name if there is none."""
     if stage := re.fullmatch(r"(?:zero|fsdp)[-_]?([0-3]?)", name.lower()):
-        plan = f"--plan dp=8,zero={stage[1] or 3},micro=1,batch=64"
+        plan = f"--model llama3_8b --plan zero={stage[1] or 3},micro=1"
         raise InputError(f"{name!r} shards a model, which is a plan: write it like {plan}")
     if name not in FILES:
         hint = nearest_name(name, FILES, f"there are {', '.join(FILES)}")

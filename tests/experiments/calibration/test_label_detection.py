@@ -22,8 +22,8 @@ from experiments.simulations.ineffective_labels import ineffective_labels
 from simulator.collectives import find
 from simulator.effects.labels import Ineffective
 from simulator.profile import Profile
+from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
-from topologies.shapes import star
 
 SIZES = tuple(4**k for k in range(4, 14))
 
@@ -163,14 +163,14 @@ def test_a_sweep_of_an_algorithm_that_was_not_run_says_so() -> None:
     )
     profile = replace(machine(MPI), ineffective=(label,))
     algorithms = [find("ring"), find("recursive_doubling")]
-    lines = list(ineffective_labels(profile, algorithms, [8, 16], star))
+    lines = list(ineffective_labels(profile, algorithms, [8, 16], find_machine("star").build))
     message = (
         "made up: told to take recursive_doubling on 8 ranks, a run with MPI 1 took the fastest of"
     )
     assert lines == [f"{message} ring, recursive_doubling: this simulates recursive_doubling"]
     assert (
-        list(ineffective_labels(machine(MPI), [find("ring")], [8], star))
-        == list(ineffective_labels(None, [find("ring")], [8], star))
+        list(ineffective_labels(machine(MPI), [find("ring")], [8], find_machine("star").build))
+        == list(ineffective_labels(None, [find("ring")], [8], find_machine("star").build))
         == []
     )
 

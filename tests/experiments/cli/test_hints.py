@@ -21,9 +21,10 @@ Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
         ("run --topology hgx_b200", "did you mean 'b200'?"),
         ("run --algo bruck", "choose one of bruck_all_gather, bruck_all_to_all"),
         ("run --algo all", "simctl sweep --collective all_reduce takes all of it"),
-        ("train --strategy zero3", "write it like --plan dp=8,zero=3,micro=1,batch=64"),
-        ("train --strategy zero-1", "write it like --plan dp=8,zero=1,micro=1,batch=64"),
-        ("train --strategy fsdp", "write it like --plan dp=8,zero=3,micro=1,batch=64"),
+        ("train --strategy zero3", "write it like --model llama3_8b --plan zero=3,micro=1"),
+        ("train --strategy zero-1", "write it like --model llama3_8b --plan zero=1,micro=1"),
+        ("train --strategy fsdp", "write it like --model llama3_8b --plan zero=3,micro=1"),
+        ("train llama3_8b", "write the model as --model llama3_8b"),
         ("validate a.log b.log", "Got unexpected extra argument(s) (b.log)"),
         ("run ring --algo tree", "ring and --algo tree: leave one of them out"),
         ("animate ring --algo tree --out x.html", "ring and --algo tree: leave one of them out"),
@@ -37,10 +38,10 @@ def test_a_mistake_names_what_to_type(line: str, answer: str, simctl: Simctl) ->
 
 
 def test_the_algorithm_is_a_word(simctl: Simctl) -> None:
-    for size in ("1KiB", "1MiB"):
-        word = simctl("run", "tree", "--p", "4", "--size", size)
+    for command in ("run", "sweep"):
+        word = simctl(command, "tree", "--p", "4", "--size", "1KiB")
         assert word.returncode == 0
-        assert word.stdout == simctl("run", "--algo", "tree", "--p", "4", "--size", size).stdout
+        assert word.stdout == simctl(command, "--algo", "tree", "--p", "4", "--size", "1KiB").stdout
 
 
 @pytest.mark.parametrize("command", ["run ring --p 3", "topo show dgx1"])

@@ -33,6 +33,7 @@ from topologies.errors import InputError
 from topologies.link import Link
 from topologies.shapes import star
 from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
 
 MACHINES = ("dgx_a100:nodes=2", "leonardo:nodes=4", "pcie_box:nodes=4")
 SMALL = degrees().filter(lambda plan: 1 < plan.ranks <= 16)
@@ -216,3 +217,14 @@ def test_without_uncertainty_the_ends_are_the_time() -> None:
     times = GroupTimes(star(8, bandwidth=1e9), Degrees(dp=8), end="time")
     plain = times.seconds("data", "all_reduce", 1024.0)
     assert times.at("high").seconds("data", "all_reduce", 1024.0) == plain
+
+
+def test_the_slowest_part_need_not_be_the_busiest() -> None:
+    """The links of the first pair are busy for longer, the second pair waits for its latency."""
+    builder = TopologyBuilder("two pairs")
+    gpus = [builder.device(f"g{number}") for number in range(4)]
+    builder.connect("g0", "g1", Link(1e9, 1e-6))
+    builder.connect("g2", "g3", Link(2e9, 1e-3))
+    topology = builder.build(gpus)
+    times = GroupTimes(topology, Degrees(dp=2, tp=2), {"all_reduce": ("ring",)})
+    assert times.seconds("tp", "all_reduce", 1e3) == pytest.approx(2.0005e-3)
