@@ -46,14 +46,10 @@ Cell = Callable[[Record], str]
 
 
 def render(
-    records: Sequence[Record], cells: Mapping[str, Cell], how: str, dispensable: Sequence[str] = ()
+    records: Sequence[Record], cells: Mapping[str, Cell], dispensable: Sequence[str] = ()
 ) -> str:
-    """`records` as a table of `cells` (heading: text of a record), or in full as csv or json. Where
-    the table is too wide it leaves out columns of `dispensable`."""
-    if how == "json":
-        return to_json(records)
-    if how == "csv":
-        return to_csv(records).rstrip("\n")
+    """`records` as a table of `cells` (heading: text of a record). Where it is too wide it leaves
+    out columns of `dispensable`."""
     columns = {name: [name, *map(cell, records)] for name, cell in cells.items()}
     widths = {name: max(map(len, column)) for name, column in columns.items()}
     shown = narrowed(widths, dispensable, WIDEST)

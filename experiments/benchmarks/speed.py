@@ -96,7 +96,7 @@ CELLS: Mapping[str, output.Cell] = {
 def table(records: Sequence[output.Record]) -> str:
     """The records as aligned text, with y above them."""
     y = format_seconds(number(records[0], "y"))
-    return f"y = {y} of CPU\n\n{output.render(records, CELLS, 'table')}"
+    return f"y = {y} of CPU\n\n{output.render(records, CELLS)}"
 
 
 def beside(rows: Sequence[Row], trees: Mapping[str, tuple[Path, Path]], repeats: int) -> str:

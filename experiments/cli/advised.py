@@ -19,13 +19,11 @@ from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.cli.options import (
     Format,
-    Level,
     Output,
     Plot,
-    PopulationName,
-    ProfileName,
     Report,
 )
+from experiments.cli.profile_options import ProfileOptions
 from topologies.errors import InputError
 
 app = typer.Typer()
@@ -66,9 +64,7 @@ def recommend(
     ] = None,
     machine: MachineOptions = MachineOptions(),
     rules: RuleOptions = RuleOptions(),
-    profile: ProfileName = None,
-    level: Level = None,
-    library: PopulationName = None,
+    profile: ProfileOptions = ProfileOptions(),
     explain: Annotated[
         str | None, typer.Option(help="Compare all algorithms at this one size, like 64KiB.")
     ] = None,
@@ -99,8 +95,7 @@ def recommend(
         for name, value in options.items():
             if value is not None:
                 raise InputError(f"--explain {explain} and {name} {value}: leave one of them out")
-    machine, calibrated = machine.under(profile, level, library)
-    calibrated = rules.sure(calibrated)
+    machine, calibrated = profile.of(machine, rules)
     algorithms = tuple(parse_algorithms(algo)) if algo else ()
     usual = algorithms[0].collective.name if algorithms else "all_reduce"
     listed = of_collective(collective or usual)
@@ -109,7 +104,7 @@ def recommend(
         raise InputError(f"--algo {other.name}: it is {other.collective.name}, expected {name}")
     blueprint = replace(machine.blueprint, force=rules.force)
     ranks = parse_ranks(usual_ranks(blueprint, listed, "8") if p is None else p)
-    known = library_of(profile, library)
+    known = library_of(profile.profile, profile.library)
     if nccl_tuner is not None and known not in (None, NCCL):
         raise InputError(f"--nccl-tuner {nccl_tuner}: it is NCCL's, and the library is not")
     runs = calibrated.runs if calibrated else None

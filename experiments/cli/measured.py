@@ -26,14 +26,13 @@ from experiments.cli.options import (
     EngineName,
     Engines,
     Format,
-    Level,
     Output,
     Plot,
-    PopulationName,
     ProfileLevel,
     ProfileName,
     Report,
 )
+from experiments.cli.profile_options import ProfileOptions
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -115,9 +114,7 @@ def validate(
     p: Ranks = None,
     in_place: InPlace = False,
     machine: MachineOptions = MachineOptions(),
-    profile: ProfileName = None,
-    library: PopulationName = None,
-    level: Level = None,
+    profile: ProfileOptions = ProfileOptions(),
     engine: Engines = EngineName.auto,
     plot: CurvePlot = None,
     report: Report = None,
@@ -133,14 +130,13 @@ def validate(
     from experiments.cli.values import parse_algorithm, parse_rank_count
     from experiments.commands import validate as command
 
+    if fit:
+        profile.refuse("--fit finds α and β itself, leave one of them out")
     if fit and (machine.bandwidth or machine.latency):
         raise InputError(
             "--fit finds α and β itself: leave out --bandwidth and --latency, or --fit"
         )
-    if fit and (profile or library):
-        option, name = ("profile", profile) if profile else ("library", library)
-        raise InputError(f"--fit finds α and β itself: leave out --{option} {name}, or --fit")
-    machine, simulated = machine.under(profile, level, library)
+    machine, simulated = profile.of(machine)
     request = command.Request(
         log,
         machine.blueprint,
@@ -150,8 +146,8 @@ def validate(
         fit,
         in_place,
         simulated,
-        library_of(profile, library),
-        calibrated=profile is not None,
+        library_of(profile.profile, profile.library),
+        calibrated=profile.profile is not None,
     )
     raise typer.Exit(command.run(request, plot, format.value, report))
 

@@ -48,7 +48,7 @@ def run(
     pictures = [("Accuracy over time", partial(_curves, runs))]
     answer = Answer("learn", documents, records, request.parameters, pictures=pictures)
     answer.write(out, plot, page)
-    table = partial(output.render, records, _cells(runs, request.task), "table")
+    table = partial(output.render, records, _cells(runs, request.task))
     answer.show(how, lambda: f"{request.machine.description}\n\n{table()}")
     return 0
 

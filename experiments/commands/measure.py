@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.measure.blame import GRACE, MeasurementFailed
 from experiments.measure.launcher import TORCHRUN, Place, check_port, find_place, meeting_point
 from experiments.measure.points import Plan
@@ -213,9 +214,9 @@ def _finished(record: Record, how: str, work: Callable[[], None]) -> int:
         failure = str(error)
     finally:
         if record.rows:
-            output.say(output.render([asdict(row) for row in record.rows], cells(record.rows), how))
-            if how == "table":
-                output.say("\n" + footnote(["V", "busbw"]))
+            rows, columns = [asdict(row) for row in record.rows], cells(record.rows)
+            text = f"{output.render(rows, columns)}\n\n{footnote(['V', 'busbw'])}"
+            Answer("points", rows, rows).show(how, lambda: text)
     wrong = sum(row.wrong > 0 for row in record.rows)
     if wrong:
         verb = "has a wrong result" if wrong == 1 else "have wrong results"

@@ -1,6 +1,7 @@
 """`simctl models`."""
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.models.model_catalogue import MODELS
 from experiments.models.model_entry import Entry, fits
 from experiments.models.model_shapes import Shape
@@ -15,8 +16,8 @@ Times are estimates for one device. A model without times needs the memory of se
 def run(how: str) -> None:
     """List the models that come along, as they are without options."""
     records = [_record(name, entry) for name, entry in MODELS.items()]
-    table = output.render(records, CELLS, how)
-    output.say(_grouped(table) + NOTE if how == "table" else table)
+    text = _grouped(output.render(records, CELLS)) + NOTE
+    Answer("models", records, records).show(how, lambda: text)
 
 
 def _record(name: str, entry: Entry) -> output.Record:

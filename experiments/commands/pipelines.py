@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.pipeline_files import named_pipeline
 from simulator.collectives.algorithm_options import names_in
 from simulator.parallel.pipeline_times import (
@@ -62,8 +63,8 @@ def run(request: Request, how: str) -> None:
         from experiments.pictures.timelines.pipeline_picture import pipeline_drawing
 
         write_figure(plot, pipeline_drawing(runs))
-    table = output.render([_record(each, request.kept) for each in runs], CELLS, how)
-    output.say(table + NOTE if how == "table" else table)
+    records = [_record(each, request.kept) for each in runs]
+    Answer("pipelines", records, records).show(how, lambda: output.render(records, CELLS) + NOTE)
 
 
 def _pipelines(request: Request) -> list[Pipeline]:

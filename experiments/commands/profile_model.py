@@ -227,7 +227,7 @@ def _text(model: Model) -> str:
     title = (
         f"{model.name}: batches of {model.batch}, {model.dtype}, on {model.device}\n{model.source}"
     )
-    return "\n\n".join([title, output.render(records, CELLS, "table"), output.align(rest)])
+    return "\n\n".join([title, output.render(records, CELLS), output.align(rest)])
 
 
 CELLS: dict[str, output.Cell] = {

@@ -1,6 +1,7 @@
 """`simctl strategies`."""
 
 from experiments import output
+from experiments.commands.answer import Answer
 from experiments.training.strategy_options import default_text, listed, options_of
 
 
@@ -17,4 +18,4 @@ def run(how: str) -> None:
         key: (lambda record, key=key: str(record[key]))
         for key in ("strategy", "option", "default", "meaning")
     }
-    output.say(output.render(records, cells, how))
+    Answer("strategies", records, records).show(how, lambda: output.render(records, cells))

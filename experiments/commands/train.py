@@ -222,14 +222,12 @@ def _several(request: Request, files: Files, how: str, execution: Execution) -> 
         progress.clear()
         records = [outcome.record for outcome in outcomes]
         names = {value.text: value.name for value, _ in request.variants}
-        _compared(request, records, names).write(files.out, files.plot, files.report)
+        answer = _compared(request, records, names)
+        answer.write(files.out, files.plot, files.report)
         if journal:
             journal.remove()
     columns = cells(request.swept, names, [job for _, job in request.variants] or [request.job])
-    if how == "table":
-        output.say(f"{request.job.machine.description}\n")
-    tell = output.tell if how == "table" else output.say
-    tell("\n\n".join(_words(records, request.swept, names, columns, how)))
+    answer.show(how, lambda: "\n\n".join(_words(records, request.swept, names, columns)))
     return _verdict((outcome.failure for outcome in outcomes), records)
 
 
@@ -238,12 +236,9 @@ def _words(
     swept: str,
     names: Mapping[str, str],
     columns: Mapping[str, output.Cell],
-    how: str,
 ) -> Iterator[str]:
     """The table, and for people what is fastest and where more workers stop paying."""
-    yield output.render(records, columns, how, DISPENSABLE)
-    if how != "table":
-        return
+    yield output.render(records, columns, DISPENSABLE)
     if len(names) > 1:
         yield comparison_text(records, swept, names)
     if text := scaling_text(records, swept, names):

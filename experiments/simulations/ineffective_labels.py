@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
 
 from simulator.collectives import Algorithm
 from simulator.profile import Profile
@@ -21,19 +20,20 @@ def ineffective_labels(
     if profile is None:
         return
     for algorithm in algorithms:
-        if algorithm.by_library or algorithm.origin or not (runs := profile.runs):
-            continue
-        if outside := [str(p) for p in ranks if not runs(algorithm.listed_name, build(p))]:
-            numbers = outside if len(outside) <= 2 else [outside[0], "...", outside[-1]]
-            text = f"{algorithm.name}: the library does not run it on {', '.join(numbers)} ranks"
-            yield f"{text} of this machine: this simulates software of your own"
-    for algorithm, p in product(algorithms, ranks):
+        name, runs = algorithm.listed_name, None if algorithm.origin else profile.runs
         if algorithm.by_library:
             continue
-        if entry := profile.ignored(algorithm.listed_name, algorithm.collective.name, p):
-            library = f"with {entry.library} " if entry.library else ""
-            text = (
-                f"{profile.name}: told to take {algorithm.name} on {p} ranks, a run {library}took "
-                f"the fastest of"
-            )
-            yield f"{text} {', '.join(entry.ran)}: this simulates {algorithm.name}"
+        if outside := [str(p) for p in ranks if runs and not runs(name, build(p))]:
+            numbers = outside if len(outside) <= 2 else [outside[0], "...", outside[-1]]
+            text = f"{name}: the library does not run it on {', '.join(numbers)} ranks of this"
+            yield f"{text} machine: this simulates software of your own"
+        for p in ranks:
+            if entry := profile.ignored(name, algorithm.collective.name, p):
+                library = f"with {entry.library} " if entry.library else ""
+                text = (
+                    f"{profile.name}: told to take {algorithm.name} on {p} ranks, a run {library}"
+                )
+                yield (
+                    f"{text}took the fastest of {', '.join(entry.ran)}: this simulates "
+                    f"{algorithm.name}"
+                )

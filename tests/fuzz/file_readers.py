@@ -42,7 +42,7 @@ def _resumed(path: Path) -> None:
     from experiments.measure.result_rows import cells, read_rows
 
     rows = read_rows(path)
-    output.render([asdict(row) for row in rows], cells(rows), "table")
+    output.render([asdict(row) for row in rows], cells(rows))
 
 
 def _journal(path: Path) -> None:

@@ -129,8 +129,8 @@ def test_a_library_has_the_links_of_its_topology(simctl: Simctl, runs: str, tmp_
 @each_case(
     ("words", "why"),
     [
-        (("--profile", "mn5_acc", "--fit"), "--fit finds α and β itself: leave out --profile"),
-        (("--library", "nccl", "--fit"), "--fit finds α and β itself: leave out --library nccl"),
+        (("--profile", "mn5_acc", "--fit"), "--profile mn5_acc: --fit finds α and β itself"),
+        (("--library", "nccl", "--fit"), "--library nccl: --fit finds α and β itself"),
         (("--level", "0.9"), "--level 0.9 goes with --profile or --library"),
         (("--library", "nccl", "--profile", "mn5_acc"), "leave one of them out"),
     ],
