@@ -23,13 +23,18 @@ Keeper = Callable[[output.RunFiles, Sequence[str]], None]
 
 
 def check_files(
-    out: Path | None = None, plot: Path | None = None, report: Path | None = None
+    out: Path | None = None,
+    plot: Path | None = None,
+    report: Path | None = None,
+    timeline: Path | None = None,
 ) -> None:
     """Raise InputError now, before any work, if a file cannot be written."""
     output.check_table(out)
     output.check_writable(plot, output.PICTURES)
     output.check_writable(report, output.REPORTS)
-    output.check_different({"out": out, "plot": plot, "report": report})
+    for written in (out, out and output.meta_of(out)):
+        files = {"timeline": timeline, "out": written, "plot": plot, "report": report}
+        output.check_different(files)
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,10 @@ def _simulated(
     progress = output.Progress("points simulated")
     countdown = Countdown(progress, request.grid.costs, journal.results if journal else ())
     say = _say(progress, kept=bool(show.out or show.plot or show.report))
-    columns = _columns(request, show.wide)
-    print_row = _printer(show.how, columns, say, request.machine)
+    inexact = request.rules.fair_tolerance > 0
+    asked = request.algorithms, request.ranks, request.sizes, request.profile
+    shown = columns(*asked, wide=show.wide, inexact=inexact)
+    print_row = _printer(show.how, shown, say, request.machine)
     missing, rows = list[MissingPoint](), list[SweepRow]()
     for row in sweep(request.grid, executor, journal, countdown, missing.append):
         rows.append(row)
@@ -125,7 +127,7 @@ def _simulated(
     if show.how == "json" and rows:
         output.say(output.to_json([row.record() for row in rows]))
     elif show.how == "table" and rows:
-        say(f"\n{explanation(rows, columns, wide=show.wide)}")
+        say(f"\n{explanation(rows, shown, wide=show.wide)}")
     return rows, missing
 
 
@@ -179,17 +181,6 @@ def _measured(request: Request, show: Show) -> list[MeasuredCurve]:
     for other in others:
         output.note(f"--measured {show.measured}: {other} is not drawn")
     return curves
-
-
-def _columns(request: Request, wide: bool) -> list[Column[SweepRow]]:
-    return columns(
-        request.algorithms,
-        request.ranks,
-        request.sizes,
-        request.profile,
-        wide=wide,
-        inexact=request.rules.fair_tolerance > 0,
-    )
 
 
 def _printer(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments import output
-from experiments.commands.answer import Answer
+from experiments.commands.answer import Answer, check_files
 from experiments.execution.choice import HERE, Execution
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
@@ -82,7 +82,9 @@ class Files(NamedTuple):
 
 def run(request: Request, files: Files, how: str, execution: Execution = HERE) -> int:
     """Print one run in full, or a table of several; 1 if a check failed or nothing fits."""
-    _check_paths(*files[:4])
+    check_files(files.out, files.plot, files.report, files.timeline)
+    if files.timeline is not None and not is_folder(files.timeline):
+        output.check_writable(files.timeline, FILES)
     number = len(request.ranks) * (len(request.variants) or 1)
     if number == 1 and len(request.variants) <= 1:
         if execution != HERE:
@@ -97,22 +99,6 @@ def run(request: Request, files: Files, how: str, execution: Execution = HERE) -
             f"one --p and --strategy"
         )
     return _several(request, files, how, execution)
-
-
-def _check_paths(
-    timeline: Path | None, out: Path | None, plot: Path | None, page: Path | None
-) -> None:
-    output.check_table(out)
-    output.check_writable(page, output.REPORTS)
-    if timeline is not None and not is_folder(timeline):
-        output.check_writable(timeline, FILES)
-    output.check_writable(plot, output.PICTURES)
-    files = [timeline, out, out and output.meta_of(out), plot, page]
-    different = {path.resolve() for path in files if path}
-    if len(different) < len([path for path in files if path]):
-        raise InputError(
-            "--timeline, --out, --plot and --report name the same file: name different ones"
-        )
 
 
 def _one(request: Request, files: Files, how: str) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import output
-from experiments.commands.answer import Answer
+from experiments.commands.answer import Answer, check_files
 from experiments.parallel.expert_routing import routing_of
 from experiments.parallel.fitting import Fit, advice, columns, fit, lacking, memory_of, zero_of
 from experiments.parallel.fitting import figures as figures_of
@@ -66,9 +66,7 @@ class Request(Setting):
 
 def run(request: Request, files: output.RunFiles, how: str) -> int:
     """Print a step of a plan in full; 1 if it does not fit in memory."""
-    output.check_table(files.out)
-    output.check_writable(files.report, output.REPORTS)
-    output.check_different({"timeline": files.timeline, "out": files.out, "report": files.report})
+    check_files(files.out, report=files.report, timeline=files.timeline)
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     step, measures, row, fitting = request.answer()
     _note_nodes(step.work.times)

@@ -136,10 +136,7 @@ def test_one_is_no_plural() -> None:
 
 
 def test_infinity_is_null_in_json() -> None:
-    assert (
-        output.render([{"x": float("inf"), "y": 1}], {}, "json")
-        == '[\n {\n  "x": null,\n  "y": 1\n }\n]'
-    )
+    assert output.to_json([{"x": float("inf"), "y": 1}]) == '[\n {\n  "x": null,\n  "y": 1\n }\n]'
 
 
 def test_progress_speaks_only_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
