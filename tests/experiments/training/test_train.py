@@ -210,7 +210,7 @@ def test_a_timeline_is_of_one_run(request_: Request, tmp_path: Path) -> None:
 
 def test_files_are_different_ones(request_: Request, tmp_path: Path) -> None:
     same = tmp_path / "a.json"
-    with pytest.raises(InputError, match="the same file"):
+    with pytest.raises(InputError, match="--timeline and --out are both"):
         run(request_, same, same, None, "table")
     with pytest.raises(InputError, match="cannot write"):
         run(request_, None, Path(), None, "table")
