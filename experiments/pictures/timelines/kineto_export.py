@@ -28,7 +28,6 @@ from experiments.trace_choice import ALL, TraceChoice
 from simulator.training.model import WIDTHS
 from simulator.training.plan import RESTART
 from topologies.errors import InputError
-from topologies.topology import Ints
 
 
 def kineto_files(
@@ -55,12 +54,13 @@ def kineto_files(
         mine, last = boxes.take(boxes.rank == worker), float(step.ends[-1, worker])
         kernels = _about(step, mine)
         for rank in np.intersect1d(members, chosen).tolist():
-            rows = {kind: _row(group.ranks, rank) for kind, group in step.groups.items()}
-            named = {kind: step.groups[kind].names[row] for kind, row in rows.items()}
-            records = [
-                group_record(named[kind], kind, step.groups[kind].ranks[row].tolist())
-                for kind, row in rows.items()
-            ]
+            named, records = dict[str, str](), list[dict[str, object]]()
+            for kind, groups in step.groups.items():
+                row = int(np.flatnonzero((groups == rank).any(axis=1))[0])
+                # A strategy has one group for each lane, which is called by its number as in torch.
+                is_lane = step.what == "rank"
+                named[kind] = str(step.lanes.index(kind)) if is_lane else f"{kind} {row}"
+                records.append(group_record(named[kind], kind, groups[row].tolist()))
             lines = [
                 (name, kind and f'{args}, "Process Group Name": "{named.get(kind, kind)}"')
                 for name, args, kind in kernels
@@ -73,11 +73,6 @@ def kineto_files(
                 about,
             )
     return {kineto_name(rank): files[kineto_name(rank)] for rank in chosen}
-
-
-def _row(groups: Ints, rank: int) -> int:
-    """The group of a rank."""
-    return int(np.flatnonzero((groups == rank).any(axis=1))[0])
 
 
 def _kernels(step: StepSpans) -> Boxes:
@@ -106,7 +101,7 @@ def _about(step: StepSpans, boxes: Boxes) -> list[tuple[str, str, str]]:
         args: dict[str, object] = {"phase": phase, "Collective name": word}
         if labels.nbytes[operation] >= 0:
             elements = round(float(labels.nbytes[operation]) / width)
-            size = step.groups[group].ranks.shape[1] if group in step.groups else 2
+            size = step.groups[group].shape[1] if group in step.groups else 2
             args["In msg nelems"] = elements // size if kernel == "AllGather" else elements
             args["Out msg nelems"] = elements // size if kernel == "ReduceScatter" else elements
             args |= {"Group size": size, "dtype": DTYPES.get(step.dtype, step.dtype)}

@@ -62,14 +62,6 @@ GROUPED = ("tp", "cp", "ep", "data", "experts")
 """Groups of a plan that traces list, whether they communicate or not."""
 
 
-class Group(NamedTuple):
-    """All groups of a kind."""
-
-    names: tuple[str, ...]
-    ranks: Ints
-    """The ranks of each group, shape (groups, ranks of a group)."""
-
-
 @dataclass(frozen=True, eq=False)
 class StepSpans:
     """When places do what, and why they are idle."""
@@ -96,7 +88,8 @@ class StepSpans:
     `names`, and the first operation has the labels."""
     labels: Labels
     calls: tuple[Call, ...]
-    groups: Mapping[str, Group]
+    groups: Mapping[str, Ints]
+    """The ranks of all groups of each kind, shape (groups, ranks of a group)."""
     dtype: str
     """The type of the numbers in calls; "" for bytes."""
     idle: Callable[[], BubbleSpans]
@@ -175,10 +168,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
         boxes=boxes,
         labels=Labels(name, name, none, none, none, bucket[name], call, nbytes, none),
         calls=tuple(calls),
-        groups={
-            lanes[lane]: Group((str(lane),), workers[None])
-            for lane in np.unique(plan.spans.lane).tolist()
-        },
+        groups={lanes[lane]: workers[None] for lane in np.unique(plan.spans.lane).tolist()},
         dtype=plan.model.gradient_dtype,
         idle=partial(idle, timeline, COMPUTE),
         ends=timeline.finish[plan.ends],
@@ -257,10 +247,7 @@ def step_spans(step: Step) -> StepSpans:
             graph.peer,
         ),
         calls=tuple(calls),
-        groups={
-            kind: Group(tuple(f"{kind} {number}" for number in range(len(each))), each)
-            for kind, each in groups.items()
-        },
+        groups=groups,
         dtype="",
         idle=partial(step_bubbles, step),
         ends=np.full((1, len(places)), timeline.makespan),
