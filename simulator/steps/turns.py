@@ -40,7 +40,7 @@ def partners(graph: StepGraph, met: Sequence[Meeting]) -> Partners:
     return Partners(unit, before, send)
 
 
-class Turns(NamedTuple):
+class WritingOrder(NamedTuple):
     """An order of tasks."""
 
     tasks: Numbers
@@ -49,7 +49,7 @@ class Turns(NamedTuple):
     """The turn of the latest task that each one waits for; -1 for none."""
 
 
-def turns(graph: StepGraph, of: Partners) -> Turns:
+def turns(graph: StepGraph, of: Partners) -> WritingOrder:
     """The tasks by their place on their rank, as far as their waits allow that: what gets to a link
     at the same time is served in this order.
 
@@ -73,7 +73,7 @@ def turns(graph: StepGraph, of: Partners) -> Turns:
         turn[order] = np.arange(len(order))
     latest = np.full(count, -1, dtype=np.int64)
     np.maximum.at(latest, later, turn[earlier])
-    return Turns(order, latest[order].tolist())
+    return WritingOrder(order, latest[order].tolist())
 
 
 def _topological(graph: StepGraph, units: Numbers, edges: Numbers, place: Numbers) -> Numbers:

@@ -48,7 +48,7 @@ class Labels(NamedTuple):
     """The place that receives its message."""
 
 
-class Call(NamedTuple):
+class Communication(NamedTuple):
     """A kind of communication."""
 
     collective: str
@@ -57,7 +57,7 @@ class Call(NamedTuple):
     two ranks, and "" for a copy within a rank."""
 
 
-COPY = Call("copy", "")
+COPY = Communication("copy", "")
 GROUPED = ("tp", "cp", "ep", "data", "experts")
 """Groups of a plan that traces list, whether they communicate or not."""
 
@@ -87,7 +87,7 @@ class StepSpans:
     """Computations and communications that take time. A rank is a place, a phase is a place in
     `names`, and the first operation has the labels."""
     labels: Labels
-    calls: tuple[Call, ...]
+    calls: tuple[Communication, ...]
     groups: Mapping[str, Ints]
     """The ranks of all groups of each kind, shape (groups, ranks of a group)."""
     dtype: str
@@ -137,11 +137,11 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     most = max(len(plan.lanes), schedule.lanes, int(plan.spans.lane.max(initial=0)) + 1)
     lanes = (*plan.lanes, *(f"lane {lane}" for lane in range(len(plan.lanes), most)))
     none, nbytes = np.full(size, -1, dtype=np.int32), np.full(size, -1.0)
-    calls, call = dict[Call, int](), none.copy()
+    calls, call = dict[Communication, int](), none.copy()
     for first, lane, phase in zip(
         talks.first.tolist(), talks.lane.tolist(), talks.phase.tolist(), strict=True
     ):
-        key = Call(kinds[phase].replace("-", "_"), lanes[lane])
+        key = Communication(kinds[phase].replace("-", "_"), lanes[lane])
         call[first] = calls.setdefault(key, len(calls))
     nbytes[talks.first] = _bytes_of(timeline, talks)
     buckets = [re.match(r"all-reduce bucket (\d+)$", phase) for phase in schedule.phases]
@@ -197,7 +197,7 @@ def step_spans(step: Step) -> StepSpans:
     timeline, schedule, graph = step.timeline, step.schedule, step.graph
     lane, degrees = schedule.lane, step.work.times.degrees
     first, row = _distinct(lane, graph.kind, graph.micro, graph.call)
-    calls, rows = dict[Call, int](), list[tuple[str, str, int]]()
+    calls, rows = dict[Communication, int](), list[tuple[str, str, int]]()
     names, phases = dict[str, str](), dict[str, str]()
     for operation, stream in zip(first.tolist(), lane[first].tolist(), strict=True):
         kind, micro, number = KINDS[graph.kind[operation]], int(graph.micro[operation]), -1
@@ -207,7 +207,7 @@ def step_spans(step: Step) -> StepSpans:
             call = COPY
             if made is not None:
                 group = STREAMS[stream] if stream in (SEND, TIED) else made.group
-                call = Call("send" if made.is_message else made.collective, group)
+                call = Communication("send" if made.is_message else made.collective, group)
             number = calls.setdefault(call, len(calls))
             name = " ".join(dict.fromkeys((STREAMS[stream], call.collective)))
         elif stream == HOST:

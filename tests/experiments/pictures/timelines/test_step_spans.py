@@ -11,7 +11,7 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
-from experiments.pictures.timelines.step_spans import Call, step_spans, strategy_spans
+from experiments.pictures.timelines.step_spans import Communication, step_spans, strategy_spans
 from experiments.pictures.timelines.training_picture import training_drawing
 from simulator.analysis.bubble_spans import BubbleSpans, gaps_without_causes
 from simulator.analysis.bubbles import bubbles
@@ -106,11 +106,11 @@ def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bu
     labels, boxes = spans.labels, spans.boxes
     assert spans.ranks.tolist() == [[0, 1], [2, 3]]
     assert spans.groups["tp"].tolist() == [[0, 1], [2, 3]]
-    assert {Call("all_reduce", "tp"), Call("send", "send")} <= {*spans.calls}
+    assert {Communication("all_reduce", "tp"), Communication("send", "send")} <= {*spans.calls}
     named = np.array(spans.names)[boxes.phase]
     assert set(labels.micro[boxes.first[named == "forward 1"]].tolist()) == {1}
     calls = labels.call[boxes.first[named == "tp all_reduce"]].tolist()
-    assert {spans.calls[call] for call in calls} == {Call("all_reduce", "tp")}
+    assert {spans.calls[call] for call in calls} == {Communication("all_reduce", "tp")}
     assert (labels.call[boxes.first[boxes.lane == COMPUTE]] == -1).all()
     shown = training_drawing(spans, "title").axes[0].get_title(loc="left").splitlines()
     assert shown[0] == "what each device computes and communicates, and why it is idle"
