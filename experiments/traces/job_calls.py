@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -49,11 +49,10 @@ class Call(NamedTuple):
         """The rank that got there last."""
         return int(self.ranks[np.argmax(self.arrival)])
 
-    @property
-    def wait(self) -> float:
-        """For how many seconds all others wait for the last rank."""
-        *_, second, last = np.sort(self.arrival).tolist()
-        return float(last - second)
+    def wait(self, slow: Collection[int]) -> float:
+        """For how many seconds all other ranks wait for those that are `slow`."""
+        others = self.arrival[~np.isin(self.ranks, [*slow])]
+        return float(self.arrival.max() - others.max(initial=self.arrival.min()))
 
     @property
     def seconds(self) -> float | None:
@@ -138,7 +137,10 @@ class JobCalls:
         Long is half of the fourth longest time, so a few pauses do not count.
         """
         dumps = any(trace.records_all for trace in self.traces)
-        times = [call.wait if dumps else float(call.computed.min()) for call in self.calls]
+        times = [
+            float(call.arrival.max() - np.median(call.arrival) if dumps else call.computed.min())
+            for call in self.calls
+        ]
         long = sorted(times)[-FEWEST:][0] / 2 if times else 0.0
         return [call for call, time in zip(self.calls, times, strict=True) if time >= long > 0]
 

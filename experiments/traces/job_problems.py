@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,12 +13,14 @@ from experiments.traces.job_calls import FEWEST, JobCalls, alike
 from experiments.traces.measured_calls import MeasuredCall
 from topologies.units import format_bytes, format_seconds
 
-OFTEN = 0.5
-"""A straggler computes longest before more than this share of the rounds,"""
+LEAST = 0.25
+"""A straggler is behind the median rank for more than this share of what the latest rank is,"""
 STEADY = 4
 """its mean delay is larger than this many standard errors,"""
+OFTEN = 0.5
+"""the stragglers compute longest before more than this share of the rounds,"""
 COSTLY = 0.05
-"""and all others wait for it for more than this share of the time."""
+"""and all others wait for them for more than this share of the time."""
 MOST = 10
 """Problems of a kind that are listed."""
 
@@ -46,44 +48,48 @@ def normal(job: JobCalls) -> str:
     """Why no rank of a job without problems is a straggler."""
     if len(job.calls) < FEWEST:
         return f"a slow rank shows in traces of {FEWEST} steps or more"
-    rank, cost = max(_waits(job).items(), key=lambda pair: pair[1])
-    share = cost / (job.seconds or 1.0)
+    waits: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for call in job.calls:
+        last, seconds = call.last, (call.arrival.max() - call.arrival).tolist()
+        for rank, wait in zip(call.ranks.tolist(), seconds, strict=True):
+            waits[rank][last] += wait
+    rank, behind = max(waits.items(), key=lambda pair: sum(pair[1].values()))
+    share = sum(behind.values()) / (job.seconds or 1.0)
     if share > COSTLY:
-        return f"the others wait {share:.0%} of the time for rank {rank}, but not in most steps"
-    wait = f"the others wait {share:.1%} of the time for the latest one"
-    return f"no rank is late: {wait}, below {COSTLY:.0%}"
+        latest = max(behind, key=lambda rank: behind[rank])
+        most = f"rank {rank} waits {share:.0%} of the time, most for rank {latest}"
+        return f"{most}, but no rank is late in most steps"
+    return f"no rank is late: none waits for more than {share:.1%} of the time, below {COSTLY:.0%}"
 
 
 def _stragglers(job: JobCalls) -> Iterator[Problem]:
-    waits = _waits(job)
-    delays, longest = defaultdict[int, list[float]](list), Counter[int]()
+    """The ranks that are slow, all in one problem: those of a slow node hide each other."""
+    delays, waits = defaultdict[int, list[float]](list), defaultdict[int, float](float)
     for call in job.rounds:
-        longest[int(call.ranks[call.computed.argmax()])] += 1
         late = (call.computed - np.median(call.computed)).tolist()
         for rank, seconds in zip(call.ranks.tolist(), late, strict=True):
             delays[rank].append(seconds)
-    for rank, number in sorted(longest.items()):
-        cost, rounds = waits[rank], len(delays[rank])
-        often = rounds >= FEWEST and number > OFTEN * rounds
-        if often and cost > COSTLY * job.seconds and _steady(delays[rank]):
-            yield Problem(
-                "straggler",
-                f"rank {rank} is last in {number} of {rounds} calls after computing: all others "
-                f"wait {format_seconds(cost)} for it, {cost / job.seconds:.0%} of the time",
-            )
-
-
-def _waits(job: JobCalls) -> dict[int, float]:
-    """For how many seconds all others wait for each rank."""
-    waits: dict[int, float] = defaultdict(float)
+    least = LEAST * max(map(sum, delays.values()), default=0.0)
+    slow = {rank for rank, late in delays.items() if sum(late) > least and _steady(late)}
     for call in job.calls:
-        waits[call.last] += call.wait
-    return waits
+        waits.update({rank: waits[rank] + call.wait(slow) for rank in slow & {*call.ranks}})
+    rounds = [call for call in job.rounds if slow & {*call.ranks}]
+    number = sum(call.ranks[call.computed.argmax()] in slow for call in rounds)
+    cost = max(waits.values(), default=0.0)
+    if cost > COSTLY * job.seconds and number > OFTEN * len(rounds):
+        yield Problem(
+            "straggler",
+            f"{_listed(sorted(slow))} {'are' if len(slow) > 1 else 'is'} last in {number} of "
+            f"{len(rounds)} calls after computing: all others wait {format_seconds(cost)} "
+            f"for {'them' if len(slow) > 1 else 'it'}, {cost / job.seconds:.0%} of the time",
+        )
 
 
 def _steady(delays: Sequence[float]) -> bool:
     """Whether delays are no chance. A few long delays, like the start of a profiler, count as twice
     the median."""
+    if len(delays) < FEWEST:
+        return False
     capped = np.minimum(delays, 2 * np.median(delays))
     return bool(capped.mean() > STEADY * capped.std(ddof=1) / len(capped) ** 0.5)
 

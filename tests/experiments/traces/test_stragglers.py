@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ def traces(
     slower: dict[int, float] | None = None,
     sigma: float = 0.0,
     steps: int = 5,
+    ranks: int = 4,
 ) -> Path:
-    """Traces of a job on 4 ranks of `topology`, whose layers have gradients of `nbytes`."""
+    """Traces of a job on `ranks` of `topology`, whose layers have gradients of `nbytes`."""
     layers = tuple(Layer(f"l{k}", 1e-3, 2e-3, tensors=(Tensor("w", nbytes),)) for k in range(6))
     job = Job(
         Model("tiny", 1, layers),
@@ -46,7 +48,7 @@ def traces(
         steps=steps,
         conditions=Conditions(slower=slower or {}, sigma=sigma, seed=3),
     )
-    run = job.run(4)
+    run = job.run(ranks)
     for name, content in kineto_files(strategy_spans(run.plan, run.timeline), "", {}).items():
         (folder / name).write_bytes(content)
     return folder
@@ -63,6 +65,37 @@ def test_a_slow_rank_is_named_whatever_bounds_the_job(
 ) -> None:
     (text,) = alarms(traces(tmp_path, "star", nbytes, slower={1: 1.5}, sigma=sigma))
     assert text.startswith("rank 1 is last in 5 of 5 calls after computing: all others wait ")
+
+
+@each_case(
+    ("slow", "words"),
+    [
+        (
+            range(4, 8),
+            "ranks 4, 5, 6, 7 are last in 5 of 5 calls after computing: all others wait ",
+        ),
+        ((5, 9), "ranks 5, 9 are last in 5 of 5 calls after computing: all others wait "),
+    ],
+)
+@each_case("nbytes", [COMPUTE, COMMUNICATION])
+@each_case("sigma", [0.0, 0.02])
+def test_slow_ranks_hide_each_other_no_more(
+    tmp_path: Path, slow: Sequence[int], words: str, nbytes: float, sigma: float
+) -> None:
+    """Like those of a slow node."""
+    slower, machine = dict.fromkeys(slow, 1.5), "nodes:per_node=4"
+    (text,) = alarms(traces(tmp_path, machine, nbytes, slower=slower, sigma=sigma, ranks=16))
+    assert text.startswith(words)
+
+
+def test_ranks_that_wait_are_never_told_that_no_rank_is_late(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Most ranks are slow, so none is later than most."""
+    folder = traces(tmp_path, "star", COMPUTE, slower=dict.fromkeys((1, 2, 3), 1.5))
+    assert diagnose_job.run([folder], "table") == 0
+    words = "rank 0 waits 63% of the time, most for rank 1, but no rank is late in most steps"
+    assert f"  nothing is abnormal: {words}" in capsys.readouterr().out.splitlines()
 
 
 @each_case(
@@ -83,8 +116,8 @@ def test_a_late_rank_of_few_steps_is_no_straggler(
     folder = traces(tmp_path, "star", COMMUNICATION, slower={1: 1.5}, steps=2)
     assert diagnose_job.run([folder], "table") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("  nothing is abnormal: the others wait ")
-    assert lines[1].endswith(" of the time for rank 1, but not in most steps")
+    assert lines[1].startswith("  nothing is abnormal: rank 0 waits ")
+    assert lines[1].endswith(" of the time, most for rank 1, but no rank is late in most steps")
     assert lines[4].startswith("  rank 1 ")
 
 
@@ -114,17 +147,19 @@ def paused(pauses: int, late: int) -> list[list[dict[str, Any]]]:
     ]
 
 
-def dumped(folder: Path, late: dict[int, float], jitter: float, calls: int = 8) -> Path:
-    """Dumps of 4 ranks and 8 steps of 180 ms of computing and `calls` collectives. In the steps
-    `late`, rank 2 gets to the first collective so many ms after the others, which wait for it. All
+def dumped(
+    folder: Path, late: dict[int, float], jitter: float, calls: int = 8, slow: Sequence[int] = (2,)
+) -> Path:
+    """Dumps of 8 ranks and 8 steps of 180 ms of computing and `calls` collectives. In the steps
+    `late`, `slow` ranks get to the first collective so many ms after the others, which wait. All
     ranks come up to `jitter` ms late to any collective."""
     random, now = np.random.default_rng(3), 0.0
-    ranks: list[list[object]] = [[] for _ in range(4)]
+    ranks: list[list[object]] = [[] for _ in range(8)]
     for call in range(8 * calls):
         step, place = divmod(call, calls)
         now += 180.0 if place == 0 else 2.0
-        arrivals = now + random.uniform(0.0, jitter, 4)
-        arrivals[2] += late.get(step, 0.0) if place == 0 else 0.0
+        arrivals = now + random.uniform(0.0, jitter, 8)
+        arrivals[list(slow)] += late.get(step, 0.0) if place == 0 else 0.0
         for rank, arrival in zip(ranks, arrivals.tolist(), strict=True):
             rank.append(entry(call + 1, round(1e6 * arrival)))
         now = arrivals.max()
@@ -133,22 +168,23 @@ def dumped(folder: Path, late: dict[int, float], jitter: float, calls: int = 8) 
 
 @each_case("calls", [1, 8])
 @each_case("jitter", [0.0, 3.0])
-def test_dumps_show_a_rank_that_is_late_once_a_step(
-    tmp_path: Path, calls: int, jitter: float
+@each_case(("slow", "words"), [((2,), "rank 2 is last in "), ((1, 2), "ranks 1, 2 are last in ")])
+def test_dumps_show_ranks_that_are_late_once_a_step(
+    tmp_path: Path, calls: int, jitter: float, slow: Sequence[int], words: str
 ) -> None:
-    """Its other calls are on time, and do not hide it."""
+    """Their other calls are on time, and do not hide them."""
     late = dict.fromkeys(range(8), 40.0)
-    (text,) = alarms(dumped(tmp_path, late, jitter, calls))
-    assert text.startswith("rank 2 is last in 8 of 8 calls after computing: all others wait 3")
+    (text,) = alarms(dumped(tmp_path, late, jitter, calls, slow))
+    assert text.startswith(f"{words}8 of 8 calls after computing: all others wait 3")
 
 
 @each_case(
     ("late", "jitter", "words"),
     [
-        ({}, 0.0, "no rank is late: the others wait 0.0% of the time for the latest one, below 5%"),
-        ({}, 3.0, "no rank is late: the others wait "),
-        ({}, 60.0, "of the time for rank "),
-        ({4: 400.0}, 3.0, "of the time for rank 2, but not in most steps"),
+        ({}, 0.0, "no rank is late: none waits for more than 0.0% of the time, below 5%"),
+        ({}, 2.0, "no rank is late: none waits for more than "),
+        ({}, 60.0, "of the time, most for rank "),
+        ({4: 400.0}, 3.0, "of the time, most for rank 2, but no rank is late in most steps"),
     ],
 )
 def test_jitter_and_a_rank_that_is_late_once_raise_no_alarm(
