@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.analysis.contention import mean_rate
+from simulator.analysis.contention import ROUNDING, mean_rate
 from simulator.analysis.critical_path import SEGMENT_PARTS, Path, Segment
 from simulator.schedules.timeline import Timeline
 
@@ -27,7 +27,7 @@ class Wait(NamedTuple):
 
 
 def waits(timeline: Timeline, path: Path | Iterable[Segment]) -> list[Wait]:
-    """The waits for other ranks on the critical path, the longest first."""
+    """The waits for other ranks on the critical path, the longest first; without rounding."""
     if isinstance(path, Path) and timeline.sharing == "fifo":
         path = _summed(path.take(path.contended & (path.seconds > 0)))
     seconds_of: dict[tuple[str, int], dict[int, float]] = {}
@@ -37,7 +37,7 @@ def waits(timeline: Timeline, path: Path | Iterable[Segment]) -> list[Wait]:
             behind = seconds_of.setdefault((where, waiter), {})
             for rank, seconds in seconds_by_rank.items():
                 behind[rank] = behind.get(rank, 0.0) + seconds
-    longest_first = [
+    every = [
         Wait(
             where,
             waiter,
@@ -46,7 +46,8 @@ def waits(timeline: Timeline, path: Path | Iterable[Segment]) -> list[Wait]:
         )
         for (where, waiter), behind in seconds_of.items()
     ]
-    return sorted(longest_first, key=lambda wait: -wait.seconds)
+    real = [wait for wait in every if wait.seconds > ROUNDING * timeline.makespan]
+    return sorted(real, key=lambda wait: -wait.seconds)
 
 
 def _summed(path: Path) -> Path:

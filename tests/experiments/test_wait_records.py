@@ -3,7 +3,9 @@
 from experiments.wait_records import SHOWN, wait_cells, wait_records
 from grouped_cases import each_case
 from simulator.analysis.waits import Wait
+from simulator.collectives.recursive_doubling import recursive_doubling_all_reduce
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import bits
 
 SCHEDULE = ScheduleBuilder(9, 1.0, servers=1).build()
 
@@ -30,6 +32,13 @@ def test_the_longest_waits_are_shown_and_the_rest_is_added_up() -> None:
     assert len(lines) == SHOWN + 1
     assert lines[-1] == ["  3 more", "3s", ""]
     assert len(wait_records(waits, SCHEDULE)) == SHOWN + 3
+
+
+def test_where_a_rank_stands_for_many_so_does_its_link() -> None:
+    schedule = recursive_doubling_all_reduce(8, 8.0, bits(8))
+    assert wait_cells([Wait("a->b", 0, (1,), 1.0)], schedule) == [
+        ["  a->b and all like it", "1s", "rank 0 waits behind rank 1"]
+    ]
 
 
 def test_records_have_all_ranks() -> None:
