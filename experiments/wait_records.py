@@ -16,8 +16,8 @@ NAMED = 6
 
 
 def wait_cells(waits: Sequence[Wait], schedule: Schedule, steps: float = 1) -> list[list[str]]:
-    """A line a wait, seconds a step: the link, the time, and who waits behind whom. Where some ranks
-    stand for all, so does the link."""
+    """A line a wait, seconds a step: the link, the time, and who waits behind whom. Where some
+    ranks stand for all, so does the link."""
     like = " and all like it" if schedule.members > 1 else ""
     lines = [
         [f"  {wait.where}{like}", format_seconds(wait.seconds / steps), _who(wait, schedule)]

@@ -232,6 +232,10 @@ def _expected(row: SweepRow, expected: float, level: float) -> list[list[str]]:
     """The interval, what corrects the time, and why the interval is wide."""
     about = f"{level:.0%} of runs: {span(row.low_s, row.high_s)}"
     lines = [["  expected", format_seconds(expected), about]]
+    low, high = row.low_s or 0.0, row.high_s or 0.0
+    if low < row.bound_s and low * high > (1 + 1e-9) * expected**2:  # no longer symmetrical
+        text = f"it ends at the bound of the specified links, {format_seconds(low)}"
+        lines.append(["", "", text])
     if abs(share := expected / row.time_s - 1) >= LEAST:
         slower = "longer" if share > 0 else "less"
         text = f"measured runs nearby take {abs(share):.0%} {slower} than the model says"

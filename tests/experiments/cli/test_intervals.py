@@ -64,6 +64,14 @@ def test_a_run_says_what_it_is_expected_to_take(simctl: Simctl, profile: str) ->
     assert summary["low_s"] < summary["expected_s"] < summary["high_s"]
 
 
+def test_an_interval_below_the_best_bound_says_where_it_ends(simctl: Simctl) -> None:
+    words = ("run", "--library", "nccl", "--algo", "rings", "--topology", "hgx_h100:nodes=8")
+    lines = simctl(*words, "--size", "1GiB").stdout.splitlines()
+    (row,) = (row for row, line in enumerate(lines) if "of runs: 4.893ms - " in line)
+    assert lines[row + 1].strip() == "it ends at the bound of the specified links, 4.893ms"
+    assert "specified links" not in simctl(*words, "--size", "1KiB").stdout
+
+
 @pytest.mark.parametrize(
     "words",
     [("sweep", "--p", "8"), ("run", "--p", "8"), ("recommend", "--p", "8", "--size", "1KiB")],
