@@ -166,6 +166,8 @@ class Shifts:
 
     def _combined(self, rank: Numbers, element: Numbers, sign: int) -> Longs:
         result = np.asarray(rank, dtype=np.int64)
+        if max(self.shape, default=0) == 2:
+            return result ^ element  # a million ranks have 20 axes: bit by bit takes minutes
         for axis, (extent, _, step) in self._moved_axes:
             place, by = self._place(result, axis), self._place(element, axis)
             change = _around(place, sign * by, sign * extent) - place

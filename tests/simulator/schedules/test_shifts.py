@@ -1,12 +1,15 @@
 """Shifts are a group, and so are what they do to ranks and slots."""
 
+import timeit
+
 import numpy as np
+import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from refusals import message_of
-from simulator.schedules.shifts import SOME, Move, Shifts, halves, rotations
+from simulator.schedules.shifts import SOME, Move, Shifts, bits, halves, rotations
 
 
 @st.composite
@@ -89,3 +92,15 @@ def test_slots_of_bits_go_where_ranks_go() -> None:
 )
 def test_a_stride_divides_its_extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
     assert "a stride divides its extent" in message_of(Shifts, shape, strides)
+
+
+def test_many_axes_take_no_longer_than_one() -> None:
+    """A million ranks have 20 axes of two."""
+    flips, turns, rank = bits(1 << 18), rotations(1 << 18), np.arange(1 << 18)
+    assert flips is not None
+    assert flips.shifted(rank, rank[::-1]).tolist() == [len(rank) - 1] * len(rank)
+    assert seconds(flips, rank) < 4 * seconds(turns, rank)
+
+
+def seconds(group: Shifts, rank: npt.NDArray[np.int64]) -> float:
+    return min(timeit.repeat(lambda: group.shifted(rank, rank), repeat=5, number=1))
