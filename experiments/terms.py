@@ -21,6 +21,7 @@ TERMS = {
     "FAIL": "a check failed",
     "left out": "bounds that are not computed for so many ranks and links, but may be higher",
     "not included": f"{SOFTWARE}; --profile or --library adds them",
+    "any software": "may run: --library nccl advises only what NCCL can run on the machine",
     "--wide": "prints all columns: bounds, steps, bytes and memory too",
 }
 

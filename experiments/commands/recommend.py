@@ -194,10 +194,14 @@ def _text(
     if names:
         terms.append(f"  not tried here: {', '.join(names)} (--format json says why)")
     if request.question.profile is None:
-        terms.append(footnote(["not included"]))
+        terms.append(_without_library(request.question))
     why = ["why", *_reasons(rows, binary=binary)]
     blocks = [[_title(request)], [output.align(table)], changes, own_software(rows), why, terms]
     return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _without_library(question: Question) -> str:
+    return footnote(["not included", *(["any software"] if question.runs is None else [])])
 
 
 def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
@@ -273,7 +277,7 @@ def _map_text(request: Request, winners: Sequence[Winner], left: Sequence[Left])
     if names:
         terms.append(f"  not tried everywhere: {', '.join(names)} (--format json says why)")
     if not request.question.profile:
-        terms.append(footnote(["not included"]))
+        terms.append(_without_library(request.question))
     title = f"{_title(request)}: the fastest algorithm"
     own = own_software([each.advice for each in winners])
     blocks = [[title], [output.align(table)], own, terms]

@@ -30,6 +30,15 @@ def test_records(simctl: Simctl) -> None:
     assert {left["name"] for left in report["not_tried"]} >= {"sharp", "nvls"}
 
 
+@pytest.mark.parametrize("ranks", ["8", "4,8"])
+def test_advice_without_a_library_names_the_option(simctl: Simctl, ranks: str) -> None:
+    """NCCL runs neither the naive algorithm nor a parameter server."""
+    words = ("recommend", "--topology", "hgx_h100", "--p", ranks, "--size", "1KiB")
+    line = "any software  may run: --library nccl advises only what NCCL can run on the machine"
+    assert line in simctl(*words).stdout
+    assert "any software" not in simctl(*words, "--library", "nccl").stdout
+
+
 @pytest.mark.exhaustive
 def test_one_size_is_explained(simctl: Simctl) -> None:
     line = (*STAR[:5], "--explain", "64KiB")
