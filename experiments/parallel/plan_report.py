@@ -207,8 +207,11 @@ def text(row: PlanRow, step: Step, measures: StepMeasures) -> str:
         about = f"{row.level:.0%} of steps: {ends}, by the error of communication"
         lines.insert(1, ["  expected", format_seconds(row.expected_s or 0.0), about])
     if row.transfers_s is not None:
-        share = f"{row.transfers_s / (row.step_s or 1.0) - 1:+z.2%} with streams that share links"
-        lines.append(["  all transfers", format_seconds(row.transfers_s), share])
+        share = round(row.transfers_s / (row.step_s or 1.0) - 1, 4)
+        # The step gives each collective and transfer the time of the last group of its kind.
+        sooner = "as ranks go on before the last group ends"
+        why = sooner if share < 0 else "with streams that share links"
+        lines.append(["  all transfers", format_seconds(row.transfers_s), f"{share:+z.2%} {why}"])
     blocks = [
         align(lines),
         "where a mean device spends the step\n" + align(_shares(row, measures)),

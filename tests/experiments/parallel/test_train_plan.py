@@ -110,6 +110,13 @@ def test_all_transfers_are_simulated_where_the_user_asks_for_them(simctl: Simctl
     assert summary["transfers_s"] == pytest.approx(summary["step_s"], rel=0.05)
 
 
+def test_where_all_transfers_take_less_the_report_says_why(simctl: Simctl) -> None:
+    plan = ("tp=2,pp=2,dp=2,batch=4,zero=2", "--topology", "nodes:per_node=2", "--p", "8")
+    report = simctl("train", "--model", MODEL, "--plan", *plan, "--detail", "transfers").stdout
+    (line,) = (line for line in report.splitlines() if "all transfers" in line)
+    assert line.endswith("-3.37% as ranks go on before the last group ends")
+
+
 @each_case(
     ("options", "message"),
     [
