@@ -12,7 +12,7 @@ from topologies._compile import kernel
 from topologies.topology import Floats
 
 ROUNDING = 1e-9
-"""Shares of the bytes on a link, or of the time, below this are rounding."""
+"""Shares of the bytes on a link below this are rounding."""
 
 
 def waited(timeline: Timeline) -> tuple[Floats, Floats]:

@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.analysis.contention import ROUNDING, mean_rate
+from simulator.analysis.contention import mean_rate
 from simulator.analysis.critical_path import SEGMENT_PARTS, Path, Segment
 from simulator.schedules.timeline import Timeline
+
+ROUNDING = 1e-12
+"""Waits below this share of the time are rounding."""
 
 
 class Wait(NamedTuple):

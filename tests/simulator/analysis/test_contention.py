@@ -169,12 +169,12 @@ def test_waits_add_up_to_the_contention_and_parts_to_the_makespan(
 def test_rounding_is_no_wait() -> None:
     """Rank 2 begins while the last bit of rank 1 is on their link."""
     builder = ScheduleBuilder(3, 1.0)
-    builder.compute(2, 1.0 - 1e-12)
-    builder.signal([1, 2], 0, nbytes=1.0, after=[[-1], [0]])
+    builder.compute(2, 1.0 - 1e-13)
+    builder.signal([1, 2], 0, nbytes=1.0, after=np.array([[-1], [0]]))
     timeline = simulate(builder.build(), shapes.star(3, bandwidth=1.0))
     assert timeline.makespan == pytest.approx(2)
     by_part, waiting = parts_and_waits(timeline)
-    assert (by_part["contention"] < 1e-9, waiting) == (True, [])
+    assert (by_part["contention"] < 1e-12, waiting) == (True, [])
 
 
 def test_a_transfer_waits_on_all_of_its_links() -> None:
