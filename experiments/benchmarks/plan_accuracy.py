@@ -77,8 +77,8 @@ def _times(machine: str, degrees: Degrees) -> GroupTimes:
 
 def simulate(model: str, plan: str, machine: str, times: DeviceTimes) -> StepMeasures:
     """The measures of a step."""
-    choice, parsed = find_transformer(model), parse_plan(plan)
-    training = Training(choice.name, choice.shape, choice.size, times)
+    entry, parsed = find_transformer(model), parse_plan(plan)
+    training = Training(entry.name, entry.shape, entry.size, times)
     return measure(write(work_of(training, parsed, _times(machine, parsed.degrees))))
 
 
@@ -113,10 +113,10 @@ def _fitted(row: Measured, times: DeviceTimes) -> Row:
 def plain(row: Measured) -> float:
     """Seconds at the peak of the device: FLOPs of the model, a third more if all is computed again,
     and the bubble (p - 1) / (v m) of a pipeline."""
-    choice, plan = find_transformer(row.model), parse_plan(row.plan)
-    training = Training(choice.name, choice.shape, choice.size, DeviceTimes(row.device, row.dtype))
+    entry, plan = find_transformer(row.model), parse_plan(row.plan)
+    training = Training(entry.name, entry.shape, entry.size, DeviceTimes(row.device, row.dtype))
     again = 4 / 3 if plan.recompute == "full" else 1.0
-    flops = training.flops_per_token * choice.size * plan.sequences * again
+    flops = training.flops_per_token * entry.size * plan.sequences * again
     bubble = (plan.pp - 1) / (plan.v * plan.micro_batches)
     peak = accelerator(row.device).peak["bf16"]
     return flops / (peak * plan.degrees.ranks) * (1 + bubble)

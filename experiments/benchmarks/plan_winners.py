@@ -52,13 +52,13 @@ def case(seed: int) -> tuple[Space, GroupTimes]:
     hidden, seq = draw.choice((1024, 2048, 4096)), draw.choice((512, 2048, 4096))
     kv_heads = "" if "gpt3" in (model := draw.choice(MODELS)) else ",kv_heads=8"
     shape = f"layers={layers},hidden={hidden},heads={heads}{kv_heads}"
-    choice = find_transformer(f"{model}:{shape},seq={seq}")
+    entry = find_transformer(f"{model}:{shape},seq={seq}")
     device = DEVICES[machine.partition(":")[0]]
     nodes = -(-gpus // (4 if machine == "leonardo" else 8))
     sign = "," if ":" in machine else ":"
     topology = find(f"{machine}{sign}nodes={nodes}" if nodes > 1 else machine.partition(":")[0])
     built = topology.build(gpus)
-    training = Training(choice.name, choice.shape, choice.size, DeviceTimes(device))
+    training = Training(entry.name, entry.shape, entry.size, DeviceTimes(device))
     wanted = {
         "batch": gpus * draw.choice((1, 2, 4)),
         "cp": draw.choice((1, 1, 2)),

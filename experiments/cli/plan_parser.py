@@ -102,14 +102,14 @@ def _setting(
         raise InputError("--plan: give --model with a transformer, like llama3_70b")
     chosen, calibrated = profile.of(machine, rules)
     blueprint = replace(chosen.blueprint, force=rules.force)
-    choice = find_transformer(options.model)
-    if "batch" in choice.chosen:
-        raise InputError(f"{choice.name}: batch={choice.chosen['batch']}: write it in --plan")
+    entry = find_transformer(options.model)
+    if "batch" in entry.choices:
+        raise InputError(f"{entry.name}: batch={entry.choices['batch']}: write it in --plan")
     usual = DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
-    device = str(choice.chosen.get("device", usual))
-    times = DeviceTimes(device, str(choice.chosen.get("dtype", "bf16")))
+    device = str(entry.choices.get("device", usual))
+    times = DeviceTimes(device, str(entry.choices.get("dtype", "bf16")))
     setting = Setting(
-        training=Training(choice.name, choice.shape, choice.size, times),
+        training=Training(entry.name, entry.shape, entry.size, times),
         machine=blueprint,
         rules=rules.rules,
         profile=calibrated,

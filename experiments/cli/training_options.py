@@ -242,7 +242,7 @@ class TrainingOptions:
 
         device = DEVICES.get(machine)
         entry = model_catalogue.choose(self.model) if device else None
-        if entry is None or "device" in entry.chosen:
+        if entry is None or "device" in entry.choices:
             return self.model
         return _with_option(self.model, f"device={device}")
 

@@ -22,7 +22,7 @@ def run(how: str) -> None:
 
 def _record(name: str, entry: Entry) -> output.Record:
     """A model with its times, or without them if no device holds it."""
-    model = entry.timed
+    model = entry.estimate
     whole = fits(model)
     elements = entry.architecture.parameters
     return {

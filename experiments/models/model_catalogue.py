@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.models.image_networks import resnet50, vgg16
-from experiments.models.model_entry import Entry, Usual
+from experiments.models.model_entry import Entry, Setup
 from experiments.models.model_shapes import RMS_DECODER, Experts, Latent, Shape, multi_head
 from simulator.training.model import Model
 from topologies.errors import InputError, nearest_name
 
-SMALLEST = Usual()
+ONE_SAMPLE = Setup()
 """A sample a device, in bf16."""
 
 
@@ -23,10 +23,10 @@ def _family(size: int, *, stretched: bool = False, **shared: Any) -> Callable[..
     and what differs."""
 
     def entry(
-        blocks: int, width: int, heads: int, training: Usual = SMALLEST, **differing: Any
+        blocks: int, width: int, heads: int, setup: Setup = ONE_SAMPLE, **differing: Any
     ) -> Entry:
         shape = multi_head(blocks, width, heads, **({"hidden": 4 * width} | shared | differing))
-        return Entry(shape, size, stretched, training)
+        return Entry(shape, size, stretched, setup)
 
     return entry
 
@@ -67,15 +67,15 @@ _vit = _family(
 )
 
 _ENTRIES = {
-    "resnet50": Entry(resnet50, 224, training=Usual(128, "amp")),
-    "vgg16": Entry(vgg16, 224, training=Usual(64, "amp")),
-    "bert_base": _bert(12, 768, 12, Usual(32, "amp")),
-    "bert_large": _bert(24, 1024, 16, Usual(16, "amp")),
-    "gpt2": _gpt2(12, 768, 12, Usual(16, "amp")),
-    "gpt3_1_7b": _gpt3(24, 2304, 24, Usual(8, "amp")),
-    "gpt3_3_6b": _gpt3(30, 3072, 32, Usual(2, "amp")),
+    "resnet50": Entry(resnet50, 224, setup=Setup(128, "amp")),
+    "vgg16": Entry(vgg16, 224, setup=Setup(64, "amp")),
+    "bert_base": _bert(12, 768, 12, Setup(32, "amp")),
+    "bert_large": _bert(24, 1024, 16, Setup(16, "amp")),
+    "gpt2": _gpt2(12, 768, 12, Setup(16, "amp")),
+    "gpt3_1_7b": _gpt3(24, 2304, 24, Setup(8, "amp")),
+    "gpt3_3_6b": _gpt3(30, 3072, 32, Setup(2, "amp")),
     "gpt3_7_5b": _gpt3(36, 4096, 32),
-    "gpt3_18b": _gpt3(40, 6144, 48, Usual(device="b200")),
+    "gpt3_18b": _gpt3(40, 6144, 48, Setup(device="b200")),
     "gpt3_39b": _gpt3(48, 8192, 64),
     "gpt3_76b": _gpt3(60, 10240, 80),
     "gpt3_145b": _gpt3(80, 12288, 96),
@@ -84,18 +84,18 @@ _ENTRIES = {
     "gpt3_1t": _gpt3(128, 25600, 160),
     "llama_7b": _llama2(32, 4096, 32, hidden=11008),
     "llama2_7b": _llama2(32, 4096, 32, hidden=11008),
-    "llama2_13b": _llama2(40, 5120, 40, Usual(device="h200"), hidden=13824),
+    "llama2_13b": _llama2(40, 5120, 40, Setup(device="h200"), hidden=13824),
     "llama2_70b": _llama2(80, 8192, 64, kv_heads=8, hidden=28672),
-    "llama3_8b": _llama3(32, 4096, 32, Usual(device="h200"), hidden=14336),
+    "llama3_8b": _llama3(32, 4096, 32, Setup(device="h200"), hidden=14336),
     "llama3_70b": _llama3(80, 8192, 64, hidden=28672),
     "llama3_405b": _llama3(126, 16384, 128, hidden=53248),
-    "mpt_125m": _mpt(12, 768, 12, Usual(32, "amp")),
-    "mpt_350m": _mpt(24, 1024, 16, Usual(32, "amp")),
-    "mpt_760m": _mpt(24, 1536, 12, Usual(16, "amp")),
-    "mpt_1b": _mpt(24, 2048, 16, Usual(8, "amp")),
-    "mpt_3b": _mpt(32, 2560, 20, Usual(4, "amp")),
-    "mpt_7b": _mpt(32, 4096, 32, Usual(2)),
-    "mpt_13b": _mpt(40, 5120, 40, Usual(2, device="h200")),
+    "mpt_125m": _mpt(12, 768, 12, Setup(32, "amp")),
+    "mpt_350m": _mpt(24, 1024, 16, Setup(32, "amp")),
+    "mpt_760m": _mpt(24, 1536, 12, Setup(16, "amp")),
+    "mpt_1b": _mpt(24, 2048, 16, Setup(8, "amp")),
+    "mpt_3b": _mpt(32, 2560, 20, Setup(4, "amp")),
+    "mpt_7b": _mpt(32, 4096, 32, Setup(2)),
+    "mpt_13b": _mpt(40, 5120, 40, Setup(2, device="h200")),
     "mpt_30b": _mpt(48, 7168, 56),
     "mpt_70b": _mpt(80, 8192, 64),
     "mixtral_8x7b": _mixtral(32, 4096, 32, hidden=14336, experts=Experts(8, 2, 14336)),
@@ -104,7 +104,7 @@ _ENTRIES = {
     ),
     "qwen3_30b_a3b": _qwen3(48, 2048, 32, hidden=6144, experts=Experts(128, 8, 768)),
     "qwen3_235b_a22b": _qwen3(94, 4096, 64, hidden=12288, experts=Experts(128, 8, 1536)),
-    "vit_l16": _vit(24, 1024, 16, Usual(32, "amp")),
+    "vit_l16": _vit(24, 1024, 16, Setup(32, "amp")),
 }
 MODELS = {name: replace(entry, name=name) for name, entry in _ENTRIES.items()}
 """The models by name."""
@@ -116,7 +116,7 @@ def find(text: str) -> Model:
     Raises InputError for an unknown name or option.
     """
     if entry := choose(text):
-        return entry.timed
+        return entry.estimate
     from experiments.models import model_files, per_rank
 
     if paths := per_rank.paths_in(text):

@@ -33,8 +33,8 @@ OPTIONS: dict[str, tuple[str, int, str]] = {
 """The options of a shape: the field of :class:`Shape`, the largest value, the meaning."""
 
 
-class Usual(NamedTuple):
-    """The training of a model, unless options say otherwise."""
+class Setup(NamedTuple):
+    """The training of a model on one device."""
 
     batch: int = 1
     """Samples a device."""
@@ -53,10 +53,11 @@ class Entry:
     stretched: bool = False
     """Whether the table of positions has as many rows as a sequence has tokens, as in a training
     from scratch."""
-    training: Usual | None = None
-    """None: the first dtype and device that hold the model."""
+    setup: Setup | None = None
+    """The training without options; None: in the first dtype and on the first device that hold the
+    model."""
     name: str = ""
-    chosen: Mapping[str, int | str] = field(default_factory=dict)
+    choices: Mapping[str, int | str] = field(default_factory=dict)
     """The options that the user chose."""
 
     @property
@@ -81,26 +82,26 @@ class Entry:
         return self.model(self.size)
 
     @property
-    def timed(self) -> Model:
+    def estimate(self) -> Model:
         """The model with its times. Raises InputError if the device cannot train it."""
         try:
-            return estimate(self.name, self.architecture, **self.usual._asdict())
+            return estimate(self.name, self.architecture, **self.defaults._asdict())
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from None
 
     @cached_property
-    def usual(self) -> Usual:
-        """The batch, dtype and device. Without a training the model fits into the device's memory
-        where it can, with the largest batch up to 32."""
-        if self.training:
-            return self.training
-        for usual in (Usual(1, "amp"), Usual(), Usual(device="h200"), Usual(device="b200")):
-            model = replace(self, training=usual).timed
+    def defaults(self) -> Setup:
+        """The setup. If there is none, the model fits into the device's memory where it can, with
+        the largest batch up to 32."""
+        if self.setup:
+            return self.setup
+        for setup in (Setup(1, "amp"), Setup(), Setup(device="h200"), Setup(device="b200")):
+            model = replace(self, setup=setup).estimate
             if fits(model):
                 room = accelerator(model.device).memory - memory(model) + model.activations
                 batches = [2**k for k in range(6) if 2**k * model.activations < room]
-                return usual._replace(batch=batches[-1])
-        return Usual()
+                return setup._replace(batch=batches[-1])
+        return Setup()
 
     @property
     def extent(self) -> tuple[str, int, int]:
@@ -114,7 +115,7 @@ class Entry:
         """What each option is for, with its default."""
         option, least, most = self.extent
         meaning = "side of an image in pixels" if option == "image" else "tokens of a sequence"
-        batch, dtype, device = self.usual
+        batch, dtype, device = self.defaults
         return {
             "batch": f"samples a device, 1 to {LARGEST_BATCH} [{batch}]",
             option: f"{meaning}, {least} to {most} [{self.size}]",
@@ -166,9 +167,9 @@ class Entry:
                 model = changed(model, sizes, size if self.stretched else 0)
             except InputError as error:
                 raise InputError(f"{name}: {error}") from None
-        named: dict[str, Any] = {key: values[key] for key in Usual._fields if key in values}
-        training = self.usual._replace(**named) if named else self.training
-        return replace(self, model=model, size=size, training=training, chosen=values)
+        named: dict[str, Any] = {key: values[key] for key in Setup._fields if key in values}
+        setup = self.defaults._replace(**named) if named else self.setup
+        return replace(self, model=model, size=size, setup=setup, choices=values)
 
 
 def memory(model: Model) -> float:

@@ -208,15 +208,11 @@ def _registration(
     the module that it is a call of.
     """
     order = {name: k for k, (name, _) in enumerate(module.named_modules())}
-    owners = [
-        layer.tensors[0].name.rpartition(".")[0] if layer.tensors else None for layer in layers
-    ]
-    called = [*(order[name] for name in run), len(order)]
-    return tuple(
-        sorted(
-            range(len(layers)), key=lambda k: called[k] if owners[k] is None else order[owners[k]]
-        )
-    )
+    places = [*(order[name] for name in run), len(order)]
+    for k, layer in enumerate(layers):
+        for tensor in layer.tensors[:1]:
+            places[k] = order[tensor.name.rpartition(".")[0]]
+    return tuple(sorted(range(len(layers)), key=places.__getitem__))
 
 
 def _note_unused(

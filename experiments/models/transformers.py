@@ -32,7 +32,8 @@ IDENTIFIER = 8
 
 Tensors = tuple[tuple[str, int], ...]
 """Names and elements."""
-Part = tuple[tuple[Operation, ...], Tensors]
+Work = tuple[tuple[Operation, ...], Tensors]
+"""The operations of a part of a block, and its parameters."""
 
 
 class _Names(NamedTuple):
@@ -233,7 +234,7 @@ def _block(family: _Names, number: int, shape: Shape, seq: int) -> Iterator[Laye
         yield LayerWork(f"{layer}.{name}", operations, tensors)
 
 
-def _attention(names: Mapping[str, str], shape: Shape, seq: int) -> Part:
+def _attention(names: Mapping[str, str], shape: Shape, seq: int) -> Work:
     """Queries and keys are kept once they are rotated, and before their norms if they have any.
 
     The narrow vectors of latent attention have norms, and the rotary part of a key is copied to
@@ -274,7 +275,7 @@ def scores(shape: Shape, seq: int) -> Operation:
     return attention(seq, queries, keys, values, outputs, causal=shape.kind == "decoder")
 
 
-def _mlp(names: Mapping[str, str], shape: Shape, seq: int) -> Part:
+def _mlp(names: Mapping[str, str], shape: Shape, seq: int) -> Work:
     matrices = shape.mlp_matrices(shape.hidden)
     tensors = (tensor for matrix in matrices for tensor in _affine(names[matrix.name], matrix))
     return _expanded(matrices, seq), tuple(tensors)
@@ -291,7 +292,7 @@ def _expanded(matrices: tuple[Matrix, ...], rows: int, number: int = 1) -> tuple
     return (*into, gated(inside) if len(ups) > 1 else activation(inside), out)
 
 
-def _experts(names: Mapping[str, str], shape: Shape, experts: Experts, seq: int) -> Part:
+def _experts(names: Mapping[str, str], shape: Shape, experts: Experts, seq: int) -> Work:
     """A router chooses experts for each token. Tokens are copied to their experts, in the order of
     experts, and the results are added. All experts together are two tensors."""
     width, rows, number = shape.width, seq * experts.top, experts.number

@@ -80,6 +80,6 @@ def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], Grou
 
 @lru_cache(maxsize=KEPT)
 def _written(model: str, plan: Plan, times: DeviceTimes, collectives: GroupTimes) -> Step:
-    choice = find_transformer(model)
-    training = Training(choice.name, choice.shape, choice.size, times)
+    entry = find_transformer(model)
+    training = Training(entry.name, entry.shape, entry.size, times)
     return write(work_of(training, plan, collectives))

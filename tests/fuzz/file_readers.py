@@ -78,7 +78,7 @@ def _config(path: Path) -> None:
     from experiments.models.config_files import read
 
     entry = read(path)
-    assert entry.with_options(f"layers={min(entry.shape.blocks, 4)}").timed.layers
+    assert entry.with_options(f"layers={min(entry.shape.blocks, 4)}").estimate.layers
 
 
 def _profile(path: Path) -> None:

@@ -8,5 +8,5 @@ SHAPES = {name: each.model for name, each in MODELS.items() if isinstance(each.m
 
 def find_shape(text: str) -> tuple[str, Shape, int]:
     """The name, the shape and the tokens of a sequence."""
-    choice = find_transformer(text)
-    return choice.name, choice.shape, choice.size
+    entry = find_transformer(text)
+    return entry.name, entry.shape, entry.size

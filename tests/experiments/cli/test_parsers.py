@@ -88,7 +88,6 @@ CALLS = {
     "cli/values.py: parse_ranks": "every --p of one number of ranks",
     "commands/diagnose.py: catalogue.find": "the machine of a profile",
     "commands/judge.py: catalogue.find": "the machine of a profile",
-    "commands/models.py: model_catalogue.find": "each model that is listed",
     "parallel/plan_text.py: parse_number": "the exponent of router of --plan",
     "parallel/plan_text.py: parse_yes": "reshard of --plan",
     "size_tables.py: parse_table": "the file of --matrix",

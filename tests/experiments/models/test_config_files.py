@@ -57,7 +57,7 @@ def test_a_file_takes_options(tmp_path: Path) -> None:
     path.write_text(json.dumps(CONFIGS["llama3_8b"]))
     entry = choose(f"{path}:seq=2")
     assert entry
-    assert (entry.name, entry.chosen, entry.size) == ("tiny.json", {"seq": 2}, 2)
+    assert (entry.name, entry.choices, entry.size) == ("tiny.json", {"seq": 2}, 2)
     name, shape, seq = find_shape(f"{path}:layers=2,seq=131072")
     assert (name, shape.blocks, seq) == ("tiny.json", 2, 131072)
     assert find_shape(str(path))[2] == 4096

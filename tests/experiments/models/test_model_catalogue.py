@@ -49,7 +49,7 @@ def rate(text: str) -> float:
 def test_every_name_is_found_with_its_defaults(name: str) -> None:
     entry = MODELS[name]
     model = find(name)
-    batch, dtype, device = entry.usual
+    batch, dtype, device = entry.defaults
     assert (model.name, model.batch, model.device) == (name, batch, device)
     assert find(f"{name}:") == model
     option = entry.extent[0]
@@ -71,14 +71,14 @@ def test_defaults_are_the_first_that_fit() -> None:
     """The defaults of the four oldest models are smaller."""
     for name in set(SHAPES) - {"bert_large", "gpt2"}:
         entry = MODELS[name]
-        assert replace(entry, training=None).usual == entry.usual
+        assert replace(entry, setup=None).defaults == entry.defaults
 
 
 def test_a_model_that_no_device_holds_has_a_batch_of_one() -> None:
     large = [name for name in MODELS if not fits(find(name))]
     assert "llama2_70b" in large
     assert "llama2_13b" not in large
-    assert {MODELS[name].usual.batch for name in large} == {1}
+    assert {MODELS[name].defaults.batch for name in large} == {1}
 
 
 @each_case("name", SMALL)

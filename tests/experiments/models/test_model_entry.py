@@ -140,8 +140,8 @@ def test_a_mixture_can_be_cut_to_its_dense_blocks() -> None:
 
 
 def test_options_of_the_training_are_kept() -> None:
-    choice = find_transformer("llama3_8b:batch=2,device=a100,layers=1")
-    assert choice.chosen == {"batch": 2, "device": "a100", "layers": 1}
+    entry = find_transformer("llama3_8b:batch=2,device=a100,layers=1")
+    assert entry.choices == {"batch": 2, "device": "a100", "layers": 1}
 
 
 @each_case(

@@ -40,8 +40,8 @@ and 2048 tokens a sequence."""
 
 def training(model: str, device: str = "a100") -> Training:
     """A model on a device."""
-    choice = find_transformer(model)
-    return Training(choice.name, choice.shape, choice.size, DeviceTimes(device))
+    entry = find_transformer(model)
+    return Training(entry.name, entry.shape, entry.size, DeviceTimes(device))
 
 
 def held(name: str, recompute: str, sp: str) -> Memory:

@@ -87,8 +87,8 @@ def test_times_are_fitted_to_the_steps_of_a_machine(
 def test_a_row_with_factors_is_the_step_of_a_device_with_these_times(plan: str) -> None:
     usual, factors = DeviceTimes("a100"), Factors(0.5, 3.0)
     row = row_of(MeasuredStep("line 2", "gpt2:layers=4", plan, 0.1), usual, groups)
-    choice, parsed = find_transformer("gpt2:layers=4"), parse_plan(plan)
-    training = Training(choice.name, choice.shape, choice.size, factors.of(usual))
+    entry, parsed = find_transformer("gpt2:layers=4"), parse_plan(plan)
+    training = Training(entry.name, entry.shape, entry.size, factors.of(usual))
     step = write(work_of(training, parsed, groups(parsed)))
     assert row.path(factors).sum() == pytest.approx(step.timeline.makespan, rel=1e-12)
 

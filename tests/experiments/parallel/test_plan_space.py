@@ -26,8 +26,8 @@ def space(
     **values: object,
 ) -> Space:
     """Plans of a model on A100s."""
-    choice = find_transformer(model)
-    training = Training(choice.name, choice.shape, choice.size, DeviceTimes("a100"))
+    entry = find_transformer(model)
+    training = Training(entry.name, entry.shape, entry.size, DeviceTimes("a100"))
     return Space(training, gpus, node, {**(wanted or {}), **values})
 
 

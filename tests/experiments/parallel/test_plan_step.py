@@ -21,8 +21,8 @@ from topologies.errors import InputError
 
 def training(model: str = "gpt3_1_7b:layers=6,hidden=512,heads=8,seq=256") -> Training:
     """A model on an A100."""
-    choice = find_transformer(model)
-    return Training(choice.name, choice.shape, choice.size, DeviceTimes("a100"))
+    entry = find_transformer(model)
+    return Training(entry.name, entry.shape, entry.size, DeviceTimes("a100"))
 
 
 @each_case(

@@ -51,8 +51,8 @@ RINGS = {
 
 def made(plan: str, machine: str = "full_mesh") -> Step:
     """A step of a small model on eight GPUs."""
-    choice = find_transformer(MODEL)
-    training = Training(choice.name, choice.shape, choice.size, DeviceTimes("a100"))
+    entry = find_transformer(MODEL)
+    training = Training(entry.name, entry.shape, entry.size, DeviceTimes("a100"))
     parsed = parse_plan(plan, gpus=8)
     algorithms = RINGS if machine == "full_mesh" else {}
     topology = find(machine)

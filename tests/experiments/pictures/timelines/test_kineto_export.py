@@ -61,8 +61,8 @@ def traces(run: tuple[Plan, Timeline]) -> list[dict[str, Any]]:
 
 def parallel_step() -> Step:
     """A step of a small transformer, with tensor and pipeline parallelism."""
-    choice = find_transformer("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
-    training = Training(choice.name, choice.shape, choice.size, DeviceTimes("h100"))
+    entry = find_transformer("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
+    training = Training(entry.name, entry.shape, entry.size, DeviceTimes("h100"))
     plan = parse_plan("tp=2,pp=2,batch=4", gpus=4)
     return write(work_of(training, plan, GroupTimes(machine("star").build(4), plan.degrees)))
 

@@ -98,8 +98,8 @@ def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:
 
 
 def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bubbles() -> None:
-    choice = find_transformer("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
-    training = Training(choice.name, choice.shape, choice.size, DeviceTimes("h100"))
+    entry = find_transformer("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
+    training = Training(entry.name, entry.shape, entry.size, DeviceTimes("h100"))
     plan = parse_plan("tp=2,pp=2,batch=4", gpus=4)
     times = GroupTimes(machine("star").build(4), plan.degrees)
     spans = step_spans(write(work_of(training, plan, times)))
