@@ -15,9 +15,9 @@ from experiments.models.accelerators import DEVICES, accelerator, bandwidth, mul
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.traces.chakra_workload import USUAL, Roofline, Workload, read_workload
 from experiments.wait_records import wait_cells, wait_records
+from simulator.analysis.busy_time import length, union
 from simulator.analysis.critical_path import Path as CriticalPath
 from simulator.analysis.critical_path import trace_back
-from simulator.analysis.intervals import length, union
 from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm, find
 from simulator.schedules.timeline import Timeline

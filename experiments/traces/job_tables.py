@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from experiments.traces.job_calls import Call, JobCalls
 from experiments.traces.measured_calls import RankTrace
-from simulator.analysis.intervals import union
+from simulator.analysis.busy_time import union
 from simulator.collectives import of_collective
 
 KNOWN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")

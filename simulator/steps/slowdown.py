@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator.analysis.intervals import union
+from simulator.analysis.busy_time import union
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError

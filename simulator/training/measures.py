@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
-from simulator.analysis.intervals import length, union
+from simulator.analysis.busy_time import length, union
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, RESTART, Plan

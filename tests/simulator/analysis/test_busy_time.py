@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simulator.analysis.intervals import length, union
+from simulator.analysis.busy_time import length, union
 
 
 def test_overlapping_intervals_are_merged() -> None:
