@@ -19,7 +19,7 @@ from experiments.traces.chakra_nodes import (
     write,
 )
 from experiments.traces.chakra_workload import COLLECTIVES, GPU, OF_INPUT, SECONDS
-from simulator.steps.meetings import Meeting, meetings
+from simulator.steps.group_meetings import Meeting, meetings
 from simulator.steps.step_graph import StepGraph
 from topologies.errors import InputError
 

@@ -20,7 +20,7 @@ from simulator.collectives.operation_counts import estimate
 from simulator.collectives.symmetry import fold
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
-from simulator.steps.copies import side_by_side
+from simulator.steps.side_by_side import side_by_side
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 

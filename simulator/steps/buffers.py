@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
-from simulator.steps.meetings import Meeting
+from simulator.steps.group_meetings import Meeting
 from simulator.steps.step_graph import StepGraph
 from topologies.topology import Floats, Ints, Topology
 

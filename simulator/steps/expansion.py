@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
-from simulator.steps.meetings import Numbers
+from simulator.steps.group_meetings import Numbers
 from simulator.steps.step_graph import LABELS, RECEIVE, Call, StepGraph, step_graph
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.steps.meetings import Meeting, Numbers
+from simulator.steps.group_meetings import Meeting, Numbers
 from simulator.steps.step_graph import StepGraph
 from topologies.errors import InputError
 

@@ -15,8 +15,8 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import WrongResult
 from simulator.steps.buffers import Placed, place_buffers, slot_sizes
-from simulator.steps.copies import side_by_side
-from simulator.steps.meetings import Meeting, Numbers, meetings
+from simulator.steps.group_meetings import Meeting, Numbers, meetings
+from simulator.steps.side_by_side import side_by_side
 from simulator.steps.step_graph import StepGraph
 from simulator.steps.turns import partners, turns
 from topologies.resources import Need, check

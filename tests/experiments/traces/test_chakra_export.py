@@ -19,7 +19,7 @@ from experiments.training.job import Job
 from refusals import refusal
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.steps.meetings import meetings
+from simulator.steps.group_meetings import meetings
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph
 from simulator.steps.written import write
 from simulator.training import Strategy

@@ -15,7 +15,7 @@ from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.steps.group_calls import GroupCall
 from simulator.steps.group_calls import graph_of as graph_of_calls
-from simulator.steps.meetings import meetings
+from simulator.steps.group_meetings import meetings
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph
 from simulator.steps.written import write
 from task_graphs import Task, graph_of
