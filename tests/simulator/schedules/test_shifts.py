@@ -1,9 +1,6 @@
 """Shifts are a group, and so are what they do to ranks and slots."""
 
-import timeit
-
 import numpy as np
-import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,13 +91,8 @@ def test_a_stride_divides_its_extent(shape: tuple[int, ...], strides: tuple[int,
     assert "a stride divides its extent" in message_of(Shifts, shape, strides)
 
 
-def test_many_axes_take_no_longer_than_one() -> None:
-    """A million ranks have 20 axes of two."""
-    flips, turns, rank = bits(1 << 18), rotations(1 << 18), np.arange(1 << 18)
+def test_a_million_ranks_are_flipped_at_once() -> None:
+    """They have 20 axes of two. How long that takes is measured by benchmarks."""
+    flips, rank = bits(1 << 20), np.arange(1 << 20)
     assert flips is not None
     assert flips.shifted(rank, rank[::-1]).tolist() == [len(rank) - 1] * len(rank)
-    assert seconds(flips, rank) < 4 * seconds(turns, rank)
-
-
-def seconds(group: Shifts, rank: npt.NDArray[np.int64]) -> float:
-    return min(timeit.repeat(lambda: group.shifted(rank, rank), repeat=5, number=1))
