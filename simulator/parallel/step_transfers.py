@@ -1,6 +1,7 @@
 """A step of a plan with every transfer of all ranks.
 
-It says what the step leaves out: where streams share links, they wait for each other.
+It says what the step leaves out: where streams share links, they wait for each other, and a rank
+goes on when its own group ends, not the last of all groups.
 """
 
 from __future__ import annotations

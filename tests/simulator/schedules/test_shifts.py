@@ -92,7 +92,7 @@ def test_a_stride_divides_its_extent(shape: tuple[int, ...], strides: tuple[int,
 
 
 def test_a_million_ranks_are_flipped_at_once() -> None:
-    """They have 20 axes of two. How long that takes is measured by benchmarks."""
+    """They have 20 axes of two."""
     flips, rank = bits(1 << 20), np.arange(1 << 20)
     assert flips is not None
     assert flips.shifted(rank, rank[::-1]).tolist() == [len(rank) - 1] * len(rank)
