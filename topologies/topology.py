@@ -151,7 +151,7 @@ class Topology:
         """The place in `links` and the medium of every crossing of a medium, in order.
 
         >>> from topologies.shapes import star
-        >>> star(3).crossings(np.array([0, 4]))[0].tolist()
+        >>> star(3, bandwidth=1.0).crossings(np.array([0, 4]))[0].tolist()
         [0, 1]
         """
         first = self.link_indptr[links]
