@@ -117,13 +117,11 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
     """Training steps: the rows of `simctl train`. `options` are those of the command."""
     from experiments.execution.executor import Serial
     from experiments.execution.results import results
-    from experiments.training.training_grid import TrainingGrid
 
     if elsewhere := {"learn", "plan"} & options.keys():
         raise InputError(f"{elsewhere.pop()}: not in simctl.train, take the command or simctl.plan")
     job, library = _training(model=model, strategy=strategy, **options)
-    request = job.request(machine(on), profile=library)
-    grid = TrainingGrid(request.swept, request.variants or [(None, request.job)], request.ranks)
+    grid = job.request(machine(on), profile=library)
     return Rows(outcome.record for outcome in results(grid, Serial(), None, lambda _: None))
 
 

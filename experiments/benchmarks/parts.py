@@ -76,7 +76,7 @@ print(len(schedule), end - begin, resource.getrusage(resource.RUSAGE_SELF).ru_ma
 STEPS = """
 import resource, sys, time
 from experiments.models.model_catalogue import find
-from experiments.cli.strategy_parser import find as strategy
+from experiments.training.strategy_options import find as strategy
 from simulator.engines import simulate
 from simulator.training.measures import measure
 from simulator.training.plan import Setting

@@ -146,16 +146,17 @@ def library_names() -> list[str]:
 
 
 def strategy_names() -> list[str]:
-    from simulator.training import FILES
+    from simulator.training import strategies
 
-    return list(FILES)
+    return list(strategies())
 
 
 def strategy_options(name: str) -> dict[str, str]:
-    from experiments.training.strategy_options import default_text, options_of
+    from experiments.option_text import options_of
+    from experiments.training.strategy_options import default_text
     from simulator.training import find
 
-    return {key: default_text(option) for key, option in options_of(find(name)()).items()}
+    return {key: default_text(option) for key, option in options_of(find(name)).items()}
 
 
 def profile_names() -> list[str]:

@@ -1,14 +1,16 @@
-"""Parse the options for stragglers, noise, failures and slow links."""
+"""Parse the options for stragglers, noise, failures, slow links and epochs."""
 
 from __future__ import annotations
 
 import re
+from math import inf
 from pathlib import Path
 
+from experiments.training.epochs import Epochs
 from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError
 from topologies.readers.contents import contents
-from topologies.units import parse_seconds
+from topologies.units import parse_number, parse_seconds
 
 MOST_OBSERVED, MOST_BYTES = 1_000_000, 2**25
 
@@ -132,3 +134,19 @@ def _failure(text: str | None) -> Failure | None:
         parse_seconds(values.get("timeout", "0s")),
         int(values.get("checkpoint", "1")),
     )
+
+
+def parse_epochs(
+    number: int | None, dataset: int | None, pause: str | None, input_rate: str | None
+) -> Epochs:
+    """The epochs that the user asks for."""
+    for option, value in (("--epochs", number), ("--epoch-time", pause)):
+        if value is not None and dataset is None:
+            raise InputError(
+                f"{option} {str(value)[:40]}: say how many samples an epoch has, like --dataset "
+                f"1281167"
+            )
+    rate = inf if input_rate is None else parse_number(input_rate)
+    if rate <= 0:
+        raise InputError(f"--input-rate {input_rate}: more than 0 samples a second, like 12000")
+    return Epochs(number or 1, dataset, parse_seconds(pause) if pause else 0.0, rate)

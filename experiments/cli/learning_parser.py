@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.plan_parser import parse_training
 from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.strategy_parser import names_in
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands.learn import Request
 from experiments.commands.train_plan import Request as PlanRequest
@@ -21,8 +20,9 @@ from experiments.learning.learning_run import (
     without_disturbance,
 )
 from experiments.learning.task import Task
-from topologies.errors import InputError, unknown_option
-from topologies.units import parse_number, parse_whole
+from experiments.option_text import parse_options
+from experiments.training.strategy_options import names_in
+from topologies.errors import InputError
 
 DISTURBANCES = ("straggler", "noise", "slow_link", "fail")
 
@@ -30,18 +30,7 @@ DISTURBANCES = ("straggler", "noise", "slow_link", "fail")
 def parse_task(text: str, seed: int) -> Task:
     """The task for NETWORK or NETWORK:key=value,..."""
     network, _, options = text.partition(":")
-    known = {field.name: field for field in fields(Task) if "help" in field.metadata}
-    changes: dict[str, float] = {}
-    for part in filter(None, options.split(",")):
-        key, equals, value = part.partition("=")
-        if key not in known:
-            helps = {name: field.metadata["help"] for name, field in known.items()}
-            raise InputError(unknown_option(network[:40], key, helps))
-        if not equals or key in changes:
-            raise InputError(f"--learn {text[:80]}: write {key}=value once")
-        parse_value = parse_whole if isinstance(known[key].default, int) else parse_number
-        changes[key] = parse_value(value)
-    return replace(Task(network, seed=seed), **changes)  # type: ignore[arg-type]
+    return replace(Task(network, seed=seed), **parse_options(Task, network[:40], options))
 
 
 def check_alone(timeline: Path | None, execution: Execution) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+import re
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,10 +35,14 @@ from experiments.cli.options import (
 from experiments.cli.pattern_options import PatternOptions
 from experiments.cli.profile_options import ProfileOptions
 from experiments.cli.trace_options import TraceOptions
-from experiments.cli.training_options import ModelOptions, TrainingOptions, parse_shapes
+from experiments.cli.training_options import TrainingOptions
 from topologies.errors import InputError
 
+if TYPE_CHECKING:
+    from experiments.commands.profile_model import Shape
+
 app = typer.Typer()
+INPUT_TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "bool")
 RankCounts = Annotated[
     str | None,
     typer.Option(
@@ -232,9 +237,12 @@ def train(
     report has its loss over simulated time. With --plan a transformer trains under data, tensor,
     pipeline, context and expert parallelism; --plan auto finds the fastest plans.
     """
+    from experiments.output import RunFiles
+
     choice = trace.choice
     if timeline is None or job.learn is not None:
         choice.check(None)
+    files = RunFiles(timeline, out, report, choice)
     if job.plan is None:
         for option, value in (
             ("calibrate-compute", job.calibrate_compute),
@@ -257,20 +265,54 @@ def train(
             parse_training,
         )
         from experiments.commands import search_plans, train_plan
-        from experiments.output import RunFiles
 
         check_options(job.plan, timeline, plot, where.execution)
         if is_search(job.plan):
             searched = parse_search(job.plan, job, machine, rules, profile)
             raise typer.Exit(search_plans.run(searched, out, plot, format.value, report))
         training = parse_training(job.plan, job, machine, rules, profile)
-        written = RunFiles(timeline, out, report, choice)
-        raise typer.Exit(train_plan.run(training, written, format.value))
+        raise typer.Exit(train_plan.run(training, files, format.value))
     from experiments.commands import train as command
 
-    files = command.Files(timeline, out, plot, report, choice)
-    request = job.request(machine, rules, profile)
-    raise typer.Exit(command.run(request, files, format.value, where.execution))
+    grid = job.request(machine, rules, profile)
+    raise typer.Exit(command.run(grid, files, format.value, where.execution, plot))
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a module is trained while its layers are timed."""
+
+    batch: Annotated[
+        int | None, typer.Option(help="Samples.  [default: the first size of the first input]")
+    ] = None
+    vocab: Annotated[
+        int, typer.Option(help="Whole numbers of inputs are random, from 0 to below this.")
+    ] = 1000
+    device: Annotated[str, typer.Option(help="cpu, cuda, or one of several like cuda:1.")] = "cpu"
+    dtype: Annotated[
+        str, typer.Option(help="fp32, fp64, fp16 or bf16, of parameters and inputs.")
+    ] = "fp32"
+    steps: Annotated[
+        int, typer.Option(help="Steps that are measured; times are their medians.")
+    ] = 5
+    optimizer: Annotated[str, typer.Option(help="sgd (with momentum) or adamw.")] = "sgd"
+
+
+def parse_shapes(text: str) -> list[Shape]:
+    """The shapes of inputs, comma-separated, like 8x3x224x224 or 8x128:int64."""
+    return [_shape(part.strip()) for part in text.split(",")]
+
+
+def _shape(text: str) -> Shape:
+    from experiments.commands.profile_model import Shape
+
+    match = re.fullmatch(r"([1-9]\d{0,17}(?:x[1-9]\d{0,17})*)(?::(\w+))?", text, re.ASCII)
+    if match is None or (match[2] and match[2] not in INPUT_TYPES):
+        raise InputError(
+            f"input {text!r}: a shape like 8x3x224x224, or 8x128:int64 with one of "
+            f"{', '.join(INPUT_TYPES)}"
+        )
+    return Shape(tuple(map(int, match[1].split("x"))), match[2] or "")
 
 
 @app.command(

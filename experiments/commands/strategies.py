@@ -2,13 +2,15 @@
 
 from experiments import output
 from experiments.commands.answer import Answer
-from experiments.training.strategy_options import default_text, listed, options_of
+from experiments.option_text import options_of
+from experiments.training.strategy_options import default_text
+from simulator.training import strategies
 
 
 def run(how: str) -> None:
     """List every strategy with its options, their defaults and what they are for."""
     records: list[output.Record] = []
-    for name, strategy in listed().items():
+    for name, strategy in strategies().items():
         for key, field in options_of(strategy).items():
             default, meaning = default_text(field), field.metadata["help"]
             records.append(

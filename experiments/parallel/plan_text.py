@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, get_args
+from functools import partial
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from experiments.models.block_cut import Context, Cut, Dispatch, Recompute
 from experiments.models.device_times import Attention
+from experiments.option_text import PARSERS, Parser, parse_pairs
 from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
 from simulator.parallel.pipelines import PipelineOrder
@@ -21,28 +23,68 @@ GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
 added."""
 
 
+def _parse_degree(text: str) -> int:
+    if (value := parse_whole(text)) < 1:
+        raise InputError("1 or more")
+    return value
+
+
+def _parse_imbalance(text: str) -> float:
+    if (value := parse_number(text)) < 1:
+        raise InputError("1 for even experts, or more")
+    return value
+
+
+def _parse_reshard(text: str) -> bool | int:
+    if not text.isdecimal():
+        return parse_yes(text)
+    if int(text) < 2:
+        raise InputError("yes, no, or a number of 2 or more")
+    return int(text)
+
+
+def _parse_router(text: str) -> str:
+    name, _, exponent = text.partition(":")
+    if name != "zipf" or not exponent:
+        raise InputError("expected zipf:EXPONENT, like zipf:1.2")
+    if not 0 <= parse_number(exponent) <= 10:
+        raise InputError(f"the exponent is {exponent[:40]}, expected 0 to 10")
+    return text
+
+
+def _choice(known: Sequence[object], text: str) -> object:
+    """The value that is written as `text`."""
+    names = [str(value) for value in known]
+    if text not in names:
+        raise InputError(f"{text[:40]!r}: {', '.join(names[:-1])} or {names[-1]}")
+    return known[names.index(text)]
+
+
+Degree = Annotated[int, _parse_degree]
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A plan. Its fields are the keys that the user writes."""
+    """A plan. Its fields are the keys that the user writes, and their types say what reads them."""
 
-    dp: int = 0
+    dp: Degree = 0
     """Data parallel: copies of the model. By default all GPUs that are left."""
-    tp: int = 1
+    tp: Degree = 1
     """Tensor parallel: ranks that share each matrix."""
-    pp: int = 1
+    pp: Degree = 1
     """Pipeline parallel: devices of a pipeline."""
-    cp: int = 1
+    cp: Degree = 1
     """Context parallel: ranks that share each sequence."""
-    ep: int = 1
+    ep: Degree = 1
     """Expert parallel: ranks that share the experts."""
-    micro: int = 1
+    micro: Degree = 1
     """Sequences of a micro-batch."""
-    batch: int = 0
+    batch: Degree = 0
     """Sequences of a step. By default 4 micro-batches for each device of a pipeline."""
-    zero: int = 0
+    zero: Annotated[int, partial(_choice, range(4))] = 0
     """What data-parallel ranks share: 1 the optimizer, 2 gradients too, 3 parameters too (FSDP);
     0: nothing."""
-    reshard: bool | int = True
+    reshard: Annotated[bool | int, _parse_reshard] = True
     """With zero=3: yes frees parameters behind the forward and gathers them again, no keeps them, a
     number keeps them in runs of so many ranks."""
     shard: int = 0
@@ -55,7 +97,7 @@ class Plan:
     schedule: str = ""
     """The order of the pipeline, like gpipe, or FILE.csv. By default 1f1b, or interleaved if v is
     above 1."""
-    v: int = 1
+    v: Degree = 1
     """Stages of each device."""
     sp: bool = False
     """Sequence parallel: whether norms and dropout are cut too."""
@@ -67,7 +109,7 @@ class Plan:
     """How context parallel exchanges keys and values: ring, gather or ulysses."""
     overlap: bool = False
     """Whether gradients are reduced beside the last backward."""
-    bucket: float = 160 * 2.0**20
+    bucket: Annotated[float, parse_bytes] = 160 * 2.0**20
     """Bytes of gradients that are reduced together, with `overlap`."""
     blocking: bool = False
     """Whether both ends of a transfer between stages wait for its end."""
@@ -81,19 +123,19 @@ class Plan:
     """Whether collectives of sequence parallel run in pieces beside products."""
     stops: bool = False
     """Whether computing a block again leaves out its last product, as PyTorch's checkpoint may."""
-    grads: str = "fp32"
+    grads: Literal["fp32", "bf16"] = "fp32"
     """The dtype of gradients: fp32 or bf16."""
     slowdown: float = 0.0
     """By which share a computation takes longer while its device communicates."""
     uneven: bool = False
     """Whether stages may differ by a layer."""
-    imbalance: float = 1.0
+    imbalance: Annotated[float, _parse_imbalance] = 1.0
     """Tokens of the busiest rank of experts over the mean."""
     capacity: float = 0.0
     """The most tokens of an expert over the mean; 0: as many as come."""
     dispatch: Dispatch = "bf16"
     """The dtype in which tokens travel to experts: bf16 or fp8."""
-    router: str = ""
+    router: Annotated[str, _parse_router] = ""
     """How tokens choose experts, like zipf:1.2: the larger, the more uneven. By default evenly."""
     seed: int = 0
     """With `router`: which experts are popular, and which tokens choose them."""
@@ -146,25 +188,9 @@ class Plan:
 
     def cut(self, seq: int) -> Cut:
         """How the plan cuts the blocks of a model for sequences of `seq` tokens."""
-        return Cut(
-            seq,
-            self.micro,
-            self.tp,
-            self.cp,
-            self.ep,
-            self.sp,
-            self.recompute,
-            self.stops,
-            overlap_tp=self.overlap_tp,
-            pieces=self.pieces,
-            attention=self.attention,
-            context=self.context,
-            accumulated=0.0 if self.zero >= 2 and self.sync else GRADIENTS[self.grads][1],
-            dropout=self.dropout,
-            capacity=self.capacity,
-            imbalance=self.imbalance,
-            dispatch=self.dispatch,
-        )
+        same = {field.name for field in fields(Cut)} & vars(self).keys()
+        accumulated = 0.0 if self.zero >= 2 and self.sync else GRADIENTS[self.grads][1]
+        return Cut(seq, accumulated=accumulated, **{key: getattr(self, key) for key in same})
 
     def __str__(self) -> str:
         """The plan as a user would write it, with the degrees in front."""
@@ -183,85 +209,27 @@ def _text(name: str, value: object) -> str:
     return format_bytes(value) if name == "bucket" and isinstance(value, float) else f"{value}"
 
 
-def _parse_reshard(text: str) -> bool | int:
-    if not text.isdecimal():
-        return parse_yes(text)
-    if int(text) < 2:
-        raise InputError("yes, no, or a number of 2 or more")
-    return int(text)
+def _parser_of(kind: Any) -> Parser:
+    """What reads the values of a key with this type."""
+    if get_origin(kind) is Annotated:
+        parser: Parser = get_args(kind)[1]
+        return parser
+    return PARSERS.get(kind) or partial(_choice, get_args(kind))
 
 
-def _parse_router(text: str) -> str:
-    name, _, exponent = text.partition(":")
-    if name != "zipf" or not exponent:
-        raise InputError("expected zipf:EXPONENT, like zipf:1.2")
-    if not 0 <= parse_number(exponent) <= 10:
-        raise InputError(f"the exponent is {exponent[:40]}, expected 0 to 10")
-    return text
-
-
-def _one_of(*known: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in known:
-            raise InputError(f"{text[:40]!r}: {', '.join(known[:-1])} or {known[-1]}")
-        return text
-
-    return parse
-
-
-_DEGREES = ("dp", "tp", "pp", "cp", "ep", "micro", "batch", "v")
-_PARSERS: Mapping[str, Callable[[str], object]] = {
-    **dict.fromkeys((*_DEGREES, "zero", "shard", "fsdp", "seed", "nodes"), parse_whole),
-    "reshard": _parse_reshard,
-    "router": _parse_router,
-    **dict.fromkeys(
-        (
-            "sp",
-            "overlap",
-            "blocking",
-            "synchronous",
-            "scatter",
-            "pieces",
-            "overlap_tp",
-            "stops",
-            "uneven",
-            "dropout",
-            "sync",
-        ),
-        parse_yes,
-    ),
-    **dict.fromkeys(("imbalance", "capacity", "slowdown"), parse_number),
-    "recompute": _one_of(*get_args(Recompute)),
-    "attention": _one_of(*get_args(Attention)),
-    "context": _one_of(*get_args(Context)),
-    "dispatch": _one_of(*get_args(Dispatch)),
-    "grads": _one_of(*GRADIENTS),
-    "bucket": parse_bytes,
-    "schedule": str,
-    "order": str,
+_PARSERS = {
+    key: _parser_of(kind) for key, kind in get_type_hints(Plan, include_extras=True).items()
 }
 
 
 def parse_values(text: str) -> dict[str, Any]:
     """The values of KEY=VALUE,... by key. Raises InputError for an unknown key or value."""
-    values: dict[str, Any] = {}
-    for part in filter(None, text.replace(" ", "").split(",")):
-        key, equals, value = part.partition("=")
-        if key not in _PARSERS:
-            hint = nearest_name(key, _PARSERS, f"it has {', '.join(_PARSERS)}")
-            raise InputError(f"a plan has no {key[:40]!r}: {hint}")
-        if not equals or key in values:
-            what = "is there twice" if key in values else "has no value"
-            raise InputError(f"plan: {key} {what}: write it like tp=8")
-        try:
-            values[key] = _PARSERS[key](value)
-        except InputError as error:
-            raise InputError(f"plan: {key}={value[:40]}: {error}") from None
-        if key in _DEGREES and values[key] < 1:
-            raise InputError(f"plan: {key}={value[:40]}: 1 or more")
-        if key == "imbalance" and values[key] < 1:
-            raise InputError(f"plan: {key}={value[:40]}: 1 for even experts, or more")
-    return values
+
+    def unknown(key: str) -> str:
+        hint = nearest_name(key, _PARSERS, f"it has {', '.join(_PARSERS)}")
+        return f"a plan has no {key[:40]!r}: {hint}"
+
+    return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown)
 
 
 def parse_plan(text: str, gpus: int | None = None) -> Plan:
@@ -274,8 +242,6 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
     """
     values = parse_values(text)
     plan = Plan(**values)
-    if plan.zero not in range(4):
-        raise InputError(f"plan: zero={plan.zero}: 0, 1, 2 or 3")
     for key, least in (("reshard", 3), ("fsdp", 3), ("shard", 2), ("sync", 2)):
         if key in values and plan.zero < least:
             raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -32,7 +32,21 @@ class TrainingGrid:
     swept: str
     """The option of which the variants have different values, if any."""
     variants: Sequence[tuple[SweptValue | None, Job]]
+    """Its values with their jobs."""
     ranks: Sequence[int]
+    """Numbers of workers."""
+    parameters: Mapping[str, Value]
+    """The options as the user writes them: stored with the result."""
+
+    @property
+    def job(self) -> Job:
+        """Everything but the number of workers, with the first value of the option."""
+        return self.variants[0][1]
+
+    @property
+    def names(self) -> dict[str, str]:
+        """How tables and pictures show the values."""
+        return {value.text: value.name for value, _ in self.variants if value}
 
     @property
     def costs(self) -> list[float]:

@@ -1,22 +1,36 @@
-"""Training strategies by name. A strategy's file is imported when it is first asked for."""
+"""Training strategies by name.
+
+The package finds every file in it that declares `STRATEGIES`: a new strategy needs no entry
+anywhere else. The files are imported when the caller first asks for a strategy.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 
 from simulator.training.strategy import Strategy
 from topologies.errors import InputError, nearest_name
 
-FILES = {
-    "ddp": ("ddp", "DDP"),
-    "dp": ("data_parallel", "DataParallel"),
-    "ssgd": ("ssgd", "SSGD"),
-    "asgd": ("asgd", "ASGD"),
-    "ssp": ("asgd", "SSP"),
-    "local_sgd": ("local_sgd", "LocalSGD"),
-}
-"""The file of this package and the class in it, by name."""
+FIRST = ("ddp", "data_parallel", "ssgd", "asgd")
+"""Files listed before the others, which follow by name."""
+
+
+@cache
+def strategies() -> dict[str, type[Strategy]]:
+    """Every strategy by name."""
+    files = sorted(
+        (module.name for module in iter_modules(__path__)),
+        key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name),
+    )
+    return {name: strategy for file in files for name, strategy in _declared(file).items()}
+
+
+def _declared(file: str) -> dict[str, type[Strategy]]:
+    """The strategies of a file of this package."""
+    return getattr(import_module(f"{__name__}.{file}"), "STRATEGIES", {})
 
 
 def find(name: str) -> type[Strategy]:
@@ -24,12 +38,13 @@ def find(name: str) -> type[Strategy]:
     if stage := re.fullmatch(r"(?:zero|fsdp)[-_]?([0-3]?)", name.lower()):
         plan = f"--model llama3_8b --plan zero={stage[1] or 3},micro=1"
         raise InputError(f"{name!r} shards a model, which is a plan: write it like {plan}")
-    if name not in FILES:
-        hint = nearest_name(name, FILES, f"there are {', '.join(FILES)}")
+    # A file that is called like the strategy saves the import of all files.
+    alike = any(module.name == name for module in iter_modules(__path__))
+    known = (alike and _declared(name)) or strategies()
+    if name not in known:
+        hint = nearest_name(name, known, f"there are {', '.join(known)}")
         raise InputError(f"no strategy {name[:80]!r}: {hint}")
-    file, strategy = FILES[name]
-    result: type[Strategy] = getattr(import_module(f"simulator.training.{file}"), strategy)
-    return result
+    return known[name]
 
 
-__all__ = ["FILES", "Strategy", "find"]
+__all__ = ["Strategy", "find", "strategies"]

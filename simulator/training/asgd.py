@@ -339,3 +339,6 @@ class _Run:
         self.spans.append(
             Spans(rank, np.full_like(rank, COMMUNICATION), first.ravel(), last.ravel())
         )
+
+
+STRATEGIES = {"asgd": ASGD, "ssp": SSP}

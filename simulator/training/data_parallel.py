@@ -285,3 +285,6 @@ def _described(replicate: Schedule, chains: int) -> tuple[str, ...]:
     chunks = replicate.buffer // chains
     chunk_count, ways = f"{chunks} chunk{'s'[: chunks - 1]}", f"{chains} chain{'s'[: chains - 1]}"
     return (f"a replica is {format_bytes(replicate.nbytes_total)}: {chunk_count}, down {ways}",)
+
+
+STRATEGIES = {"dp": DataParallel}

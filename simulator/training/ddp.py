@@ -271,3 +271,6 @@ def _described(buckets: list[Bucket]) -> str:
         return f"1 bucket of {format_bytes(sizes[0])}"
     least, most = (format_bytes(size, in_binary(sizes)) for size in (min(sizes), max(sizes)))
     return f"{len(sizes)} buckets of {least} to {most}"
+
+
+STRATEGIES = {"ddp": DDP}

@@ -91,3 +91,6 @@ class LocalSGD(Strategy):
     def _averages(self, step: int, steps: int) -> bool:
         """Whether all average after `step`, counted from 0."""
         return (step + 1) % self.every == 0 or step == steps - 1
+
+
+STRATEGIES = {"local_sgd": LocalSGD}

@@ -351,3 +351,6 @@ def _described(model: Model, units: list[Unit], places: _Places) -> str:
     return "pushes of " + " to ".join(
         dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1]))
     )
+
+
+STRATEGIES = {"ssgd": SSGD}

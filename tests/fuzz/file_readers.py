@@ -64,9 +64,9 @@ def _topology(path: Path) -> None:
 
 
 def _model(path: Path) -> None:
-    from experiments.cli.strategy_parser import find
     from experiments.models.model_files import read
     from experiments.training.job import Job
+    from experiments.training.strategy_options import find
     from topologies.catalogue import find as find_machine
 
     model = read(path)

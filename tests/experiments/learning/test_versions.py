@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.cli import strategy_parser
 from experiments.learning.learning_run import (
     LearningRun,
     learn,
@@ -20,6 +19,7 @@ from experiments.learning.learning_run import (
 from experiments.learning.replicas import Shards
 from experiments.learning.task import Task
 from experiments.learning.versions import pipeline_versions
+from experiments.training import strategy_options
 from experiments.training.job import Job
 from grouped_cases import each_case
 from simulator.parallel.blocks import Block, Part
@@ -64,7 +64,7 @@ def job(strategy: str, steps: int = 6, conditions: Conditions | None = None) -> 
     return Job(
         MODEL,
         name,
-        strategy_parser.find(strategy),
+        strategy_options.find(strategy),
         STAR,
         steps=steps,
         conditions=conditions or Conditions(),

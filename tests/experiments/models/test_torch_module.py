@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from experiments.cli.training_options import parse_shapes
+from experiments.cli.simulated import parse_shapes
 from experiments.commands.profile_model import Request, Shape, load, random_inputs, run
 from experiments.models import torch_run
 from experiments.models.hooks import Clock

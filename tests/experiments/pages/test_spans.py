@@ -30,8 +30,8 @@ from simulator.parallel.pipelines import find as find_pipeline
 from simulator.parallel.step import write
 from simulator.parallel.step_work import Work
 from simulator.schedules.timeline import Timeline
-from simulator.training import FILES
 from simulator.training import find as find_strategy
+from simulator.training import strategies
 from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
@@ -229,7 +229,7 @@ def test_every_algorithm_and_strategy_has_spans() -> None:
             continue
         check(spans_of_run(simulate(fitted.schedule, fitted.topology)))
     layers = tuple(Layer(f"fc{k}", 1e-3, 2e-3, tensors=(Tensor("w", 1e6),)) for k in range(2))
-    for name in FILES:
+    for name in strategies():
         strategy = find_strategy(name)()
         topology = find_machine("star").build(4, strategy.servers(4))
         plan = strategy.plan(Model("model", 8, layers), Setting(topology, 4, 2))

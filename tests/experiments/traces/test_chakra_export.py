@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from experiments.commands.run_chakra import usual_algorithms
-from experiments.commands.train import Files, Request
 from experiments.commands.train import run as command
+from experiments.output import RunFiles
 from experiments.traces.chakra_export import chakra_files
 from experiments.traces.chakra_workload import Workload, read_workload
 from experiments.traces.plan_tasks import tasks_of
 from experiments.training.job import Job
+from experiments.training.training_grid import TrainingGrid
 from refusals import refusal
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -112,9 +113,10 @@ def test_a_folder_with_the_ending_chakra_holds_chakra_traces(
     simctl: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     strategy = DDP(algo="ring", small="ring")
-    request = Request(Job(MODEL, "ddp", strategy, machine("star")), [2], "", (), {"p": 2})
+    job = Job(MODEL, "ddp", strategy, machine("star"))
+    request = TrainingGrid("", [(None, job)], [2], {"p": 2})
     folder = tmp_path / "step.chakra"
-    assert command(request, Files(timeline=folder), "csv") == 0
+    assert command(request, RunFiles(timeline=folder), "csv") == 0
     names = sorted(file.name for file in folder.iterdir())
     assert names == ["groups.json", "simctl.0.et", "simctl.1.et"]
     done = simctl("run", "--chakra", folder, "--topology", "star", "--format", "json")

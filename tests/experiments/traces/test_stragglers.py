@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.cli.strategy_parser import find
 from experiments.commands import diagnose_job
 from experiments.pictures.timelines.kineto_export import kineto_files
 from experiments.pictures.timelines.step_spans import strategy_spans
@@ -17,6 +16,7 @@ from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
 from experiments.traces.job_problems import problems
 from experiments.training.job import Job
+from experiments.training.strategy_options import find
 from grouped_cases import each_case
 from job_traces import all_reduce, dumps, entry, kernel, kineto
 from simulator.training.conditions import Conditions

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from experiments.cli.machine_options import MachineOptions
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
+from experiments.output import RunFiles
 from experiments.training.epochs import Epochs
 from grouped_cases import each_case
 from topologies.errors import InputError
@@ -39,7 +40,7 @@ def model(tmp_path: Path) -> str:
 def printed(
     options: TrainingOptions, capsys: pytest.CaptureFixture[str], how: str = "table"
 ) -> str:
-    assert train.run(options.request(STAR), train.Files(), how) == 0
+    assert train.run(options.request(STAR), RunFiles(), how) == 0
     return capsys.readouterr().out
 
 

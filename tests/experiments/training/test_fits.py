@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import strategy_parser
 from experiments.models import model_catalogue
 from experiments.training import job as jobs
+from experiments.training import strategy_options
 from experiments.training.job import Job
 from grouped_cases import each_case
 from simulator.training.footprint import kept
@@ -84,7 +84,7 @@ def test_a_replayed_run_knows_its_memory_but_for_messages(
     strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole run is traced; that with replayed collectives holds the same but for inboxes."""
-    options = strategy_parser.find(strategy)
+    options = strategy_options.find(strategy)
     name = strategy.partition(":")[0]
     job = Job(model_catalogue.find("resnet50"), name, options, find("star"), steps=2)
     whole = replace(job, detail="transfers").run(4)

@@ -10,6 +10,7 @@ import pytest
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
+from experiments.output import RunFiles
 from experiments.simulations import workload
 from experiments.training import job
 from topologies.resources import Need
@@ -35,7 +36,7 @@ def test_they_say_how_long_they_take_and_are_simulated_once(
 
     def shown(how: str, force: bool = False) -> tuple[str, str]:
         request = TrainingOptions(str(model), p="4").request(star, RuleOptions(force=force))
-        assert train.run(request, train.Files(), how) == 0
+        assert train.run(request, RunFiles(), how) == 0
         printed = capsys.readouterr()
         return " ".join(printed.out.split()), printed.err
 

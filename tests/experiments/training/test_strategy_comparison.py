@@ -11,6 +11,7 @@ import pytest
 from experiments.cli.machine_options import MachineOptions
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
+from experiments.output import RunFiles
 
 MODEL = Path(__file__).parents[3] / "examples" / "two_layer_model.yaml"
 NAMES = ["ddp:bucket=1MB,overlap=no", "asgd"]
@@ -20,7 +21,7 @@ def printed(
     capsys: pytest.CaptureFixture[str], how: str, strategy: str, p: str, plot: Path | None = None
 ) -> str:
     options = TrainingOptions(str(MODEL), strategy, p=p)
-    assert train.run(options.request(MachineOptions("star")), train.Files(plot=plot), how) == 0
+    assert train.run(options.request(MachineOptions("star")), RunFiles(), how, plot=plot) == 0
     return capsys.readouterr().out
 
 

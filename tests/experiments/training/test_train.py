@@ -14,6 +14,7 @@ import pytest
 from experiments.cli.machine_options import MachineOptions
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
+from experiments.output import RunFiles
 from grouped_cases import each_case
 from topologies.errors import InputError
 
@@ -41,7 +42,7 @@ class Request(TrainingOptions):
 def run(
     request: Request, timeline: Path | None, out: Path | None, plot: Path | None, how: str
 ) -> int:
-    return train.run(request.request(request.machine), train.Files(timeline, out, plot), how)
+    return train.run(request.request(request.machine), RunFiles(timeline, out), how, plot=plot)
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from experiments.commands.train import Files, Request
 from experiments.commands.train import run as command
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
+from experiments.output import RunFiles
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
@@ -25,6 +25,7 @@ from experiments.pictures.timelines.kineto_export import kineto_files
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from experiments.trace_choice import ALL, TraceChoice
 from experiments.training.job import Job
+from experiments.training.training_grid import TrainingGrid
 from extras import needs
 from refusals import refusal
 from simulator.parallel.group_times import GroupTimes
@@ -191,19 +192,19 @@ def test_a_timeline_without_an_ending_is_a_folder_of_traces(
 ) -> None:
     model = Model("tiny", 1, (Layer("fc", 1e-3, 1e-3, tensors=(Tensor("w", 1000.0),)),))
     job = Job(model, "ddp", DDP(), machine("star"))
-    request = Request(job, [2], "", (), {"p": 2})
+    request = TrainingGrid("", [(None, job)], [2], {"p": 2})
     folder = tmp_path / "traces"
     for _ in range(2):
-        assert command(request, Files(timeline=folder), "csv") == 0
+        assert command(request, RunFiles(timeline=folder), "csv") == 0
         assert sorted(file.name for file in folder.iterdir()) == [
             "rank0.json.gz",
             "rank1.json.gz",
         ]
     (folder / "rank2.json.gz").write_bytes(b"")
-    text = refusal(command, request, Files(timeline=folder), "csv")
+    text = refusal(command, request, RunFiles(timeline=folder), "csv")
     assert "holds 'rank2.json.gz' of something else: name a new folder" in text
     (tmp_path / "file").write_text("")
-    assert "name a folder" in refusal(command, request, Files(timeline=tmp_path / "file"), "csv")
-    nowhere = Files(timeline=Path("/none/traces"))
+    assert "name a folder" in refusal(command, request, RunFiles(timeline=tmp_path / "file"), "csv")
+    nowhere = RunFiles(timeline=Path("/none/traces"))
     assert "cannot write '/none/traces'" in refusal(command, request, nowhere, "csv")
     capsys.readouterr()

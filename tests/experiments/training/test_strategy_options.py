@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.cli.strategy_parser import find, values
-from experiments.training.strategy_options import options_of
+from experiments.option_text import options_of
+from experiments.training.strategy_options import find, swept_values
 from grouped_cases import each_case
 from simulator.training.ddp import DDP
 from topologies.errors import InputError
@@ -43,7 +43,7 @@ def test_what_cannot_be_is_refused(text: str, message: str) -> None:
 
 
 def swept(key: str, text: str) -> list[tuple[object, ...]]:
-    return [tuple(value) for value in values(DDP(), "ddp", key, text)]
+    return [tuple(value) for value in swept_values(DDP(), "ddp", key, text)]
 
 
 def test_a_swept_value_has_its_type_and_its_texts() -> None:
@@ -64,7 +64,7 @@ def test_a_swept_value_has_its_type_and_its_texts() -> None:
 )
 def test_a_sweep_of_what_has_no_range_is_refused(key: str, text: str) -> None:
     with pytest.raises(InputError):
-        values(DDP(), "ddp", key, text)
+        swept_values(DDP(), "ddp", key, text)
 
 
 @given(st.text(max_size=30), st.sampled_from([*options_of(DDP()), "x"]))
