@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
+from topologies.units import format_seconds
+
 WIDEST, NARROWEST = 120, 12
 """Characters of a line, and of a column of words whose cells go on in lines below, at the least."""
 GAP = "  "
@@ -67,3 +69,8 @@ def visible(text: str) -> str:
     """Text in which characters that steer a terminal, or turn the order of others, are written as
     in Python. Ends of lines and tabs stay."""
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def share_cells(name: str, seconds: float, total: float, *about: str) -> list[str]:
+    """A line of a report: seconds, and what share of all they are."""
+    return [f"  {name}", format_seconds(seconds), f"{seconds / (total or 1.0):.1%}", *about]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ class SearchRequest(Setting):
 
     def records(self) -> list[output.Record]:
         """The rows of the table."""
-        return [asdict(row) for row in rows(self.searched())]
+        return [*rows(self.searched())]
 
 
 class _Progress:
@@ -79,7 +79,7 @@ def run(
     answer = Answer(
         "plans",
         report(searched),
-        [asdict(row) for row in rows(searched)],
+        rows(searched),
         request.parameters,
         request.machine,
         request.profile,

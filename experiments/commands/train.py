@@ -80,7 +80,7 @@ def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
     _announce(job, plan, what_if=explained)
     result = job.run(ranks, plan)
     progress(1, 3, ", measuring")
-    record = result.record
+    record = result.row
     progress(2, 3, ", explaining")
     if files.timeline:
         _draw(result, files, grid.parameters)

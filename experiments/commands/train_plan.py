@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,11 @@ from experiments.parallel.fitting import figures as figures_of
 from experiments.parallel.layer_report import figures as routed
 from experiments.parallel.layer_report import prove
 from experiments.parallel.layer_report import text as layers_of
-from experiments.parallel.plan_report import PlanRow, report, row_of, text, title, with_interval
+from experiments.parallel.plan_report import report, row_of, text, title
 from experiments.parallel.plan_step import Setting, interval_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.trace_folder import check_timeline, write_timeline
-from experiments.profiles.interval_levels import level_of
+from experiments.profiles.interval_levels import interval_columns, level_of
 from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import EP
@@ -37,31 +38,27 @@ class Request(Setting):
     transfers: bool
     """Whether every transfer of all ranks is simulated, too."""
 
-    @property
-    def level(self) -> float:
-        """The share of runs that the profile's intervals hold; 0 without intervals."""
-        return level_of(self.profile)
-
     def step(self) -> Step:
         """The operations of a step."""
         return write(work_of(self.training, self.plan, self.groups(self.plan)))
 
-    def answer(self) -> tuple[Step, StepMeasures, PlanRow, Fit]:
+    def answer(self) -> tuple[Step, StepMeasures, dict[str, Any], Fit]:
         """A step, its row, and its memory."""
-        step = self.step()
+        step, level = self.step(), level_of(self.profile)
         measures, fitting = measure(step), fit(self.training, self.plan, step.work)
-        row = row_of(self.training, self.plan, step, measures)
-        row = replace(row, memory_bytes=fitting.memory.peak, missing_bytes=fitting.missing)
-        if self.level:
-            row = with_interval(row, interval_of(step.work, self.level))
-        if self.transfers:
-            row = replace(row, transfers_s=_with_transfers(step, force=self.rules.force))
+        force = self.rules.force
+        row = row_of(self.training, self.plan, step, measures) | {
+            "memory_bytes": fitting.memory.peak,
+            "missing_bytes": fitting.missing,
+            "transfers_s": _with_transfers(step, force=force) if self.transfers else None,
+            **interval_columns(interval_of(step.work, level) if level else None),
+        }
         return step, measures, row, fitting
 
     def records(self) -> list[output.Record]:
         """The row of the table."""
         _, _, row, fitting = self.answer()
-        return [asdict(row) | columns(fitting)]
+        return [row | columns(fitting)]
 
 
 def run(request: Request, files: output.RunFiles, how: str) -> int:
@@ -76,11 +73,11 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
     proven = prove(request.plan, routing, shape.experts)
     exposed = float(measures.exposed[:, EP].mean())
     if files.timeline:
-        _draw(step, files.timeline, f"{row.model}, {row.plan}", request, files.trace)
+        _draw(step, files.timeline, f"{row['model']}, {row['plan']}", request, files.trace)
     figures = report(row, step, measures) | {"memory": figures_of(fitting, line, step)}
     figures |= {"router": routed(routing, step.work, exposed), "proven": proven}
     about = request.parameters, request.machine, request.profile
-    answer = Answer("plan", figures, [asdict(row) | columns(fitting)], *about)
+    answer = Answer("plan", figures, [row | columns(fitting)], *about)
     answer.write(files.out, report=files.report, keep=partial(_keep, step, answer))
 
     def blocks() -> Iterator[str]:

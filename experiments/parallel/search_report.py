@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from typing import Any
 
 from experiments.output import align, counted
 from experiments.parallel.plan_errors import error_cells, kind_of, mean_error
 from experiments.parallel.plan_search import SearchResult, Simulated
-from experiments.profiles.interval_levels import span
+from experiments.profiles.interval_levels import interval_columns, span
 from topologies.units import format_bytes, format_seconds
 
 REASONS = 2
@@ -16,65 +16,34 @@ SHOWN = 0.02
 """Only reasons that make up this share of a loss, at least, are shown."""
 
 
-@dataclass(frozen=True)
-class SearchRow:
-    """A plan of a search."""
-
-    model: str
-    gpus: int
-    plan: str
-    bound_s: float
-    """No step of the plan is shorter."""
-    step_s: float | None
-    """Seconds of the step; None if it is not simulated."""
-    tokens_per_s: float | None
-    mfu: float | None
-    """The model's FLOP/s of a GPU as a share of its peak."""
-    memory_bytes: float
-    """Bytes of the fullest rank; at least, if the plan is not simulated."""
-    left_bytes: float
-    """Bytes that the fullest rank leaves."""
-    loses_to: str
-    """Seconds lost to the fastest plan, by what loses them."""
-    fits: bool | None
-    """Whether the plan fits in memory; None if its whole memory is not known: not simulated."""
-    model_error: float | None
-    """The mean error on measured steps of such plans; None if there is none."""
-    expected_s: float | None = None
-    """The step with each call at its expected time; None without an interval."""
-    low_s: float | None = None
-    """The step with each call at the lower end of its interval."""
-    high_s: float | None = None
-    """The step with each call at the upper end."""
-    level: float | None = None
-    """The share of runs that an interval holds."""
-
-
-def rows(result: SearchResult) -> list[SearchRow]:
-    """A row for each plan that fits in memory: the simulated ones first, the fastest first."""
+def rows(result: SearchResult) -> list[dict[str, Any]]:
+    """A row for each plan that fits in memory: the simulated ones first, the fastest first. What
+    only a simulation tells is None in the others."""
     rest = [place for place in range(len(result.plans)) if place not in result.simulated]
     rest.sort(key=result.bounds.__getitem__)
     space = result.space
     listed = []
     for place in (*result.ranked, *rest):
-        run, sure = result.simulated.get(place), result.intervals.get(place)
+        run = result.simulated.get(place)
+        # Bytes of the fullest rank; at least, if the plan is not simulated.
+        memory = run.memory if run else result.memory[place]
         tokens_per_s = _tokens_per_s(result, run) if run else None
         listed.append(
-            SearchRow(
-                space.training.name,
-                space.gpus,
-                str(result.plans[place]),
-                result.bounds[place],
-                run.seconds if run else None,
-                tokens_per_s,
-                space.training.mfu(tokens_per_s, space.gpus) if tokens_per_s else None,
-                run.memory if run else result.memory[place],
-                result.limit - (run.memory if run else result.memory[place]),
-                why(result, place) if run else "",
-                run.memory <= result.limit if run else None,
-                _error(result, place)[0],
-                *(sure[:4] if sure else ()),
-            )
+            {
+                "model": space.training.name,
+                "gpus": space.gpus,
+                "plan": str(result.plans[place]),
+                "bound_s": result.bounds[place],
+                "step_s": run.seconds if run else None,
+                "tokens_per_s": tokens_per_s,
+                "mfu": tokens_per_s and space.training.mfu(tokens_per_s, space.gpus),
+                "memory_bytes": memory,
+                "left_bytes": result.limit - memory,
+                "loses_to": why(result, place) if run else "",
+                "fits": run.memory <= result.limit if run else None,
+                "model_error": _error(result, place)[0],
+                **interval_columns(result.intervals.get(place)),
+            }
         )
     return listed
 
@@ -104,7 +73,7 @@ def report(result: SearchResult) -> dict[str, object]:
     """All figures, for JSON."""
     return {
         "left_out": dict(result.left_out.most_common()),
-        "plans": [asdict(row) for row in rows(result)],
+        "plans": rows(result),
         "parts_s": {
             str(result.plans[place]): dict(run.parts) for place, run in result.simulated.items()
         },

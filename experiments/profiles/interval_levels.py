@@ -1,7 +1,11 @@
 """Intervals of a profile: their level, and their ends in words."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from experiments import output
 from simulator.profile import Profile
+from simulator.uncertainty.interval import Interval
 from topologies.units import format_seconds
 
 
@@ -22,6 +26,19 @@ def at_level(profile: Profile, level: float | None) -> Profile:
 def level_of(profile: Profile | None) -> float:
     """That of the profile's intervals, 0 without any."""
     return profile.uncertainty.level if profile and profile.uncertainty else 0.0
+
+
+def interval_columns(interval: Interval | None) -> dict[str, float | None]:
+    """The interval of a step as columns of a table: None without one."""
+    values = interval[:4] if interval else (None,) * 4
+    return dict(zip(("expected_s", "low_s", "high_s", "level"), values, strict=True))
+
+
+def expected_cells(row: Mapping[str, Any]) -> list[str]:
+    """The interval of a step as a line of a report, from its columns."""
+    about = f"{row['level']:.0%} of steps: {span(row['low_s'], row['high_s'])}"
+    expected = format_seconds(row["expected_s"])
+    return ["  expected", expected, f"{about}, by the error of communication"]
 
 
 def span(low: float | None, high: float | None) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from experiments.models.accelerators import ACCELERATORS
-from experiments.output import Value
+from experiments.profiles.interval_levels import interval_columns
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.training.changes import (
     CHANGES,
@@ -27,7 +27,7 @@ from experiments.training.library_costs import (
     overhead_of,
     slower_calls,
 )
-from experiments.training.training_row import Simulated, TrainingRow
+from simulator.analysis.bubbles import CAUSES
 from simulator.analysis.critical_path import PARTS, Path, trace_back, worth
 from simulator.analysis.memory import Memory
 from simulator.analysis.waits import Wait, waits
@@ -45,6 +45,7 @@ from simulator.training.plan import RESTART, Plan, Setting, prove
 from simulator.training.plan_simulation import train
 from simulator.training.replay import Replayed
 from simulator.training.size import AGAIN, OPERATION, QUICK, WRITTEN
+from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
 from topologies.degraded import slowed
 from topologies.topology import Topology
@@ -155,6 +156,22 @@ class Job:
             return float(topology.latency[links].sum() + self.model.gradients / slowest)
 
         return min(range(ranks), key=seconds)
+
+
+CAUSE_KEYS = tuple(cause.replace(" ", "_") for cause in CAUSES)
+
+
+class Simulated(NamedTuple):
+    """What of a run has been simulated."""
+
+    ranks: int
+    """The workers that stand for all."""
+    collectives: int
+    """The collectives that are timed as a whole; 0: all transfers are simulated at their time."""
+    replayed: int
+    """Those of them that have the times of an earlier simulation."""
+    rounds: int
+    """How often collectives were simulated again, together."""
 
 
 WhatIf = Mapping[str, tuple[float, float | None]]
@@ -303,57 +320,61 @@ class TrainingRun:
         return dict(sorted(total.items(), key=lambda item: -item[1]))
 
     @cached_property
-    def row(self) -> TrainingRow:
-        """The run as a row of a table."""
-        measures, steps = self.measures, self.measures.window.steps
-        memory = self.memory
-        rate = min(measures.samples_per_s, self.job.epochs.input_rate)
-        causes = measures.bubbles.seconds.mean(axis=0) / steps
-        return TrainingRow(
-            model=self.plan.model.name,
-            device=self.plan.model.device,
-            strategy=self.job.name,
-            ranks=self.ranks,
-            batch=self.plan.model.batch,
-            step_s=max(measures.step, self.least),
-            samples_per_s=rate,
-            efficiency=rate / (self.ranks * self.job.alone(self.ranks, self.costs)),
-            computing_s=float(measures.computing.mean()) / steps,
-            restarting_s=float(measures.restarting.mean()) / steps,
-            exposed_s=float(measures.exposed.mean()) / steps,
-            hidden_s=float(measures.hidden.mean()) / steps,
-            transfer_s=float(causes[0]),
-            contention_s=float(causes[1]),
-            slower_peer_s=float(causes[2]),
-            drain_s=float(causes[3]),
-            volume_B=self.plan.volume / self._steps,
-            peak_B=memory.peak if memory else self.held,
-            redundant_B=memory.peak_redundant if memory else None,
-            staleness=float(measures.staleness.mean()) if len(measures.staleness) else 0.0,
-            staleness_max=int(measures.staleness.max(initial=0)),
-            fits=None if self.capacity is None else self.held <= self.capacity,
-            **self._interval(),
-        )
-
-    def _interval(self) -> dict[str, Any]:
-        """The step with all calls at the same end of their intervals: a machine's errors are
-        shared by its calls."""
-        interval = self.costs and self.costs.interval
-        if not interval or not self.costs:
-            return {}
-        ends: dict[str, Any] = {"level": interval.level, "unsure": "; ".join(interval.unsure)}
-        for name in ("expected", "low", "high"):
-            factor = getattr(interval, name)
-            rules = self.job.rules.training(self.costs.slower(factor))
-            timeline = train(self.plan, rules, slower_calls(self.plan, factor))
-            ends[f"{name}_s"] = max(measure(self.plan, timeline).step, self.least)
-        return ends
+    def row(self) -> dict[str, Any]:
+        """The run as a row of a table. Seconds are means over the workers, for a step; bytes are
+        the peak of the fullest rank, and what all ranks send in a step."""
+        measures, interval, memory = self.measures, self.interval, self.memory
+        steps, staleness = measures.window.steps, measures.staleness
+        rate, step = min(measures.samples_per_s, self.job.epochs.input_rate), self.step
+        causes = (measures.bubbles.seconds.mean(axis=0) / steps).tolist()
+        alone = self.job.alone(self.ranks, self.costs)
+        return {
+            "model": self.plan.model.name,
+            "device": self.plan.model.device,
+            "strategy": self.job.name,
+            "ranks": self.ranks,
+            "batch": self.plan.model.batch,
+            "step_s": step,
+            "samples_per_s": rate,
+            # A share of what as many workers without communication would reach.
+            "efficiency": rate / (self.ranks * alone),
+            "computing_s": float(measures.computing.mean()) / steps,
+            "restarting_s": float(measures.restarting.mean()) / steps,
+            "exposed_s": float(measures.exposed.mean()) / steps,
+            "hidden_s": float(measures.hidden.mean()) / steps,
+            **{f"{cause}_s": seconds for cause, seconds in zip(CAUSE_KEYS, causes, strict=True)},
+            "volume_B": self.plan.volume / self._steps,
+            "peak_B": memory.peak if memory else self.held,
+            "redundant_B": memory.peak_redundant if memory else None,
+            "staleness": float(staleness.mean()) if len(staleness) else 0.0,
+            "staleness_max": int(staleness.max(initial=0)),
+            "fits": None if self.capacity is None else self.held <= self.capacity,
+            **interval_columns(interval),
+            "unsure": "; ".join(interval.unsure) if interval else None,
+            **self.job.epochs.columns(self.samples, step, self.input_s),
+        }
 
     @property
-    def record(self) -> dict[str, Value]:
-        """The row with the time of epochs, as far as the job asks for it."""
-        row = self.row
-        return {**asdict(row), **self.job.epochs.columns(self.samples, row.step_s, self.input_s)}
+    def step(self) -> float:
+        """Seconds of a step, in which the input pipeline reads its samples."""
+        return max(self.measures.step, self.least)
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """The step with all calls at the same end of their intervals: a machine's errors are
+        shared by its calls. None without a library that says how sure it is."""
+        calls = self.costs and self.costs.interval
+        if not calls:
+            return None
+        expected, low, high = (self._slower(factor) for factor in calls[:3])
+        return calls._replace(expected=expected, low=low, high=high)
+
+    def _slower(self, factor: float) -> float:
+        """Seconds of a step whose calls take `factor` times as long."""
+        assert self.costs
+        rules = self.job.rules.training(self.costs.slower(factor))
+        timeline = train(self.plan, rules, slower_calls(self.plan, factor))
+        return max(measure(self.plan, timeline).step, self.least)
 
     def what_if(self, *, always: bool = False) -> WhatIf:
         """Seconds of a step with twice the bandwidth, half the latency, and twice the compute.

@@ -60,7 +60,7 @@ class TrainingGrid:
             (value, job), p = runs[number]
             training = job.run(p)
             swept: dict[str, Value] = {self.swept: value.text} if value else {}
-            record = swept | record_of(training, what_if=not value)
+            record = swept | _record(training, what_if=not value)
             yield Outcome(record, failure_of(training))
 
     def encode(self, outcome: Outcome) -> Any:
@@ -72,9 +72,9 @@ class TrainingGrid:
         return Outcome(*encoded)
 
 
-def record_of(training: TrainingRun, what_if: bool) -> dict[str, Value]:
+def _record(training: TrainingRun, what_if: bool) -> dict[str, Value]:
     """A run as a row, on request with what changes of the machine would save."""
-    record = training.record
+    record = {**training.row}
     for name, (first_order, simulated) in training.what_if(always=True).items() if what_if else ():
         record |= {
             f"{COLUMNS[name]}_first_order_s": first_order,

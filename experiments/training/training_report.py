@@ -9,21 +9,24 @@ import numpy as np
 
 from experiments.models.model_catalogue import MODELS
 from experiments.models.model_shapes import Shape
-from experiments.output import Value, align
-from experiments.profiles.interval_levels import span
+from experiments.output import Value, align, counted
+from experiments.profiles.interval_levels import expected_cells
 from experiments.terms import footnote
-from experiments.training.job import TrainingRun, WhatIf
+from experiments.text_lines import share_cells
+from experiments.training.job import CAUSE_KEYS, TrainingRun, WhatIf
 from experiments.training.training_table import memory_cell, rate
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bubbles import CAUSES
 from simulator.analysis.critical_path import PARTS, parts
 from simulator.analysis.memory import Memory
+from topologies.topology import Ints
 from topologies.units import format_bytes, format_seconds
 
 POINTS = 1000
 """In JSON, the memory of a rank has about this many points at most."""
 WORDS = 3
 """At most this many lines on choices for the machine are printed."""
+REDUNDANT = "the peak amount of duplicate data over all ranks"
 
 
 def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> object:
@@ -92,126 +95,106 @@ def _over_time(memory: Memory, ranks: int) -> object:
     }
 
 
-CAUSE_KEYS = ("transfer", "contention", "slower_peer", "drain")
-
-
 def text(run: TrainingRun, what_if: WhatIf) -> str:
     """The run as text for people."""
-    row = run.row
-    waiting = wait_cells(run.waits, run.timeline.schedule, run.measures.window.steps)
-    blocks = [
-        f"{run.title}: {format_seconds(row.step_s)} a step",
-        align(_summary(run)),
-        "bubbles: why devices wait, of a step\n" + align(_bubbles(run)),
-        "where the time goes (the critical path)\n" + align(_path(run)),
-        *(
-            ["contention: waiting behind messages of other ranks, of a step\n" + align(waiting)]
-            if waiting
-            else []
-        ),
-        "what would help\n" + align(_helping(run, what_if)),
-    ]
-    if run.job.profile is None:
-        blocks.append(footnote(["not included"]))
-    chosen = run.plan.words
-    more = [f"... {len(chosen)} lines, all with --format json"] if len(chosen) > WORDS else []
-    words = [*chosen[:WORDS], *more, f"model: {run.plan.model.source}"]
-    if run.job.profile is None and not getattr(run.job.strategy, "launch", 0.0):
+    row, bare = run.row, run.job.profile is None
+    title = f"{run.title}: {format_seconds(row['step_s'])} a step"
+    if row["fits"] is False:
+        title = f"{run.title}: does not fit in memory\n{_unfit(run)}"
+    words = [*run.plan.words[:WORDS]]
+    if len(run.plan.words) > WORDS:
+        words.append(f"... {len(run.plan.words)} lines, all with --format json")
+    words.append(f"model: {run.plan.model.source}")
+    if bare and not getattr(run.job.strategy, "launch", 0.0):
         words.append("launch of a collective: 0s; --library adds the launch of a library")
-    blocks.insert(1, "\n".join(f"  {line}" for line in words))
-    if row.fits is False:
-        blocks[0] = f"{run.title}: does not fit in memory\n{_unfit(run)}"
-    return "\n\n".join(blocks)
+    waiting = wait_cells(run.waits, run.timeline.schedule, run.measures.window.steps)
+    tables = {
+        "bubbles: why devices wait, of a step": _bubbles(run),
+        "where the time goes (the critical path)": _path(run),
+        "contention: waiting behind messages of other ranks, of a step": waiting,
+        "what would help": _helping(run, what_if),
+    }
+    blocks = [title, "\n".join(f"  {line}" for line in words), align(_summary(run))]
+    blocks += [f"{name}\n{align(lines)}" for name, lines in tables.items() if lines]
+    return "\n\n".join([*blocks, footnote(["not included"])] if bare else blocks)
 
 
 def _unfit(run: TrainingRun) -> str:
     """By how much a run does not fit into the memory of a device, and what of it is unsure."""
-    held, capacity, activations = (
-        format_bytes(nbytes, binary=False)
-        for nbytes in (run.held, run.capacity or 0.0, run.plan.model.activations)
-    )
-    missing = format_bytes(run.held - (run.capacity or 0.0), binary=False)
-    entry = MODELS.get(run.plan.model.name)
-    divide = (
-        "\n  to make it fit: --plan auto divides the model among GPUs"
-        if entry and isinstance(entry.model, Shape)
-        else ""
-    )
+    capacity, model = run.capacity or 0.0, run.plan.model
+    entry = MODELS.get(model.name)
+    divide = entry and isinstance(entry.model, Shape)
     return (
-        f"  the fullest worker holds {held}, {missing} more than the {capacity} of "
-        f"{run.plan.model.device}\n"
-        f"  least sure: {activations} of activations; CUDA and libraries are not counted{divide}"
+        f"  the fullest worker holds {_gb(run.held)}, {_gb(run.held - capacity)} more than the "
+        f"{_gb(capacity)} of {model.device}\n"
+        f"  least sure: {_gb(model.activations)} of activations; CUDA and libraries are not counted"
+        + "\n  to make it fit: --plan auto divides the model among GPUs"
+        * bool(divide)
     )
+
+
+def _gb(nbytes: float) -> str:
+    return format_bytes(nbytes, binary=False)
 
 
 def _summary(run: TrainingRun) -> list[list[str]]:
     row = run.row
-    communicating = row.exposed_s + row.hidden_s
-    limit = f"of {format_bytes(run.capacity, binary=False)}, " if run.capacity else ""
+    step, hidden, exposed = row["step_s"], row["hidden_s"], row["exposed_s"]
+    limit = f"of {_gb(run.capacity)}, " if run.capacity else ""
     traced = "" if run.memory else ", without messages on their way"
+    alone = f"{row['efficiency']:.1%} of {row['ranks']} times one worker alone"
+    computing = share_cells("computing", row["computing_s"], step)
+    overlap = f"{format_seconds(hidden)} hidden, {format_seconds(exposed)} exposed"
     lines = [
-        ["  peak memory", memory_cell(row.peak_B), f"{limit}the fullest rank{traced}"],
-        ["  step", format_seconds(row.step_s), _spread(run)],
+        ["  peak memory", memory_cell(row["peak_B"]), f"{limit}the fullest rank{traced}"],
+        ["  step", format_seconds(step), _spread(run)],
         *_expected(run),
         *_epochs(run),
-        [
-            "  samples/s",
-            rate(row.samples_per_s),
-            f"{row.efficiency:.1%} of {row.ranks} times one worker alone",
-        ],
-        [
-            "  computing",
-            format_seconds(row.computing_s),
-            f"{row.computing_s / (row.step_s or 1.0):.1%} of the step",
-        ],
-        *(
-            [["  restarting", format_seconds(row.restarting_s), "of the mean step"]]
-            if row.restarting_s
-            else []
-        ),
-        [
-            "  communicating",
-            format_seconds(communicating),
-            f"{format_seconds(row.hidden_s)} hidden, {format_seconds(row.exposed_s)} exposed",
-        ],
-        ["  sent", format_bytes(row.volume_B, binary=False), "all ranks, a step"],
-        [
-            "  redundant",
-            memory_cell(row.redundant_B),
-            "the peak amount of duplicate data over all ranks",
-        ],
+        ["  samples/s", rate(row["samples_per_s"]), alone],
+        [*computing[:2], f"{computing[2]} of the step"],
+        ["  restarting", format_seconds(row["restarting_s"]), "of the mean step"],
+        ["  communicating", format_seconds(exposed + hidden), overlap],
+        ["  sent", _gb(row["volume_B"]), "all ranks, a step"],
+        ["  redundant", memory_cell(row["redundant_B"]), REDUNDANT],
+        ["  staleness", f"{row['staleness']:.2f}", _stale(run.measures.staleness)],
+        ["  simulated", *_simulated(run)],
+        ["  verdict", "ok" if not run.wrong else f"FAIL: {run.wrong}", run.proof],
     ]
-    if len(run.measures.staleness):
-        lines.append(["  staleness", f"{row.staleness:.2f}", _stale(run)])
-    lines.append(["  simulated", *run.simulated.words(run.ranks)])
-    lines.append(["  verdict", "ok" if not run.wrong else f"FAIL: {run.wrong}", run.proof])
-    return lines
+    missing = {"  restarting": not row["restarting_s"], "  staleness": not lines[-3][2]}
+    return [line for line in lines if not missing.get(line[0])]
+
+
+def _simulated(run: TrainingRun) -> tuple[str, str]:
+    """What of a run has been simulated."""
+    ranks, collectives, replayed, rounds = run.simulated
+    who = "all ranks" if run.ranks == ranks else f"{ranks} of {run.ranks} ranks"
+    if not collectives:
+        return who, "all transfers"
+    again = f", {rounds} rounds" if rounds else ""
+    parts = f"{collectives - replayed} simulated, {replayed} replayed{again}"
+    return who, f"{collectives} collectives: {parts}"
 
 
 def _expected(run: TrainingRun) -> list[list[str]]:
     """The interval of a step and why it is wide, if the library says how sure it is."""
-    row = run.row
-    if row.expected_s is None:
+    if run.interval is None:
         return []
-    expected, ends = format_seconds(row.expected_s), span(row.low_s, row.high_s)
-    about = f"{row.level:.0%} of steps: {ends}, by the error of communication"
-    sure = run.costs and run.costs.interval
-    reasons = [["", "", f"unsure: {reason}"] for reason in (sure.unsure if sure else ())]
-    return [["  expected", expected, about], *reasons]
+    unsure = [["", "", f"unsure: {reason}"] for reason in run.interval.unsure]
+    return [expected_cells(run.row), *unsure]
 
 
 def _epochs(run: TrainingRun) -> list[list[str]]:
     """The wait for input and the time of epochs, as far as the job asks for them."""
-    epochs, row, lines = run.job.epochs, run.row, list[list[str]]()
+    epochs, step, lines = run.job.epochs, run.step, list[list[str]]()
     if epochs.input_rate < inf:
-        share = f"{run.input_s / (row.step_s or 1.0):.1%} of the step"
-        words = f"{share}: the pipeline reads {rate(epochs.input_rate)} samples/s"
-        lines.append(["  waiting for input", format_seconds(run.input_s), words])
+        name, seconds, share = share_cells("waiting for input", run.input_s, step)
+        reads = f"the pipeline reads {rate(epochs.input_rate)} samples/s"
+        lines.append([name, seconds, f"{share} of the step: {reads}"])
     if epochs.dataset is not None:
-        training = epochs.training(run.samples, row.step_s)
+        training = epochs.training(run.samples, step)
         words = f"{training.steps} steps, and {format_seconds(epochs.pause)} beside them"
         lines.append(["  epoch", format_seconds(training.epoch), words])
-        number = f"{epochs.number} epoch{'' if epochs.number == 1 else 's'}"
+        number = counted(epochs.number, "epoch")
         lines.append(["  training", format_seconds(training.seconds), number])
     return lines
 
@@ -220,18 +203,14 @@ def _spread(run: TrainingRun) -> str:
     steps = np.maximum(run.measures.steps, run.least)
     if len(steps) < 2:
         return ""
-    of = (
-        ""
-        if run.plan.updates is None
-        else f" times {run.ranks} update{'' if run.ranks == 1 else 's'}"
-    )
-    return (
-        f"mean of {len(steps)}{of}; {format_seconds(steps.min())} to {format_seconds(steps.max())}"
-    )
+    updates = "" if run.plan.updates is None else f" times {counted(run.ranks, 'update')}"
+    ends = f"{format_seconds(steps.min())} to {format_seconds(steps.max())}"
+    return f"mean of {len(steps)}{updates}; {ends}"
 
 
-def _stale(run: TrainingRun) -> str:
-    staleness = run.measures.staleness
+def _stale(staleness: Ints) -> str:
+    if not len(staleness):
+        return ""
     low, middle, high = (int(np.quantile(staleness, q, method="nearest")) for q in (0.1, 0.5, 0.9))
     return f"updates, mean; 10% {low}, median {middle}, 90% {high}, most {staleness.max()}"
 
@@ -239,54 +218,51 @@ def _stale(run: TrainingRun) -> str:
 def _bubbles(run: TrainingRun) -> list[list[str]]:
     """Mean and worst idle time by cause, for a step, with their shares of the run."""
     steps, total = run.measures.window.steps, run.measures.window.end or 1.0
-    seconds = run.measures.bubbles.seconds
+    seconds = run.measures.bubbles.seconds / steps
     worst = int(seconds.sum(axis=1).argmax())
-    mean, idle = seconds.mean(axis=0), run.input_s * steps
-    total += idle
-
-    def line(name: str, mean: float, most: float) -> list[str]:
-        cells = [[format_seconds(s / steps), f"{s / total:.1%}"] for s in (mean, most)]
-        return [f"  {name}", *cells[0], *cells[1]]
-
-    rows = zip(CAUSES, mean.tolist(), seconds[worst].tolist(), strict=True)
+    rows = {
+        cause: (mean, most)
+        for cause, mean, most in zip(
+            CAUSES, seconds.mean(axis=0).tolist(), seconds[worst].tolist(), strict=True
+        )
+    }
+    if run.input_s:
+        rows["input"] = run.input_s, run.input_s
+    rows["in all"] = tuple(map(sum, zip(*rows.values(), strict=True)))
+    whole = total / steps + run.input_s
     return [
         ["", "mean", "", f"worst: rank {run.plan.standing[worst]}", ""],
-        *(line(*row) for row in rows),
-        *([line("input", idle, idle)] if idle else []),
-        line("in all", float(mean.sum()) + idle, float(seconds[worst].sum()) + idle),
+        *(
+            [*share_cells(name, mean, whole), *share_cells("", most, whole)[1:]]
+            for name, (mean, most) in rows.items()
+        ),
     ]
 
 
 def _path(run: TrainingRun) -> list[list[str]]:
     steps = run.measures.window.steps
-    idle = run.input_s * steps
-    total = run.length + idle or 1.0
-    by_part = {
-        part: seconds
-        for part, seconds in parts(run.path).items()
-        if seconds > 0 and part != "compute"
-    }
-    by_phase = {
-        f"compute: {phase}": seconds for phase, seconds in run.by_phase().items() if seconds > 0
-    }
-    waiting = {"waiting for input": idle} if idle else {}
-    links = {part: by_part[part] for part in PARTS if part in by_part}
-    together = {**by_phase, **links, **waiting}
+    length = run.length / steps + run.input_s or 1.0
+    links = {part: seconds for part, seconds in parts(run.path).items() if part != "compute"}
+    together = {f"compute: {phase}": seconds for phase, seconds in run.by_phase().items()}
+    together |= {part: links[part] for part in PARTS if part in links}
+    together["waiting for input"] = run.input_s * steps
     return [
-        [f"  {name}", format_seconds(s / steps), f"{s / total:.1%}"] for name, s in together.items()
+        share_cells(name, seconds / steps, length)
+        for name, seconds in together.items()
+        if seconds > 0
     ]
 
 
 def _helping(run: TrainingRun, what_if: WhatIf) -> list[list[str]]:
     now = run.length / run.measures.window.steps + run.input_s
+    seconds = dict(what_if)
+    if run.input_s:
+        faster = max(run.measures.step, run.least / 2)
+        seconds["twice the input rate"] = faster, faster
     lines = [["", "a step", "saves", "to first order"]]
-    for name, (first_order, simulated) in what_if.items():
+    for name, (first_order, simulated) in seconds.items():
         again = ["-", "-"]
         if simulated is not None:
             again = [format_seconds(simulated), f"{1 - simulated / (now or 1.0):.1%}"]
         lines.append([f"  {name}", *again, format_seconds(first_order)])
-    if run.input_s:
-        faster = max(run.measures.step, run.least / 2)
-        cells = [format_seconds(faster), f"{1 - faster / now:.1%}", format_seconds(faster)]
-        lines.append(["  twice the input rate", *cells])
     return lines

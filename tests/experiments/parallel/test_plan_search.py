@@ -63,9 +63,11 @@ def test_bounds_hold_for_steps_in_full() -> None:
 def test_a_report_says_why_plans_lose() -> None:
     result = found(GPT, 0)
     listed = rows(result)
-    assert listed[0].loses_to == ""
-    assert [row.step_s for row in listed[:10]] == sorted(row.step_s or 0 for row in listed[:10])
-    assert listed[-1].step_s is None
+    assert listed[0]["loses_to"] == ""
+    assert [row["step_s"] for row in listed[:10]] == sorted(
+        row["step_s"] or 0 for row in listed[:10]
+    )
+    assert listed[-1]["step_s"] is None
     page = text(result)
     assert f"{len(result.plans)} fit and are bounded" in page
     assert "tp reaches beyond a node" in page

@@ -63,11 +63,17 @@ def test_a_report_has_the_figures_of_a_step() -> None:
     step = write(work_of(training(), plan, times))
     measures = measure(step)
     row = row_of(training(), plan, step, measures)
-    parts = row.computing_s + row.optimizer_s + row.exposed_s + row.launching_s + row.idle_s
-    assert parts == pytest.approx(row.step_s)
-    assert sum(path_of(step).values()) == pytest.approx(row.step_s)
-    assert row.tokens_per_s == pytest.approx(16 * 256 / row.step_s)
-    assert 0 < row.mfu < 1
+    parts = (
+        row["computing_s"]
+        + row["optimizer_s"]
+        + row["exposed_s"]
+        + row["launching_s"]
+        + row["idle_s"]
+    )
+    assert parts == pytest.approx(row["step_s"])
+    assert sum(path_of(step).values()) == pytest.approx(row["step_s"])
+    assert row["tokens_per_s"] == pytest.approx(16 * 256 / row["step_s"])
+    assert 0 < row["mfu"] < 1
     assert set(report(row, step, measures)) == {"summary", "critical_path_s", "devices"}
     words = text(row, step, measures)
     for word in ("exposed tp", "gather parameters", "devices of the pipeline", "(MFU)"):

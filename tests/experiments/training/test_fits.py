@@ -94,5 +94,5 @@ def test_a_replayed_run_knows_its_memory_but_for_messages(
     assert replayed.plan.blocks
     assert replayed.held == kept(whole.plan)
     assert replayed.held <= whole.held <= 1.001 * replayed.held
-    assert replayed.row.peak_B == replayed.held
-    assert replayed.row.redundant_B is None
+    assert replayed.row["peak_B"] == replayed.held
+    assert replayed.row["redundant_B"] is None

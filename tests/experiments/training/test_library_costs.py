@@ -67,10 +67,10 @@ def test_a_step_that_hides_nothing_takes_a_call_longer(ranks: int) -> None:
     predicted = prediction(profile(), call, algorithm)
     assert predicted is not None
     sure = interval_of(predicted)
-    ends = row.step_s, row.expected_s, row.low_s, row.high_s
+    ends = row["step_s"], row["expected_s"], row["low_s"], row["high_s"]
     for step, seconds in zip(ends, (call.seconds, sure.expected, sure.low, sure.high), strict=True):
         assert step is not None
-        assert step - row.computing_s == pytest.approx(seconds, rel=1e-6)
+        assert step - row["computing_s"] == pytest.approx(seconds, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -78,42 +78,42 @@ def test_a_step_that_hides_nothing_takes_a_call_longer(ranks: int) -> None:
 )
 def test_each_strategy_has_an_interval(strategy: Strategy) -> None:
     row = job(strategy).run(4).row
-    assert row.low_s is not None
-    assert row.expected_s is not None
-    assert row.high_s is not None
-    assert row.low_s <= row.expected_s <= row.high_s
-    assert row.low_s < row.high_s
-    assert row.level == 0.8
+    assert row["low_s"] is not None
+    assert row["expected_s"] is not None
+    assert row["high_s"] is not None
+    assert row["low_s"] <= row["expected_s"] <= row["high_s"]
+    assert row["low_s"] < row["high_s"]
+    assert row["level"] == 0.8
 
 
 def test_the_same_step_with_all_transfers() -> None:
     plain, written = (
         job(DDP(broadcast_buffers=False), how).run(64) for how in ("auto", "transfers")
     )
-    assert plain.row.step_s == pytest.approx(written.row.step_s, rel=1e-9)
-    assert plain.row.high_s == pytest.approx(written.row.high_s, rel=1e-9)
+    assert plain.row["step_s"] == pytest.approx(written.row["step_s"], rel=1e-9)
+    assert plain.row["high_s"] == pytest.approx(written.row["high_s"], rel=1e-9)
 
 
 def test_a_worker_alone_has_no_interval() -> None:
     run = job(DDP()).run(1)
-    assert run.row.expected_s is None
+    assert run.row["expected_s"] is None
     assert "expected" not in text(run, run.what_if())
 
 
 @pytest.mark.parametrize("strategy", [SSGD(server="gpu"), ASGD()], ids=lambda s: type(s))
 def test_a_worker_alone_has_the_librarys_links_to_its_server(strategy: Strategy) -> None:
     alone, two = (job(strategy).run(ranks).row for ranks in (1, 2))
-    assert alone.expected_s is not None
-    assert alone.efficiency == pytest.approx(1)
-    assert two.efficiency <= 1
-    assert alone.step_s <= two.step_s
+    assert alone["expected_s"] is not None
+    assert alone["efficiency"] == pytest.approx(1)
+    assert two["efficiency"] <= 1
+    assert alone["step_s"] <= two["step_s"]
 
 
 def test_a_step_says_in_what_it_is_outside_the_measured_runs() -> None:
     seen, beyond = (job(DDP()).run(ranks) for ranks in (16, 128))
-    assert beyond.row.unsure == "128 ranks: measured runs have at most 64"
+    assert beyond.row["unsure"] == "128 ranks: measured runs have at most 64"
     assert "  unsure: 128 ranks: measured runs have at most 64" in text(beyond, {})
-    assert "ranks" not in (seen.row.unsure or "")
+    assert "ranks" not in (seen.row["unsure"] or "")
 
 
 def test_a_step_without_a_library_names_what_adds_one(simctl: Simctl) -> None:
@@ -123,8 +123,8 @@ def test_a_step_without_a_library_names_what_adds_one(simctl: Simctl) -> None:
 def test_a_profile_without_uncertainty_has_the_same_step_and_no_interval() -> None:
     sure = job(DDP())
     unsure = replace(sure, profile=replace(profile(), uncertainty=None))
-    assert unsure.run(8).row.step_s == sure.run(8).row.step_s
-    assert unsure.run(8).row.high_s is None
+    assert unsure.run(8).row["step_s"] == sure.run(8).row["step_s"]
+    assert unsure.run(8).row["high_s"] is None
 
 
 def test_twice_the_bandwidth_is_of_the_librarys_links() -> None:
@@ -132,7 +132,7 @@ def test_twice_the_bandwidth_is_of_the_librarys_links() -> None:
     for name, (first_order, simulated) in run.what_if().items():
         assert simulated is not None
         assert simulated == pytest.approx(first_order, rel=0.05), name
-        assert simulated <= run.row.step_s
+        assert simulated <= run.row["step_s"]
 
 
 def test_a_library_on_a_machine_without_measurements(simctl: Simctl) -> None:
