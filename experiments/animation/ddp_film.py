@@ -21,6 +21,7 @@ from experiments.animation.step_film import (
 )
 from experiments.pictures.timelines.palette import colours
 from experiments.pictures.timelines.step_spans import StepSpans, strategy_spans
+from simulator.steps.step_graph import BACKWARD
 from simulator.training.buckets import Bucket, initial, rebuilt
 from simulator.training.ddp import DDP
 from topologies.errors import InputError
@@ -89,9 +90,8 @@ def _times(plan: Plan, spans: StepSpans, buckets: list[Bucket]) -> Moments:
     timeline, schedule = spans.timeline, spans.timeline.schedule
     begun = np.full((len(plan.model.layers), plan.workers), np.inf)
     complete = np.zeros_like(begun)
-    layer_of = {f"backward {layer.name}": k for k, layer in enumerate(plan.model.layers)}
-    layer = np.array([layer_of.get(phase, -1) for phase in schedule.phases])[schedule.phase]
-    main = (layer >= 0) & (schedule.kind == 0) & (schedule.lane == 0)
+    layer = plan.column("layer")
+    main = (plan.column("kind") == BACKWARD) & (schedule.kind == 0) & (schedule.lane == 0)
     main &= schedule.rank < plan.workers
     for operation in np.flatnonzero(main).tolist():
         place = layer[operation], schedule.rank[operation]

@@ -9,24 +9,34 @@ import numpy as np
 
 from simulator.collectives import find
 from simulator.schedules.schedule import COMPUTE, Schedule
-from simulator.steps.step_graph import CALL, COMPUTATION, Call, StepGraph, step_graph
+from simulator.steps.step_graph import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    BROADCAST,
+    CALL,
+    COMPUTATION,
+    REDUCE_SCATTER,
+    Call,
+    StepGraph,
+    step_graph,
+)
 from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.topology import Ints
 
 CALLED = {
-    "all-reduce": "ring",
-    "all-gather": "ring_all_gather",
-    "reduce-scatter": "ring_reduce_scatter",
-    "broadcast": "chain_broadcast",
+    ALL_REDUCE: "ring",
+    ALL_GATHER: "ring_all_gather",
+    REDUCE_SCATTER: "ring_reduce_scatter",
+    BROADCAST: "chain_broadcast",
 }
-"""By the first word of a phase, an algorithm of the collective that it is."""
+"""An algorithm of each kind of collective."""
 
 
 class _Call(NamedTuple):
     """A collective of all workers."""
 
-    phase: str
+    kind: int
     lane: int
     first: Ints
     """The operation with which each worker enters."""
@@ -105,7 +115,7 @@ class _Writer:
 
     def call(self, call: _Call) -> Call:
         """A collective of the tasks."""
-        algorithm = find(CALLED[_word(call.phase)])
+        algorithm = find(CALLED[call.kind])
         nbytes = _bytes(self.schedule, int(call.first[0]))
         return Call(str(call.lane), algorithm.collective.name, nbytes, algorithm)
 
@@ -122,17 +132,13 @@ class _Writer:
 def _calls(plan: Plan, schedule: Schedule) -> Iterator[_Call]:
     """The collectives: each has a row of each worker among the spans."""
     rank, lane, first, last = plan.spans
+    kind = plan.column("kind")[first].tolist()
     for begin in range(0, len(rank), plan.workers):
         rows = slice(begin, begin + plan.workers)
-        phase = schedule.phases[schedule.phase[first[begin]]]
         everyone = np.array_equal(rank[rows], np.arange(plan.workers))
-        if not everyone or _word(phase) not in CALLED:
-            raise _refusal(phase)
-        yield _Call(phase, int(lane[begin]), first[rows], last[rows])
-
-
-def _word(phase: str) -> str:
-    return phase.partition(" ")[0]
+        if not everyone or kind[begin] not in CALLED:
+            raise _refusal(schedule.phases[schedule.phase[first[begin]]])
+        yield _Call(kind[begin], int(lane[begin]), first[rows], last[rows])
 
 
 def _bytes(schedule: Schedule, operation: int) -> float:

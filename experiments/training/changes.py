@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
-from simulator.training.plan import RESTART, Plan
+from simulator.steps.step_graph import RESTART
+from simulator.training.plan import Plan
 from topologies.topology import Floats, Topology
 
 TWICE_BANDWIDTH, HALF_LATENCY, TWICE_COMPUTE = (
@@ -37,8 +38,7 @@ def _sooner(topology: Topology) -> Topology:
 
 def _faster(plan: Plan) -> Floats:
     schedule = plan.schedule
-    restarts = np.array([phase == RESTART for phase in schedule.phases])[schedule.phase]
-    computed = (schedule.kind == COMPUTATION) & ~restarts
+    computed = (schedule.kind == COMPUTATION) & (plan.column("kind") != RESTART)
     return np.where(computed, schedule.seconds / 2, schedule.seconds)
 
 

@@ -35,13 +35,14 @@ from simulator.profile import Profile
 from simulator.schedules import semantics
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
+from simulator.steps.step_graph import KINDS, RESTART
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
 from simulator.training.explanation import explanation_of
 from simulator.training.footprint import footprint, kept
 from simulator.training.measures import Measures, measure, window
 from simulator.training.model import Model
-from simulator.training.plan import RESTART, Plan, Setting, prove
+from simulator.training.plan import Plan, Setting, prove
 from simulator.training.plan_simulation import train
 from simulator.training.replay import Replayed
 from simulator.training.size import AGAIN, OPERATION, QUICK, WRITTEN
@@ -309,14 +310,13 @@ class TrainingRun:
         )
 
     def by_phase(self) -> dict[str, float]:
-        """Seconds of computation on the critical path by the first word of the phase."""
-        schedule, total = self.timeline.schedule, dict[str, float]()
+        """Seconds of computation on the critical path by kind."""
+        total = dict[str, float]()
         compute = self.path.take(self.path.charged == PARTS.index("compute"))
-        phases = schedule.phase[compute.operation].tolist()
-        for phase, seconds in zip(phases, compute.seconds.tolist(), strict=True):
+        kinds = self.plan.column("kind")[compute.operation].tolist()
+        for kind, seconds in zip(kinds, compute.seconds.tolist(), strict=True):
             if seconds > 0:
-                kind = schedule.phases[phase].partition(" ")[0]
-                total[kind] = total.get(kind, 0.0) + seconds
+                total[KINDS[kind]] = total.get(KINDS[kind], 0.0) + seconds
         return dict(sorted(total.items(), key=lambda item: -item[1]))
 
     @cached_property
@@ -402,7 +402,7 @@ class TrainingRun:
     def _restarts(self) -> float:
         """Seconds of a step that restarts take on the critical path. A faster device does not
         shorten them."""
-        return self.by_phase().get(RESTART, 0.0) / self.measures.window.steps
+        return self.by_phase().get(KINDS[RESTART], 0.0) / self.measures.window.steps
 
     def _simulated(self, change: Change) -> float:
         def machine(topology: Topology) -> Topology:

@@ -35,10 +35,35 @@ KINDS = (
     "cpu",
     "call",
     "receive",
+    "restart",
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "broadcast",
+    "barrier",
+    "replicate",
+    "scatter",
+    "gather",
+    "reduce",
+    "push",
+    "pull",
+    "sum",
+    "update",
+    "copy",
+    "hooks",
+    "walk",
+    "prepare",
+    "begin",
+    "clock",
+    "applied",
 )
-"""The kinds of tasks. The first four are the kinds of actions of a pipeline."""
+"""The kinds of tasks. The first four are the kinds of actions of a pipeline, those behind "receive"
+are of training strategies."""
 FORWARD, BACKWARD, INPUTS, WEIGHTS = range(4)
 AGAIN, OPTIMIZER, REDUCE, GATHER, TRANSFER, LAUNCH, COMPUTATION, CPU, CALL, RECEIVE = range(4, 14)
+RESTART, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, BARRIER, REPLICATE = range(14, 21)
+SCATTER, GATHER_OUTPUTS, SUM_UP, PUSH, PULL, SUM, UPDATE, COPY, HOOKS, WALK = range(21, 31)
+PREPARE, BEGIN, CLOCK, APPLIED = range(31, len(KINDS))
 MESSAGE = "message"
 """What a call is that is no collective."""
 LABELS = ("stage", "layer", "micro")

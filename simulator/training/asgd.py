@@ -15,26 +15,35 @@ import numpy as np
 
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.steps.step_graph import (
+    APPLIED,
+    BACKWARD,
+    CLOCK,
+    FORWARD,
+    PULL,
+    PUSH,
+    RESTART,
+    UPDATE,
+)
 from simulator.training.conditions import Failure
 from simulator.training.model import Model
 from simulator.training.plan import (
     COMMUNICATION,
-    RESTART,
     Holdings,
+    Label,
     Plan,
     Setting,
-    Spans,
     Updates,
     no_spans,
 )
 from simulator.training.size import Size
 from simulator.training.strategy import Served, option
-from simulator.training.trainer import columns
+from simulator.training.trainer import Trainer, columns
 from topologies.errors import InputError
 from topologies.topology import Ints
 from topologies.units import format_bandwidth, format_seconds
 
-SERVER, CLOCK = 2, 3
+SERVER_LANE, CLOCK_LANE = 2, 3
 """Lanes of a server. Updates take turns on the first, and do not delay the computations of a worker
 on the same device. Operations that take no time are on the second."""
 SERVERS = ("gpu", "cpu", "worker", "sharded")
@@ -146,6 +155,11 @@ class _Servers:
             np.arange(ranks, dtype=np.int32) + np.arange(self.shares, dtype=np.int32)[:, None]
         ) % self.shares
         self.first = ranks * options.servers(ranks)
+        # A failure repeats no steps of others.
+        conditions = replace(setting.conditions, failure=None)
+        self.trainer = Trainer(
+            model, replace(setting, conditions=conditions), self.builder(), together=False
+        )
 
     def builder(self) -> ScheduleBuilder:
         """A builder for the whole run, or for a cycle."""
@@ -165,20 +179,21 @@ class _Servers:
         builder, empty = self.builder(), np.zeros(0, dtype=np.int32)
         worker, share = np.tile(workers, self.shares), self.share[:, workers].ravel()
         server = self.first + share
-        builder.phase("pull")
+        name = self.trainer.phase
+        name(Label(PULL), builder)
         pulled = builder.copy(server, worker, slot=self.weights, target=self.copy + share)
-        builder.phase("forward")
+        name(Label(FORWARD), builder)
         forward = builder.compute(
             workers, self._forward[workers], reads=self.copy, count=self.shares
         )
         if failure:
-            builder.phase(RESTART)
+            name(Label(RESTART), builder)
             back = builder.compute(
                 workers, failure.timeout + failure.restart, after=columns(forward)
             )
             requests = self.ask(builder, worker, share, np.tile(back, self.shares))
             return _Cycle(workers, builder.build(), pulled, forward, requests, empty, empty)
-        builder.phase("backward")
+        name(Label(BACKWARD), builder)
         backward = builder.compute(
             workers,
             self._backward[workers],
@@ -188,11 +203,11 @@ class _Servers:
             after=columns(forward),
         )
         requests = self.ask(builder, worker, share, np.tile(backward, self.shares))
-        builder.phase("push")
+        name(Label(PUSH), builder)
         inbox = self.inbox + worker
         pushed = builder.copy(worker, server, slot=share, target=inbox)
-        builder.phase("update")
-        updated = builder.compute(server, self.seconds, lane=SERVER, reads=inbox)
+        name(Label(UPDATE), builder)
+        updated = builder.compute(server, self.seconds, lane=SERVER_LANE, reads=inbox)
         applied = builder.reduce(
             server, server, slot=inbox, target=self.weights, after=columns(updated)
         )
@@ -203,7 +218,7 @@ class _Servers:
         self, builder: ScheduleBuilder, worker: Ints, share: Ints, after: Ints | None = None
     ) -> Ints:
         """Workers ask the servers of shares for the next pull."""
-        builder.phase("pull")
+        self.trainer.phase(Label(PULL), builder)
         return builder.signal(worker, self.first + share, after=columns(after))
 
     def holdings(self) -> Holdings:
@@ -242,33 +257,22 @@ class _Run:
     def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
         setting.check_size(options.size(setting), repeats=False)
         self.servers, self.setting, self.bound = _Servers(options, model, setting), setting, bound
-        self.builder = self.servers.builder()
-        self.factors = setting.conditions.factors(setting.steps, setting.ranks)
+        self.trainer, self.builder = self.servers.trainer, self.servers.trainer.builder
         self.cycles: dict[bytes, _Cycle] = {}
         share = self.servers.share
         worker = np.tile(np.arange(setting.ranks, dtype=np.int32), self.servers.shares)
         self.asked = self.servers.ask(self.builder, worker, share.ravel()).reshape(share.shape)
         self.applied = np.full_like(self.asked, -1)
         self.ends: list[Ints] = []
-        self.samples: list[int] = []
-        self.spans: list[Spans] = [no_spans()]
         self.updates: list[Updates] = [Updates(*no_spans()[:3])]
 
     def plan(self) -> Plan:
         """Run all cycles."""
         for step in range(self.setting.steps):
             self._step(step)
-        return Plan(
-            model=self.servers.model,
-            schedule=self.builder.build(),
-            topology=self.setting.topology,
-            workers=self.setting.ranks,
-            lanes=("compute", "communication", "server", "clock"),
-            ends=np.array(self.ends, dtype=np.int32),
-            numbers=np.arange(len(self.ends), dtype=np.int32),
-            useful=np.ones(len(self.ends), dtype=np.int32),
-            samples=np.array(self.samples, dtype=np.int32),
-            spans=Spans(*map(np.concatenate, zip(*self.spans, strict=True))),
+        return self.trainer.plan(
+            self.setting.topology,
+            ("compute", "communication", "server", "clock"),
             updates=Updates(*map(np.concatenate, zip(*self.updates, strict=True))),
             holdings=self.servers.holdings(),
             words=self.servers.words(),
@@ -278,16 +282,16 @@ class _Run:
         conditions, failure = self.setting.conditions, self.setting.conditions.failure
         workers = np.flatnonzero(conditions.has_input(step, self.setting.ranks)).astype(np.int32)
         if failure and failure.step == step and failure.rank in workers:
-            self._add(self.servers.cycle(np.array([failure.rank], dtype=np.int32), failure), step)
+            self._add(self.servers.cycle(np.array([failure.rank], dtype=np.int32), failure))
         if len(workers):
             key = workers.tobytes()
             if key not in self.cycles:
                 self.cycles[key] = self.servers.cycle(workers)
-            self._update(self.cycles[key], self._add(self.cycles[key], step))
+            self._update(self.cycles[key], self._add(self.cycles[key]))
         self.ends.append(self._ended())
-        self.samples.append(self.servers.model.batch * len(workers))
+        self.trainer.end(self.ends[-1])
 
-    def _add(self, cycle: _Cycle, step: int) -> int:
+    def _add(self, cycle: _Cycle) -> int:
         """Add the operations of a cycle. Returns the number of the first.
 
         A worker that has asked gets the parameters when they include its own update and the clock
@@ -300,7 +304,7 @@ class _Run:
         after[cycle.pulled, 1] = applied.ravel()
         after[cycle.pulled, 2] = self._clock()
         seconds = child.seconds.copy()
-        seconds[cycle.trained] *= self.factors[step, child.rank[cycle.trained]]
+        seconds[cycle.trained] *= self.trainer.factor[child.rank[cycle.trained]]
         first = int(self.builder.inline(replace(child, seconds=seconds), after=after)[0])
         self._span(workers, requests, first + cycle.pulled)
         self.asked[:, workers] = (first + cycle.asked).reshape(requests.shape)
@@ -321,9 +325,9 @@ class _Run:
         -1."""
         if self.bound is None or len(self.ends) <= self.bound:
             return -1
-        self.builder.phase("clock")
+        self.trainer.phase(Label(CLOCK))
         before = self.ends[-self.bound - 1]
-        return int(self.builder.compute(self.servers.first, 0.0, lane=CLOCK, after=before)[0])
+        return int(self.builder.compute(self.servers.first, 0.0, lane=CLOCK_LANE, after=before)[0])
 
     def _ended(self) -> Ints:
         """The operation after which the latest update of each worker is in all shares. At the end
@@ -331,14 +335,14 @@ class _Run:
         last: Ints = np.where(self.applied < 0, self.asked, self.applied)
         if self.servers.shares == 1 and len(self.ends) < self.setting.steps - 1:
             return np.asarray(last[0])
-        self.builder.phase("applied")
-        return self.builder.compute(np.arange(self.setting.ranks), 0.0, lane=CLOCK, after=last.T)
+        self.trainer.phase(Label(APPLIED))
+        return self.builder.compute(
+            np.arange(self.setting.ranks), 0.0, lane=CLOCK_LANE, after=last.T
+        )
 
     def _span(self, workers: Ints, first: Ints, last: Ints) -> None:
         rank = np.tile(workers, self.servers.shares)
-        self.spans.append(
-            Spans(rank, np.full_like(rank, COMMUNICATION), first.ravel(), last.ravel())
-        )
+        self.trainer.span(rank, COMMUNICATION, first.ravel(), last.ravel())
 
 
 STRATEGIES = {"asgd": ASGD, "ssp": SSP}

@@ -16,10 +16,19 @@ import numpy.typing as npt
 from simulator.collectives.collective import REDUCE
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.steps.step_graph import (
+    BEGIN,
+    GATHER_OUTPUTS,
+    LAUNCH,
+    OPTIMIZER,
+    REPLICATE,
+    SCATTER,
+    SUM_UP,
+)
 from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
-from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting, Stored
+from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Label, Plan, Setting, Stored
 from simulator.training.size import Size, most_operations
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
@@ -173,7 +182,7 @@ class _Steps:
         self.replicate = replicate
         self.reduce = reduce
         self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
-        self.start = self._moment("begin", np.zeros(0, dtype=np.int32))
+        self.start = self._moment(Label(BEGIN), np.zeros(0, dtype=np.int32))
         self._outputs: list[tuple[int, float]] = []
 
     def step(self, attempt: Attempt) -> None:
@@ -183,9 +192,9 @@ class _Steps:
         inputs = self.trainer.setting.conditions.has_input(attempt.step, len(self.workers))
         peers = [rank for rank in np.flatnonzero(inputs).tolist() if rank]
         batch = self._scatter(
-            "scatter inputs", peers if self.options.scatter else [], self.model.inputs
+            Label(SCATTER, "inputs"), peers if self.options.scatter else [], self.model.inputs
         )
-        self._forward(inputs, trainer.collective("replicate", self.replicate, batch))
+        self._forward(inputs, trainer.collective(Label(REPLICATE), self.replicate, batch))
         if attempt.fails:
             trainer.restart()
             self.start = self._tail
@@ -194,10 +203,11 @@ class _Steps:
         nbytes = len(peers) * self.model.outputs
         self._outputs.append((int(self._tail[0]), nbytes))
         self._gather(peers)
-        self._backward(self._scatter("scatter gradients", peers, self.model.outputs))
+        self._backward(self._scatter(Label(SCATTER, "gradients"), peers, self.model.outputs))
         self._outputs.append((int(self._tail[0]), -nbytes))
-        arrived = self._moment("reduce gradients", self._tail)
-        self._update(trainer.collective("reduce gradients", self.reduce, arrived))
+        summed = Label(SUM_UP, "gradients")
+        arrived = self._moment(summed, self._tail)
+        self._update(trainer.collective(summed, self.reduce, arrived))
         trainer.end(lost=attempt.lost)
 
     def stored(self) -> Stored:
@@ -215,17 +225,17 @@ class _Steps:
         assert tail is not None
         return tail
 
-    def _moment(self, phase: str, after: Ints) -> Ints:
+    def _moment(self, label: Label, after: Ints) -> Ints:
         """What all workers wait for: until all of `after` are done."""
-        self.builder.phase(phase)
+        self.trainer.phase(label)
         return np.repeat(
             self.builder.compute(0, 0.0, lane=COMMUNICATION, after=after), len(self.workers)
         )
 
-    def _scatter(self, phase: str, targets: list[int], nbytes: float) -> Ints:
+    def _scatter(self, label: Label, targets: list[int], nbytes: float) -> Ints:
         """The first sends `nbytes` to each of `others`; returns with what each has them, and the
         first has sent all."""
-        self.builder.phase(phase)
+        self.trainer.phase(label)
         arrival = self.start.copy()
         for target in targets:
             arrival[[0, target]] = self._copy(0, target, nbytes, arrival[:1])
@@ -234,7 +244,7 @@ class _Steps:
     def _gather(self, sources: list[int]) -> None:
         """Each of `others` sends its outputs to the first, when both have theirs: that has the
         loss."""
-        self.builder.phase("gather")
+        self.trainer.phase(Label(GATHER_OUTPUTS))
         last = self._tail[:1]
         for source in sources:
             last = self._copy(source, 0, self.model.outputs, np.append(last, self._tail[source]))
@@ -254,7 +264,7 @@ class _Steps:
 
     def _launch(self, layer: Layer, inputs: npt.NDArray[np.bool_], before: Ints) -> Ints:
         """Every thread takes its turn at the interpreter, after its launch before."""
-        self.builder.phase(f"launch {layer.name}")
+        self.trainer.phase(Label(LAUNCH, layer.name))
         threads, seconds = np.zeros_like(self.workers), np.where(inputs, self.options.launch, 0.0)
         return self.builder.compute(threads, seconds, lane=INTERPRETER, after=before[:, None])
 
@@ -264,7 +274,7 @@ class _Steps:
 
     def _update(self, reduced: Ints) -> None:
         """The optimizer of the first: the step ends with it, and elsewhere with the reduction."""
-        self.builder.phase("optimizer")
+        self.trainer.phase(Label(OPTIMIZER))
         seconds = float(self.model.optimizer_of(len(self.workers))[0] * self.trainer.factor[0])
         updated = self.builder.compute(0, seconds, lane=COMPUTE, after=reduced[:1])
         self.start = np.repeat(updated, len(self.workers))

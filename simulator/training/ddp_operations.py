@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from simulator.steps.step_graph import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    BARRIER,
+    BROADCAST,
+    COPY,
+    HOOKS,
+    PREPARE,
+    WALK,
+)
 from simulator.training import bucket_costs
 from simulator.training.bucket_costs import Costs, Overheads
 from simulator.training.buckets import Bucket
 from simulator.training.communicator import Layout, Region
 from simulator.training.conditions import Attempt
-from simulator.training.plan import COMMUNICATION
+from simulator.training.plan import COMMUNICATION, Label
 from simulator.training.trainer import Trainer, columns
 from topologies.topology import Ints
 
@@ -46,14 +56,14 @@ class Steps:
 
     def start(self, buckets: list[Bucket]) -> None:
         """Rank 0's model goes to all; the first iteration has `buckets` of its own."""
-        self.waits.append(self._extra("model", "broadcast model"))
+        self.waits.append(self._extra("model", Label(BROADCAST, "model")))
         regions = [self.slots.extra[f"first {number}"] for number in range(len(buckets))]
         self.step(self.reduced(buckets, regions), Attempt(0))
 
     def step(self, reduced: Reduced, attempt: Attempt) -> None:
         """Forwards and backwards of all batches, the collectives of the last, the optimizer."""
         self.waits.append(self._prepared())
-        self._extra("join", "all-reduce join", self.trainer.tail)
+        self._extra("join", Label(ALL_REDUCE, "join"), self.trainer.tail)
         for batch in range(self.options.accumulate):
             self._forward(first=batch == 0)
             if attempt.fails:
@@ -67,16 +77,16 @@ class Steps:
             arrived = self._backward(reduced.costs if last else None)
         self._reduce(reduced, arrived, begun)
         self.trainer.optimize(*self.trainer.streams())
-        metric = self._extra("metric", "all-reduce metric", self.trainer.tail)
+        metric = self._extra("metric", Label(ALL_REDUCE, "metric"), self.trainer.tail)
         self.trainer.end(metric, lost=attempt.lost, batches=self.options.accumulate)
         self.waits.append(metric)
 
-    def _extra(self, name: str, phase: str, *after: Ints | None) -> Ints | None:
+    def _extra(self, name: str, label: Label, *after: Ints | None) -> Ints | None:
         """One of the other collectives, if it is wanted."""
         region = self.slots.extra.get(name)
         if region is None:
             return None
-        return self.trainer.collective(phase, region, *after, seconds=(self.options.launch, 0.0))
+        return self.trainer.collective(label, region, *after, seconds=(self.options.launch, 0.0))
 
     def _prepared(self) -> Ints | None:
         """Rank 0 prepares data; all wait for it at a barrier."""
@@ -84,28 +94,30 @@ class Steps:
             return None
         tail = self.trainer.tail
         before = np.full(self.trainer.setting.ranks, -1, np.int32) if tail is None else tail.copy()
-        self.trainer.builder.phase("prepare data")
+        self.trainer.phase(Label(PREPARE, "data"))
         before[0] = self.trainer.builder.compute(
             0, self.options.prepare, lane=self._host, after=before[:1]
         )[0]
-        return self._extra("barrier", "barrier", before)
+        return self._extra("barrier", Label(BARRIER), before)
 
     def _forward(self, *, first: bool) -> None:
         if first:
             self.waits.append(
-                self._extra("buffers", "broadcast buffers", self.trainer.tail, *self.waits)
+                self._extra("buffers", Label(BROADCAST, "buffers"), self.trainer.tail, *self.waits)
             )
         for layer in self.layers:
             self.trainer.forward(layer, *self.waits)
             self.waits = [
-                self._extra(f"forward {layer.name}", f"all-gather {layer.name}", self.trainer.tail)
+                self._extra(
+                    f"forward {layer.name}", Label(ALL_GATHER, layer.name), self.trainer.tail
+                )
             ]
 
     def _walk(self) -> None:
         """Which parameters take part: found before the backward that is synchronised."""
         if self.options.find_unused:
             seconds = self.options.walk * sum(len(layer.tensors) for layer in self.layers)
-            self.trainer.compute("walk", seconds * self.trainer.factor)
+            self.trainer.compute(Label(WALK), seconds * self.trainer.factor)
 
     def _backward(self, costs: Costs | None) -> list[Ints]:
         """Layer by layer, the last first; returns the operations after which the gradients of each
@@ -115,17 +127,17 @@ class Steps:
         copies = costs.copies_in if costs else {}
         for number, layer in reversed(list(enumerate(self.layers))):
             synced = self._extra(
-                f"backward {layer.name}", f"all-reduce {layer.name}", self.trainer.tail
+                f"backward {layer.name}", Label(ALL_REDUCE, layer.name), self.trainer.tail
             )
             done = self.trainer.backward(layer, *self.waits, synced, slower=slower[number])
             if number in copies:
-                done = self._copy(f"copy {layer.name} into buckets", copies[number])
+                done = self._copy(Label(COPY, f"{layer.name} into buckets", number), copies[number])
             arrived.append(done)
             self.waits = []
         return arrived[::-1]
 
-    def _copy(self, phase: str, seconds: float, *after: Ints) -> Ints:
-        return self.trainer.compute(phase, seconds * self.trainer.factor, *after)
+    def _copy(self, label: Label, seconds: float, *after: Ints) -> Ints:
+        return self.trainer.compute(label, seconds * self.trainer.factor, *after)
 
     def _reduce(self, reduced: Reduced, arrived: list[Ints], begun: Ints | None) -> None:
         """A bucket is launched when it is full, its hooks are done and all before it are launched.
@@ -139,7 +151,7 @@ class Steps:
             if number in costs.late:
                 hooked = self._hook(number, costs.late[number], hooked)
             last = self.trainer.collective(
-                f"all-reduce bucket {number}",
+                Label(ALL_REDUCE, f"bucket {number}", bucket=number),
                 region,
                 full,
                 entered,
@@ -149,14 +161,14 @@ class Steps:
             )
             entered = self.trainer.entered()
             left.append(last)
-        self._extra("used", "all-reduce used parameters", self.trainer.tail, entered)
+        self._extra("used", Label(ALL_REDUCE, "used parameters"), self.trainer.tail, entered)
         for number, seconds in enumerate(costs.copies_out):
-            self._copy(f"copy bucket {number} back", seconds, left[number])
+            self._copy(Label(COPY, f"bucket {number} back", bucket=number), seconds, left[number])
 
     def _hook(self, number: int, seconds: float, before: Ints | None) -> Ints:
         """The hooks of a bucket on the CPU, after those `before`."""
         trainer = self.trainer
-        trainer.builder.phase(f"hooks of bucket {number}")
+        trainer.phase(Label(HOOKS, f"of bucket {number}", bucket=number))
         return trainer.builder.compute(
             trainer.ranks, seconds * trainer.factor, lane=self._host, after=columns(before)
         )

@@ -9,7 +9,8 @@ from simulator.analysis import memory
 from simulator.analysis.memory import Changes, Memory, joined
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
-from simulator.training.plan import COMPUTE, RESTART, Holdings, Plan
+from simulator.steps.step_graph import BACKWARD, FORWARD, RESTART
+from simulator.training.plan import COMPUTE, Holdings, Label, Plan
 
 
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
@@ -50,9 +51,9 @@ def _replicas(plan: Plan) -> Holdings:
 
 def _activations(plan: Plan, timeline: Timeline) -> Changes:
     """Bytes that a forward leaves and that its backward, or the restart after it, releases; without
-    a layer's name, of all layers."""
+    a layer, of all layers."""
     schedule = timeline.schedule
-    nbytes = np.array([_kept(plan, phase) for phase in schedule.phases] or [0.0])[schedule.phase]
+    nbytes = np.array([_kept(plan, label) for label in plan.labels] or [0.0])[schedule.phase]
     computed = (
         (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
     )
@@ -71,7 +72,7 @@ def _stored(plan: Plan, timeline: Timeline) -> Changes | None:
     return Changes(timeline.finish[plan.stored.operation], plan.stored.nbytes, plan.stored.rank)
 
 
-def _kept(plan: Plan, phase: str) -> float:
-    kind, _, name = phase.partition(" ")
-    sign = {"forward": 1.0, "backward": -1.0, RESTART: -1.0}.get(kind, 0.0)
-    return sign * sum(layer.activation for layer in plan.model.layers if name in ("", layer.name))
+def _kept(plan: Plan, label: Label) -> float:
+    sign = {FORWARD: 1.0, BACKWARD: -1.0, RESTART: -1.0}.get(label.kind, 0.0)
+    layers = plan.model.layers if label.layer < 0 else plan.model.layers[label.layer :][:1]
+    return sign * sum(layer.activation for layer in layers)

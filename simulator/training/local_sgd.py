@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from simulator.collectives import Algorithm
-from simulator.collectives.collective import ALL_REDUCE
+from simulator.collectives import Algorithm, collective
+from simulator.steps.step_graph import ALL_REDUCE, BACKWARD, FORWARD
 from simulator.training.communicator import builder_of, choose, find_all_reduce, layout
 from simulator.training.model import Model
-from simulator.training.plan import Plan, Setting
+from simulator.training.plan import Label, Plan, Setting
 from simulator.training.size import Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
@@ -29,7 +29,7 @@ class LocalSGD(Strategy):
     They also average after the last step, so that a run ends with one model.
     """
 
-    promise = ALL_REDUCE
+    promise = collective.ALL_REDUCE
 
     every: int = option(8, "local steps from one average to the next")
     algo: str | Algorithm = option("ring", "all-reduce of the parameters, like rings")
@@ -60,17 +60,17 @@ class LocalSGD(Strategy):
         trainer = Trainer(model, setting, builder_of(slots, chosen), chosen=chosen)
         averaged, averages, workers = None, 0, len(trainer.ranks)
         for attempt in setting.conditions.attempts(setting.steps):
-            trainer.compute("forward", model.forward_of(workers) * trainer.factor, averaged)
+            trainer.compute(Label(FORWARD), model.forward_of(workers) * trainer.factor, averaged)
             averaged = None
             if attempt.fails:
                 trainer.restart()
                 trainer.end(lost=True)
                 continue
-            trainer.compute("backward", model.backward_of(workers) * trainer.factor)
+            trainer.compute(Label(BACKWARD), model.backward_of(workers) * trainer.factor)
             trainer.optimize()
             if self._averages(attempt.step, setting.steps):
                 averaged = trainer.collective(
-                    "all-reduce parameters", slots.buckets[0], trainer.tail
+                    Label(ALL_REDUCE, "parameters"), slots.buckets[0], trainer.tail
                 )
                 averages += 1
             trainer.end(averaged, lost=attempt.lost)

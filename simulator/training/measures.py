@@ -11,7 +11,8 @@ from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
 from simulator.analysis.busy_time import length, union
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
-from simulator.training.plan import COMPUTE, RESTART, Plan
+from simulator.steps.step_graph import RESTART
+from simulator.training.plan import COMPUTE, Plan
 from simulator.training.replay import Replayed
 from topologies.topology import Floats, Ints
 
@@ -140,7 +141,7 @@ def _idle(plan: Plan, timeline: Timeline, end: float) -> Bubbles:
 def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:
     """Seconds that each worker takes to restart."""
     schedule = timeline.schedule
-    restart = np.array([phase == RESTART for phase in schedule.phases])[schedule.phase]
+    restart = plan.column("kind") == RESTART
     took = np.minimum(timeline.finish[restart], end) - np.minimum(timeline.start[restart], end)
     seconds = np.bincount(schedule.rank[restart], took, schedule.ranks)
     return np.asarray(seconds[plan.standing], dtype=np.float64)

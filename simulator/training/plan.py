@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Contract
 from simulator.schedules.shifts import Shifts
+from simulator.steps.step_graph import KINDS
 from simulator.training.communicator import Region
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
@@ -25,8 +26,24 @@ from topologies.topology import Floats, Ints, Topology
 COMPUTE, COMMUNICATION = 0, 1
 """Lanes of a worker: its main stream, its first communication stream. More may follow."""
 
-RESTART = "restart"
-"""The phase in which a worker that has failed, or waits for one, computes nothing."""
+
+class Label(NamedTuple):
+    """What the operations of a phase are."""
+
+    kind: int
+    """A row of :data:`simulator.steps.step_graph.KINDS`. While it restarts, a worker that has
+    failed, or waits for one, computes nothing."""
+    words: str = ""
+    """Words behind the kind in the name of the phase, for people."""
+    layer: int = -1
+    """The layer of the model; -1 for none, or for all."""
+    bucket: int = -1
+    """The bucket of gradients; -1 for none."""
+
+    @property
+    def text(self) -> str:
+        """The name of the phase."""
+        return f"{KINDS[self.kind]} {self.words}".strip()
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +161,8 @@ class Plan:
     schedule: Schedule
     topology: Topology
     workers: int
+    labels: tuple[Label, ...]
+    """What the operations of each phase of the schedule are."""
     lanes: tuple[str, ...]
     """The names of the lanes of a rank."""
     ends: Ints
@@ -185,6 +204,11 @@ class Plan:
         if self.shifts is None:
             return np.arange(self.workers, dtype=np.int32)
         return self.shifts.representatives.astype(np.int32)
+
+    def column(self, name: Literal["kind", "layer", "bucket"]) -> Ints:
+        """A label of each operation."""
+        labels = [getattr(label, name) for label in self.labels]
+        return np.array(labels, dtype=np.int32)[self.schedule.phase]
 
     @property
     def steps(self) -> int:

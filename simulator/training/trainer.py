@@ -9,19 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.steps.step_graph import BACKWARD, FORWARD, OPTIMIZER, RESTART
 from simulator.training.communicator import Chosen, Region, add_collective
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.plan import (
     COMMUNICATION,
     COMPUTE,
-    RESTART,
     Block,
     Holdings,
+    Label,
     Plan,
     Setting,
     Spans,
     Stored,
+    Updates,
     no_spans,
 )
 from topologies.errors import InputError
@@ -44,23 +46,28 @@ class Trainer:
         *,
         startup: int = 0,
         chosen: Chosen | None = None,
+        together: bool = True,
     ) -> None:
         """`startup` is the number of steps that run before the first step of the setting. `chosen`
         says whether some workers stand for all, and whether collectives are written out.
 
-        Raises InputError if no worker has input in the last step.
+        Raises InputError if no worker has input in the last step, and workers run steps
+        `together`.
         """
         self.model, self.setting, self.builder = model, setting, builder
         self._outline = chosen is not None and chosen.outline
         self._shifts = None if chosen is None else chosen.communicator.shifts
         standing = np.arange(setting.ranks) if chosen is None else chosen.communicator.standing
         self.ranks = np.asarray(standing, dtype=np.int64)
-        if not setting.conditions.has_input(setting.steps - 1, setting.ranks).any():
+        inputs = setting.conditions.has_input(setting.steps - 1, setting.ranks)
+        if together and not inputs.any():
             raise InputError(f"{setting.steps} steps: nobody has input for all of them, take fewer")
         self.attempts = [Attempt(0)] * startup + setting.conditions.attempts(setting.steps)
         self._startup = startup
         self._factors = setting.conditions.factors(len(self.attempts), setting.ranks)
         self._step = 0
+        self._labels = dict[str, Label]()
+        self._layers = {layer.name: number for number, layer in enumerate(model.layers)}
         self._streams: dict[int, Ints] = {}
         self._spans: list[Spans] = [no_spans()]
         self._blocks: list[Block] = []
@@ -78,10 +85,17 @@ class Trainer:
         factors = self._factors[self._step] * has_input
         return np.asarray(factors[self.ranks], dtype=np.float64)
 
-    def compute(self, phase: str, seconds: float | Floats, *after: Ints | None) -> Ints:
+    def phase(self, label: Label, builder: ScheduleBuilder | None = None) -> str:
+        """Say what the operations that follow are, here or in a part with a `builder` of its own;
+        returns the name of their phase."""
+        self._labels[label.text] = label
+        (self.builder if builder is None else builder).phase(label.text)
+        return label.text
+
+    def compute(self, label: Label, seconds: float | Floats, *after: Ints | None) -> Ints:
         """A computation on every worker's main lane, after what came before there and after
         `after`, a column each."""
-        self.builder.phase(phase)
+        self.phase(label)
         self.tail = self.builder.compute(
             self.ranks, seconds, lane=COMPUTE, after=columns(self.tail, *after)
         )
@@ -90,23 +104,26 @@ class Trainer:
     def forward(self, layer: Layer, *after: Ints | None) -> Ints:
         """A layer's forward at every worker."""
         return self.compute(
-            f"forward {layer.name}", layer.forward_of(len(self.ranks)) * self.factor, *after
+            Label(FORWARD, layer.name, self._layers[layer.name]),
+            layer.forward_of(len(self.ranks)) * self.factor,
+            *after,
         )
 
     def backward(self, layer: Layer, *after: Ints | None, slower: float = 0.0) -> Ints:
         """A layer's backward at every worker, longer by `slower` seconds."""
         seconds = (layer.backward_of(len(self.ranks)) + slower) * self.factor
-        return self.compute(f"backward {layer.name}", seconds, *after)
+        label = Label(BACKWARD, layer.name, self._layers[layer.name])
+        return self.compute(label, seconds, *after)
 
     def optimize(self, *after: Ints | None) -> Ints:
         """The optimizer at every worker."""
         return self.compute(
-            "optimizer", self.model.optimizer_of(len(self.ranks)) * self.factor, *after
+            Label(OPTIMIZER), self.model.optimizer_of(len(self.ranks)) * self.factor, *after
         )
 
     def collective(
         self,
-        phase: str,
+        label: Label,
         region: Region,
         *after: Ints | None,
         lane: int = COMMUNICATION,
@@ -118,7 +135,7 @@ class Trainer:
 
         Returns the operation with which each worker leaves.
         """
-        self.builder.phase(phase)
+        phase = self.phase(label)
         if self.setting.overhead is not None and self.setting.ranks > 1:
             seconds = seconds[0] + self.setting.overhead(region.schedule), seconds[1]
         waits = columns(self._streams.get(lane), *after)
@@ -172,7 +189,7 @@ class Trainer:
         failure = self.setting.conditions.failure
         assert failure is not None
         assert self.tail is not None
-        self.builder.phase(RESTART)
+        self.phase(Label(RESTART))
         failed = self.tail[failure.rank]
         self.tail = self.builder.compute(
             self.ranks,
@@ -190,12 +207,15 @@ class Trainer:
         words: tuple[str, ...] = (),
         slowdown: float = 0.0,
         buckets: Sequence[Region] = (),
+        updates: Updates | None = None,
     ) -> Plan:
         """The finished plan."""
         spans = Spans(*(np.concatenate(column) for column in zip(*self._spans, strict=True)))
+        schedule = self.builder.build()
         return Plan(
             model=self.model,
-            schedule=self.builder.build(),
+            schedule=schedule,
+            labels=tuple(map(self._labels.__getitem__, schedule.phases)),
             topology=topology,
             workers=self.setting.ranks,
             lanes=lanes,
@@ -204,6 +224,7 @@ class Trainer:
             useful=np.array(self._useful, dtype=np.int32),
             samples=np.array(self._samples, dtype=np.int64),
             spans=spans,
+            updates=updates,
             holdings=holdings,
             stored=stored,
             words=words,

@@ -25,8 +25,8 @@ from experiments.pictures.timelines.trace_folder import kineto_name
 from experiments.pictures.timelines.trace_slices import microseconds, nanoseconds
 from experiments.pictures.timelines.tracks import Boxes
 from experiments.trace_choice import ALL, TraceChoice
+from simulator.steps.step_graph import KINDS, RESTART
 from simulator.training.model import WIDTHS
-from simulator.training.plan import RESTART
 from topologies.errors import InputError
 
 
@@ -78,7 +78,7 @@ def kineto_files(
 def _kernels(step: StepSpans) -> Boxes:
     """The kernels of all workers; a message to another worker is at both of its ends."""
     boxes = step.device_boxes
-    restarts = np.array([name == RESTART for name in step.names])[boxes.phase]
+    restarts = np.array([kind == KINDS[RESTART] for kind in step.kinds])[boxes.phase]
     boxes = boxes.take((boxes.rank < step.workers) & ~restarts)
     sends = boxes.take(step.labels.peer[boxes.first] >= 0)
     return boxes.joined(sends._replace(rank=step.labels.peer[sends.first].astype(np.int32)))

@@ -3,7 +3,6 @@ them reads."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -13,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.names import rank_name, standing
-from experiments.pictures.timelines.tracks import Boxes, all_computations, boxes_of, kind_of
+from experiments.pictures.timelines.tracks import Boxes, all_computations, boxes_of
 from simulator.analysis.bubble_spans import BubbleSpans, bubble_spans, gaps_without_causes
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
-from simulator.steps.step_graph import KINDS, TRANSFER
+from simulator.steps.step_graph import ALL_REDUCE, KINDS, RESTART, TRANSFER
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
 
@@ -133,7 +132,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     ends = np.concatenate((plan.spans.first, plan.spans.last))
     boxes = all_computations(timeline)
     boxes = boxes.take(~np.isin(boxes.first, ends[schedule.lane[ends] != COMPUTE])).joined(talks)
-    kinds = tuple(map(kind_of, schedule.phases))
+    kinds = tuple(KINDS[label.kind] for label in plan.labels)
     most = max(len(plan.lanes), schedule.lanes, int(plan.spans.lane.max(initial=0)) + 1)
     lanes = (*plan.lanes, *(f"lane {lane}" for lane in range(len(plan.lanes), most)))
     none, nbytes = np.full(size, -1, dtype=np.int32), np.full(size, -1.0)
@@ -144,8 +143,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
         key = Communication(kinds[phase].replace("-", "_"), lanes[lane])
         call[first] = calls.setdefault(key, len(calls))
     nbytes[talks.first] = _bytes_of(timeline, talks)
-    buckets = [re.match(r"all-reduce bucket (\d+)$", phase) for phase in schedule.phases]
-    bucket = np.array([int(number[1]) if number else -1 for number in buckets], dtype=np.int32)
+    bucket = np.where(plan.column("kind") == ALL_REDUCE, plan.column("bucket"), -1)
     name, workers = schedule.phase.astype(np.int32), np.arange(plan.workers, dtype=np.int32)
     idle = gaps_without_causes if plan.blocks else bubble_spans
     remarks = [standing(len(plan.standing), plan.workers)] * (len(plan.standing) < plan.workers)
@@ -166,7 +164,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
         kinds=kinds,
         legend=tuple(dict.fromkeys(kinds)),
         boxes=boxes,
-        labels=Labels(name, name, none, none, none, bucket[name], call, nbytes, none),
+        labels=Labels(name, name, none, none, none, bucket, call, nbytes, none),
         calls=tuple(calls),
         groups={lanes[lane]: workers[None] for lane in np.unique(plan.spans.lane).tolist()},
         dtype=plan.model.gradient_dtype,
@@ -233,7 +231,7 @@ def step_spans(step: Step) -> StepSpans:
         host=HOST,
         names=tuple(kinds),
         kinds=tuple(kinds.values()),
-        legend=(*KINDS[:TRANSFER], *STREAMS, *KINDS[TRANSFER:]),
+        legend=(*KINDS[:TRANSFER], *STREAMS, *KINDS[TRANSFER:RESTART]),
         boxes=_named(all_computations(timeline), name_of),
         labels=Labels(
             name_of,

@@ -18,13 +18,14 @@ from simulator.kernels.repeats import Parts
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
+from simulator.steps.step_graph import ALL_REDUCE, BACKWARD
 from simulator.training.communicator import Chosen, Communicator, builder_of, layout
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.explanation import explanation_of
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.measures import measure
-from simulator.training.plan import Plan, Setting
+from simulator.training.plan import Label, Plan, Setting
 from simulator.training.plan_simulation import TrainingRules, train
 from simulator.training.replay import Counts, Replayed
 from simulator.training.strategy import Strategy
@@ -224,9 +225,11 @@ def test_groups_that_share_a_nic_are_timed_together(gap: float) -> None:
         slots = layout([tensor, data], {})
         trainer = Trainer(MODEL, Setting(topology, 8), builder_of(slots, chosen), chosen=chosen)
         for layer in MODEL.layers:
-            done = trainer.compute("backward", np.linspace(0.01, 0.08, 8))
-            trainer.collective(f"tensor {layer.name}", slots.buckets[0], done)
-            trainer.collective(f"data {layer.name}", slots.buckets[1], done, lane=2)
+            done = trainer.compute(Label(BACKWARD), np.linspace(0.01, 0.08, 8))
+            trainer.collective(Label(ALL_REDUCE, f"tensor {layer.name}"), slots.buckets[0], done)
+            trainer.collective(
+                Label(ALL_REDUCE, f"data {layer.name}"), slots.buckets[1], done, lane=2
+            )
         trainer.end(trainer.optimize(*trainer.streams()))
         plans.append(trainer.plan(topology, ("compute", "tensor", "data")))
     assert agreed(*plans).rounds > 0
