@@ -228,7 +228,8 @@ def _bubbles(run: TrainingRun) -> list[list[str]]:
     }
     if run.input_s:
         rows["input"] = run.input_s, run.input_s
-    rows["in all"] = tuple(map(sum, zip(*rows.values(), strict=True)))
+    means, worsts = zip(*rows.values(), strict=True)
+    rows["in all"] = sum(means), sum(worsts)
     whole = total / steps + run.input_s
     return [
         ["", "mean", "", f"worst: rank {run.plan.standing[worst]}", ""],

@@ -6,9 +6,10 @@ import numpy as np
 
 from simulator.analysis.bubble_spans import FILL, LAUNCH, ROUNDING, BubbleSpans
 from simulator.analysis.bubbles import DRAIN, SLOWER_PEER, TRANSFER
-from simulator.parallel.passes import COMPUTE, HOST
+from simulator.parallel.passes import COMPUTE, HOST, STREAMS
 from simulator.parallel.step import Step
-from simulator.parallel.step_measures import Activity, States, activity, length_of, states, window
+from simulator.parallel.step_measures import activity, length_of, window
+from simulator.steps.activity import Activity, States, states
 from topologies.topology import Floats, Ints
 
 
@@ -28,7 +29,7 @@ def step_bubbles(step: Step) -> BubbleSpans:
     - drain: nothing is active after its last action.
     """
     timeline, total, rows = step.timeline, length_of(step), activity(step)
-    cut = _with_ends(states(rows), step.schedule.ranks, total)
+    cut = _with_ends(states(rows, len(STREAMS)), step.schedule.ranks, total)
     first, last = window(step)
     idle = cut.length > ROUNDING * total
     idle &= ~cut.active[:, COMPUTE]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS
 from simulator.parallel.step import Step
+from simulator.steps.activity import Activity, lane_seconds, states, summed
 from simulator.steps.step_graph import AGAIN, OPTIMIZER
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats
 
 COMMUNICATION = tuple(range(1, HOST))
 """The streams that communicate. Where several do, the first one counts as exposed."""
@@ -50,10 +49,12 @@ def measure(step: Step) -> StepMeasures:
     """Read the timeline of a step."""
     schedule, places = step.schedule, step.schedule.ranks
     total = length_of(step)
-    first, busy, between = _summed_up(states(activity(step)), places, window(step))
+    rows, (begin, end) = states(activity(step), len(STREAMS)), window(step)
+    first, busy = lane_seconds(rows, places)
+    inside = ~rows.some & (rows.begin >= begin[rows.place]) & (rows.begin < end[rows.place])
     updating = schedule.lane == COMPUTE
     updating &= step.graph.kind == OPTIMIZER
-    optimizer = _summed(schedule.rank[updating], schedule.seconds[updating], places)
+    optimizer = summed(schedule.rank[updating], schedule.seconds[updating], places)
     inner, active, launched = _collapsed(step)
     exposed, communicating = first + inner, busy + active
     exposed[:, COMPUTE] = communicating[:, COMPUTE] = 0.0
@@ -68,7 +69,7 @@ def measure(step: Step) -> StepMeasures:
         communicating - exposed,
         launching,
         _idle(total, first),
-        between,
+        summed(rows.place[inside], rows.length[inside], places),
     )
 
 
@@ -84,20 +85,9 @@ def length_of(step: Step) -> float:
     return float(step.timeline.finish[device].max(initial=0.0))
 
 
-class Activity(NamedTuple):
-    """What streams of places do, a row each. A transfer is at both of its ends."""
-
-    place: Ints
-    lane: Ints
-    begin: Floats
-    end: Floats
-    operation: Ints
-    """The operation; -1 for the CPU, which is active from when all that an action waits for has
-    ended."""
-
-
 def activity(step: Step) -> Activity:
-    """When the streams of a step are active."""
+    """When the streams of a step are active. A transfer is at both of its ends. The CPU, which has
+    no operation, is active from when all that an action waits for has ended."""
     timeline, schedule = step.timeline, step.schedule
     device = np.flatnonzero(schedule.lane != HOST)
     sends = np.flatnonzero(schedule.lane == SEND)
@@ -121,61 +111,6 @@ def window(step: Step) -> tuple[Floats, Floats]:
     np.minimum.at(begin, schedule.rank[passing], timeline.start[passing])
     np.maximum.at(end, schedule.rank[passing], timeline.finish[passing])
     return begin, end
-
-
-class States(NamedTuple):
-    """Which streams of a place are active at a time: a row each, by place and time."""
-
-    place: Ints
-    begin: Floats
-    length: Floats
-    """Seconds until the next row of the place; 0 in its last row."""
-    active: npt.NDArray[np.bool_]
-    """Whether each stream is active, shape (rows, streams)."""
-
-    @property
-    def some(self) -> npt.NDArray[np.bool_]:
-        """Whether some stream is active."""
-        return np.asarray(self.active.any(axis=1))
-
-    @property
-    def first(self) -> Ints:
-        """The first stream that is active, where one is."""
-        return np.asarray(self.active.argmax(axis=1), dtype=np.int32)
-
-
-def states(rows: Activity) -> States:
-    """What is active from each begin and end on."""
-    lasting = rows.end > rows.begin
-    count, lanes = int(lasting.sum()), np.tile(rows.lane[lasting], 2)
-    where = np.tile(rows.place[lasting], 2).astype(np.int32)
-    time = np.concatenate((rows.begin[lasting], rows.end[lasting]))
-    order = np.lexsort((time, where))
-    change = np.zeros((len(order), len(STREAMS)), dtype=np.int32)
-    change[np.arange(len(order)), lanes[order]] = np.repeat((1, -1), count)[order]
-    where, time = where[order], time[order]
-    length = np.append(np.diff(time), 0.0)
-    length[np.append(np.diff(where) > 0, True)] = 0.0
-    return States(where, time, length, np.cumsum(change, axis=0) > 0)
-
-
-def _summed_up(
-    rows: States, places: int, window: tuple[Floats, Floats]
-) -> tuple[Floats, Floats, Floats]:
-    """How long each stream of a place is the first of the active ones, and how long it is active,
-    shape (places, streams); and how long no stream is active within the window of each place."""
-    where, time, length, active = rows
-    first, busy = np.zeros((places, len(STREAMS))), np.zeros((places, len(STREAMS)))
-    some = rows.some
-    np.add.at(first, (where[some], rows.first[some]), length[some])
-    for stream in range(len(STREAMS)):
-        busy[:, stream] = _summed(where, length * active[:, stream], places)
-    inside = ~some & (time >= window[0][where]) & (time < window[1][where])
-    return first, busy, _summed(where[inside], length[inside], places)
-
-
-def _summed(place: Ints, seconds: Floats, places: int) -> Floats:
-    return np.asarray(np.bincount(place, seconds, places), dtype=np.float64)
 
 
 def _spans(step: Step) -> Floats:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
-from simulator.analysis.busy_time import length, union
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
+from simulator.steps.activity import Activity, lane_seconds, states
 from simulator.steps.step_graph import RESTART
-from simulator.training.plan import COMPUTE, Plan
+from simulator.training.plan import COMMUNICATION, COMPUTE, Plan
 from simulator.training.replay import Replayed
 from topologies.topology import Floats, Ints
 
@@ -150,23 +150,20 @@ def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:
 def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats, Floats]:
     """Of each worker: seconds computing, communicating while idle, communicating while
     computing."""
-    schedule = timeline.schedule
-    main = np.flatnonzero(
-        (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
+    schedule, spans = timeline.schedule, plan.spans
+    main = np.flatnonzero((schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE))
+    first, last = np.concatenate((main, spans.first)), np.concatenate((main, spans.last))
+    rank = np.concatenate((schedule.rank[main], spans.rank))
+    lane = np.repeat((COMPUTE, COMMUNICATION), (len(main), len(spans.first)))
+    begin, until = timeline.start[first].clip(max=end), timeline.finish[last].clip(max=end)
+    rows = states(Activity(rank, lane, begin, until, first.astype(np.int32)), 2)
+    alone, busy = (each[plan.standing] for each in lane_seconds(rows, schedule.ranks))
+    talking = busy - alone
+    computing, exposed, hidden = (
+        np.where(seconds < ROUNDING * timeline.makespan, 0.0, seconds)
+        for seconds in (busy[:, COMPUTE], alone[:, COMMUNICATION], talking[:, COMMUNICATION])
     )
-    result = np.zeros((3, len(plan.standing)))
-    start = timeline.start.clip(max=end)
-    finish = timeline.finish.clip(max=end)
-    for row, rank in enumerate(plan.standing.tolist()):
-        tasks = main[schedule.rank[main] == rank]
-        span = plan.spans.rank == rank
-        computing = union(start[tasks], finish[tasks])
-        talking = union(start[plan.spans.first[span]], finish[plan.spans.last[span]])
-        busy, total = length(computing), length(computing) + length(talking)
-        covered = length(union(*np.concatenate((computing, talking), axis=1)))
-        result[:, row] = busy, covered - busy, total - covered
-    result[result < ROUNDING * timeline.makespan] = 0.0
-    return result[0], result[1], result[2]
+    return computing, exposed, hidden
 
 
 def _staleness(plan: Plan, timeline: Timeline) -> Ints:
