@@ -20,12 +20,12 @@ from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import pass_of
 from simulator.parallel.pipelines import Pipeline
-from simulator.parallel.pipelines.pipeline import FORWARD, INPUTS, WEIGHTS
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import Detail, write
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
 from simulator.profile import Profile
+from simulator.steps.step_graph import FORWARD, INPUTS, WEIGHTS
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError

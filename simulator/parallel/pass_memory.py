@@ -9,8 +9,8 @@ import numpy as np
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.gradients import Gradients
-from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from simulator.parallel.sharding import Sharding, Unit, units
+from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.topology import Floats
 
 HEAD = "head"

@@ -11,8 +11,16 @@ import numpy as np
 
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from simulator.steps.step_graph import AGAIN, LAUNCH, Call, padded
+from simulator.steps.step_graph import (
+    AGAIN,
+    BACKWARD,
+    FORWARD,
+    INPUTS,
+    LAUNCH,
+    WEIGHTS,
+    Call,
+    padded,
+)
 from topologies.topology import Floats, Ints
 
 if TYPE_CHECKING:

@@ -10,9 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.engines import Engine, simulate
-from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, INPUTS, WEIGHTS, Pipeline
-from simulator.schedules.schedule import COMPUTE, Schedule
+from simulator.parallel.pipelines.pipeline import Pipeline
+from simulator.parallel.stage_transfers import transfers
 from simulator.schedules.timeline import Timeline
+from simulator.steps.priced import priced
+from simulator.steps.step_graph import (
+    BACKWARD,
+    FORWARD,
+    INPUTS,
+    TRANSFER,
+    WEIGHTS,
+    StepGraph,
+    step_graph,
+    waits_of,
+)
 from topologies.errors import InputError
 from topologies.shapes import line
 from topologies.topology import Floats, Ints
@@ -93,47 +104,50 @@ def of_stages(pipeline: Pipeline, times: StageTimes) -> StageTimes:
 
 def pipeline_times(pipeline: Pipeline, times: StageTimes, engine: Engine = "auto") -> PipelineTimes:
     """Simulate a pipeline. Raises InputError if a time is not 0 or more."""
-    schedule, operations = pipeline_schedule(pipeline, times)
+    graph, tasks = pipeline_graph(pipeline, times)
     machine = line(max(2, pipeline.devices), bandwidth=1.0)
-    return PipelineTimes(pipeline, simulate(schedule, machine, engine), operations)
+    return PipelineTimes(pipeline, simulate(priced(graph), machine, engine), tasks)
 
 
-def pipeline_schedule(pipeline: Pipeline, times: StageTimes) -> tuple[Schedule, Ints]:
-    """A pipeline as a schedule of computations, with a rank for each device, and the operation of
-    each action.
+def pipeline_graph(pipeline: Pipeline, times: StageTimes) -> tuple[StepGraph, Ints]:
+    """A pipeline as a graph with a place for each device, and the task of each action.
 
-    A transfer is a computation on a lane of the sender: lane 1 to later devices, lane 2 to earlier
-    ones, and lane 0, where the device computes, if it blocks.
+    A transfer is a task on a lane of the sender: lane 1 to later devices, lane 2 to earlier ones,
+    and lane 0, where the device computes, if it blocks. Transfers that take no time are left out.
     """
-    seconds = _seconds(pipeline, times)
-    rows = len(pipeline)
-    place = np.empty(rows, dtype=np.int64)
-    place[pipeline.order] = np.arange(rows)
-    need, device = pipeline.needs[:, 0], pipeline.device
-    receivers = np.flatnonzero((need >= 0) & (device[need] != device) & (times.transfer > 0))
-    senders = need[receivers]
-    # Each transfer comes directly behind the action whose result it sends.
-    order = np.argsort(np.concatenate([place, place[senders] + 0.5]), kind="stable")
+    seconds, rows, device = _seconds(pipeline, times), len(pipeline), pipeline.device
+    sent = transfers(pipeline)
+    takes_time = times.transfer > 0
+    order = sent.order if takes_time else sent.order[sent.order < rows]
     number = np.empty(len(order), dtype=np.int64)
     number[order] = np.arange(len(order))
-    operations, transfers = number[:rows], number[rows:]
-
-    delivers = np.where(need >= 0, operations[need], -1)
-    delivers[receivers] = transfers
-    waits = np.full((len(order), 3), -1, dtype=np.int64)
-    waits[operations, 0] = delivers
-    first = np.flatnonzero(pipeline.paired)
-    waits[operations[first], 1] = delivers[first + 1]
-    waits[transfers, 0] = operations[senders]
-    rank = np.concatenate([device, device[senders]])[order]
-    lane = np.concatenate([np.zeros(rows), np.where(device[receivers] > device[senders], 1, 2)])
-    lane = np.where(times.blocking, 0, lane)[order]
-    # What computes, and blocks, follows the operation before it on the same device.
-    main = np.lexsort((np.arange(len(order)), rank, lane))[: np.count_nonzero(lane == 0)]
-    follows = np.flatnonzero(np.diff(rank[main]) == 0)
+    tasks, sends = number[:rows], number[rows:]
+    waits = np.full((len(order), 3), -1, dtype=np.int32)
+    needs = np.where(np.roll(pipeline.paired, 1)[:, None], -1, pipeline.needs)
+    waits[tasks, :2] = np.where(needs >= 0, tasks[needs], -1)
+    sender, ends = sent.sender[: len(sends)], sent.receiver[: len(sends)]
+    waits[tasks[ends], sent.slot[: len(sends)]] = sends
+    waits[sends, 0] = tasks[sender]
+    place = np.concatenate((device, device[sender]))[order]
+    lane = np.zeros(len(order), dtype=np.int32)
+    if not times.blocking:
+        lane[sends] = np.where(device[ends] > device[sender], 1, 2)
+    # What computes, and blocks, follows the task before it on the same device.
+    main = np.lexsort((np.arange(len(order)), place, lane))[: np.count_nonzero(lane == 0)]
+    follows = np.flatnonzero(np.diff(place[main]) == 0)
     waits[main[follows + 1], 2] = main[follows]
-    lasting = np.concatenate([seconds, np.full(len(senders), times.transfer)])[order]
-    return _schedule(pipeline.devices, rank, lane, lasting, waits), operations.astype(np.int32)
+    graph = step_graph(
+        np.arange(pipeline.devices, dtype=np.int32)[:, None],
+        ("compute", "send", "send back"),
+        {
+            "place": place,
+            "lane": lane,
+            "kind": np.concatenate((pipeline.kind, np.full(len(sends), TRANSFER)))[order],
+            "seconds": np.concatenate((seconds, np.full(len(sends), times.transfer)))[order],
+        },
+        waits_of([waits]),
+    )
+    return graph, tasks.astype(np.int32)
 
 
 def peak_activations(pipeline: Pipeline, kept: float = 1.0, kept_for_weights: float = 0.0) -> Ints:
@@ -175,39 +189,3 @@ def _seconds(pipeline: Pipeline, times: StageTimes) -> Floats:
     parts[BACKWARD] = parts[INPUTS] + parts[WEIGHTS]
     table = np.stack([parts[kind] for kind in range(4)])
     return np.asarray(table[pipeline.kind, pipeline.stage])
-
-
-def _schedule(
-    devices: int,
-    rank: npt.NDArray[np.integer],
-    lane: npt.NDArray[np.floating],
-    seconds: Floats,
-    waits: npt.NDArray[np.int64],
-) -> Schedule:
-    count = len(rank)
-    none = np.full(count, -1, dtype=np.int32)
-    present = waits >= 0
-    ranks = rank.astype(np.int32)
-    return Schedule(
-        ranks=devices,
-        workers=devices,
-        switches=0,
-        nbytes_total=1.0,
-        buffer=1,
-        shares=np.ones(1),
-        phases=("pipeline",),
-        lanes=int(lane.max()) + 1,
-        kind=np.full(count, COMPUTE, dtype=np.int8),
-        rank=ranks,
-        peer=ranks,
-        source=none,
-        target=none,
-        count=np.zeros(count, dtype=np.int32),
-        reduces=np.zeros(count, dtype=np.int8),
-        nbytes=np.zeros(count),
-        seconds=seconds,
-        lane=lane.astype(np.int16),
-        phase=np.zeros(count, dtype=np.int16),
-        indptr=np.append(0, np.cumsum(present.sum(axis=1))).astype(np.int32),
-        indices=waits[present].astype(np.int32),
-    )

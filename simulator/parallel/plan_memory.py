@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.parallel.pass_memory import Moment, fullest, kept_by
-from simulator.parallel.pipelines.pipeline import FORWARD, INPUTS, WEIGHTS
 from simulator.parallel.sharding import elements
 from simulator.parallel.step_work import Work
+from simulator.steps.step_graph import FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 from topologies.topology import Floats
 

@@ -17,9 +17,17 @@ from simulator.parallel.passes import (
     REPLICAS,
     Row,
 )
-from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from simulator.parallel.sharding import Sharding, Unit, units
-from simulator.steps.step_graph import GATHER, LAUNCH, REDUCE, Call
+from simulator.steps.step_graph import (
+    BACKWARD,
+    FORWARD,
+    GATHER,
+    INPUTS,
+    LAUNCH,
+    REDUCE,
+    WEIGHTS,
+    Call,
+)
 
 if TYPE_CHECKING:
     from simulator.parallel.passes import Writer

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.parallel.pipelines.pipeline import FORWARD, Pipeline
+from simulator.parallel.pipelines.pipeline import Pipeline
+from simulator.steps.step_graph import FORWARD
 from topologies.errors import InputError
 from topologies.topology import Ints
 

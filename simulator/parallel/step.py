@@ -17,7 +17,7 @@ import numpy as np
 from simulator.engines import run
 from simulator.parallel.operations import Columns
 from simulator.parallel.passes import COMPUTE, HOST, SEND, WIDTH, Pass, pass_of
-from simulator.parallel.pipelines.pipeline import FORWARD, Pipeline
+from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.stage_transfers import Transfers, transfers
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import add_updates
@@ -26,7 +26,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps.priced import priced
 from simulator.steps.slowdown import with_slowdown
-from simulator.steps.step_graph import MESSAGE, TRANSFER, Call, StepGraph, padded
+from simulator.steps.step_graph import FORWARD, MESSAGE, TRANSFER, Call, StepGraph, padded
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]

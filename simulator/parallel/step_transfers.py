@@ -11,13 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, INPUTS
 from simulator.parallel.step import Step
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
 from simulator.steps.expansion import expand
-from simulator.steps.step_graph import Call, StepGraph
+from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS, Call, StepGraph
 from simulator.steps.written import Written, write
 from topologies.errors import InputError
 

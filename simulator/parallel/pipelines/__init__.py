@@ -14,7 +14,7 @@ from simulator.parallel.pipelines.pipeline import Pipeline, check
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
 from topologies.errors import InputError, nearest_name
 
-FIRST = ("gpipe", "one_f_one_b", "interleaved", "zero_bubble", "zb_v")
+FIRST = ("formula_orders", "zb_v")
 """Files listed before the others."""
 
 

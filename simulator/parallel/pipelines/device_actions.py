@@ -7,14 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simulator.parallel.pipelines.pipeline import (
-    FORWARD,
-    INPUTS,
-    WEIGHTS,
-    Actions,
-    Pipeline,
-    assemble,
-)
+from simulator.parallel.pipelines.pipeline import Actions, Pipeline, assemble
+from simulator.steps.step_graph import FORWARD, INPUTS, WEIGHTS
 
 
 class DeviceActions:

@@ -12,12 +12,10 @@ import numpy.typing as npt
 
 from simulator.schedules.schedule import Flags
 from simulator.schedules.whole_numbers import whole_number
+from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 from topologies.topology import Ints
 
-FORWARD, BACKWARD, INPUTS, WEIGHTS = range(4)
-"""Kinds of actions. BACKWARD is a whole backward. INPUTS is its part for the inputs of a stage,
-which the stage before waits for; WEIGHTS is its part for the weights, which no stage waits for."""
 LETTERS = "FBIW"
 """The letters of the kinds, as PyTorch writes them."""
 LIMIT = 2**22

@@ -9,15 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.parallel.pipelines.pipeline import (
-    BACKWARD,
-    INPUTS,
-    LETTERS,
-    WEIGHTS,
-    Actions,
-    Pipeline,
-    assemble,
-)
+from simulator.parallel.pipelines.device_actions import join
+from simulator.parallel.pipelines.pipeline import LETTERS, Pipeline
+from simulator.steps.step_graph import BACKWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 
 KINDS = {letter: kind for kind, letter in enumerate(LETTERS)} | {"BW": BACKWARD}
@@ -72,22 +66,15 @@ def read_pipeline(text: str, name: str) -> Pipeline:
             f"micro-batches: each stage needs a forward and a backward of each micro-batch"
         )
     split = {(cell.stage, cell.micro) for cell in cells if cell.kind == WEIGHTS}
-    columns = np.array(
-        [
-            (cell.device, _kind(cell, (cell.stage, cell.micro) in split), *cell[2:5])
-            for cell in cells
-        ]
-    )
     place = _place(cells, stages, micro_batches, name)
-    actions = [
-        Actions(kind, *columns[columns[:, 1] == kind][:, 2:].T)
-        for kind in np.unique(columns[:, 1]).tolist()
+    rows = [
+        (
+            INPUTS if cell.kind == BACKWARD and (cell.stage, cell.micro) in split else cell.kind,
+            *cell[2:5],
+        )
+        for cell in cells
     ]
-    return assemble(name, place, micro_batches, actions)
-
-
-def _kind(cell: Cell, split: bool) -> int:
-    return INPUTS if cell.kind == BACKWARD and split else cell.kind
+    return join(name, place, micro_batches, rows)
 
 
 def _place(cells: list[Cell], stages: int, micro_batches: int, name: str) -> list[list[int]]:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from simulator.parallel.pipeline_times import StageTimes, peak_activations, pipeline_times
 from simulator.parallel.pipelines import find, orders
-from simulator.parallel.pipelines.pipeline import BACKWARD, FORWARD, Pipeline, check
+from simulator.parallel.pipelines.pipeline import Pipeline, check
 from simulator.parallel.pipelines.zb_auto import zb_auto
+from simulator.steps.step_graph import BACKWARD, FORWARD
 from topologies.errors import InputError
 
 

@@ -9,8 +9,8 @@ from extras import needs
 from grouped_cases import each_case
 from refusals import refusal
 from simulator.parallel.pipelines import Pipeline, find, orders
-from simulator.parallel.pipelines.pipeline import BACKWARD, INPUTS
 from simulator.parallel.pipelines.pipeline_csv import pipeline_csv, read_pipeline
+from simulator.steps.step_graph import BACKWARD, INPUTS
 
 COLUMNS = "place", "device", "kind", "stage", "micro", "copy", "paired"
 

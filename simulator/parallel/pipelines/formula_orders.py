@@ -1,0 +1,108 @@
+"""GPipe, 1F1B, interleaved 1F1B and Zero Bubble: orders in which the turn of an action is a
+formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from simulator.parallel.pipelines.pipeline import Actions, Pipeline, Whole, assemble, check_sizes
+from simulator.parallel.pipelines.pipeline_order import PipelineOrder
+from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS, WEIGHTS
+from topologies.errors import InputError
+
+
+def gpipe(devices: int, micro_batches: int) -> Pipeline:
+    """All forwards, then all backwards (Huang et al., 2019)."""
+    return _of_turns(
+        "gpipe",
+        devices,
+        micro_batches,
+        lambda stage, micro: {FORWARD: micro, BACKWARD: micro_batches + micro},
+    )
+
+
+def one_f_one_b(devices: int, micro_batches: int) -> Pipeline:
+    """A forward, then a backward, in turn (Narayanan et al., 2021). Device d first runs
+    devices - 1 - d forwards."""
+    return _of_turns(
+        "1f1b",
+        devices,
+        micro_batches,
+        lambda stage, micro: {
+            FORWARD: 2 * micro,
+            BACKWARD: 2 * (micro + devices - 1 - stage) + 1,
+        },
+    )
+
+
+def interleaved(devices: int, micro_batches: int, chunks: int = 2) -> Pipeline:
+    """1F1B with `chunks` stages on each device, in Megatron's order (Narayanan et al., 2021).
+
+    Micro-batches go in groups of as many as devices through chunk after chunk. Device d first runs
+    2 (devices - 1 - d) + (chunks - 1) devices forwards.
+    """
+    check_sizes("interleaved", devices, micro_batches, chunks)
+    if micro_batches % devices:
+        raise InputError(
+            f"pipeline interleaved: {micro_batches} micro-batches on {devices} devices: take a "
+            f"multiple of {devices}"
+        )
+    device, number = np.arange(devices)[:, None], np.arange(micro_batches * chunks)
+    group, within = np.divmod(number, devices * chunks)
+    chunk, place = np.divmod(within, devices)
+    micro = group * devices + place
+    warm = 2 * (devices - 1 - device) + (chunks - 1) * devices
+    last = chunks - 1
+    actions = [
+        Actions(FORWARD, chunk * devices + device, micro, 2 * number),
+        Actions(BACKWARD, (last - chunk) * devices + device, micro, 2 * (number + warm) + 1),
+    ]
+    stages = np.arange(devices * chunks) % devices
+    name = "interleaved" if chunks == 2 else f"interleaved:chunks={chunks}"
+    return assemble(name, [stages.tolist()], micro_batches, actions)
+
+
+def zb_h1(devices: int, micro_batches: int) -> Pipeline:
+    """1F1B in two parts: device d runs the backward for weights d micro-batches late, and so holds
+    no more than in 1F1B (Qi et al., 2023)."""
+    return _delayed("zb_h1", devices, micro_batches, 1)
+
+
+def zb_h2(devices: int, micro_batches: int) -> Pipeline:
+    """As :func:`zb_h1`, with twice as many forwards first, and twice the delay: no idle time
+    between the first and the last action of a device if all three parts take equally long."""
+    return _delayed("zb_h2", devices, micro_batches, 2)
+
+
+def _delayed(name: str, devices: int, micro_batches: int, factor: int) -> Pipeline:
+    def turns(stage: Whole, micro: Whole) -> dict[int, Whole]:
+        backward = micro + factor * (devices - 1 - stage)
+        weights = 3 * (backward + factor * stage) + 2
+        return {FORWARD: 3 * micro, INPUTS: 3 * backward + 1, WEIGHTS: weights}
+
+    return _of_turns(name, devices, micro_batches, turns)
+
+
+def _of_turns(
+    name: str,
+    devices: int,
+    micro_batches: int,
+    turns: Callable[[Whole, Whole], Mapping[int, Whole]],
+) -> Pipeline:
+    """A pipeline of one stage a device, from the turns of each kind of action by stage and
+    micro-batch."""
+    check_sizes(name, devices, micro_batches)
+    stage, micro = np.arange(devices)[:, None], np.arange(micro_batches)
+    actions = [Actions(kind, stage, micro, turn) for kind, turn in turns(stage, micro).items()]
+    return assemble(name, [range(devices)], micro_batches, actions)
+
+
+ORDERS = (
+    PipelineOrder("gpipe", gpipe, "all forwards, then all backwards"),
+    PipelineOrder("1f1b", one_f_one_b, "forwards and backwards in turn"),
+    PipelineOrder("interleaved", interleaved, "1F1B with several chunks a device", {"chunks": 2}),
+    PipelineOrder("zb_h1", zb_h1, "1F1B with late backwards for weights, in the same memory"),
+    PipelineOrder("zb_h2", zb_h2, "the same with twice the memory"),
+)
