@@ -20,6 +20,7 @@ from experiments.pictures.timelines.trace_folder import (
     write_timeline,
 )
 from experiments.simulations import workload
+from experiments.training.changes import run_seconds, simulates_again, what_if
 from experiments.training.fastest import comparison_text
 from experiments.training.job import Job, TrainingRun
 from experiments.training.scaling import scaling_text
@@ -77,17 +78,17 @@ def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
     if files.timeline and not is_folder(files.timeline):
         files.trace.of(plan.schedule.ranks)
     explained = how != "csv" or bool(files.report) or output.is_result(files.out)
-    _announce(job, plan, what_if=explained)
+    _announce(job, plan, explained)
     result = job.run(ranks, plan)
     progress(1, 3, ", measuring")
     record = result.row
     progress(2, 3, ", explaining")
     if files.timeline:
         _draw(result, files, grid.parameters)
-    what_if = result.what_if() if explained else {}
+    changes = what_if(result) if explained else {}
     progress(3, 3)
     about = grid.parameters, job.machine, job.profile
-    document = report(result, record, what_if) if explained else None
+    document = report(result, record, changes) if explained else None
     answer = Answer("train", document, [record], *about)
 
     def keep(files: output.RunFiles, left_out: Sequence[str]) -> None:
@@ -96,17 +97,17 @@ def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
         keep_training(document, result, files, grid.parameters, left_out)
 
     answer.write(files.out, report=files.report, keep=keep)
-    answer.show(how, lambda: text(result, what_if))
+    answer.show(how, lambda: text(result, changes))
     return _verdict([failure_of(result)], [record])
 
 
-def _announce(job: Job, plan: Plan, what_if: bool) -> None:
+def _announce(job: Job, plan: Plan, explained: bool) -> None:
     """Say of what takes minutes how long, and if changes are not simulated."""
-    again = job.simulates_again(plan)
-    seconds = job.seconds(plan, what_if and again)
+    again = simulates_again(job, plan)
+    seconds = run_seconds(plan, explained and again)
     if seconds > workload.ANNOUNCED.seconds:
         output.note(f"{job.name}: this takes about {duration(seconds)}")
-    if what_if and not again:
+    if explained and not again:
         output.note("what would help: to first order alone, simulated with --force")
 
 

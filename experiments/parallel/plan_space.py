@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any, get_args
 
+from experiments.models.block_cut import Recompute
 from experiments.parallel.plan_step import Training, stage_sizes
 from experiments.parallel.plan_text import Plan, parse_values
-from simulator.parallel.degrees import Degrees
 from topologies.errors import InputError
 
 SEQUENCES = 4
 """Sequences of a step for each GPU, if the user does not say."""
-SEARCHED = ("dp", "tp", "pp", "cp", "ep", "micro", "v", "zero", "recompute")
-"""What plans of a search differ in."""
 FIXED = ("schedule", "reshard", "shard", "sync", "fsdp", "router", "seed", "nodes")
 """Keys of a plan that a search does not take."""
 
@@ -30,7 +29,7 @@ class Space:
     """The GPUs of the job."""
     node: int
     """GPUs of a node: tensor parallel stays within it unless the user asks."""
-    wanted: Mapping[str, object]
+    wanted: Mapping[str, Any]
     """The values of the user."""
     span: str = "no nodes"
     """Whether the GPUs are on one node, as the errors of plans tell apart."""
@@ -38,23 +37,25 @@ class Space:
     @property
     def batch(self) -> int:
         """Sequences of a step."""
-        return int(str(self.wanted.get("batch", SEQUENCES * self.gpus)))
+        return int(self.wanted.get("batch", SEQUENCES * self.gpus))
 
     def plans(self) -> tuple[list[Plan], Counter[str]]:
         """All plans, but for those that the model or the batch do not allow, which are counted by
         the reason. Raises InputError if there is none."""
         plans, left_out = list[Plan](), Counter[str]()
         for degrees in self._degrees():
-            rest = list(self._rest(degrees))
-            if reason := self._refused(degrees):
-                left_out[reason] += len(rest)
+            usual = {"sp": degrees["tp"] > 1, "overlap": True}
+            first = replace(Plan(), **{**usual, **self.wanted, **degrees, "batch": self.batch})
+            choices = list(self._choices(first))
+            if reason := self._refused(first):
+                left_out[reason] += len(choices)
                 continue
-            for micro, v, zero, recompute in rest:
-                reason = self._unfit(degrees, micro, v, zero, recompute)
-                if reason:
+            for micro, v, zero, recompute in choices:
+                plan = replace(first, micro=micro, v=v, zero=zero, recompute=recompute)
+                if reason := self._unfit(plan):
                     left_out[reason] += 1
-                    continue
-                plans.append(self._plan(degrees, micro, v, zero, recompute))
+                else:
+                    plans.append(plan)
         if not plans:
             reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common(3))
             raise InputError(
@@ -63,84 +64,67 @@ class Space:
             )
         return plans, left_out
 
-    def _values(self, key: str, usual: list[int]) -> list[int]:
-        return [int(str(self.wanted[key]))] if key in self.wanted else usual
+    def _values(self, key: str, usual: Sequence[Any]) -> Sequence[Any]:
+        return [self.wanted[key]] if key in self.wanted else usual
 
-    def _degrees(self) -> Iterator[Degrees]:
+    def _degrees(self) -> Iterator[dict[str, int]]:
         """All degrees that multiply to the GPUs."""
-        experts = self.training.shape.experts
-        order = str(self.wanted.get("order", Plan().order))
-        for tp in self._values("tp", _divisors(self.gpus)):
-            for pp in self._values("pp", _divisors(self.gpus)):
-                for cp in self._values("cp", _divisors(self.gpus)):
-                    dp, rest = divmod(self.gpus, tp * pp * cp)
-                    if rest or dp not in self._values("dp", [dp]):
-                        continue
-                    usual = _divisors(dp * cp) if experts else [1]
-                    for ep in self._values("ep", usual):
-                        if dp * cp % ep == 0:
-                            yield Degrees(dp, tp, pp, cp, ep, order)
+        divisors = _divisors(self.gpus)
+        for tp, pp, cp in product(*(self._values(key, divisors) for key in ("tp", "pp", "cp"))):
+            dp, rest = divmod(self.gpus, tp * pp * cp)
+            if rest or dp not in self._values("dp", [dp]):
+                continue
+            usual = _divisors(dp * cp) if self.training.shape.experts else [1]
+            for ep in self._values("ep", usual):
+                if dp * cp % ep == 0:
+                    yield {"dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
 
-    def _rest(self, degrees: Degrees) -> Iterator[tuple[int, int, int, str]]:
+    def _choices(self, plan: Plan) -> Iterator[tuple[int, int, int, Recompute]]:
         """Micro-batch, stages of a device, stage of ZeRO and recomputation."""
         layers = self.training.shape.blocks
-        plan = self._plan(degrees, 1, 1, 0, "none")
         divisible = [
             v
-            for v in range(1, max(1, layers // degrees.pp) + 1)
-            if (v == 1 or degrees.pp > 1) and stage_sizes(layers, plan, degrees.pp * v)
+            for v in range(1, max(1, layers // plan.pp) + 1)
+            if (v == 1 or plan.pp > 1) and stage_sizes(layers, plan, plan.pp * v)
         ]
-        most = max(1, self.batch // degrees.dp)
+        most = max(1, self.batch // plan.dp)
         return product(
             self._values("micro", [2**power for power in range(most.bit_length())]),
             self._values("v", divisible or [1]),
-            self._values("zero", [0, 1, 2, 3] if degrees.pp == 1 else [0, 1]),
-            [str(self.wanted["recompute"])]
-            if "recompute" in self.wanted
-            else ["none", "selective", "full"],
+            self._values("zero", [0, 1, 2, 3] if plan.pp == 1 else [0, 1]),
+            self._values("recompute", get_args(Recompute)),
         )
 
-    def _refused(self, degrees: Degrees) -> str:
+    def _refused(self, plan: Plan) -> str:
         """Why no plan has these degrees; empty if some may have."""
-        if "tp" not in self.wanted and degrees.tp > self.node:
+        if "tp" not in self.wanted and plan.tp > self.node:
             return "tp reaches beyond a node"
-        if self.batch % degrees.dp:
+        if self.batch % plan.dp:
             return "dp does not divide the batch"
         try:
-            self._plan(degrees, 1, 1, 0, "none").cut(self.training.seq).check(
-                self.training.shape, self.training.name
-            )
+            plan.cut(self.training.seq).check(self.training.shape, self.training.name)
         except InputError:
             return "tp, cp or ep does not divide heads, tokens or experts"
         return ""
 
-    def _unfit(self, degrees: Degrees, micro: int, v: int, zero: int, recompute: str) -> str:
+    def _unfit(self, plan: Plan) -> str:
         """Why a plan is left out; empty if it is not."""
-        batches, rest = divmod(self.batch, degrees.dp * micro)
+        batches, rest = divmod(self.batch, plan.dp * plan.micro)
         if rest:
             return "dp x micro does not divide the batch"
-        plan = self._plan(degrees, micro, v, zero, recompute)
-        if stage_sizes(self.training.shape.blocks, plan, degrees.pp * v) is None:
+        if stage_sizes(self.training.shape.blocks, plan, plan.pp * plan.v) is None:
             return "pp x v does not divide the layers"
-        if v > 1 and batches % degrees.pp:
+        if plan.v > 1 and batches % plan.pp:
             return "interleaved: pp does not divide the micro-batches"
-        if zero and degrees.dp * degrees.cp == 1 and "zero" not in self.wanted:
+        if plan.zero and plan.dp * plan.cp == 1 and "zero" not in self.wanted:
             return "zero shares nothing among one rank"
         unasked = "recompute" not in self.wanted
-        if recompute == "selective" and unasked and plan.attention != "unfused":
+        if plan.recompute == "selective" and unasked and plan.attention != "unfused":
             return "selective recomputation saves nothing with fused attention"
         return ""
 
-    def _plan(self, degrees: Degrees, micro: int, v: int, zero: int, recompute: str) -> Plan:
-        usual = {"sp": degrees.tp > 1, "overlap": True}
-        searched = {
-            **{name: getattr(degrees, name) for name in ("dp", "tp", "pp", "cp", "ep")},
-            **{"micro": micro, "v": v, "zero": zero, "recompute": recompute, "batch": self.batch},
-        }
-        return replace(Plan(), **{**usual, **self.wanted, **searched})
 
-
-def parse_space(text: str) -> dict[str, object]:
+def parse_space(text: str) -> dict[str, Any]:
     """The values of "auto" or "auto,KEY=VALUE,...": what all plans of a search have.
 
     >>> parse_space("auto,tp=8")

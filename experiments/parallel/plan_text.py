@@ -188,9 +188,8 @@ class Plan:
 
     def cut(self, seq: int) -> Cut:
         """How the plan cuts the blocks of a model for sequences of `seq` tokens."""
-        same = {field.name for field in fields(Cut)} & vars(self).keys()
         accumulated = 0.0 if self.zero >= 2 and self.sync else GRADIENTS[self.grads][1]
-        return Cut(seq, accumulated=accumulated, **{key: getattr(self, key) for key in same})
+        return Cut(seq, accumulated=accumulated, **{key: getattr(self, key) for key in _CUTTING})
 
     def __str__(self) -> str:
         """The plan as a user would write it, with the degrees in front."""
@@ -207,6 +206,10 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return format_bytes(value) if name == "bucket" and isinstance(value, float) else f"{value}"
+
+
+_CUTTING = {field.name for field in fields(Cut)} & {field.name for field in fields(Plan)}
+"""The keys that say how blocks are cut: a field of both classes."""
 
 
 def _parser_of(kind: Any) -> Parser:

@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.output import align, counted
 from experiments.parallel.plan_errors import error_cells, kind_of, mean_error
-from experiments.parallel.plan_search import SearchResult, Simulated
+from experiments.parallel.plan_search import SearchResult
 from experiments.profiles.interval_levels import interval_columns, span
 from topologies.units import format_bytes, format_seconds
 
@@ -17,39 +17,33 @@ SHOWN = 0.02
 
 
 def rows(result: SearchResult) -> list[dict[str, Any]]:
-    """A row for each plan that fits in memory: the simulated ones first, the fastest first. What
-    only a simulation tells is None in the others."""
+    """A row for each plan that fits in memory: the simulated ones first, the fastest first."""
     rest = [place for place in range(len(result.plans)) if place not in result.simulated]
     rest.sort(key=result.bounds.__getitem__)
-    space = result.space
-    listed = []
-    for place in (*result.ranked, *rest):
-        run = result.simulated.get(place)
-        # Bytes of the fullest rank; at least, if the plan is not simulated.
-        memory = run.memory if run else result.memory[place]
-        tokens_per_s = _tokens_per_s(result, run) if run else None
-        listed.append(
-            {
-                "model": space.training.name,
-                "gpus": space.gpus,
-                "plan": str(result.plans[place]),
-                "bound_s": result.bounds[place],
-                "step_s": run.seconds if run else None,
-                "tokens_per_s": tokens_per_s,
-                "mfu": tokens_per_s and space.training.mfu(tokens_per_s, space.gpus),
-                "memory_bytes": memory,
-                "left_bytes": result.limit - memory,
-                "loses_to": why(result, place) if run else "",
-                "fits": run.memory <= result.limit if run else None,
-                "model_error": _error(result, place)[0],
-                **interval_columns(result.intervals.get(place)),
-            }
-        )
-    return listed
+    return [_row(result, place) for place in (*result.ranked, *rest)]
 
 
-def _tokens_per_s(result: SearchResult, run: Simulated) -> float:
-    return result.space.batch * result.space.training.seq / run.seconds
+def _row(result: SearchResult, place: int) -> dict[str, Any]:
+    """The row of a plan. What only a simulation tells is None without one, and the memory is what
+    the plan holds at least."""
+    space, run = result.space, result.simulated.get(place)
+    memory = run.memory if run else result.memory[place]
+    tokens_per_s = space.batch * space.training.seq / run.seconds if run else None
+    return {
+        "model": space.training.name,
+        "gpus": space.gpus,
+        "plan": str(result.plans[place]),
+        "bound_s": result.bounds[place],
+        "step_s": run and run.seconds,
+        "tokens_per_s": tokens_per_s,
+        "mfu": tokens_per_s and space.training.mfu(tokens_per_s, space.gpus),
+        "memory_bytes": memory,
+        "left_bytes": result.limit - memory,
+        "loses_to": why(result, place) if run else "",
+        "fits": run and run.memory <= result.limit,
+        "model_error": _error(result, place)[0],
+        **interval_columns(result.intervals.get(place)),
+    }
 
 
 def _error(result: SearchResult, place: int) -> tuple[float | None, str]:
@@ -92,49 +86,38 @@ def text(result: SearchResult) -> str:
         f"{training.name} on {counted(space.gpus, 'GPU')} ({training.times.device}), "
         f"{space.batch} sequences of {training.seq} tokens: {', '.join(counts)}"
     )
-    errors = dict.fromkeys(_error(result, place) for place in result.first)
-    return "\n\n".join(
-        [
-            title,
-            align(_table(result)),
-            "the plans, and why they are slower than the first\n" + align(_reasons(result)),
-            "model's error on measured steps\n"
-            + align([["", *error_cells(*error)] for error in errors]),
-            "where a mean device spends the step\n" + align(_parts(result)),
-            "left out\n" + align(_left_out(result)),
-        ]
-    )
-
-
-def _table(result: SearchResult) -> list[list[str]]:
-    best = result.simulated[result.first[0]].seconds
-    level = next((each.level for each in result.intervals.values()), 0.0)
-    ends = ["expected", f"{level:.0%} of steps"] if level else []
-    table = [["", "step", *ends, "slower", "tokens/s", "MFU", "memory", "free", "as fast"]]
-    for number, place in enumerate(result.first):
-        run = result.simulated[place]
-        sizes = [
-            format_bytes(size, binary=False) for size in (run.memory, result.limit - run.memory)
-        ]
-        tokens_per_s = _tokens_per_s(result, run)
-        mfu = result.space.training.mfu(tokens_per_s, result.space.gpus)
-        others = len(result.alike(place))
-        alike = f"{others} more" if others else ""
-        slower = f"{run.seconds / best - 1:+.1%}" if number else ""
-        times = [format_seconds(run.seconds)]
-        if level:
-            sure = result.intervals[place]
-            times += [format_seconds(sure.expected), span(sure.low, sure.high)]
-        rates = f"{tokens_per_s:.0f}", f"{mfu:.1%}"
-        table.append([str(number + 1), *times, slower, *rates, *sizes, alike])
-    return table
-
-
-def _reasons(result: SearchResult) -> list[list[str]]:
-    return [
+    reasons = [
         [f"{number:2d}", str(result.plans[place]), why(result, place)]
         for number, place in enumerate(result.first, 1)
     ]
+    errors = dict.fromkeys(_error(result, place) for place in result.first)
+    left_out = [[str(count), why] for why, count in result.left_out.most_common() if count]
+    tables = {
+        "the plans, and why they are slower than the first": reasons,
+        "model's error on measured steps": [["", *error_cells(*error)] for error in errors],
+        "where a mean device spends the step": _parts(result),
+        "left out": left_out,
+    }
+    blocks = [f"{name}\n{align(table)}" for name, table in tables.items()]
+    return "\n\n".join([title, align(_table(result)), *blocks])
+
+
+def _table(result: SearchResult) -> list[list[str]]:
+    fastest = [_row(result, place) for place in result.first]
+    level = fastest[0]["level"]
+    ends = [] if level is None else ["expected", f"{level:.0%} of steps"]
+    table = [["", "step", *ends, "slower", "tokens/s", "MFU", "memory", "free", "as fast"]]
+    for place, row in zip(result.first, fastest, strict=True):
+        first, others = place == result.first[0], len(result.alike(place))
+        times = [format_seconds(row["step_s"])]
+        if ends:
+            times += [format_seconds(row["expected_s"]), span(row["low_s"], row["high_s"])]
+        times.append("" if first else f"{row['step_s'] / fastest[0]['step_s'] - 1:+.1%}")
+        rates = f"{row['tokens_per_s']:.0f}", f"{row['mfu']:.1%}"
+        sizes = (format_bytes(row[f"{part}_bytes"], binary=False) for part in ("memory", "left"))
+        alike = f"{others} more" if others else ""
+        table.append([str(len(table)), *times, *rates, *sizes, alike])
+    return table
 
 
 def _parts(result: SearchResult) -> list[list[str]]:
@@ -142,11 +125,7 @@ def _parts(result: SearchResult) -> list[list[str]]:
     runs = [result.simulated[place] for place in result.first]
     table = [["", *(str(number + 1) for number in range(len(runs)))]]
     for name in runs[0].parts:
-        if any(run.parts[name] > 0 for run in runs):
-            cells = [format_seconds(run.parts[name]) for run in runs]
-            table.append([f"  {name}", *cells])
+        seconds = [run.parts[name] for run in runs]
+        if max(seconds) > 0:
+            table.append([f"  {name}", *map(format_seconds, seconds)])
     return table
-
-
-def _left_out(result: SearchResult) -> list[list[str]]:
-    return [[str(count), reason] for reason, count in result.left_out.most_common() if count]

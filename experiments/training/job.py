@@ -13,13 +13,6 @@ import numpy as np
 from experiments.models.accelerators import ACCELERATORS
 from experiments.profiles.interval_levels import interval_columns
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.training.changes import (
-    CHANGES,
-    HALF_LATENCY,
-    TWICE_BANDWIDTH,
-    TWICE_COMPUTE,
-    Change,
-)
 from experiments.training.epochs import Epochs
 from experiments.training.library_costs import (
     LibraryCosts,
@@ -28,24 +21,24 @@ from experiments.training.library_costs import (
     slower_calls,
 )
 from simulator.analysis.bubbles import CAUSES
-from simulator.analysis.critical_path import PARTS, Path, trace_back, worth
+from simulator.analysis.critical_path import PARTS, Path, trace_back
 from simulator.analysis.memory import Memory
 from simulator.analysis.waits import Wait, waits
 from simulator.profile import Profile
 from simulator.schedules import semantics
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from simulator.steps.step_graph import KINDS, RESTART
+from simulator.steps.step_graph import KINDS
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
 from simulator.training.explanation import explanation_of
 from simulator.training.footprint import footprint, kept
-from simulator.training.measures import Measures, measure, window
+from simulator.training.measures import Measures, measure
 from simulator.training.model import Model
 from simulator.training.plan import Plan, Setting, prove
 from simulator.training.plan_simulation import train
 from simulator.training.replay import Replayed
-from simulator.training.size import AGAIN, OPERATION, QUICK, WRITTEN
+from simulator.training.size import WRITTEN
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
 from topologies.degraded import slowed
@@ -123,17 +116,6 @@ class Job:
         rules = replace(self.rules.training(costs.machine), explained=True)
         return TrainingRun(self, ranks, plan, train(plan, rules), costs)
 
-    def simulates_again(self, plan: Plan) -> bool:
-        """Whether it is quick to simulate `plan` under each change, or asked for by `force`."""
-        return self.rules.force or plan.operations <= QUICK
-
-    def seconds(self, plan: Plan, again: bool) -> float:
-        """What it takes to simulate and explain `plan`, and `again` under each change, within a
-        factor of about two."""
-        times = 1 + again * len(CHANGES)
-        written = OPERATION.seconds * len(plan.schedule)
-        return written + AGAIN.seconds * times * plan.operations
-
     def alone(self, ranks: int, costs: LibraryCosts | None = None) -> float:
         """Samples per second of a single worker, without disturbances.
 
@@ -173,10 +155,6 @@ class Simulated(NamedTuple):
     """Those of them that have the times of an earlier simulation."""
     rounds: int
     """How often collectives were simulated again, together."""
-
-
-WhatIf = Mapping[str, tuple[float, float | None]]
-"""Seconds of a step, to first order and simulated, by what changes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +209,7 @@ class TrainingRun:
             return Simulated(ranks, 0, 0, 0)
         replay = self.timeline.replay
         assert replay is not None
-        return Simulated(ranks, len(blocks), replay.replayed, replay.counts.rounds)
+        return Simulated(ranks, len(blocks), replay.replayed, replay.rounds)
 
     @property
     def samples(self) -> float:
@@ -375,40 +353,3 @@ class TrainingRun:
         rules = self.job.rules.training(self.costs.slower(factor))
         timeline = train(self.plan, rules, slower_calls(self.plan, factor))
         return max(measure(self.plan, timeline).step, self.least)
-
-    def what_if(self, *, always: bool = False) -> WhatIf:
-        """Seconds of a step with twice the bandwidth, half the latency, and twice the compute.
-
-        Each is a pair: to first order, from the critical path of this run, and simulated. Large
-        runs are simulated again `always`, or not at all.
-        """
-        again = always or self.job.simulates_again(self.plan)
-        steps = self.measures.window.steps
-        half = {part: seconds / 2 / steps for part, seconds in worth(self.path).items()}
-        now = self.length / steps
-        first_order = {
-            TWICE_BANDWIDTH: now - half["serialisation"],
-            HALF_LATENCY: now - half["latency"] - half["gap"],
-            TWICE_COMPUTE: now - half["compute"] + self._restarts() / 2,
-        }
-        return {
-            name: (
-                max(first_order[name], self.least),
-                max(self._simulated(change), self.least) if again else None,
-            )
-            for name, change in CHANGES.items()
-        }
-
-    def _restarts(self) -> float:
-        """Seconds of a step that restarts take on the critical path. A faster device does not
-        shorten them."""
-        return self.by_phase().get(KINDS[RESTART], 0.0) / self.measures.window.steps
-
-    def _simulated(self, change: Change) -> float:
-        def machine(topology: Topology) -> Topology:
-            return change.machine(self.costs.machine(topology) if self.costs else topology)
-
-        seconds, rules = change.seconds(self.plan), self.job.rules.training(machine)
-        timeline = train(self.plan, rules, seconds)
-        counted = window(self.plan, timeline)
-        return float(timeline.finish[counted.last]) / counted.steps

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from experiments.output import Value
+from experiments.training.changes import what_if
 from experiments.training.job import Job, TrainingRun
 from experiments.training.strategy_options import SweptValue
 from experiments.training.training_table import COLUMNS
@@ -60,7 +61,7 @@ class TrainingGrid:
             (value, job), p = runs[number]
             training = job.run(p)
             swept: dict[str, Value] = {self.swept: value.text} if value else {}
-            record = swept | _record(training, what_if=not value)
+            record = swept | _record(training, changed=not value)
             yield Outcome(record, failure_of(training))
 
     def encode(self, outcome: Outcome) -> Any:
@@ -72,14 +73,12 @@ class TrainingGrid:
         return Outcome(*encoded)
 
 
-def _record(training: TrainingRun, what_if: bool) -> dict[str, Value]:
+def _record(training: TrainingRun, changed: bool) -> dict[str, Value]:
     """A run as a row, on request with what changes of the machine would save."""
     record = {**training.row}
-    for name, (first_order, simulated) in training.what_if(always=True).items() if what_if else ():
-        record |= {
-            f"{COLUMNS[name]}_first_order_s": first_order,
-            f"{COLUMNS[name]}_s": simulated,
-        }
+    for name, seconds in what_if(training, always=True).items() if changed else ():
+        record[f"{COLUMNS[name]}_first_order_s"] = seconds["first_order"]
+        record[f"{COLUMNS[name]}_s"] = seconds["simulated"]
     return record
 
 

@@ -13,7 +13,8 @@ from experiments.output import Value, align, counted
 from experiments.profiles.interval_levels import expected_cells
 from experiments.terms import footnote
 from experiments.text_lines import share_cells
-from experiments.training.job import CAUSE_KEYS, TrainingRun, WhatIf
+from experiments.training.changes import WhatIf
+from experiments.training.job import CAUSE_KEYS, TrainingRun
 from experiments.training.training_table import memory_cell, rate
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bubbles import CAUSES
@@ -40,7 +41,7 @@ def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> ob
         "critical_path_s": parts(run.path),
         "critical_path_by_phase_s": run.by_phase(),
         "contention": wait_records(run.waits, run.timeline.schedule),
-        "what_if_s": {name: {"first_order": a, "simulated": b} for name, (a, b) in what_if.items()},
+        "what_if_s": what_if,
         "ranks": [
             {
                 "rank": rank,
@@ -228,8 +229,7 @@ def _bubbles(run: TrainingRun) -> list[list[str]]:
     }
     if run.input_s:
         rows["input"] = run.input_s, run.input_s
-    means, worsts = zip(*rows.values(), strict=True)
-    rows["in all"] = sum(means), sum(worsts)
+    rows["in all"] = sum(mean for mean, _ in rows.values()), sum(most for _, most in rows.values())
     whole = total / steps + run.input_s
     return [
         ["", "mean", "", f"worst: rank {run.plan.standing[worst]}", ""],
@@ -256,14 +256,13 @@ def _path(run: TrainingRun) -> list[list[str]]:
 
 def _helping(run: TrainingRun, what_if: WhatIf) -> list[list[str]]:
     now = run.length / run.measures.window.steps + run.input_s
-    seconds = dict(what_if)
+    changes = {name: (each["first_order"], each["simulated"]) for name, each in what_if.items()}
     if run.input_s:
-        faster = max(run.measures.step, run.least / 2)
-        seconds["twice the input rate"] = faster, faster
+        changes["twice the input rate"] = (max(run.measures.step, run.least / 2),) * 2
     lines = [["", "a step", "saves", "to first order"]]
-    for name, (first_order, simulated) in seconds.items():
+    for name, (first_order, simulated) in changes.items():
         again = ["-", "-"]
         if simulated is not None:
             again = [format_seconds(simulated), f"{1 - simulated / (now or 1.0):.1%}"]
-        lines.append([f"  {name}", *again, format_seconds(first_order)])
+        lines.append([f"  {name}", *again, format_seconds(first_order or 0.0)])
     return lines

@@ -12,7 +12,7 @@ from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
 from experiments.output import RunFiles
 from experiments.simulations import workload
-from experiments.training import job
+from experiments.training import changes
 from topologies.resources import Need
 
 MODEL = """\
@@ -28,7 +28,7 @@ NOTE = "note: what would help: to first order alone, simulated with --force"
 def test_they_say_how_long_they_take_and_are_simulated_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "QUICK", 0)
+    monkeypatch.setattr(changes, "QUICK", 0)
     monkeypatch.setattr(workload, "ANNOUNCED", Need())
     model = tmp_path / "small.yaml"
     model.write_text(MODEL)

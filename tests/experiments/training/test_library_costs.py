@@ -15,6 +15,7 @@ import pytest
 
 from experiments.profiles import find
 from experiments.simulations.rules import Rules
+from experiments.training.changes import what_if
 from experiments.training.job import Job
 from experiments.training.training_report import text
 from simulator.collectives import find as algorithm_called
@@ -97,7 +98,7 @@ def test_the_same_step_with_all_transfers() -> None:
 def test_a_worker_alone_has_no_interval() -> None:
     run = job(DDP()).run(1)
     assert run.row["expected_s"] is None
-    assert "expected" not in text(run, run.what_if())
+    assert "expected" not in text(run, what_if(run))
 
 
 @pytest.mark.parametrize("strategy", [SSGD(server="gpu"), ASGD()], ids=lambda s: type(s))
@@ -129,9 +130,10 @@ def test_a_profile_without_uncertainty_has_the_same_step_and_no_interval() -> No
 
 def test_twice_the_bandwidth_is_of_the_librarys_links() -> None:
     run = job(DDP(bucket=1e12, overlap=False)).run(8)
-    for name, (first_order, simulated) in run.what_if().items():
+    for name, seconds in what_if(run).items():
+        simulated = seconds["simulated"]
         assert simulated is not None
-        assert simulated == pytest.approx(first_order, rel=0.05), name
+        assert simulated == pytest.approx(seconds["first_order"], rel=0.05), name
         assert simulated <= run.row["step_s"]
 
 
