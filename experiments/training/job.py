@@ -209,7 +209,7 @@ class TrainingRun:
             return Simulated(ranks, 0, 0, 0)
         replay = self.timeline.replay
         assert replay is not None
-        return Simulated(ranks, len(blocks), replay.replayed, replay.counts.rounds)
+        return Simulated(ranks, len(blocks), replay.replayed, replay.rounds)
 
     @property
     def samples(self) -> float:

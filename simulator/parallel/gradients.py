@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.sharding import Sharding, elements
+from simulator.steps.step_graph import Call
 from topologies.errors import InputError
 
 
@@ -46,20 +46,9 @@ class Gradients:
         return self.optimizer[stage] if self.optimizer else 0.0
 
 
-class Reduction(NamedTuple):
-    """A collective of gradients or parameters."""
-
-    group: str
-    """The kind of group: data, or experts, or runs of one."""
-    collective: str
-    nbytes: float
-    """V."""
-    block: int = -1
-    """The block, in the order of the backward, behind which it starts; -1: behind all."""
-
-
-def reductions(stage: Sequence[Block], gradients: Gradients) -> list[Reduction]:
-    """What reduces the gradients of a stage, unless its backwards have done so."""
+def reductions(stage: Sequence[Block], gradients: Gradients) -> list[tuple[int, Call]]:
+    """What reduces the gradients of a stage, unless its backwards have done so: the block, in the
+    order of the backward, behind which it starts (-1: behind all), and the collective."""
     if gradients.zero >= 2:
         return []
     collective = "reduce_scatter" if gradients.zero else "all_reduce"
@@ -69,19 +58,19 @@ def reductions(stage: Sequence[Block], gradients: Gradients) -> list[Reduction]:
         for number, block in enumerate(reversed(stage)):
             waiting += dict(elements([block])).get(group, 0.0) * gradients.nbytes
             if gradients.overlap and waiting and waiting >= gradients.bucket:
-                reduced.append(Reduction(group, collective, waiting, number))
+                reduced.append((number, Call(group, collective, waiting)))
                 waiting = 0.0
         if waiting:
             end = len(stage) - 1 if gradients.overlap else -1
-            reduced.append(Reduction(group, collective, waiting, end))
-    return sorted(reduced, key=lambda each: each.block)
+            reduced.append((end, Call(group, collective, waiting)))
+    return sorted(reduced, key=lambda each: each[0])
 
 
-def gathers(stage: Sequence[Block], gradients: Gradients, sharding: Sharding) -> list[Reduction]:
+def gathers(stage: Sequence[Block], gradients: Gradients, sharding: Sharding) -> list[Call]:
     """What gathers the parameters of a stage behind the optimizer."""
     if gradients.zero not in (1, 2):
         return []
     return [
-        Reduction(sharding.sharing(group), "all_gather", count * gradients.parameter)
+        Call(sharding.sharing(group), "all_gather", count * gradients.parameter)
         for group, count in elements(stage)
     ]

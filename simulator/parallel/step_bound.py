@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from simulator.parallel.blocks import Block, Part
-from simulator.parallel.gradients import Gradients, Reduction, gathers, reductions
+from simulator.parallel.gradients import Gradients, gathers, reductions
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.sharding import Sharding, units
+from simulator.steps.step_graph import Call
 
 ROUNDING = 1 - 1e-9
 """What a bound is multiplied by: sums in another order differ in their last digits."""
@@ -189,7 +190,8 @@ def _reducing(outline: Outline, stages: int, device: int) -> float:
     gradients, numbers = outline.gradients, range(device, stages, outline.devices)
     if not gradients.overlap:
         return _longest(
-            outline, [each for s in numbers for each in reductions(outline.stages[s], gradients)]
+            outline,
+            [call for s in numbers for _, call in reductions(outline.stages[s], gradients)],
         )
     return min(_behind(outline, outline.stages[number]) for number in numbers)
 
@@ -200,9 +202,9 @@ def _behind(outline: Outline, stage: Sequence[Block]) -> float:
     made = [outline.seconds.of(block).backward for block in reversed(stage)]
     behind = 0.0
     queued = dict.fromkeys(("data", "experts"), 0.0)
-    for each in reversed(reductions(stage, outline.gradients)):
-        queued[each.group] += outline.times.least(each.group, each.collective, each.nbytes)
-        behind = max(behind, queued[each.group] - sum(made[each.block + 1 :]))
+    for block, call in reversed(reductions(stage, outline.gradients)):
+        queued[call.group] += outline.times.least(call.group, call.collective, call.nbytes)
+        behind = max(behind, queued[call.group] - sum(made[block + 1 :]))
     return behind
 
 
@@ -216,7 +218,7 @@ def _updating(outline: Outline, device: int) -> float:
     return seconds + _longest(outline, gathered)
 
 
-def _longest(outline: Outline, collectives: Sequence[Reduction]) -> float:
+def _longest(outline: Outline, collectives: Sequence[Call]) -> float:
     """Seconds of collectives, where those of each group come one after the other."""
     queued = dict.fromkeys(("data", "experts"), 0.0)
     for each in collectives:

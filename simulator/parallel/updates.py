@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simulator.parallel.gradients import Reduction, gathers, reductions
+from simulator.parallel.gradients import gathers, reductions
 from simulator.parallel.operations import Columns
 from simulator.parallel.passes import COMPUTE, STREAMS, TIED
 from simulator.parallel.step_work import Work
@@ -28,11 +28,9 @@ def add_updates(
         device = int(pipeline.place[copy, stage])
         if gradients.zero >= 2:
             pending[device] += made[-1] if made else []
-        for each in reductions(work.stages[stage], gradients):
-            before = ends[device]
-            if each.block >= 0:
-                before = made[each.block]
-            pending[device].append(_collective(columns, work, device, stage, REDUCE, each, before))
+        for block, call in reductions(work.stages[stage], gradients):
+            before = made[block] if block >= 0 else ends[device]
+            pending[device].append(_collective(columns, work, device, stage, REDUCE, call, before))
     _tie(columns, work, pending)
     for device in range(pipeline.devices):
         stages = np.flatnonzero((pipeline.place == device).any(axis=0)).tolist()
@@ -51,18 +49,18 @@ def _collective(
     device: int,
     stage: int,
     kind: int,
-    each: Reduction,
+    call: Call,
     before: Sequence[int],
 ) -> int:
     """Add a collective of parameters or gradients; returns its operation."""
     return columns.one(
         before,
         place=device,
-        lane=STREAMS.index(each.group.partition("/")[0]),
+        lane=STREAMS.index(call.group.partition("/")[0]),
         kind=kind,
         stage=stage,
-        seconds=work.times.seconds(each.group, each.collective, each.nbytes),
-        call=columns.call(Call(each.group, each.collective, each.nbytes)),
+        seconds=work.times.seconds(call.group, call.collective, call.nbytes),
+        call=columns.call(call),
     )
 
 
@@ -72,7 +70,7 @@ def tied_gradients(work: Work) -> list[tuple[int, int, float, int]]:
     pipeline, gradients = work.pipeline, work.gradients
     shared = [(row[0], row[-1], gradients.tied, 0) for row in pipeline.place.tolist()]
     for stage, devices in enumerate(pipeline.place.T.tolist() if pipeline.copies > 1 else ()):
-        nbytes = sum(each.nbytes for each in reductions(work.stages[stage], gradients))
+        nbytes = sum(call.nbytes for _, call in reductions(work.stages[stage], gradients))
         share = work.times.degrees.size("data") if gradients.zero else 1
         shared.append((devices[0], devices[1], nbytes / share, stage))
     return [row for row in shared if row[0] != row[1] and row[2]]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.parallel.gradients import Reduction, gathers, reductions
+from simulator.parallel.gradients import gathers, reductions
 from simulator.parallel.plan_memory import State, sharing
 from simulator.parallel.sharding import elements
 from simulator.parallel.step_work import Work
@@ -49,10 +49,11 @@ def _stage(work: Work, state: State, device: int) -> Stage:
     """The stage of ZeRO of a plan on a device."""
     pipeline, gradients, size = work.pipeline, work.gradients, work.times.degrees.size
     held = redundant = 0.0
-    calls: list[Call | Reduction] = []
+    calls: list[Call] = []
     for stage in np.nonzero(pipeline.place == device)[1].tolist():
         blocks = work.stages[stage]
-        calls += reductions(blocks, gradients) + gathers(blocks, gradients, work.sharding)
+        calls += [call for _, call in reductions(blocks, gradients)]
+        calls += gathers(blocks, gradients, work.sharding)
         for group, count in elements(blocks):
             nbytes = sum(state.shared(gradients.zero, sharing(work, group)))
             held += count * nbytes

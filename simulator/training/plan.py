@@ -187,14 +187,8 @@ class Plan:
     """The collectives that are not written out, in the order of their operations."""
     buckets: tuple[Region, ...] = ()
     """The collectives of a step that together keep the promise of the strategy."""
-    structures: dict[tuple[int, int], tuple[object, ...]] = field(default_factory=dict)
-    """The structures of parts, by their first operation and the one behind their last."""
-    entrances: dict[tuple[int, int], Any] = field(default_factory=dict)
-    """What parts wait for, by the same."""
-    written: dict[tuple[object, ...], Any] = field(default_factory=dict)
-    """Parts that are written out, by their structure."""
-    outcomes: dict[tuple[object, ...], Any] = field(default_factory=dict)
-    """What parts do, by the machine and what they have in common."""
+    known: dict[object, dict[Any, Any]] = field(default_factory=dict)
+    """What replays of an outline have found out, by what it is and by the part that it is of."""
     shifts: Shifts | None = None
     """What takes the workers that stand for all to all; None: each stands for itself."""
 

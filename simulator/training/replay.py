@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from simulator.training.segments import (
 )
 from topologies.topology import Floats, Topology
 
+Found = TypeVar("Found")
 MOST_NODES = 2**26
 """So many nodes of simulated segments are remembered."""
 
@@ -66,20 +67,6 @@ class Done(NamedTuple):
     """The first of the segments for whose media and lanes it waits, or itself."""
 
 
-@dataclass
-class Counts:
-    """How collectives were timed."""
-
-    hits: int = 0
-    """Segments whose times were known."""
-    misses: int = 0
-    """Segments that were simulated."""
-    rounds: int = 0
-    """How often segments were merged because their windows overlap."""
-    alone: int = 0
-    """Collectives that are a segment of their own."""
-
-
 class Replay:
     """The times of the outline `plan` under fifo.
 
@@ -102,7 +89,8 @@ class Replay:
         times of its parts; another one finds them out if they are asked for."""
         self.plan, self.schedule, self._machine, self._tick = plan, schedule, machine, tick
         self._explained = explained
-        self.counts = Counts()
+        self.rounds = 0
+        """How often segments were merged because their windows overlap."""
         rows = len(self.schedule)
         self.ready, self.start, self.finish = np.zeros((3, rows))
         self._serials = self.schedule.ranks * (self.schedule.lanes + 1)
@@ -115,7 +103,7 @@ class Replay:
         changed = machine(plan.topology)
         columns = changed.latency, changed.medium_gap, changed.medium_bandwidth
         name = tick, *(column.tobytes() for column in columns)
-        self._outcomes: dict[tuple[object, ...], Outcome] = plan.outcomes.setdefault(name, {})
+        self._outcomes: dict[tuple[object, ...], Outcome] = plan.known.setdefault(name, {})
         self._parts: dict[tuple[object, ...], Part] = {}
         self._room: Times | None = None
         self._runs = True
@@ -136,7 +124,6 @@ class Replay:
         while pieces:
             self._add(pieces)
         self._room, self._runs = None, False
-        self.counts.alone = sum(len(done.segment.blocks) == 1 for done in self.done)
 
     def _pieces(self) -> list[Segment]:
         """Each collective, and the computations between them, the last piece first."""
@@ -158,7 +145,7 @@ class Replay:
             if overlap is None:
                 self._keep(done)
                 return
-            self.counts.rounds += 1
+            self.rounds += 1
             blocks = [block for each in self.done[overlap:] for block in each.segment.blocks]
             first = self.done[overlap].segment.first
             segment = Segment(first, segment.last, (*blocks, *segment.blocks))
@@ -222,8 +209,6 @@ class Replay:
         name = self._name(segment, entry, left)
         known = name in self._names
         self._names.add(name)
-        self.counts.hits += known
-        self.counts.misses += not known
         if name not in self._outcomes:
             if self._explained:
                 part = self._part(name, segment, entry, left)
@@ -246,28 +231,28 @@ class Replay:
 
     def entrance(self, segment: Segment) -> Entrance:
         """What the segment waits for, found once for all simulations of the plan."""
-        rows, cache = (segment.first, segment.last), self.plan.entrances
-        if rows not in cache:
-            cache[rows] = entrance(self.schedule, segment)
-        result: Entrance = cache[rows]
-        return result
+        rows = segment.first, segment.last
+        return self._once("entrances", rows, lambda: entrance(self.schedule, segment))
 
     def written(self, segment: Segment) -> Written:
         """The segment, written out; all that are alike share this."""
-        key = self._structure(segment)
-        cache = self.plan.written
-        if key not in cache:
-            cache[key] = write(self.schedule, segment, self.plan.topology)
-        result: Written = cache[key]
-        return result
+        topology = self.plan.topology
+        return self._once(
+            "written", self._structure(segment), lambda: write(self.schedule, segment, topology)
+        )
 
     def _structure(self, segment: Segment) -> tuple[object, ...]:
         """The structure of a segment, which is the same for all seconds of computations."""
         rows = segment.first, segment.last
-        cache = self.plan.structures
-        if rows not in cache:
-            cache[rows] = structure(self.schedule, segment)
-        return cache[rows]
+        return self._once("structures", rows, lambda: structure(self.schedule, segment))
+
+    def _once(self, what: str, key: object, find: Callable[[], Found]) -> Found:
+        """What all simulations of the plan find out once."""
+        known = self.plan.known.setdefault(what, {})
+        if key not in known:
+            known[key] = find()
+        result: Found = known[key]
+        return result
 
     def _name(self, segment: Segment, entry: Floats, left: Floats) -> tuple[object, ...]:
         """What has the same outcome."""

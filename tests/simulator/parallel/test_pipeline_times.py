@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline_formulas import FORMULAS, PipelineSizes
 from refusals import refusal
-from simulator.parallel.pipeline_formulas import FORMULAS, PipelineSizes
 from simulator.parallel.pipeline_times import StageTimes, peak_activations, pipeline_times
 from simulator.parallel.pipelines import Pipeline, find, orders
 
