@@ -42,26 +42,12 @@ class SearchRequest(Setting):
         times = GroupTimes(topology, degrees, profile=self.profile, run=run)
         size, span = node_size(topology, self.gpus), span_of(topology, self.gpus)
         space = Space(self.training, self.gpus, size, self.values, span)
-        found, level = find_plans(space, times, _Progress()), level_of(self.profile)
+        found, level = find_plans(space, times, output.Progress), level_of(self.profile)
         return with_intervals(found, times, level) if level else found
 
     def records(self) -> list[output.Record]:
         """The rows of the table."""
         return [*rows(self.searched())]
-
-
-class _Progress:
-    """A line on stderr for each kind of work."""
-
-    def __init__(self) -> None:
-        self.lines: dict[str, output.Progress] = {}
-
-    def __call__(self, noun: str, done: int, total: int) -> None:
-        """Say how far the work has come."""
-        for other, line in self.lines.items():
-            if other != noun:
-                line.clear()
-        self.lines.setdefault(noun, output.Progress(noun))(done, total)
 
 
 def node_size(topology: Topology, gpus: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,46 +95,39 @@ def _peak(training: Training, plan: Plan, topology: Topology) -> float:
 
 def _together(training: Training, plan: Plan, most: float, topology: Topology) -> str:
     """Changes that make a plan fit together, as text; empty if they do not."""
-    changes: dict[str, Any] = {}
-    least = float("inf")
+    changes, least = dict[str, Any](), float("inf")
     for _ in range(16):
-        best: dict[str, Any] = {}
-        for change in _changes(replace(plan, **changes)):
-            peak = _peak(training, replace(plan, **changes | change), topology)
-            if peak < least:
-                best, least = change, peak
-        if not best:
+        options = [changes | change for change in _changes(replace(plan, **changes))]
+        peaks = [_peak(training, replace(plan, **option), topology) for option in options]
+        if min(peaks, default=least) >= least:
             return ""
-        changes |= best
+        least = min(peaks)
+        changes = options[peaks.index(least)]
         if least <= most:
             return f"{_text(changes)} ({_gb(least)})"
     return ""
 
 
-def _changes(plan: Plan) -> Iterator[dict[str, Any]]:
+def _changes(plan: Plan) -> list[dict[str, Any]]:
     """Changes of a plan that take less memory, the cheapest ones first."""
-    batch = plan.sequences
-    if plan.attention == "unfused" and plan.recompute == "none":
-        yield {"recompute": "selective"}
-    if plan.tp > 1 and not plan.sp:
-        yield {"sp": True}
-    if plan.zero == 0:
-        yield {"zero": 1}
-    if plan.zero <= 1 and plan.pp == 1:
-        yield {"zero": 2}
-    if plan.zero <= 2 and plan.pp == 1:
-        yield {"zero": 3}
-    for key, value in (("shard", 0), ("reshard", True), ("sync", True)):
-        if getattr(plan, key) != value:
-            yield {key: value}
-    if plan.micro > 1:
-        yield {"micro": plan.micro // 2, "batch": batch}
-    if plan.recompute != "full":
-        yield {"recompute": "full"}
-    if plan.dp % 2 == 0:
-        if plan.tp < NODE:
-            yield {"dp": plan.dp // 2, "tp": plan.tp * 2, "sp": True, "batch": batch}
-        yield {"dp": plan.dp // 2, "pp": plan.pp * 2, "batch": batch}
+    batch, even = plan.sequences, plan.dp % 2 == 0
+    unfused = plan.attention == "unfused" and plan.recompute == "none"
+    half, whole = plan.dp // 2, plan.pp == 1
+    changes: list[tuple[bool, dict[str, Any]]] = [
+        (unfused, {"recompute": "selective"}),
+        (plan.tp > 1 and not plan.sp, {"sp": True}),
+        (plan.zero == 0, {"zero": 1}),
+        (plan.zero <= 1 and whole, {"zero": 2}),
+        (plan.zero <= 2 and whole, {"zero": 3}),
+        (plan.shard != 0, {"shard": 0}),
+        (plan.reshard is not True, {"reshard": True}),
+        (not plan.sync, {"sync": True}),
+        (plan.micro > 1, {"micro": plan.micro // 2, "batch": batch}),
+        (plan.recompute != "full", {"recompute": "full"}),
+        (even and plan.tp < NODE, {"dp": half, "tp": plan.tp * 2, "sp": True, "batch": batch}),
+        (even, {"dp": half, "pp": plan.pp * 2, "batch": batch}),
+    ]
+    return [change for possible, change in changes if possible]
 
 
 def _text(change: Mapping[str, object]) -> str:
@@ -146,10 +139,6 @@ def _gb(nbytes: float) -> str:
 
 
 NAMES = {
-    "parameters": "parameters",
-    "gradients": "gradients",
-    "optimizer": "optimizer",
-    "activations": "activations",
     "logits": "logits and loss",
     "again": "computed again",
     "gathered": "gathered units",
@@ -157,9 +146,8 @@ NAMES = {
     "reducing": "buffers of a reduction",
     "buffers": "buffers of communicators",
     "context": "context and libraries",
-    "fragmentation": "fragmentation",
 }
-"""The parts of the memory, as a report names them."""
+"""The parts of the memory, where a report gives them another name."""
 
 
 def lacking(result: Fit, line: str) -> str:
@@ -169,7 +157,7 @@ def lacking(result: Fit, line: str) -> str:
     return (
         f"  a GPU needs {_gb(result.memory.peak)} and has {_gb(result.capacity)}, "
         f"{_gb(result.missing)} too few\n"
-        f"  least sure: {_gb(held[unsure])} of {NAMES[unsure]}\n"
+        f"  least sure: {_gb(held[unsure])} of {NAMES.get(unsure, unsure)}\n"
         f"  to make it fit: {line}"
     )
 
@@ -178,7 +166,7 @@ def memory_of(result: Fit) -> str:
     """What the fullest device holds, as text."""
     device, peak = result.memory.fullest, result.memory.peak
     lines = [
-        [f"  {NAMES[name]}", _gb(nbytes), f"{nbytes / peak:.1%}"]
+        [f"  {NAMES.get(name, name)}", _gb(nbytes), f"{nbytes / peak:.1%}"]
         for name, nbytes in result.memory.parts(device).items()
     ]
     lines.append(["  all", _gb(peak), f"of {_gb(result.capacity)} ({result.device})"])

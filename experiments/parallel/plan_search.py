@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -26,7 +26,7 @@ from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.units import format_bytes
 
-Progress = Callable[[str, int, int], object]
+Progress = Callable[[int, int], object]
 ROUNDING = 1e-12
 """Parts of a step below this share of it are rounding errors."""
 FEW, MANY = 40_000, 1_000_000
@@ -99,9 +99,13 @@ class SearchResult:
 
 
 def find_plans(
-    space: Space, times: GroupTimes, progress: Progress = lambda *_: None, least: int = LEAST
+    space: Space,
+    times: GroupTimes,
+    progress: Callable[[str], Progress] = lambda _: lambda *_: None,
+    least: int = LEAST,
 ) -> SearchResult:
-    """Bound all plans that fit, and simulate those that may be among the fastest.
+    """Bound all plans that fit, and simulate those that may be among the fastest. `progress` makes
+    what hears how far a kind of work has come.
 
     Raises InputError if no plan fits in the memory of a device.
     """
@@ -110,40 +114,36 @@ def find_plans(
     bounds, limit = PlanBounds(training, times), accelerator(training.times.device).capacity
     least_memory = [bounds.memory(plan) for plan in plans]
     fitting = [number for number, nbytes in enumerate(least_memory) if nbytes <= limit]
-    left_out[TOO_LARGE] = len(plans) - len(fitting)
-    if not fitting:
-        raise _too_large(space, plans, least_memory, limit)
-    seconds = []
-    for done, number in enumerate(fitting):
-        progress("plans bounded", done, len(fitting))
+    seconds, runs = list[float](), dict[int, Simulated]()
+    bounded, simulated = progress("plans bounded"), progress("plans simulated")
+    for done, number in enumerate(fitting, 1):
         seconds.append(bounds.seconds(plans[number]))
-    simulated: dict[int, Simulated] = {}
-    large = set[int]()
+        bounded(done, len(fitting))
 
     def simulate(place: int) -> float:
-        run = simulate_plan(training, plans[fitting[place]], times)
-        if run.memory > limit:
-            large.add(place)
-            return inf
-        simulated[place] = run
-        return run.seconds
+        runs[place] = simulate_plan(training, plans[fitting[place]], times)
+        return runs[place].seconds if runs[place].memory <= limit else inf
 
-    order = search(
-        seconds, simulate, least=least, progress=lambda *done: progress("plans simulated", *done)
-    )
+    order = search(seconds, simulate, least=least, progress=simulated)
+    simulated(len(order), len(order))
     if not order:
-        raise _too_large(space, plans, least_memory, limit)
-    left_out[TOO_LARGE] += len(large)
-    rest = [place for place in range(len(fitting)) if place not in large]
-    new = {place: number for number, place in enumerate(rest)}
+        best = min(range(len(plans)), key=least_memory.__getitem__)
+        needed, device = (format_bytes(size, binary=False) for size in (least_memory[best], limit))
+        raise InputError(
+            f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {plans[best]} needs "
+            f"at least {needed} of {device}: take more GPUs"
+        )
+    kept = [place for place in range(len(fitting)) if place in order or place not in runs]
+    left_out[TOO_LARGE] = len(plans) - len(kept)
+    new = {place: number for number, place in enumerate(kept)}
     return SearchResult(
         space,
         left_out,
         limit,
-        tuple(plans[fitting[place]] for place in rest),
-        tuple(least_memory[fitting[place]] for place in rest),
-        tuple(seconds[place] for place in rest),
-        {new[place]: simulated[place] for place in order},
+        tuple(plans[fitting[place]] for place in kept),
+        tuple(least_memory[fitting[place]] for place in kept),
+        tuple(seconds[place] for place in kept),
+        {new[place]: runs[place] for place in order},
     )
 
 
@@ -156,18 +156,6 @@ def with_intervals(result: SearchResult, times: GroupTimes, level: float) -> Sea
         work = work_of(result.space.training, plan, sure.under(plan.degrees))
         intervals[place] = interval_of(work, level, detail_of(work))
     return replace(result, intervals=intervals)
-
-
-def _too_large(
-    space: Space, plans: Sequence[Plan], memory: Sequence[float], limit: float
-) -> InputError:
-    """The refusal of a model of which no plan fits."""
-    best = min(range(len(plans)), key=memory.__getitem__)
-    needed, device = (format_bytes(nbytes, binary=False) for nbytes in (memory[best], limit))
-    return InputError(
-        f"no plan of {space.training.name} on {space.gpus} GPUs fits in memory: {plans[best]} "
-        f"needs at least {needed} of {device}: take more GPUs"
-    )
 
 
 def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulated:

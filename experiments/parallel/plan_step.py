@@ -29,7 +29,6 @@ from simulator.steps.step_graph import FORWARD, INPUTS, WEIGHTS
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.topology import Topology
 
 UPDATE = 44.0
 """Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its norm
@@ -86,7 +85,8 @@ class Setting:
     def groups(self, plan: Plan) -> GroupTimes:
         """The times of collectives under a plan."""
         if (ranks := plan.degrees.ranks) not in self.known:
-            machine = machine_of(self.machine, plan)
+            # A shape has at least two devices, also for a single GPU.
+            machine = self.machine.build(max(ranks, 2 if self.machine.kind == "shape" else 1))
             end: End | None = "time" if level_of(self.profile) else None
             self.known[ranks] = GroupTimes(
                 machine, plan.degrees, profile=self.profile, run=self.rules.run, end=end
@@ -187,11 +187,6 @@ def sharding_of(training: Training, plan: Plan) -> Sharding:
     """How parameters and gradients are shared out."""
     bandwidth = 1.0 / training.times.traffic(1.0)
     return Sharding(plan.reshard, plan.shard, plan.sync, plan.fsdp, bandwidth=bandwidth)
-
-
-def machine_of(machine: Blueprint, plan: Plan) -> Topology:
-    """The machine of a plan. A shape has at least two devices, also for a single GPU."""
-    return machine.build(max(plan.degrees.ranks, 2 if machine.kind == "shape" else 1))
 
 
 def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 from experiments.output import Record, counted
 from experiments.training.training_table import rate
@@ -15,25 +14,20 @@ ALIKE = 1.005
 """A strategy that is at most so many times as fast as another is as fast."""
 
 
-class _Winner(NamedTuple):
-    """The fastest at a number of workers."""
-
-    name: str
-    ranks: int
-    rate: float
-    """Samples per second."""
-    times: float
-    """The same as a multiple of the second."""
-    second: str
-    """Empty if no other value fits."""
-
-
 def comparison_text(records: Sequence[Record], swept: str, names: Mapping[str, str]) -> str:
     """The value of the swept option that is fastest at the numbers of workers, and by how much."""
-    numbers = dict.fromkeys(int(record["ranks"] or 0) for record in records)
-    winners = [_winner(records, swept, names, p) for p in numbers]
-    spans = [list(span) for _, span in groupby(winners, key=lambda winner: winner.name)]
-    lines = [_words("" if swept == "strategy" else f"{swept} ", span) for span in spans]
+    numbers = dict.fromkeys(record["ranks"] for record in records)
+    alike = ([record for record in records if record["ranks"] == p] for p in numbers)
+    ordered = [
+        sorted(
+            [record for record in each if record.get("fits") is not False] or each,
+            key=_rate,
+            reverse=True,
+        )
+        for each in alike
+    ]
+    spans = [list(span) for _, span in groupby(ordered, key=lambda each: each[0][swept])]
+    lines = [_words(swept, names, span) for span in spans]
     strategies = dict.fromkeys(str(record["strategy"]).partition(":")[0] for record in records)
     unlike = [name for name in strategies if name in UNLIKE]
     if unlike and swept == "strategy":
@@ -43,29 +37,28 @@ def comparison_text(records: Sequence[Record], swept: str, names: Mapping[str, s
     return "\n".join(lines)
 
 
-def _winner(records: Sequence[Record], swept: str, names: Mapping[str, str], ranks: int) -> _Winner:
-    alike = [record for record in records if record["ranks"] == ranks]
-    fitting = [record for record in alike if record.get("fits") is not False] or alike
-    first, *others = sorted(fitting, key=_rate, reverse=True)
-    second = names[str(others[0][swept])] if others else ""
-    times = _rate(first) / (_rate(others[0]) or 1.0) if others else 1.0
-    return _Winner(names[str(first[swept])], ranks, _rate(first), times, second)
+def _words(swept: str, names: Mapping[str, str], span: Sequence[Sequence[Record]]) -> str:
+    """The same winner at some numbers of workers, in words. At each number the runs that fit are
+    in the order of their rates."""
+    first, last = span[0][0], span[-1][0]
+    ahead = "and no other fits in memory"
+    most = max(span, key=_ahead)
+    if len(most) > 1:
+        second, up_to = names[str(most[1][swept])], "up to " if len(span) > 1 else ""
+        ahead = f"{second} is as fast"
+        if _ahead(most) > ALIKE:
+            ahead = f"{up_to}{_ahead(most):.3g} times {second}"
+    ranks = counted(int(first["ranks"] or 0), "worker")
+    if len(span) > 1:
+        ranks = f"{first['ranks']} to {last['ranks']} workers"
+    rates = " to ".join(dict.fromkeys(rate(_rate(record)) for record in (first, last)))
+    noun = "" if swept == "strategy" else f"{swept} "
+    return f"{ranks}: {noun}{names[str(first[swept])]} is fastest, {rates} samples/s, {ahead}"
 
 
-def _words(noun: str, span: Sequence[_Winner]) -> str:
-    """The same winner at some numbers of workers, in words."""
-    most = max(span, key=lambda winner: winner.times)
-    ranks = [counted(span[0].ranks, "worker")]
-    ranks = ranks if len(span) == 1 else [str(span[0].ranks), f"{span[-1].ranks} workers"]
-    rates = dict.fromkeys(rate(winner.rate) for winner in (span[0], span[-1]))
-    ahead = f"{most.second} is as fast" if most.second else "and no other fits in memory"
-    if most.second and most.times > ALIKE:
-        up_to = "up to " if len(span) > 1 else ""
-        ahead = f"{up_to}{most.times:.3g} times {most.second}"
-    return (
-        f"{' to '.join(ranks)}: {noun}{span[0].name} is fastest, {' to '.join(rates)} samples/s, "
-        f"{ahead}"
-    )
+def _ahead(ordered: Sequence[Record]) -> float:
+    """How many times as fast as the second run the first one is; 1 if it is alone."""
+    return _rate(ordered[0]) / (_rate(ordered[1]) or 1.0) if len(ordered) > 1 else 1.0
 
 
 def _rate(record: Record) -> float:

@@ -14,7 +14,7 @@ from experiments.simulations.rules import Rules
 from simulator.collectives import Algorithm, find
 from simulator.effects.jobs import job
 from simulator.predictions import interval_of, prediction
-from simulator.profile import Profile, Run
+from simulator.profile import Profile
 from simulator.schedules.routed import route
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.schedule import Schedule
@@ -84,13 +84,13 @@ def costs_of(profile: Profile, strategy: Strategy, plan: Plan, rules: Rules) -> 
     """
     algorithm, topology = algorithm_of(strategy), plan.topology
     calls = [
-        (_alone(profile, algorithm, schedule, topology, rules), number)
+        (profile.simulate(route(schedule, topology, merges=True), algorithm, rules.run), number)
         for schedule, number in _calls(plan, algorithm)
     ]
     seconds = dict.fromkeys((run.protocol for run, _ in calls), 0.0)
     for run, number in calls:
         seconds[run.protocol] += number * run.seconds
-    name = max(seconds, key=lambda each: seconds[each])
+    name = max(seconds, key=seconds.__getitem__)
     protocol = next(each for each in profile.protocols if each.name == name)
 
     def machine(changed: Topology) -> Topology:
@@ -134,9 +134,3 @@ def _calls(plan: Plan, algorithm: Algorithm) -> list[tuple[Schedule, int]]:
     number = Counter(region.schedule.nbytes_total for region in plan.buckets)
     sizes = sorted(schedules, key=lambda nbytes: -nbytes * number[nbytes])[:MOST_SIZES]
     return [(schedules[nbytes], number[nbytes]) for nbytes in sizes]
-
-
-def _alone(
-    profile: Profile, algorithm: Algorithm, schedule: Schedule, topology: Topology, rules: Rules
-) -> Run:
-    return profile.simulate(route(schedule, topology, merges=True), algorithm, rules.run)

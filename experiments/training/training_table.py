@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import cast
 
-from experiments.output import Cell, Record, Value
+from experiments.output import Cell, Value
 from experiments.profiles.interval_levels import span
 from experiments.training.changes import CHANGES
 from experiments.training.job import Job
@@ -80,15 +80,9 @@ def _interval(jobs: Sequence[Job]) -> Mapping[str, Cell]:
     if profile is None or profile.uncertainty is None:
         return {}
 
-    def ends(record: Record) -> str:
-        low, high = record["low_s"], record["high_s"]
-        if low is None or high is None:
-            return "-"
-        return span(float(low), float(high))
+    def shown(cell: Cell) -> Cell:
+        return lambda record: "-" if record["level"] is None else cell(record)
 
-    return {
-        "expected": lambda record: (
-            "-" if record["expected_s"] is None else _seconds("expected_s")(record)
-        ),
-        f"{profile.uncertainty.level:.0%} of steps": ends,
-    }
+    ends = shown(lambda record: span(cast(float, record["low_s"]), cast(float, record["high_s"])))
+    level = f"{profile.uncertainty.level:.0%} of steps"
+    return {"expected": shown(_seconds("expected_s")), level: ends}

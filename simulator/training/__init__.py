@@ -21,11 +21,13 @@ FIRST = ("ddp", "data_parallel", "ssgd", "asgd")
 @cache
 def strategies() -> dict[str, type[Strategy]]:
     """Every strategy by name."""
-    files = sorted(
-        (module.name for module in iter_modules(__path__)),
-        key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name),
-    )
-    return {name: strategy for file in files for name, strategy in _declared(file).items()}
+    return {name: strategy for file in _files() for name, strategy in _declared(file).items()}
+
+
+def _files() -> list[str]:
+    """The files of this package, in the order of the list of strategies."""
+    names = (module.name for module in iter_modules(__path__))
+    return sorted(names, key=lambda name: ([*FIRST, name].index(name), name))
 
 
 def _declared(file: str) -> dict[str, type[Strategy]]:
@@ -38,13 +40,12 @@ def find(name: str) -> type[Strategy]:
     if stage := re.fullmatch(r"(?:zero|fsdp)[-_]?([0-3]?)", name.lower()):
         plan = f"--model llama3_8b --plan zero={stage[1] or 3},micro=1"
         raise InputError(f"{name!r} shards a model, which is a plan: write it like {plan}")
-    # A file that is called like the strategy saves the import of all files.
-    alike = any(module.name == name for module in iter_modules(__path__))
-    known = (alike and _declared(name)) or strategies()
-    if name not in known:
-        hint = nearest_name(name, known, f"there are {', '.join(known)}")
-        raise InputError(f"no strategy {name[:80]!r}: {hint}")
-    return known[name]
+    # Files are imported until one has the strategy, first the one that is called like it.
+    for file in sorted(_files(), key=lambda file: file != name):
+        if strategy := _declared(file).get(name):
+            return strategy
+    hint = nearest_name(name, strategies(), f"there are {', '.join(strategies())}")
+    raise InputError(f"no strategy {name[:80]!r}: {hint}")
 
 
 __all__ = ["Strategy", "find", "strategies"]
