@@ -44,6 +44,27 @@ PARSERS: Mapping[object, Parser] = {
 """What reads a value of a type or of a unit."""
 
 
+def parse_at_least(least: int) -> Parser:
+    """What reads whole numbers from `least` on."""
+
+    def parse(text: str) -> int:
+        if (value := parse_whole(text)) < least:
+            raise InputError(f"{least} or more")
+        return value
+
+    return parse
+
+
+def parse_zipf(text: str) -> float:
+    """The exponent of "zipf:EXPONENT". Raises InputError for another text."""
+    name, _, exponent = text.partition(":")
+    if name != "zipf" or not exponent:
+        raise InputError("expected zipf:EXPONENT, like zipf:1.2")
+    if not 0 <= parse_number(exponent) <= 10:
+        raise InputError(f"the exponent is {exponent[:40]}, expected 0 to 10")
+    return parse_number(exponent)
+
+
 def parse_pairs(
     text: str, name: str, parsers: Mapping[str, Parser], unknown: Callable[[str], str]
 ) -> dict[str, Any]:

@@ -20,9 +20,8 @@ from experiments.benchmarks.table_rows import grouped
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.calibrated_compute import row_of
+from experiments.parallel.calibrated_compute import MeasuredStep, row_of
 from experiments.parallel.compute_calibration import Row, calibrate
-from experiments.parallel.measured_steps import MeasuredStep
 from experiments.parallel.plan_errors import Kind, PlanError, kind_of, span_of
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from experiments import output
-from experiments.commands.search_plans import node_size
+from experiments.commands.train_plan import node_size
 from experiments.models.accelerators import DEVICES, accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer

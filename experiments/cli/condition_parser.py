@@ -6,11 +6,12 @@ import re
 from math import inf
 from pathlib import Path
 
+from experiments.option_text import parse_pairs
 from experiments.training.epochs import Epochs
 from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError
 from topologies.readers.contents import contents
-from topologies.units import parse_number, parse_seconds
+from topologies.units import parse_number, parse_seconds, parse_whole
 
 MOST_OBSERVED, MOST_BYTES = 1_000_000, 2**25
 
@@ -112,28 +113,24 @@ def _noise_seconds(file: str, number: int, text: str) -> float:
         raise InputError(f"--noise {file}, value {number}: {error}") from None
 
 
+_FAILURE = {
+    "rank": parse_whole,
+    "step": parse_whole,
+    "restart": parse_seconds,
+    "timeout": parse_seconds,
+    "checkpoint": parse_whole,
+}
+
+
 def _failure(text: str | None) -> Failure | None:
     if text is None:
         return None
-    parts = [part.partition("=") for part in text.split(",")]
-    values = {key: value for key, _, value in parts}
-    required = {"rank", "step", "restart"}
-    keys = required | {"timeout", "checkpoint"}
-    if not required <= set(values) <= keys or len(values) < len(parts):
-        raise InputError(
-            f"--fail {text[:60]!r}: write rank=3,step=5,restart=30s, and "
-            f"timeout=10s,checkpoint=4 if you like"
-        )
-    for key in ("rank", "step", "checkpoint"):
-        if not re.fullmatch(r"\d{1,9}", values.get(key, "1"), re.ASCII):
-            raise InputError(f"--fail {key}={values[key][:40]}: a whole number, like 3")
-    return Failure(
-        int(values["rank"]),
-        int(values["step"]),
-        parse_seconds(values["restart"]),
-        parse_seconds(values.get("timeout", "0s")),
-        int(values.get("checkpoint", "1")),
-    )
+    example = "rank=3,step=5,restart=30s, and timeout=10s,checkpoint=4 if you like"
+    expected = f"--fail {text[:60]!r}: write {example}"
+    values = parse_pairs(text, "--fail", _FAILURE, lambda _: expected)
+    if not {"rank", "step", "restart"} <= values.keys():
+        raise InputError(expected)
+    return Failure(**values)
 
 
 def parse_epochs(

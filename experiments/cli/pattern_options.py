@@ -95,10 +95,6 @@ class PatternOptions:
         return self._table if self.skew is None else parse_skew(self.skew)
 
 
-_SKEW_OPTIONS = {"seed": 0, "top": 1, "nodes": 1, "per_node": 1}
-"""The options of a router, and the least value of each."""
-
-
 def parse_skew(text: str) -> Router:
     """A router from text like "zipf:1.2,seed=3,top=8,nodes=4". Raises InputError for another
     text."""
@@ -106,28 +102,20 @@ def parse_skew(text: str) -> Router:
 
 
 def _skew(text: str) -> Router:
+    from experiments.option_text import parse_at_least, parse_pairs, parse_zipf
     from simulator.collectives.routers import Tokens, Zipf
     from topologies.errors import nearest_name
-    from topologies.units import parse_number, parse_whole
 
-    name, _, options = text.partition(":")
-    exponent, *further = options.split(",")
-    if name != "zipf" or not exponent:
-        raise InputError("expected zipf:EXPONENT, like zipf:1.2")
-    values: dict[str, int] = {}
-    for option in further:
-        key, _, value = option.partition("=")
-        if key not in _SKEW_OPTIONS:
-            hint = nearest_name(key, _SKEW_OPTIONS, f"there are {', '.join(_SKEW_OPTIONS)}")
-            raise InputError(f"no option {key[:80]!r}: {hint}")
-        if key in values:
-            raise InputError(f"{key} is given twice")
-        values[key] = parse_whole(value)
-        if values[key] < _SKEW_OPTIONS[key]:
-            raise InputError(f"{key} is {values[key]}: {_SKEW_OPTIONS[key]} or more")
-    power = parse_number(exponent)
-    if not 0 <= power <= 10:
-        raise InputError(f"the exponent is {power:g}, expected 0 to 10")
+    name, _, options = text.partition(",")
+    power = parse_zipf(name)
+    parsers = dict.fromkeys(("top", "nodes", "per_node"), parse_at_least(1))
+    parsers["seed"] = parse_at_least(0)
+
+    def unknown(key: str) -> str:
+        hint = nearest_name(key, parsers, f"there are {', '.join(parsers)}")
+        return f"no option {key[:80]!r}: {hint}"
+
+    values = parse_pairs(options, name, parsers, unknown)
     return Tokens(power, **values) if {*values} - {"seed"} else Zipf(power, **values)
 
 

@@ -9,8 +9,7 @@ from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import DetailName
 from experiments.cli.profile_options import ProfileOptions
 from experiments.cli.training_options import TrainingOptions
-from experiments.commands.search_plans import SearchRequest
-from experiments.commands.train_plan import Request
+from experiments.commands.train_plan import Request, SearchRequest
 from experiments.execution.choice import HERE, Execution
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes

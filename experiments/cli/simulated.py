@@ -264,12 +264,12 @@ def train(
             parse_search,
             parse_training,
         )
-        from experiments.commands import search_plans, train_plan
+        from experiments.commands import train_plan
 
         check_options(job.plan, timeline, plot, where.execution)
         if is_search(job.plan):
             searched = parse_search(job.plan, job, machine, rules, profile)
-            raise typer.Exit(search_plans.run(searched, out, plot, format.value, report))
+            raise typer.Exit(train_plan.search(searched, out, plot, format.value, report))
         training = parse_training(job.plan, job, machine, rules, profile)
         raise typer.Exit(train_plan.run(training, files, format.value))
     from experiments.commands import train as command

@@ -1,12 +1,12 @@
-"""`simctl train --plan`."""
+"""`simctl train --plan`: a step of a plan, and the search for the fastest plans."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,16 +18,27 @@ from experiments.parallel.fitting import figures as figures_of
 from experiments.parallel.layer_report import figures as routed
 from experiments.parallel.layer_report import prove
 from experiments.parallel.layer_report import text as layers_of
+from experiments.parallel.plan_errors import span_of
 from experiments.parallel.plan_report import report, row_of, text, title
+from experiments.parallel.plan_search import SearchResult, find_plans, with_intervals
+from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Setting, interval_of, work_of
 from experiments.parallel.plan_text import Plan
+from experiments.parallel.search_report import report as search_report
+from experiments.parallel.search_report import rows
+from experiments.parallel.search_report import text as search_text
 from experiments.pictures.timelines.trace_folder import check_timeline, write_timeline
 from experiments.profiles.interval_levels import interval_columns, level_of
 from experiments.trace_choice import TraceChoice
+from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import EP
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import StepMeasures, measure
+from topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,3 +141,59 @@ def _draw(step: Step, timeline: Path, title: str, request: Request, choice: Trac
         parameters,
         choice,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest(Setting):
+    """What to search."""
+
+    gpus: int
+    """The GPUs of the job."""
+    values: Mapping[str, object]
+    """What all plans have."""
+
+    def searched(self) -> SearchResult:
+        """The fastest plans."""
+        topology = self.machine.build(self.gpus)
+        run, degrees = self.rules.run, Degrees(dp=self.gpus)
+        times = GroupTimes(topology, degrees, profile=self.profile, run=run)
+        size, span = node_size(topology, self.gpus), span_of(topology, self.gpus)
+        space = Space(self.training, self.gpus, size, self.values, span)
+        found, level = find_plans(space, times, output.Progress), level_of(self.profile)
+        return with_intervals(found, times, level) if level else found
+
+    def records(self) -> list[output.Record]:
+        """The rows of the table."""
+        return [*rows(self.searched())]
+
+
+def node_size(topology: Topology, gpus: int) -> int:
+    """GPUs of the first node; all of a machine without nodes."""
+    node = topology.node[topology.placement[:gpus]]
+    return int(np.count_nonzero(node == node[0])) if node[0] >= 0 else gpus
+
+
+def search(
+    request: SearchRequest, out: Path | None, plot: Path | None, how: str, page: Path | None = None
+) -> int:
+    """Print the fastest plans, and why each loses."""
+    check_files(out, plot, page)
+    searched = request.searched()
+    answer = Answer(
+        "plans",
+        search_report(searched),
+        rows(searched),
+        request.parameters,
+        request.machine,
+        request.profile,
+        [("Memory of the fastest plans", partial(_memory, searched))],
+    )
+    answer.write(out, plot, page)
+    answer.show(how, lambda: search_text(searched))
+    return 0
+
+
+def _memory(searched: SearchResult) -> Figure:
+    from experiments.pictures.plan_pictures import memory_drawing
+
+    return memory_drawing(searched)

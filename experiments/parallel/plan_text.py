@@ -9,24 +9,18 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from experiments.models.block_cut import Context, Cut, Dispatch, Recompute
 from experiments.models.device_times import Attention
-from experiments.option_text import PARSERS, Parser, parse_pairs
+from experiments.option_text import PARSERS, Parser, parse_at_least, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
 from simulator.parallel.pipelines import PipelineOrder
 from topologies.errors import InputError, nearest_name
-from topologies.units import format_bytes, parse_bytes, parse_number, parse_whole, parse_yes
+from topologies.units import format_bytes, parse_bytes, parse_number, parse_yes
 
 MICRO_BATCHES = 4
 """Micro-batches of a pipeline for each of its devices, if the plan does not say."""
 GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
 """Bytes of an element of a gradient, and those that move when gradients of micro-batches are
 added."""
-
-
-def _parse_degree(text: str) -> int:
-    if (value := parse_whole(text)) < 1:
-        raise InputError("1 or more")
-    return value
 
 
 def _parse_imbalance(text: str) -> float:
@@ -44,11 +38,7 @@ def _parse_reshard(text: str) -> bool | int:
 
 
 def _parse_router(text: str) -> str:
-    name, _, exponent = text.partition(":")
-    if name != "zipf" or not exponent:
-        raise InputError("expected zipf:EXPONENT, like zipf:1.2")
-    if not 0 <= parse_number(exponent) <= 10:
-        raise InputError(f"the exponent is {exponent[:40]}, expected 0 to 10")
+    parse_zipf(text)
     return text
 
 
@@ -60,7 +50,7 @@ def _choice(known: Sequence[object], text: str) -> object:
     return known[names.index(text)]
 
 
-Degree = Annotated[int, _parse_degree]
+Degree = Annotated[int, parse_at_least(1)]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -144,19 +144,6 @@ class Job:
 CAUSE_KEYS = tuple(cause.replace(" ", "_") for cause in CAUSES)
 
 
-class Simulated(NamedTuple):
-    """What of a run has been simulated."""
-
-    ranks: int
-    """The workers that stand for all."""
-    collectives: int
-    """The collectives that are timed as a whole; 0: all transfers are simulated at their time."""
-    replayed: int
-    """Those of them that have the times of an earlier simulation."""
-    rounds: int
-    """How often collectives were simulated again, together."""
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
     """A job that has been simulated."""
@@ -202,14 +189,17 @@ class TrainingRun:
         return places
 
     @property
-    def simulated(self) -> Simulated:
-        """What stands for the run."""
-        ranks, blocks = len(self.plan.standing), self.plan.blocks
-        if not isinstance(self.timeline, Replayed):
-            return Simulated(ranks, 0, 0, 0)
-        replay = self.timeline.replay
-        assert replay is not None
-        return Simulated(ranks, len(blocks), replay.replayed, replay.rounds)
+    def simulated(self) -> dict[str, int]:
+        """How many workers stand for all (`ranks`), and how many collectives are timed as a whole:
+        of these how many have the times of an earlier simulation (`replayed`), and how often they
+        were simulated again, together (`rounds`)."""
+        counts = {"ranks": len(self.plan.standing), "collectives": 0, "replayed": 0, "rounds": 0}
+        if isinstance(self.timeline, Replayed):
+            replay, collectives = self.timeline.replay, len(self.plan.blocks)
+            assert replay is not None
+            counts |= {"collectives": collectives, "replayed": replay.replayed}
+            counts["rounds"] = replay.rounds
+        return counts
 
     @property
     def samples(self) -> float:

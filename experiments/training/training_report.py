@@ -59,7 +59,7 @@ def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> ob
         if run.memory is None
         else _over_time(run.memory, run.timeline.schedule.ranks),
         "staleness": measures.staleness.tolist(),
-        "simulated": run.simulated._asdict(),
+        "simulated": run.simulated,
         "chosen": list(run.plan.words),
         "model_source": run.plan.model.source,
     }
@@ -167,7 +167,7 @@ def _summary(run: TrainingRun) -> list[list[str]]:
 
 def _simulated(run: TrainingRun) -> tuple[str, str]:
     """What of a run has been simulated."""
-    ranks, collectives, replayed, rounds = run.simulated
+    ranks, collectives, replayed, rounds = run.simulated.values()
     who = "all ranks" if run.ranks == ranks else f"{ranks} of {run.ranks} ranks"
     if not collectives:
         return who, "all transfers"

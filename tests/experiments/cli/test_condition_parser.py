@@ -49,7 +49,7 @@ def test_noise_is_read_from_a_file(tmp_path: Path) -> None:
         ({"noise": "/no/such/file"}, "neither lognormal:SIGMA nor a file"),
         ({"noise": "\0"}, "neither lognormal:SIGMA nor a file"),
         ({"fail": "rank=3"}, "rank=3,step=5,restart=30s"),
-        ({"fail": "rank=x,step=5,restart=30s"}, "--fail rank=x"),
+        ({"fail": "rank=x,step=5,restart=30s"}, "--fail: rank=x"),
         ({"fail": "rank=1,step=5,restart=30"}, "no unit"),
         ({"fail": "rank=1,step=5,restart=30s,colour=red"}, "rank=3,step=5"),
         ({"batches": "3:x"}, "--batches '3:x'"),

@@ -182,7 +182,7 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"fail": "rank=1,step=4,restart=1s"}, "fails in step 4"),
         ({"slow_link": "7:0.5"}, "no such rank"),
         ({"slow_link": "1:1.5"}, "1 at most"),
-        ({"fail": "rank=1,rank=2,step=0,restart=1s"}, "write rank=3,step=5"),
+        ({"fail": "rank=1,rank=2,step=0,restart=1s"}, "rank is given twice"),
         ({"strategy": "ddp:bucket=1MiB", "bucket": "2MiB"}, "--strategy names a bucket already"),
         (
             {"p": "16384", "straggler": "3:2"},

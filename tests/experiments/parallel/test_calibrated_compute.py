@@ -6,9 +6,14 @@ import pytest
 
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.calibrated_compute import calibrated_by, row_of
+from experiments.parallel.calibrated_compute import (
+    MOST_ROWS,
+    MeasuredStep,
+    calibrated_by,
+    read_steps,
+    row_of,
+)
 from experiments.parallel.compute_calibration import Factors
-from experiments.parallel.measured_steps import MOST_ROWS, MeasuredStep, read_steps
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from grouped_cases import each_case
