@@ -128,11 +128,10 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
 def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:
     """A step of parallel training, or with "auto" plans: the rows of `simctl train --plan`."""
     from experiments.cli.machine_options import RuleOptions
-    from experiments.cli.plan_parser import is_search, parse_search, parse_training
+    from experiments.cli.plan_parser import parse
 
     job, library = _training(model=model, plan=text, **options)
-    parse = parse_search if is_search(text) else parse_training
-    return Rows(parse(text, job, machine(on), RuleOptions(), library).records())
+    return Rows(parse(job, machine(on), RuleOptions(), library).records())
 
 
 def read(log: str | Path) -> Measurements:

@@ -42,17 +42,13 @@ def check_alone(timeline: Path | None, execution: Execution) -> None:
 
 
 def parse(
-    text: str,
-    options: TrainingOptions,
-    machine: MachineOptions,
-    rules: RuleOptions,
-    profile: ProfileOptions,
+    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> Request:
     """The runs along which to learn: one for each plan or strategy."""
-    task = parse_task(text, options.seed)
+    task = parse_task(options.learn or "", options.seed)
     profile.refuse("an interval of a step does not go with --learn", "level")
     if options.plan is not None:
-        return _of_plans(options.plan, task, options, machine, rules, profile)
+        return _of_plans(task, options, machine, rules, profile)
     profile.refuse("it goes with --plan, or without --learn")
     return _of_strategies(task, options, machine, rules)
 
@@ -96,7 +92,6 @@ def _of_strategies(
 
 
 def _of_plans(
-    text: str,
     task: Task,
     options: TrainingOptions,
     machine: MachineOptions,
@@ -104,24 +99,21 @@ def _of_plans(
     profile: ProfileOptions,
 ) -> Request:
     """A run for each plan."""
-    if not _names(text):
+    names = [name.strip() for name in (options.plan or "").split(";") if name.strip()]
+    if not names:
         raise InputError("--learn: a plan or several in --plan")
     job = replace(options, learn=None, steps=None, seed=0)
     runs = []
-    for name in _names(text):
-        request = parse_training(name, replace(job, plan=name), machine, rules, profile)
+    for name in names:
+        request = parse_training(replace(job, plan=name), machine, rules, profile)
         runs.append(partial(_learn_plan, task, request, name, options.steps))
-    parameters = {**request.parameters, "plan": text, "learn": options.learn, "seed": options.seed}
+    stated = {"plan": options.plan, "learn": options.learn, "seed": options.seed}
+    parameters = {**request.parameters, **stated}
     return Request(task, runs, request.machine, parameters)
 
 
 def _learn_plan(task: Task, request: PlanRequest, name: str, steps: int | None) -> LearningRun:
     return learn_steps(task, request.step(), name, steps)
-
-
-def _names(text: str) -> list[str]:
-    """The parts of a list with semicolons."""
-    return [name.strip() for name in text.split(";") if name.strip()]
 
 
 def _check_input(options: TrainingOptions) -> None:

@@ -42,27 +42,28 @@ def check_options(
         raise InputError("--jobs, --dask, --resume: a plan is one step, leave them out")
 
 
+def parse(
+    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+) -> Request | SearchRequest:
+    """The step of --plan to simulate, or the search for plans. Raises InputError for options that
+    do not go with it."""
+    parse = parse_search if is_search(options.plan or "") else parse_training
+    return parse(options, machine, rules, profile)
+
+
 def parse_training(
-    text: str,
-    options: TrainingOptions,
-    machine: MachineOptions,
-    rules: RuleOptions,
-    profile: ProfileOptions,
+    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> Request:
     """The step to simulate. Raises InputError for options that do not go with a plan."""
     setting, gpus = _setting(options, machine, rules, profile)
-    plan = parse_plan(_with_batch(text, options.batch), gpus)
+    plan = parse_plan(_with_batch(options), gpus)
     parameters = {**setting.parameters, "plan": str(plan), "p": str(plan.degrees.ranks)}
     shared = {**vars(setting), "parameters": parameters}
     return Request(**shared, plan=plan, transfers=options.detail is DetailName.transfers)
 
 
 def parse_search(
-    text: str,
-    options: TrainingOptions,
-    machine: MachineOptions,
-    rules: RuleOptions,
-    profile: ProfileOptions,
+    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
     setting, gpus = _setting(options, machine, rules, profile)
@@ -70,24 +71,22 @@ def parse_search(
         raise InputError(f"--detail {options.detail.value}: it does not go with --plan auto")
     if gpus is None:
         raise InputError("--plan auto: say on how many GPUs, like --gpus 64")
-    values = parse_space(_with_batch(text, options.batch))
-    parameters = {**setting.parameters, "plan": text, "p": str(gpus)}
+    values = parse_space(_with_batch(options))
+    parameters = {**setting.parameters, "plan": options.plan, "p": str(gpus)}
     if options.batch is not None:
         parameters["batch"] = options.batch
     shared = {**vars(setting), "parameters": parameters}
     return SearchRequest(**shared, gpus=gpus, values=values)
 
 
-def _with_batch(text: str, batch: int | None) -> str:
-    """A plan with the sequences of --batch."""
-    return text if batch is None else f"{text},batch={batch}"
+def _with_batch(options: TrainingOptions) -> str:
+    """The plan with the sequences of --batch."""
+    plan, batch = options.plan or "", options.batch
+    return plan if batch is None else f"{plan},batch={batch}"
 
 
 def _setting(
-    options: TrainingOptions,
-    machine: MachineOptions,
-    rules: RuleOptions,
-    profile: ProfileOptions,
+    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""

@@ -255,23 +255,15 @@ def train(
         from experiments.commands import learn
 
         check_alone(timeline, where.execution)
-        learning = parse(job.learn, job, machine, rules, profile)
+        learning = parse(job, machine, rules, profile)
         raise typer.Exit(learn.run(learning, out, plot, format.value, report))
     if job.plan is not None:
-        from experiments.cli.plan_parser import (
-            check_options,
-            is_search,
-            parse_search,
-            parse_training,
-        )
+        from experiments.cli import plan_parser
         from experiments.commands import train_plan
 
-        check_options(job.plan, timeline, plot, where.execution)
-        if is_search(job.plan):
-            searched = parse_search(job.plan, job, machine, rules, profile)
-            raise typer.Exit(train_plan.search(searched, out, plot, format.value, report))
-        training = parse_training(job.plan, job, machine, rules, profile)
-        raise typer.Exit(train_plan.run(training, files, format.value))
+        plan_parser.check_options(job.plan, timeline, plot, where.execution)
+        request = plan_parser.parse(job, machine, rules, profile)
+        raise typer.Exit(train_plan.run(request, files, format.value, plot))
     from experiments.commands import train as command
 
     grid = job.request(machine, rules, profile)

@@ -72,9 +72,14 @@ class Request(Setting):
         return [row | columns(fitting)]
 
 
-def run(request: Request, files: output.RunFiles, how: str) -> int:
-    """Print a step of a plan in full; 1 if it does not fit in memory."""
-    check_files(files.out, report=files.report, timeline=files.timeline)
+def run(
+    request: Request | SearchRequest, files: output.RunFiles, how: str, plot: Path | None = None
+) -> int:
+    """Print a step of a plan in full, or the fastest plans and why each loses; 1 if the step does
+    not fit in memory."""
+    check_files(files.out, plot, files.report, files.timeline)
+    if isinstance(request, SearchRequest):
+        return _search(request, files, how, plot)
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     step, measures, row, fitting = request.answer()
     _note_nodes(step.work.times)
@@ -173,11 +178,7 @@ def node_size(topology: Topology, gpus: int) -> int:
     return int(np.count_nonzero(node == node[0])) if node[0] >= 0 else gpus
 
 
-def search(
-    request: SearchRequest, out: Path | None, plot: Path | None, how: str, page: Path | None = None
-) -> int:
-    """Print the fastest plans, and why each loses."""
-    check_files(out, plot, page)
+def _search(request: SearchRequest, files: output.RunFiles, how: str, plot: Path | None) -> int:
     searched = request.searched()
     answer = Answer(
         "plans",
@@ -188,7 +189,7 @@ def search(
         request.profile,
         [("Memory of the fastest plans", partial(_memory, searched))],
     )
-    answer.write(out, plot, page)
+    answer.write(files.out, plot, files.report)
     answer.show(how, lambda: search_text(searched))
     return 0
 
