@@ -87,11 +87,11 @@ def run(
     shape, topology = request.training.shape, step.work.times.topology
     routing = routing_of(shape, request.plan, request.training.seq, topology)
     proven = prove(request.plan, routing, shape.experts)
-    exposed = float(measures.exposed[:, EP].mean())
+    router = routed(routing, step.work, float(measures.exposed[:, EP].mean()))
     if files.timeline:
         _draw(step, files.timeline, f"{row['model']}, {row['plan']}", request, files.trace)
     figures = report(row, step, measures) | {"memory": figures_of(fitting, line, step)}
-    figures |= {"router": routed(routing, step.work, exposed), "proven": proven}
+    figures |= {"router": router, "proven": proven}
     about = request.parameters, request.machine, request.profile
     answer = Answer("plan", figures, [row | columns(fitting)], *about)
     answer.write(files.out, report=files.report, keep=partial(_keep, step, answer))
@@ -100,7 +100,7 @@ def run(
         yield f"{title(row)}\n{lacking(fitting, line)}" if line else title(row)
         yield memory_of(fitting)
         yield text(row, step, measures)
-        yield layers_of(request.plan, routing, step.work, proven, exposed)
+        yield layers_of(request.plan, router, proven)
         yield zero_of(fitting)
 
     answer.show(how, lambda: "\n\n".join(filter(None, blocks())))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from experiments.models.model_shapes import Experts
-from experiments.output import Record, Value, align
+from experiments.output import align
 from experiments.parallel.expert_routing import Routing
 from experiments.parallel.plan_text import Plan
 from simulator.collectives import find
@@ -22,6 +23,7 @@ PROVEN = 16
 """Tokens of each rank in a proof of experts."""
 LARGE = 64
 """Ranks of a group that are proven, at most."""
+EXCHANGES = "dispatch", "combine"
 
 
 def prove(plan: Plan, routing: Routing | None, experts: Experts | None) -> dict[str, str]:
@@ -73,35 +75,21 @@ def _chosen(counts: Counts, top: int) -> Counts:
     return np.stack(rows).astype(np.int64)
 
 
-def figures(routing: Routing | None, work: Work, exposed: float) -> Record:
-    """What a router does, for JSON; empty without one."""
+def figures(routing: Routing | None, work: Work, exposed: float) -> dict[str, Any]:
+    """What a router does, for JSON; empty without one: of a forward, how long a dispatch and a
+    combine take, and their shares of what a mean device waits for all-to-alls of experts in a
+    step, `exposed`."""
     if routing is None:
         return {}
-    record: dict[str, Value] = {
+    record: dict[str, Any] = {
         "busiest": routing.imbalance,
         "dropped": routing.dropped,
         "even": routing.even,
     }
-    for name, (seconds, share) in _exchanges(work).items():
-        record[f"{name}_s"] = seconds
-        record[f"exposed_{name}_s"] = share * exposed
-    return record
-
-
-def _exchanges(work: Work) -> dict[str, tuple[float, float]]:
-    """How long a dispatch and a combine of a forward take, and the share of each in the time of
-    all of them."""
-    block = next(
-        (
-            each
-            for stage in work.stages
-            for each in stage
-            if "ep" in {p.group for p in each.forward}
-        ),
-        None,
-    )
+    blocks = (block for stage in work.stages for block in stage)
+    block = next((each for each in blocks if "ep" in {p.group for p in each.forward}), None)
     if block is None:
-        return {}
+        return record
     passes = [
         [
             work.times.seconds("ep", part.collective, part.nbytes)
@@ -112,40 +100,31 @@ def _exchanges(work: Work) -> dict[str, tuple[float, float]]:
     ]
     total = sum(map(sum, passes)) or 1.0
     # Gradients of what is dispatched, and of what returns, travel in this order too.
-    return {
-        name: (passes[0][place], sum(times[place] for times in passes if times) / total)
-        for place, name in enumerate(("dispatch", "combine"))
-    }
+    for place, name in enumerate(EXCHANGES):
+        record[f"{name}_s"] = passes[0][place]
+        share = sum(times[place] for times in passes if times) / total
+        record[f"exposed_{name}_s"] = share * exposed
+    return record
 
 
-def text(
-    plan: Plan,
-    routing: Routing | None,
-    work: Work,
-    proven: Mapping[str, str],
-    exposed: float,
-) -> str:
-    """What a router does and what is proven, as text; empty if there is nothing to say. `exposed`
-    is what a mean device waits for experts' all-to-alls in a step."""
+def text(plan: Plan, router: Mapping[str, Any], proven: Mapping[str, str]) -> str:
+    """The figures of a router and what is proven, as text; empty if there is nothing to say."""
     blocks = []
-    if routing is not None:
+    if router:
+        even = f"{plan.capacity:g} times the tokens of even routing"
+        slots = even if plan.capacity else "all tokens"
         lines = [
-            ["  busiest rank", f"{routing.imbalance:.2f}", "times the tokens of a mean rank"],
-            ["  dropped", f"{routing.dropped:.1%}", _about_capacity(plan)],
+            ["  busiest rank", f"{router['busiest']:.2f}", "times the tokens of a mean rank"],
+            ["  dropped", f"{router['dropped']:.1%}", f"experts take {slots}"],
         ]
-        for name, (seconds, share) in _exchanges(work).items():
-            about = f"of a layer and a micro-batch; exposed {format_seconds(share * exposed)}"
-            lines.append([f"  {name}", format_seconds(seconds), about])
-        if routing.even and plan.ep > 1:
-            lines.append(["  all-to-alls", "even", routing.even])
+        for name in (name for name in EXCHANGES if f"{name}_s" in router):
+            exposed = format_seconds(router[f"exposed_{name}_s"])
+            about = f"of a layer and a micro-batch; exposed {exposed}"
+            lines.append([f"  {name}", format_seconds(router[f"{name}_s"]), about])
+        if router["even"] and plan.ep > 1:
+            lines.append(["  all-to-alls", "even", router["even"]])
         blocks.append(f"tokens of experts ({plan.router}, seed {plan.seed})\n" + align(lines))
     if proven:
         lines = [[f"  {kind}", what] for kind, what in proven.items()]
         blocks.append("proven on integers\n" + align(lines))
     return "\n\n".join(blocks)
-
-
-def _about_capacity(plan: Plan) -> str:
-    if not plan.capacity:
-        return "experts take all tokens"
-    return f"experts take {plan.capacity:g} times the tokens of even routing"

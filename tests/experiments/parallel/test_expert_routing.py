@@ -93,16 +93,16 @@ def test_a_report_names_the_busiest_rank_and_what_is_proven() -> None:
     router = routing_of(SMALL.shape, plan, SMALL.seq, MACHINE)
     proven = prove(plan, router, SMALL.shape.experts)
     assert set(proven) == {"cp", "ep"}
-    shown = text(plan, router, job, proven, 6.0)
+    values = figures(router, job, 6.0)
+    shown = text(plan, values, proven)
     for words in ("zipf:0.5, seed 2", "busiest rank", "dropped", "dispatch", "combine"):
         assert words in shown
     assert "every token returns to its owner" in shown
-    values = figures(router, job, 6.0)
     assert values["dispatch_s"] == values["combine_s"]
     assert values["exposed_dispatch_s"] == values["exposed_combine_s"] == pytest.approx(3)
     assert "exposed 3s" in shown
     assert not figures(None, job, 6.0)
-    assert not text(parse_plan("dp=16", 16), None, job, {}, 0.0)
+    assert not text(parse_plan("dp=16", 16), {}, {})
 
 
 @pytest.mark.parametrize("key", ["", ",router=zipf:0.7", ",router=zipf:0.7,capacity=1.5"])
