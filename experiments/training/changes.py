@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from experiments.training.job import Job, TrainingRun
+from experiments.training.library_costs import with_links
 from simulator.analysis.critical_path import worth
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.steps.step_graph import KINDS, RESTART
@@ -19,6 +19,8 @@ from topologies.topology import Floats, Topology
 
 CHANGES = "twice the bandwidth", "half the latency", "twice the compute"
 TWICE_BANDWIDTH, HALF_LATENCY, TWICE_COMPUTE = CHANGES
+LINKS = {TWICE_BANDWIDTH: (1.0, 2.0), HALF_LATENCY: (0.5, 1.0)}
+"""Multiples of latencies and of bandwidths."""
 WhatIf = Mapping[str, Mapping[str, float | None]]
 """Seconds of a step by what changes: to first order (`first_order`), and `simulated`."""
 
@@ -62,11 +64,8 @@ def _simulated(run: TrainingRun, change: str) -> float:
 
     def machine(topology: Topology) -> Topology:
         usual = run.costs.machine(topology) if run.costs else topology
-        if change == TWICE_BANDWIDTH:
-            return replace(usual, medium_bandwidth=usual.medium_bandwidth * 2)
-        if change == HALF_LATENCY:
-            return replace(usual, latency=usual.latency / 2, medium_gap=usual.medium_gap / 2)
-        return usual
+        latency, bandwidth = LINKS.get(change, (1.0, 1.0))
+        return with_links(usual, latency, bandwidth)
 
     seconds = _faster(run.plan) if change == TWICE_COMPUTE else run.plan.schedule.seconds
     timeline = train(run.plan, run.job.rules.training(machine), seconds)

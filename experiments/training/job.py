@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -19,6 +19,7 @@ from experiments.training.library_costs import (
     costs_of,
     overhead_of,
     slower_calls,
+    with_links,
 )
 from simulator.analysis.bubbles import CAUSES
 from simulator.analysis.critical_path import PARTS, Path, trace_back
@@ -26,7 +27,6 @@ from simulator.analysis.memory import Memory
 from simulator.analysis.waits import Wait, waits
 from simulator.profile import Profile
 from simulator.schedules import semantics
-from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps.step_graph import KINDS
 from simulator.training import Strategy
@@ -84,7 +84,9 @@ class Job:
         symmetric = self.rules.symmetry == "auto"
         replays = self.detail == "auto" and self.rules.training().replays
         most = WRITTEN if replays else inf
-        topology = self.topology(ranks)
+        topology, overhead = self.topology(ranks), None
+        if self.profile is not None:
+            overhead = overhead_of(self.profile, self.strategy, topology)
         return Setting(
             topology,
             ranks,
@@ -93,14 +95,8 @@ class Job:
             outline_beyond=most,
             symmetric=symmetric,
             force=self.rules.force,
-            overhead=self._overhead(topology),
+            overhead=overhead,
         )
-
-    def _overhead(self, topology: Topology) -> Callable[[Schedule], float] | None:
-        """What a collective takes beside its links."""
-        if self.profile is None:
-            return None
-        return overhead_of(self.profile, self.strategy, topology)
 
     def plan(self, ranks: int) -> Plan:
         """The operations of `ranks` workers."""
@@ -339,7 +335,11 @@ class TrainingRun:
 
     def _slower(self, factor: float) -> float:
         """Seconds of a step whose calls take `factor` times as long."""
-        assert self.costs
-        rules = self.job.rules.training(self.costs.slower(factor))
+
+        def machine(topology: Topology) -> Topology:
+            assert self.costs
+            return with_links(self.costs.machine(topology), factor, 1 / factor)
+
+        rules = self.job.rules.training(machine)
         timeline = train(self.plan, rules, slower_calls(self.plan, factor))
         return max(measure(self.plan, timeline).step, self.least)

@@ -31,27 +31,21 @@ MOST_SIZES = 4
 class LibraryCosts(NamedTuple):
     """What a library makes of the calls of a plan."""
 
-    protocol: str
-    """The protocol of the run: the one that most of the time of its calls takes."""
     machine: Callable[[Topology], Topology]
-    """The machine as this protocol finds it. Routes stay."""
+    """The machine as the protocol finds it that most of the time of the calls takes. Routes stay."""
     interval: Interval | None = None
     """The time of all calls as a share of what is simulated; None if the profile does not say how
     sure it is."""
 
-    def slower(self, factor: float) -> Callable[[Topology], Topology]:
-        """The machine if its links take `factor` times as long."""
 
-        def changed(topology: Topology) -> Topology:
-            usual = self.machine(topology)
-            return replace(
-                usual,
-                latency=usual.latency * factor,
-                medium_gap=usual.medium_gap * factor,
-                medium_bandwidth=usual.medium_bandwidth / factor,
-            )
-
-        return changed
+def with_links(topology: Topology, latency: float = 1.0, bandwidth: float = 1.0) -> Topology:
+    """The machine with multiples of its latencies and gaps, and of its bandwidths. Routes stay."""
+    return replace(
+        topology,
+        latency=topology.latency * latency,
+        medium_gap=topology.medium_gap * latency,
+        medium_bandwidth=topology.medium_bandwidth * bandwidth,
+    )
 
 
 def algorithm_of(strategy: Strategy) -> Algorithm:
@@ -105,14 +99,14 @@ def costs_of(profile: Profile, strategy: Strategy, plan: Plan, rules: Rules) -> 
         if (predicted := prediction(profile, run, algorithm))
     ]
     if not intervals or not total:
-        return LibraryCosts(name, machine)
+        return LibraryCosts(machine)
     expected, low, high = (
         sum(number * getattr(each, end) for each, number in intervals) / total
         for end in ("expected", "low", "high")
     )
     unsure = dict.fromkeys(chain.from_iterable(each.unsure for each, _ in intervals))
     interval = Interval(expected, low, high, intervals[0][0].level, tuple(unsure))
-    return LibraryCosts(name, machine, interval)
+    return LibraryCosts(machine, interval)
 
 
 def slower_calls(plan: Plan, factor: float) -> Floats:

@@ -32,7 +32,7 @@ REDUNDANT = "the peak amount of duplicate data over all ranks"
 
 def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> object:
     """The whole run as values for JSON."""
-    measures = run.measures
+    measures, bubbles = run.measures, run.measures.bubbles.seconds.tolist()
     idle = {"input": run.input_s * measures.window.steps} if run.input_s else {}
     return {
         "summary": record,
@@ -48,10 +48,7 @@ def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> ob
                 "computing_s": float(measures.computing[place]),
                 "exposed_s": float(measures.exposed[place]),
                 "hidden_s": float(measures.hidden[place]),
-                "bubble_s": dict(
-                    zip(CAUSE_KEYS, measures.bubbles.seconds[place].tolist(), strict=True)
-                )
-                | idle,
+                "bubble_s": dict(zip(CAUSE_KEYS, bubbles[place], strict=True)) | idle,
             }
             for rank, place in enumerate(run.places)
         ],

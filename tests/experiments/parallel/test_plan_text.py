@@ -27,6 +27,12 @@ def test_a_plan_is_read_and_written_alike() -> None:
         )
 
 
+def test_a_key_that_cuts_blocks_is_a_field_of_both_classes() -> None:
+    cut = parse_plan("tp=2,micro=3,overlap_tp=no,pieces=yes,dispatch=fp8,capacity=1.5").cut(128)
+    assert (cut.seq, cut.tp, cut.micro, cut.capacity) == (128, 2, 3, 1.5)
+    assert (cut.overlap_tp, cut.pieces, cut.dispatch) == (False, True, "fp8")
+
+
 def test_data_parallel_takes_the_gpus_that_are_left() -> None:
     assert parse_plan("tp=8,cp=2", gpus=64).dp == 4
     assert parse_plan("tp=8").dp == 1
