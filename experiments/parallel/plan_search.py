@@ -12,12 +12,13 @@ from typing import NamedTuple
 from experiments.models.accelerators import accelerator
 from experiments.parallel.fitting import OVERHEADS, state_of
 from experiments.parallel.plan_bounds import PlanBounds
+from experiments.parallel.plan_report import MEANINGS
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Training, interval_of, work_of
 from experiments.parallel.plan_text import Plan
 from simulator.parallel.bound_search import KEEP, LEAST, SAME, distinct, search
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.passes import CP, EP, SEND, TP
+from simulator.parallel.passes import CP, EP, SEND, STREAMS, TP
 from simulator.parallel.plan_memory import memory
 from simulator.parallel.step import Detail, write
 from simulator.parallel.step_measures import StepMeasures, measure
@@ -185,14 +186,12 @@ def detail_of(work: Work) -> Detail:
 def _parts(measures: StepMeasures, again: float) -> dict[str, float]:
     """What a mean device does."""
     exposed = measures.exposed.mean(axis=0)
-    streams = {"tensor parallel": TP, "context parallel": CP, "experts' all-to-all": EP}
-    streams["transfers between stages"] = SEND
-    named = {name: float(exposed[stream]) for name, stream in streams.items()}
+    named = {MEANINGS[STREAMS[stream]]: float(exposed[stream]) for stream in (TP, CP, EP, SEND)}
     parts = {
         "computing": float(measures.computing.mean()) - again,
         "recomputation": again,
         **named,
-        "gradients and parameters": float(exposed.sum()) - sum(named.values()),
+        MEANINGS["data"]: float(exposed.sum()) - sum(named.values()),
         "launches": float(measures.launching.mean()),
         "optimizer": float(measures.optimizer.mean()),
         "bubble": float(measures.idle.mean()),

@@ -32,7 +32,7 @@ class LibraryCosts(NamedTuple):
     """What a library makes of the calls of a plan."""
 
     machine: Callable[[Topology], Topology]
-    """The machine as the protocol finds it that most of the time of the calls takes. Routes stay."""
+    """The machine under the protocol that most of the time of the calls takes. Routes stay."""
     interval: Interval | None = None
     """The time of all calls as a share of what is simulated; None if the profile does not say how
     sure it is."""
