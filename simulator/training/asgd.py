@@ -136,15 +136,19 @@ class _Cycle(NamedTuple):
     """The updates, one for each share."""
 
 
-class _Servers:
-    """The shares of the parameters, each with a server.
+class _Run:
+    """The cycles of one run, one after the other, with a server for each share of the parameters.
+
+    A cycle is made once for the workers that take part. Each step adds it with the factors of the
+    step.
 
     A worker has slots for the shares of its gradient and of its copy of the parameters. A server
     has a slot for the gradients of each worker, and slots for its share of the parameters.
     """
 
-    def __init__(self, options: ASGD, model: Model, setting: Setting) -> None:
-        self.options, self.model, self.setting = options, model, setting
+    def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
+        setting.check_size(options.size(setting), repeats=False)
+        self.options, self.model, self.setting, self.bound = options, model, setting, bound
         ranks = setting.ranks
         self.shares = ranks if options.server == "sharded" else 1
         self._forward, self._backward = model.forward_of(ranks), model.backward_of(ranks)
@@ -158,10 +162,17 @@ class _Servers:
         # A failure repeats no steps of others.
         conditions = replace(setting.conditions, failure=None)
         self.trainer = Trainer(
-            model, replace(setting, conditions=conditions), self.builder(), together=False
+            model, replace(setting, conditions=conditions), self._builder(), together=False
         )
+        self.builder, self.cycles = self.trainer.builder, dict[bytes, _Cycle]()
+        worker = np.tile(np.arange(ranks, dtype=np.int32), self.shares)
+        asked = self._ask(self.builder, worker, self.share.ravel())
+        self.asked = asked.reshape(self.share.shape)
+        self.applied = np.full_like(self.asked, -1)
+        self.ends: list[Ints] = []
+        self.updates: list[Updates] = [Updates(*no_spans()[:3])]
 
-    def builder(self) -> ScheduleBuilder:
+    def _builder(self) -> ScheduleBuilder:
         """A builder for the whole run, or for a cycle."""
         share = self.model.parameters / self.model.gradients / self.shares
         return ScheduleBuilder(
@@ -173,10 +184,10 @@ class _Servers:
             servers=self.options.servers(self.setting.ranks),
         )
 
-    def cycle(self, workers: Ints, failure: Failure | None = None) -> _Cycle:
+    def _cycle(self, workers: Ints, failure: Failure | None = None) -> _Cycle:
         """Pull, forward, backward, push and update. In a failure the workers are away after their
         forward."""
-        builder, empty = self.builder(), np.zeros(0, dtype=np.int32)
+        builder, empty = self._builder(), np.zeros(0, dtype=np.int32)
         worker, share = np.tile(workers, self.shares), self.share[:, workers].ravel()
         server = self.first + share
         name = self.trainer.phase
@@ -191,7 +202,7 @@ class _Servers:
             back = builder.compute(
                 workers, failure.timeout + failure.restart, after=columns(forward)
             )
-            requests = self.ask(builder, worker, share, np.tile(back, self.shares))
+            requests = self._ask(builder, worker, share, np.tile(back, self.shares))
             return _Cycle(workers, builder.build(), pulled, forward, requests, empty, empty)
         name(Label(BACKWARD), builder)
         backward = builder.compute(
@@ -202,7 +213,7 @@ class _Servers:
             count=self.shares,
             after=columns(forward),
         )
-        requests = self.ask(builder, worker, share, np.tile(backward, self.shares))
+        requests = self._ask(builder, worker, share, np.tile(backward, self.shares))
         name(Label(PUSH), builder)
         inbox = self.inbox + worker
         pushed = builder.copy(worker, server, slot=share, target=inbox)
@@ -214,14 +225,14 @@ class _Servers:
         trained = np.concatenate((forward, backward))
         return _Cycle(workers, builder.build(), pulled, trained, requests, pushed, applied)
 
-    def ask(
+    def _ask(
         self, builder: ScheduleBuilder, worker: Ints, share: Ints, after: Ints | None = None
     ) -> Ints:
         """Workers ask the servers of shares for the next pull."""
         self.trainer.phase(Label(PULL), builder)
         return builder.signal(worker, self.first + share, after=columns(after))
 
-    def holdings(self) -> Holdings:
+    def _holdings(self) -> Holdings:
         """Memory outside of slots: the buffers of workers, and the optimizer state at the
         servers."""
         ranks, state = self.setting.ranks, self.model.parameters * self.model.state
@@ -230,7 +241,7 @@ class _Servers:
         nbytes[self.first : self.first + self.shares] += state / self.shares
         return Holdings(nbytes, state + self.model.buffers)
 
-    def words(self) -> tuple[str, ...]:
+    def _words(self) -> tuple[str, ...]:
         """How long an update takes and why, and to what staleness refers."""
         text = f"an update takes {format_seconds(self.seconds)}"
         if not self.options.update:
@@ -246,26 +257,6 @@ class _Servers:
             else (text, f"staleness is that of 1 of {self.shares} shares")
         )
 
-
-class _Run:
-    """The cycles of one run, one after the other.
-
-    A cycle is made once for the workers that take part. Each step adds it with the factors of the
-    step.
-    """
-
-    def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
-        setting.check_size(options.size(setting), repeats=False)
-        self.servers, self.setting, self.bound = _Servers(options, model, setting), setting, bound
-        self.trainer, self.builder = self.servers.trainer, self.servers.trainer.builder
-        self.cycles: dict[bytes, _Cycle] = {}
-        share = self.servers.share
-        worker = np.tile(np.arange(setting.ranks, dtype=np.int32), self.servers.shares)
-        self.asked = self.servers.ask(self.builder, worker, share.ravel()).reshape(share.shape)
-        self.applied = np.full_like(self.asked, -1)
-        self.ends: list[Ints] = []
-        self.updates: list[Updates] = [Updates(*no_spans()[:3])]
-
     def plan(self) -> Plan:
         """Run all cycles."""
         for step in range(self.setting.steps):
@@ -274,19 +265,19 @@ class _Run:
             self.setting.topology,
             ("compute", "communication", "server", "clock"),
             updates=Updates(*map(np.concatenate, zip(*self.updates, strict=True))),
-            holdings=self.servers.holdings(),
-            words=self.servers.words(),
+            holdings=self._holdings(),
+            words=self._words(),
         )
 
     def _step(self, step: int) -> None:
         conditions, failure = self.setting.conditions, self.setting.conditions.failure
         workers = np.flatnonzero(conditions.has_input(step, self.setting.ranks)).astype(np.int32)
         if failure and failure.step == step and failure.rank in workers:
-            self._add(self.servers.cycle(np.array([failure.rank], dtype=np.int32), failure))
+            self._add(self._cycle(np.array([failure.rank], dtype=np.int32), failure))
         if len(workers):
             key = workers.tobytes()
             if key not in self.cycles:
-                self.cycles[key] = self.servers.cycle(workers)
+                self.cycles[key] = self._cycle(workers)
             self._update(self.cycles[key], self._add(self.cycles[key]))
         self.ends.append(self._ended())
         self.trainer.end(self.ends[-1])
@@ -312,7 +303,7 @@ class _Run:
 
     def _update(self, cycle: _Cycle, first: int) -> None:
         """Note which parameters the updates of a cycle started from, and when they were applied."""
-        workers, share = cycle.workers, self.servers.share[:, cycle.workers]
+        workers, share = cycle.workers, self.share[:, cycle.workers]
         pulled = first + cycle.pulled.reshape(share.shape)
         applied = first + cycle.applied.reshape(share.shape)
         share_0 = np.argmin(share, axis=0), np.arange(len(workers))
@@ -327,13 +318,13 @@ class _Run:
             return -1
         self.trainer.phase(Label(CLOCK))
         before = self.ends[-self.bound - 1]
-        return int(self.builder.compute(self.servers.first, 0.0, lane=CLOCK_LANE, after=before)[0])
+        return int(self.builder.compute(self.first, 0.0, lane=CLOCK_LANE, after=before)[0])
 
     def _ended(self) -> Ints:
         """The operation after which the latest update of each worker is in all shares. At the end
         of the run it is the worker's own: until then it waits for its update."""
         last: Ints = np.where(self.applied < 0, self.asked, self.applied)
-        if self.servers.shares == 1 and len(self.ends) < self.setting.steps - 1:
+        if self.shares == 1 and len(self.ends) < self.setting.steps - 1:
             return np.asarray(last[0])
         self.trainer.phase(Label(APPLIED))
         return self.builder.compute(
@@ -341,7 +332,7 @@ class _Run:
         )
 
     def _span(self, workers: Ints, first: Ints, last: Ints) -> None:
-        rank = np.tile(workers, self.servers.shares)
+        rank = np.tile(workers, self.shares)
         self.trainer.span(rank, COMMUNICATION, first.ravel(), last.ravel())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -206,20 +206,13 @@ def builder_of(slots: Layout, chosen: Chosen) -> ScheduleBuilder:
     """A builder for a run with these slots, and with the servers and switches that its all-reduce
     needs. An outline has no slots."""
     communicator, outline = chosen
-    if outline:
-        return ScheduleBuilder(
-            communicator.ranks,
-            slots.nbytes,
-            servers=communicator.servers,
-            switches=communicator.switches,
-        )
+    sizes: dict[str, Any] = {"slots": slots.buffer, "scratch": slots.scratch}
     return ScheduleBuilder(
-        communicator.folded,
+        communicator.ranks if outline else communicator.folded,
         slots.nbytes,
-        slots=slots.buffer,
-        scratch=slots.scratch,
         servers=communicator.servers,
         switches=communicator.switches,
+        **({} if outline else sizes),
     )
 
 
