@@ -21,7 +21,7 @@ from experiments.animation.step_film import (
 )
 from experiments.pictures.timelines.palette import colours
 from experiments.pictures.timelines.step_spans import StepSpans, strategy_spans
-from simulator.steps.step_graph import BACKWARD
+from simulator.steps.kinds import BACKWARD
 from simulator.training.buckets import Bucket, initial, rebuilt
 from simulator.training.ddp import DDP
 from topologies.errors import InputError

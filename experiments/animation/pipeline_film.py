@@ -18,7 +18,7 @@ from experiments.animation.step_film import (
     sorted_changes,
 )
 from simulator.parallel.pipeline_times import PipelineTimes
-from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS
+from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS
 from topologies.errors import InputError
 from topologies.topology import Floats
 

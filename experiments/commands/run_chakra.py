@@ -21,7 +21,7 @@ from simulator.analysis.critical_path import trace_back
 from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm, find
 from simulator.schedules.timeline import Timeline
-from simulator.steps.step_graph import COMPUTATION, CPU
+from simulator.steps.kinds import COMPUTATION, CPU
 from simulator.steps.written import Written, write
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError

@@ -7,7 +7,7 @@ import numpy as np
 from experiments.learning.digits import Samples
 from experiments.learning.network import Network, add_gradient, loss_slope
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.steps.step_graph import FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from topologies.topology import Floats
 
 

@@ -17,7 +17,7 @@ from simulator.analysis.critical_path import trace_back
 from simulator.parallel.passes import COMPUTE, HOST, STREAMS
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import StepMeasures
-from simulator.steps.step_graph import GATHER, KINDS, REDUCE
+from simulator.steps.kinds import GATHER, KINDS, REDUCE
 from topologies.units import format_seconds
 
 SHOWN = 16

@@ -25,7 +25,7 @@ from simulator.parallel.step import Detail, write
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
 from simulator.profile import Profile
-from simulator.steps.step_graph import FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError

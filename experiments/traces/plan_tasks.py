@@ -9,17 +9,15 @@ import numpy as np
 
 from simulator.collectives import find
 from simulator.schedules.schedule import COMPUTE, Schedule
-from simulator.steps.step_graph import (
+from simulator.steps.kinds import (
     ALL_GATHER,
     ALL_REDUCE,
     BROADCAST,
     CALL,
     COMPUTATION,
     REDUCE_SCATTER,
-    Call,
-    StepGraph,
-    step_graph,
 )
+from simulator.steps.step_graph import Call, StepGraph, step_graph
 from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.topology import Ints

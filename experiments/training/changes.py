@@ -10,7 +10,7 @@ from experiments.training.job import Job, TrainingRun
 from experiments.training.library_costs import with_links
 from simulator.analysis.critical_path import worth
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
-from simulator.steps.step_graph import KINDS, RESTART
+from simulator.steps.kinds import KINDS, RESTART
 from simulator.training.measures import window
 from simulator.training.plan import Plan
 from simulator.training.plan_simulation import train

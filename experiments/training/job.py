@@ -28,7 +28,7 @@ from simulator.analysis.waits import Wait, waits
 from simulator.profile import Profile
 from simulator.schedules import semantics
 from simulator.schedules.timeline import Timeline
-from simulator.steps.step_graph import KINDS
+from simulator.steps.kinds import KINDS
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
 from simulator.training.explanation import explanation_of

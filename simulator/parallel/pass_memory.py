@@ -10,7 +10,7 @@ import numpy as np
 from simulator.parallel.blocks import Block
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.sharding import Sharding, Unit, units
-from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.topology import Floats
 
 HEAD = "head"

@@ -11,16 +11,8 @@ import numpy as np
 
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.group_times import GroupTimes
-from simulator.steps.step_graph import (
-    AGAIN,
-    BACKWARD,
-    FORWARD,
-    INPUTS,
-    LAUNCH,
-    WEIGHTS,
-    Call,
-    padded,
-)
+from simulator.steps.kinds import AGAIN, BACKWARD, FORWARD, INPUTS, LAUNCH, WEIGHTS
+from simulator.steps.step_graph import Call, padded
 from topologies.topology import Floats, Ints
 
 if TYPE_CHECKING:

@@ -13,17 +13,9 @@ from simulator.engines import Engine, simulate
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.stage_transfers import transfers
 from simulator.schedules.timeline import Timeline
+from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, TRANSFER, WEIGHTS
 from simulator.steps.priced import priced
-from simulator.steps.step_graph import (
-    BACKWARD,
-    FORWARD,
-    INPUTS,
-    TRANSFER,
-    WEIGHTS,
-    StepGraph,
-    step_graph,
-    waits_of,
-)
+from simulator.steps.step_graph import StepGraph, step_graph, waits_of
 from topologies.errors import InputError
 from topologies.shapes import line
 from topologies.topology import Floats, Ints

@@ -16,7 +16,7 @@ import numpy as np
 from simulator.parallel.pass_memory import Moment, fullest, kept_by
 from simulator.parallel.sharding import elements
 from simulator.parallel.step_work import Work
-from simulator.steps.step_graph import FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 from topologies.topology import Floats
 

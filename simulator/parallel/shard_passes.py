@@ -18,16 +18,8 @@ from simulator.parallel.passes import (
     Row,
 )
 from simulator.parallel.sharding import Sharding, Unit, units
-from simulator.steps.step_graph import (
-    BACKWARD,
-    FORWARD,
-    GATHER,
-    INPUTS,
-    LAUNCH,
-    REDUCE,
-    WEIGHTS,
-    Call,
-)
+from simulator.steps.kinds import BACKWARD, FORWARD, GATHER, INPUTS, LAUNCH, REDUCE, WEIGHTS
+from simulator.steps.step_graph import Call
 
 if TYPE_CHECKING:
     from simulator.parallel.passes import Writer

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.steps.step_graph import FORWARD
+from simulator.steps.kinds import FORWARD
 from topologies.errors import InputError
 from topologies.topology import Ints
 

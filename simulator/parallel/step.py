@@ -24,9 +24,10 @@ from simulator.parallel.updates import add_updates
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
+from simulator.steps.kinds import FORWARD, TRANSFER
 from simulator.steps.priced import priced
 from simulator.steps.slowdown import with_slowdown
-from simulator.steps.step_graph import FORWARD, MESSAGE, TRANSFER, Call, StepGraph, padded
+from simulator.steps.step_graph import MESSAGE, Call, StepGraph, padded
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]

@@ -9,7 +9,7 @@ import numpy as np
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS
 from simulator.parallel.step import Step
 from simulator.steps.activity import Activity, lane_seconds, states, summed
-from simulator.steps.step_graph import AGAIN, OPTIMIZER
+from simulator.steps.kinds import AGAIN, OPTIMIZER
 from topologies.topology import Floats
 
 COMMUNICATION = tuple(range(1, HOST))

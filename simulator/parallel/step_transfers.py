@@ -16,7 +16,8 @@ from simulator.schedules.routed import route
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
 from simulator.steps.expansion import expand
-from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS, Call, StepGraph
+from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS
+from simulator.steps.step_graph import Call, StepGraph
 from simulator.steps.written import Written, write
 from topologies.errors import InputError
 

@@ -10,7 +10,8 @@ from simulator.parallel.gradients import gathers, reductions
 from simulator.parallel.operations import Columns
 from simulator.parallel.passes import COMPUTE, STREAMS, TIED
 from simulator.parallel.step_work import Work
-from simulator.steps.step_graph import GATHER, OPTIMIZER, REDUCE, Call
+from simulator.steps.kinds import GATHER, OPTIMIZER, REDUCE
+from simulator.steps.step_graph import Call
 
 
 def add_updates(

@@ -10,7 +10,8 @@ import numpy as np
 from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
 from simulator.steps.group_meetings import Numbers
-from simulator.steps.step_graph import LABELS, RECEIVE, Call, StepGraph, step_graph
+from simulator.steps.kinds import RECEIVE
+from simulator.steps.step_graph import LABELS, Call, StepGraph, step_graph
 
 
 def expand(

@@ -13,7 +13,8 @@ import numpy as np
 from simulator.collectives.algorithm_options import check_values
 from simulator.collectives.collective import Algorithm
 from simulator.schedules.schedule_builder import LANES
-from simulator.steps.step_graph import CALL, Call, StepGraph, step_graph
+from simulator.steps.kinds import CALL
+from simulator.steps.step_graph import Call, StepGraph, step_graph
 from topologies.errors import InputError
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.steps.step_graph import KINDS, StepGraph
+from simulator.steps.kinds import KINDS
+from simulator.steps.step_graph import StepGraph
 
 
 def priced(graph: StepGraph) -> Schedule:

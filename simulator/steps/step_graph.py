@@ -17,26 +17,10 @@ import numpy.typing as npt
 from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule_builder import LANES
+from simulator.steps.kinds import KINDS
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
-KINDS = (
-    *("forward", "backward", "backward for inputs", "backward for weights"),
-    *("again", "optimizer", "reduce gradients", "gather parameters", "send"),
-    *("launch", "compute", "cpu", "call", "receive"),
-    *("restart", "all-reduce", "all-gather", "reduce-scatter", "broadcast", "barrier", "replicate"),
-    *("scatter", "gather", "reduce", "push", "pull", "sum", "update", "copy", "hooks", "walk"),
-    *("prepare", "begin", "clock", "applied"),
-)
-"""The kinds of tasks. The first four are the kinds of actions of a pipeline, those behind "receive"
-are of training strategies."""
-FORWARD, BACKWARD, INPUTS, WEIGHTS = range(4)
-"""BACKWARD is a whole backward. INPUTS is its part for the inputs of a stage, which the stage
-before waits for; WEIGHTS is its part for the weights, which no stage waits for."""
-AGAIN, OPTIMIZER, REDUCE, GATHER, TRANSFER, LAUNCH, COMPUTATION, CPU, CALL, RECEIVE = range(4, 14)
-RESTART, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, BARRIER, REPLICATE = range(14, 21)
-SCATTER, GATHER_OUTPUTS, SUM_UP, PUSH, PULL, SUM, UPDATE, COPY, HOOKS, WALK = range(21, 31)
-PREPARE, BEGIN, CLOCK, APPLIED = range(31, len(KINDS))
 MESSAGE = "message"
 """What a call is that is no collective."""
 LABELS = ("stage", "layer", "micro")
@@ -86,7 +70,7 @@ class StepGraph:
     lane: Ints
     """The stream of the place. It serves tasks by readiness, then by row."""
     kind: Ints
-    """A row of :data:`KINDS`."""
+    """A row of :data:`simulator.steps.kinds.KINDS`."""
     call: Ints
     """A row of `calls`; -1 for a computation."""
     stage: Ints

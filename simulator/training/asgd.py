@@ -15,16 +15,7 @@ import numpy as np
 
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.steps.step_graph import (
-    APPLIED,
-    BACKWARD,
-    CLOCK,
-    FORWARD,
-    PULL,
-    PUSH,
-    RESTART,
-    UPDATE,
-)
+from simulator.steps import kinds
 from simulator.training.conditions import Failure
 from simulator.training.model import Model
 from simulator.training.plan import (
@@ -191,20 +182,20 @@ class _Run:
         worker, share = np.tile(workers, self.shares), self.share[:, workers].ravel()
         server = self.first + share
         name = self.trainer.phase
-        name(Label(PULL), builder)
+        name(Label(kinds.PULL), builder)
         pulled = builder.copy(server, worker, slot=self.weights, target=self.copy + share)
-        name(Label(FORWARD), builder)
+        name(Label(kinds.FORWARD), builder)
         forward = builder.compute(
             workers, self._forward[workers], reads=self.copy, count=self.shares
         )
         if failure:
-            name(Label(RESTART), builder)
+            name(Label(kinds.RESTART), builder)
             back = builder.compute(
                 workers, failure.timeout + failure.restart, after=columns(forward)
             )
             requests = self._ask(builder, worker, share, np.tile(back, self.shares))
             return _Cycle(workers, builder.build(), pulled, forward, requests, empty, empty)
-        name(Label(BACKWARD), builder)
+        name(Label(kinds.BACKWARD), builder)
         backward = builder.compute(
             workers,
             self._backward[workers],
@@ -214,10 +205,10 @@ class _Run:
             after=columns(forward),
         )
         requests = self._ask(builder, worker, share, np.tile(backward, self.shares))
-        name(Label(PUSH), builder)
+        name(Label(kinds.PUSH), builder)
         inbox = self.inbox + worker
         pushed = builder.copy(worker, server, slot=share, target=inbox)
-        name(Label(UPDATE), builder)
+        name(Label(kinds.UPDATE), builder)
         updated = builder.compute(server, self.seconds, lane=SERVER_LANE, reads=inbox)
         applied = builder.reduce(
             server, server, slot=inbox, target=self.weights, after=columns(updated)
@@ -229,7 +220,7 @@ class _Run:
         self, builder: ScheduleBuilder, worker: Ints, share: Ints, after: Ints | None = None
     ) -> Ints:
         """Workers ask the servers of shares for the next pull."""
-        self.trainer.phase(Label(PULL), builder)
+        self.trainer.phase(Label(kinds.PULL), builder)
         return builder.signal(worker, self.first + share, after=columns(after))
 
     def _holdings(self) -> Holdings:
@@ -316,7 +307,7 @@ class _Run:
         -1."""
         if self.bound is None or len(self.ends) <= self.bound:
             return -1
-        self.trainer.phase(Label(CLOCK))
+        self.trainer.phase(Label(kinds.CLOCK))
         before = self.ends[-self.bound - 1]
         return int(self.builder.compute(self.first, 0.0, lane=CLOCK_LANE, after=before)[0])
 
@@ -326,7 +317,7 @@ class _Run:
         last: Ints = np.where(self.applied < 0, self.asked, self.applied)
         if self.shares == 1 and len(self.ends) < self.setting.steps - 1:
             return np.asarray(last[0])
-        self.trainer.phase(Label(APPLIED))
+        self.trainer.phase(Label(kinds.APPLIED))
         return self.builder.compute(
             np.arange(self.setting.ranks), 0.0, lane=CLOCK_LANE, after=last.T
         )

@@ -16,15 +16,7 @@ import numpy.typing as npt
 from simulator.collectives.collective import REDUCE
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.steps.step_graph import (
-    BEGIN,
-    GATHER_OUTPUTS,
-    LAUNCH,
-    OPTIMIZER,
-    REPLICATE,
-    SCATTER,
-    SUM_UP,
-)
+from simulator.steps import kinds
 from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
@@ -182,7 +174,7 @@ class _Steps:
         self.replicate = replicate
         self.reduce = reduce
         self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
-        self.start = self._moment(Label(BEGIN), np.zeros(0, dtype=np.int32))
+        self.start = self._moment(Label(kinds.BEGIN), np.zeros(0, dtype=np.int32))
         self._outputs: list[tuple[int, float]] = []
 
     def step(self, attempt: Attempt) -> None:
@@ -192,9 +184,9 @@ class _Steps:
         inputs = self.trainer.setting.conditions.has_input(attempt.step, len(self.workers))
         peers = [rank for rank in np.flatnonzero(inputs).tolist() if rank]
         batch = self._scatter(
-            Label(SCATTER, "inputs"), peers if self.options.scatter else [], self.model.inputs
+            Label(kinds.SCATTER, "inputs"), peers if self.options.scatter else [], self.model.inputs
         )
-        self._forward(inputs, trainer.collective(Label(REPLICATE), self.replicate, batch))
+        self._forward(inputs, trainer.collective(Label(kinds.REPLICATE), self.replicate, batch))
         if attempt.fails:
             trainer.restart()
             self.start = self._tail
@@ -203,9 +195,9 @@ class _Steps:
         nbytes = len(peers) * self.model.outputs
         self._outputs.append((int(self._tail[0]), nbytes))
         self._gather(peers)
-        self._backward(self._scatter(Label(SCATTER, "gradients"), peers, self.model.outputs))
+        self._backward(self._scatter(Label(kinds.SCATTER, "gradients"), peers, self.model.outputs))
         self._outputs.append((int(self._tail[0]), -nbytes))
-        summed = Label(SUM_UP, "gradients")
+        summed = Label(kinds.SUM_UP, "gradients")
         arrived = self._moment(summed, self._tail)
         self._update(trainer.collective(summed, self.reduce, arrived))
         trainer.end(lost=attempt.lost)
@@ -244,7 +236,7 @@ class _Steps:
     def _gather(self, sources: list[int]) -> None:
         """Each of `others` sends its outputs to the first, when both have theirs: that has the
         loss."""
-        self.trainer.phase(Label(GATHER_OUTPUTS))
+        self.trainer.phase(Label(kinds.GATHER_OUTPUTS))
         last = self._tail[:1]
         for source in sources:
             last = self._copy(source, 0, self.model.outputs, np.append(last, self._tail[source]))
@@ -264,7 +256,7 @@ class _Steps:
 
     def _launch(self, layer: Layer, inputs: npt.NDArray[np.bool_], before: Ints) -> Ints:
         """Every thread takes its turn at the interpreter, after its launch before."""
-        self.trainer.phase(Label(LAUNCH, layer.name))
+        self.trainer.phase(Label(kinds.LAUNCH, layer.name))
         threads, seconds = np.zeros_like(self.workers), np.where(inputs, self.options.launch, 0.0)
         return self.builder.compute(threads, seconds, lane=INTERPRETER, after=before[:, None])
 
@@ -274,7 +266,7 @@ class _Steps:
 
     def _update(self, reduced: Ints) -> None:
         """The optimizer of the first: the step ends with it, and elsewhere with the reduction."""
-        self.trainer.phase(Label(OPTIMIZER))
+        self.trainer.phase(Label(kinds.OPTIMIZER))
         seconds = float(self.model.optimizer_of(len(self.workers))[0] * self.trainer.factor[0])
         updated = self.builder.compute(0, seconds, lane=COMPUTE, after=reduced[:1])
         self.start = np.repeat(updated, len(self.workers))

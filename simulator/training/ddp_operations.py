@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from simulator.steps.step_graph import (
-    ALL_GATHER,
-    ALL_REDUCE,
-    BARRIER,
-    BROADCAST,
-    COPY,
-    HOOKS,
-    PREPARE,
-    WALK,
-)
+from simulator.steps import kinds
 from simulator.training import bucket_costs
 from simulator.training.bucket_costs import Costs, Overheads
 from simulator.training.buckets import Bucket
@@ -56,14 +47,14 @@ class Steps:
 
     def start(self, buckets: list[Bucket]) -> None:
         """Rank 0's model goes to all; the first iteration has `buckets` of its own."""
-        self.waits.append(self._extra("model", Label(BROADCAST, "model")))
+        self.waits.append(self._extra("model", Label(kinds.BROADCAST, "model")))
         regions = [self.slots.extra[f"first {number}"] for number in range(len(buckets))]
         self.step(self.reduced(buckets, regions), Attempt(0))
 
     def step(self, reduced: Reduced, attempt: Attempt) -> None:
         """Forwards and backwards of all batches, the collectives of the last, the optimizer."""
         self.waits.append(self._prepared())
-        self._extra("join", Label(ALL_REDUCE, "join"), self.trainer.tail)
+        self._extra("join", Label(kinds.ALL_REDUCE, "join"), self.trainer.tail)
         for batch in range(self.options.accumulate):
             self._forward(first=batch == 0)
             if attempt.fails:
@@ -77,7 +68,7 @@ class Steps:
             arrived = self._backward(reduced.costs if last else None)
         self._reduce(reduced, arrived, begun)
         self.trainer.optimize(*self.trainer.streams())
-        metric = self._extra("metric", Label(ALL_REDUCE, "metric"), self.trainer.tail)
+        metric = self._extra("metric", Label(kinds.ALL_REDUCE, "metric"), self.trainer.tail)
         self.trainer.end(metric, lost=attempt.lost, batches=self.options.accumulate)
         self.waits.append(metric)
 
@@ -94,22 +85,24 @@ class Steps:
             return None
         tail = self.trainer.tail
         before = np.full(self.trainer.setting.ranks, -1, np.int32) if tail is None else tail.copy()
-        self.trainer.phase(Label(PREPARE, "data"))
+        self.trainer.phase(Label(kinds.PREPARE, "data"))
         before[0] = self.trainer.builder.compute(
             0, self.options.prepare, lane=self._host, after=before[:1]
         )[0]
-        return self._extra("barrier", Label(BARRIER), before)
+        return self._extra("barrier", Label(kinds.BARRIER), before)
 
     def _forward(self, *, first: bool) -> None:
         if first:
             self.waits.append(
-                self._extra("buffers", Label(BROADCAST, "buffers"), self.trainer.tail, *self.waits)
+                self._extra(
+                    "buffers", Label(kinds.BROADCAST, "buffers"), self.trainer.tail, *self.waits
+                )
             )
         for layer in self.layers:
             self.trainer.forward(layer, *self.waits)
             self.waits = [
                 self._extra(
-                    f"forward {layer.name}", Label(ALL_GATHER, layer.name), self.trainer.tail
+                    f"forward {layer.name}", Label(kinds.ALL_GATHER, layer.name), self.trainer.tail
                 )
             ]
 
@@ -117,7 +110,7 @@ class Steps:
         """Which parameters take part: found before the backward that is synchronised."""
         if self.options.find_unused:
             seconds = self.options.walk * sum(len(layer.tensors) for layer in self.layers)
-            self.trainer.compute(Label(WALK), seconds * self.trainer.factor)
+            self.trainer.compute(Label(kinds.WALK), seconds * self.trainer.factor)
 
     def _backward(self, costs: Costs | None) -> list[Ints]:
         """Layer by layer, the last first; returns the operations after which the gradients of each
@@ -127,11 +120,13 @@ class Steps:
         copies = costs.copies_in if costs else {}
         for number, layer in reversed(list(enumerate(self.layers))):
             synced = self._extra(
-                f"backward {layer.name}", Label(ALL_REDUCE, layer.name), self.trainer.tail
+                f"backward {layer.name}", Label(kinds.ALL_REDUCE, layer.name), self.trainer.tail
             )
             done = self.trainer.backward(layer, *self.waits, synced, slower=slower[number])
             if number in copies:
-                done = self._copy(Label(COPY, f"{layer.name} into buckets", number), copies[number])
+                done = self._copy(
+                    Label(kinds.COPY, f"{layer.name} into buckets", number), copies[number]
+                )
             arrived.append(done)
             self.waits = []
         return arrived[::-1]
@@ -151,7 +146,7 @@ class Steps:
             if number in costs.late:
                 hooked = self._hook(number, costs.late[number], hooked)
             last = self.trainer.collective(
-                Label(ALL_REDUCE, f"bucket {number}", bucket=number),
+                Label(kinds.ALL_REDUCE, f"bucket {number}", bucket=number),
                 region,
                 full,
                 entered,
@@ -161,14 +156,16 @@ class Steps:
             )
             entered = self.trainer.entered()
             left.append(last)
-        self._extra("used", Label(ALL_REDUCE, "used parameters"), self.trainer.tail, entered)
+        self._extra("used", Label(kinds.ALL_REDUCE, "used parameters"), self.trainer.tail, entered)
         for number, seconds in enumerate(costs.copies_out):
-            self._copy(Label(COPY, f"bucket {number} back", bucket=number), seconds, left[number])
+            self._copy(
+                Label(kinds.COPY, f"bucket {number} back", bucket=number), seconds, left[number]
+            )
 
     def _hook(self, number: int, seconds: float, before: Ints | None) -> Ints:
         """The hooks of a bucket on the CPU, after those `before`."""
         trainer = self.trainer
-        trainer.phase(Label(HOOKS, f"of bucket {number}", bucket=number))
+        trainer.phase(Label(kinds.HOOKS, f"of bucket {number}", bucket=number))
         return trainer.builder.compute(
             trainer.ranks, seconds * trainer.factor, lane=self._host, after=columns(before)
         )

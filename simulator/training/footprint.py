@@ -9,7 +9,7 @@ from simulator.analysis import memory
 from simulator.analysis.memory import Changes, Memory, joined
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
-from simulator.steps.step_graph import BACKWARD, FORWARD, RESTART
+from simulator.steps.kinds import BACKWARD, FORWARD, RESTART
 from simulator.training.plan import COMPUTE, Holdings, Label, Plan
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from simulator.collectives import Algorithm, collective
-from simulator.steps.step_graph import ALL_REDUCE, BACKWARD, FORWARD
+from simulator.steps.kinds import ALL_REDUCE, BACKWARD, FORWARD
 from simulator.training.communicator import builder_of, choose, find_all_reduce, layout
 from simulator.training.model import Model
 from simulator.training.plan import Label, Plan, Setting

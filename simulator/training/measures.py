@@ -11,7 +11,7 @@ from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
 from simulator.steps.activity import Activity, lane_seconds, states
-from simulator.steps.step_graph import RESTART
+from simulator.steps.kinds import RESTART
 from simulator.training.plan import COMMUNICATION, COMPUTE, Plan
 from simulator.training.replay import Replayed
 from topologies.topology import Floats, Ints

@@ -15,7 +15,7 @@ from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Contract
 from simulator.schedules.shifts import Shifts
-from simulator.steps.step_graph import KINDS
+from simulator.steps.kinds import KINDS
 from simulator.training.communicator import Region
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
@@ -31,7 +31,7 @@ class Label(NamedTuple):
     """What the operations of a phase are."""
 
     kind: int
-    """A row of :data:`simulator.steps.step_graph.KINDS`. While it restarts, a worker that has
+    """A row of :data:`simulator.steps.kinds.KINDS`. While it restarts, a worker that has
     failed, or waits for one, computes nothing."""
     words: str = ""
     """Words behind the kind in the name of the phase, for people."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.steps.step_graph import PULL, PUSH, SCATTER, SUM, UPDATE
+from simulator.steps import kinds
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Label, Plan, Setting
@@ -227,7 +227,7 @@ class _Steps:
         self._end(exchanged, lost=attempt.lost)
 
     def _end(self, exchanged: list[_Exchanged], *, lost: bool) -> None:
-        self.trainer.phase(Label(PULL))
+        self.trainer.phase(Label(kinds.PULL))
         waits = columns(self.batch, *self.arrivals.values())
         last = self.builder.compute(self.workers, 0.0, lane=COMMUNICATION, after=waits)
         for pushed, _, pulled in exchanged:
@@ -269,10 +269,10 @@ class _Steps:
         host_slots = places.shard(number, hosts)
         share = unit.parameters / self.model.parameters / len(hosts)
         pushed = self._push(number, unit, ready, share * self.options.adding(self.model) * slower)
-        self.trainer.phase(Label(UPDATE, unit.name))
+        self.trainer.phase(Label(kinds.UPDATE, unit.name))
         seconds = share * self.options.updating(self.model) * slower[hosts]
         updated = builder.compute(hosts, seconds, lane=COMPUTE, reads=home, writes=home)
-        self.trainer.phase(Label(PULL, unit.name))
+        self.trainer.phase(Label(kinds.PULL, unit.name))
         pulled = builder.copy(places.server, places.worker, slot=home, target=slot)
         if not self.options.server_kind:
             builder.copy(hosts, hosts, slot=home, target=host_slots)
@@ -286,11 +286,11 @@ class _Steps:
         rank."""
         worker, server = self.places.worker, self.places.server
         inbox, slot = self.places.inbox(number, worker), self.places.shard(number, server)
-        self.trainer.phase(Label(PUSH, unit.name))
+        self.trainer.phase(Label(kinds.PUSH, unit.name))
         pushed = self.builder.copy(
             worker, server, slot=slot, target=inbox, after=ready[worker, None]
         )
-        self.trainer.phase(Label(SUM, unit.name))
+        self.trainer.phase(Label(kinds.SUM, unit.name))
         self._add(
             number, ready, self.builder.compute(server, seconds[server], lane=COMPUTE, reads=inbox)
         )
@@ -322,7 +322,7 @@ class _Steps:
         to = np.flatnonzero(
             wants & (self.workers != source) & (self.options.scatter and self.model.inputs > 0)
         )
-        self.trainer.phase(Label(SCATTER))
+        self.trainer.phase(Label(kinds.SCATTER))
         sent = self.builder.signal(source, to, nbytes=self.model.inputs, after=after[to, None])
         arrivals[to] = sent
         self._span(to, np.full(len(to), source), sent, sent)

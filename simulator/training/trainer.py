@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.steps.step_graph import BACKWARD, FORWARD, OPTIMIZER, RESTART
+from simulator.steps.kinds import BACKWARD, FORWARD, OPTIMIZER, RESTART
 from simulator.training.communicator import Chosen, Region, add_collective
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model

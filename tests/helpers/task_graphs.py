@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.steps.step_graph import CALL, COMPUTATION, Call, StepGraph, step_graph
+from simulator.steps.kinds import CALL, COMPUTATION
+from simulator.steps.step_graph import Call, StepGraph, step_graph
 
 
 class Task(NamedTuple):

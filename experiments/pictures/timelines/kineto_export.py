@@ -25,7 +25,7 @@ from experiments.pictures.timelines.trace_folder import kineto_name
 from experiments.pictures.timelines.trace_slices import microseconds, nanoseconds
 from experiments.pictures.timelines.tracks import Boxes
 from experiments.trace_choice import ALL, TraceChoice
-from simulator.steps.step_graph import KINDS, RESTART
+from simulator.steps.kinds import KINDS, RESTART
 from simulator.training.model import WIDTHS
 from topologies.errors import InputError
 

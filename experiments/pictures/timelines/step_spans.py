@@ -19,7 +19,7 @@ from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
-from simulator.steps.step_graph import ALL_REDUCE, KINDS, RESTART, TRANSFER
+from simulator.steps.kinds import ALL_REDUCE, KINDS, RESTART, TRANSFER
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
 

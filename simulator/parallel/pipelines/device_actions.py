@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from simulator.parallel.pipelines.pipeline import Actions, Pipeline, assemble
-from simulator.steps.step_graph import FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 
 
 class DeviceActions:

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.parallel.pipelines.pipeline import Actions, Pipeline, Whole, assemble, check_sizes
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
-from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 
 

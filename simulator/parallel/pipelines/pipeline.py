@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from simulator.schedules.schedule import Flags
 from simulator.schedules.whole_numbers import whole_number
-from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 from topologies.topology import Ints
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from simulator.parallel.pipelines.device_actions import join
 from simulator.parallel.pipelines.pipeline import LETTERS, Pipeline
-from simulator.steps.step_graph import BACKWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import BACKWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 
 KINDS = {letter: kind for kind, letter in enumerate(LETTERS)} | {"BW": BACKWARD}

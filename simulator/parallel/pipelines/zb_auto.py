@@ -12,7 +12,7 @@ from typing import NamedTuple
 from simulator.parallel.pipelines.device_actions import DeviceActions, join
 from simulator.parallel.pipelines.pipeline import Pipeline, check_sizes
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
-from simulator.steps.step_graph import FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 
 MOST = 2**16

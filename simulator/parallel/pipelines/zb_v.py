@@ -5,7 +5,7 @@ from __future__ import annotations
 from simulator.parallel.pipelines.device_actions import DeviceActions, join
 from simulator.parallel.pipelines.pipeline import Pipeline, check_sizes
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
-from simulator.steps.step_graph import FORWARD, INPUTS
+from simulator.steps.kinds import FORWARD, INPUTS
 
 
 def zb_v(devices: int, micro_batches: int) -> Pipeline:

@@ -8,7 +8,8 @@ from simulator.collectives import find
 from simulator.collectives.collective import Algorithm
 from simulator.steps.expansion import expand
 from simulator.steps.group_meetings import meetings
-from simulator.steps.step_graph import MESSAGE, RECEIVE, TRANSFER, Call, StepGraph, step_graph
+from simulator.steps.kinds import RECEIVE, TRANSFER
+from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
 
 MEMBERS = np.array([[0, 1], [2, 3]], dtype=np.int32)
 

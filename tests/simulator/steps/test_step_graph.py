@@ -9,7 +9,8 @@ import numpy as np
 
 from grouped_cases import each_case
 from refusals import refusal
-from simulator.steps.step_graph import FORWARD, OPTIMIZER, Call, step_graph
+from simulator.steps.kinds import FORWARD, OPTIMIZER
+from simulator.steps.step_graph import Call, step_graph
 
 RANKS = np.arange(2, dtype=np.int32)
 SUM = Call("all", "all_reduce", 8.0)

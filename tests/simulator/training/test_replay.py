@@ -18,7 +18,7 @@ from simulator.kernels.repeats import Parts
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
-from simulator.steps.step_graph import ALL_REDUCE, BACKWARD
+from simulator.steps.kinds import ALL_REDUCE, BACKWARD
 from simulator.training.communicator import Chosen, Communicator, builder_of, layout
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP

@@ -11,7 +11,7 @@ from simulator.parallel.pipeline_times import StageTimes, peak_activations, pipe
 from simulator.parallel.pipelines import find, orders
 from simulator.parallel.pipelines.pipeline import Pipeline, check
 from simulator.parallel.pipelines.zb_auto import zb_auto
-from simulator.steps.step_graph import BACKWARD, FORWARD
+from simulator.steps.kinds import BACKWARD, FORWARD
 from topologies.errors import InputError
 
 

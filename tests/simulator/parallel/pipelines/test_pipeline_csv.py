@@ -10,7 +10,7 @@ from grouped_cases import each_case
 from refusals import refusal
 from simulator.parallel.pipelines import Pipeline, find, orders
 from simulator.parallel.pipelines.pipeline_csv import pipeline_csv, read_pipeline
-from simulator.steps.step_graph import BACKWARD, INPUTS
+from simulator.steps.kinds import BACKWARD, INPUTS
 
 COLUMNS = "place", "device", "kind", "stage", "micro", "copy", "paired"
 

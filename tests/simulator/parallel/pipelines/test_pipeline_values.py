@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.parallel.pipelines import Pipeline, check, find, orders
-from simulator.steps.step_graph import BACKWARD, FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 
 MODULUS = 2**61 - 1

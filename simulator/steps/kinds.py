@@ -1,0 +1,19 @@
+"""The kinds of tasks: what they do."""
+
+KINDS = (
+    *("forward", "backward", "backward for inputs", "backward for weights"),
+    *("again", "optimizer", "reduce gradients", "gather parameters", "send"),
+    *("launch", "compute", "cpu", "call", "receive"),
+    *("restart", "all-reduce", "all-gather", "reduce-scatter", "broadcast", "barrier", "replicate"),
+    *("scatter", "gather", "reduce", "push", "pull", "sum", "update", "copy", "hooks", "walk"),
+    *("prepare", "begin", "clock", "applied"),
+)
+"""The kinds of tasks. The first four are the kinds of actions of a pipeline, those behind "receive"
+are of training strategies."""
+FORWARD, BACKWARD, INPUTS, WEIGHTS = range(4)
+"""BACKWARD is a whole backward. INPUTS is its part for the inputs of a stage, which the stage
+before waits for; WEIGHTS is its part for the weights, which no stage waits for."""
+AGAIN, OPTIMIZER, REDUCE, GATHER, TRANSFER, LAUNCH, COMPUTATION, CPU, CALL, RECEIVE = range(4, 14)
+RESTART, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, BARRIER, REPLICATE = range(14, 21)
+SCATTER, GATHER_OUTPUTS, SUM_UP, PUSH, PULL, SUM, UPDATE, COPY, HOOKS, WALK = range(21, 31)
+PREPARE, BEGIN, CLOCK, APPLIED = range(31, len(KINDS))
