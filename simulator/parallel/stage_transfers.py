@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.steps.kinds import FORWARD
+from simulator.steps.turns import topological_order
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -48,12 +49,13 @@ def transfers(pipeline: Pipeline, blocking: bool = False) -> Transfers:
     sender = needs[receiver, slot]
     asks = receiver + slot
     boundary = pipeline.stage[asks] - (pipeline.kind[asks] == FORWARD)
+    turn = np.empty(count, dtype=np.int64)
+    turn[pipeline.order] = np.arange(count)
+    place = np.concatenate((2 * turn, 2 * turn[sender] + 1))
     if blocking:
-        order = _blocking_order(pipeline, sender, receiver, before)
+        order = _blocking_order(pipeline, sender, receiver, before, place)
     else:
-        turn = np.empty(count, dtype=np.int64)
-        turn[pipeline.order] = np.arange(count)
-        order = np.argsort(np.concatenate((2 * turn, 2 * turn[sender] + 1)), kind="stable")
+        order = np.argsort(place, kind="stable")
     return Transfers(
         sender.astype(np.int32),
         receiver.astype(np.int32),
@@ -65,9 +67,12 @@ def transfers(pipeline: Pipeline, blocking: bool = False) -> Transfers:
     )
 
 
-def _blocking_order(pipeline: Pipeline, sender: Ints, receiver: Longs, before: Ints) -> Longs:
-    """Actions and transfers, each behind those that it waits for, where an action also waits for
-    the transfers of the action before, and a transfer for the action before its receiver."""
+def _blocking_order(
+    pipeline: Pipeline, sender: Ints, receiver: Longs, before: Ints, place: Longs
+) -> Longs:
+    """Actions and transfers by their `place`, each behind those that it waits for, where an action
+    also waits for the transfers of the action before, and a transfer for the action before its
+    receiver."""
     count, sends = len(pipeline), len(sender)
     transfer = count + np.arange(sends)
     behind = np.flatnonzero(before >= 0)
@@ -84,21 +89,12 @@ def _blocking_order(pipeline: Pipeline, sender: Ints, receiver: Longs, before: I
         ],
         axis=1,
     )
-    waits = np.bincount(edges[1], minlength=count + sends).tolist()
-    followers: list[list[int]] = [[] for _ in waits]
-    for first, then in edges.T.tolist():
-        followers[first].append(then)
-    order = [node for node, number in enumerate(waits) if not number]
-    for node in order:
-        for then in followers[node]:
-            waits[then] -= 1
-            if not waits[then]:
-                order.append(then)
-    if len(order) < len(waits):
-        stuck = min(node for node, number in enumerate(waits) if number)
+    order = topological_order(edges, place, np.arange(len(place)))
+    if len(order) < len(place):
+        stuck = int(np.setdiff1d(np.arange(len(place)), order)[0])
         row = stuck if stuck < count else int(sender[stuck - count])
         raise InputError(
             f"pipeline {pipeline.name}: with blocking transfers devices wait for each other, as "
             f"device {pipeline.device[row]} at {pipeline.text(row)}: leave blocking out"
         )
-    return np.array(order, dtype=np.int64)
+    return order

@@ -91,15 +91,15 @@ def activity(step: Step) -> Activity:
     timeline, schedule = step.timeline, step.schedule
     device = np.flatnonzero(schedule.lane != HOST)
     sends = np.flatnonzero(schedule.lane == SEND)
-    spans = _spans(step) if len(device) < len(schedule) else np.zeros((0, 3))
+    launched = step.work.pipeline.device[: len(step.first) if len(device) < len(schedule) else 0]
+    begin, end = step.spans[: len(launched)].T
     rows = np.append(device, sends)
-    launching = np.full(len(spans), HOST)
     return Activity(
-        np.concatenate((schedule.rank[device], step.graph.peer[sends], spans[:, 0].astype(int))),
-        np.concatenate((schedule.lane[rows], launching)).astype(np.int32),
-        np.concatenate((timeline.start[rows], spans[:, 1])),
-        np.concatenate((timeline.finish[rows], spans[:, 2])),
-        np.concatenate((rows, np.full(len(spans), -1))).astype(np.int32),
+        np.concatenate((schedule.rank[device], step.graph.peer[sends], launched)),
+        np.append(schedule.lane[rows], np.full(len(launched), HOST)).astype(np.int32),
+        np.append(timeline.start[rows], begin),
+        np.append(timeline.finish[rows], end),
+        np.append(rows, np.full(len(launched), -1)).astype(np.int32),
     )
 
 
@@ -111,12 +111,6 @@ def window(step: Step) -> tuple[Floats, Floats]:
     np.minimum.at(begin, schedule.rank[passing], timeline.start[passing])
     np.maximum.at(end, schedule.rank[passing], timeline.finish[passing])
     return begin, end
-
-
-def _spans(step: Step) -> Floats:
-    """The place, the start and the end of each action: from when all that it waits for has ended,
-    but for its launch."""
-    return np.column_stack((step.work.pipeline.device.astype(np.float64), step.spans))
 
 
 def _collapsed(step: Step) -> tuple[Floats, Floats, Floats]:

@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.steps.group_meetings import Meeting, Numbers
 from simulator.steps.step_graph import StepGraph
@@ -69,32 +70,37 @@ def turns(graph: StepGraph, of: Partners) -> WritingOrder:
     turn = np.empty(count, dtype=np.int64)
     turn[order] = np.arange(len(order))
     if np.any(turn[earlier] >= turn[later]):
-        order = _topological(graph, units, np.stack((earlier, later)), place)
+        order = topological_order(np.stack((earlier, later)), place, units)
+        if len(order) < len(units):
+            stuck = np.setdiff1d(units, order).tolist()
+            names = [f"{graph.name(task)[:40]!r} of rank {graph.place[task]}" for task in stuck[:2]]
+            raise InputError(
+                f"{len(stuck)} tasks wait for each other in a circle: {', '.join(names)}"
+            )
         turn[order] = np.arange(len(order))
     latest = np.full(count, -1, dtype=np.int64)
     np.maximum.at(latest, later, turn[earlier])
     return WritingOrder(order, latest[order].tolist())
 
 
-def _topological(graph: StepGraph, units: Numbers, edges: Numbers, place: Numbers) -> Numbers:
-    """The `units` by their `place`, each after those that it waits for. `edges` has the earlier and
-    the later task of each wait, shape (2, waits)."""
+def topological_order(edges: Numbers, place: Numbers, chosen: Numbers) -> npt.NDArray[np.int64]:
+    """The `chosen` numbers by their `place`, each after those that it waits for. Those that wait
+    for each other in a circle, or for these, are left out.
+
+    `edges` has the earlier and the later number of each wait, shape (2, waits).
+    """
     edges = np.unique(edges, axis=1)
-    missing = np.bincount(edges[1], minlength=len(graph)).tolist()
-    starts = np.searchsorted(edges[0], np.arange(len(graph) + 1)).tolist()
+    missing = np.bincount(edges[1], minlength=len(place)).tolist()
+    starts = np.searchsorted(edges[0], np.arange(len(place) + 1)).tolist()
     followers, places = edges[1].tolist(), place.tolist()
-    ready = [(places[unit], unit) for unit in units.tolist() if not missing[unit]]
+    ready = [(places[number], number) for number in chosen.tolist() if not missing[number]]
     heapify(ready)
     order = []
     while ready:
-        _, task = heappop(ready)
-        order.append(task)
-        for follower in followers[starts[task] : starts[task + 1]]:
+        _, number = heappop(ready)
+        order.append(number)
+        for follower in followers[starts[number] : starts[number + 1]]:
             missing[follower] -= 1
             if not missing[follower]:
                 heappush(ready, (places[follower], follower))
-    if len(order) < len(units):
-        stuck = [unit for unit in units.tolist() if missing[unit]]
-        names = [f"{graph.name(task)[:40]!r} of rank {graph.place[task]}" for task in stuck[:2]]
-        raise InputError(f"{len(stuck)} tasks wait for each other in a circle: {', '.join(names)}")
-    return np.array(order)
+    return np.array(order, dtype=np.int64)
