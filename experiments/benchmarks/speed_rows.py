@@ -113,12 +113,12 @@ ROWS = (
         work="compile all, then sweep --algo ring --p 64", run=with_empty_cache, clock="elapsed"
     ),
     _simctl("train --model bert_large --topology hgx_h100:nodes=16", 2, 1),
-    _simctl("train --model llama_7b --topology hgx_h100:nodes=128", 3),
-    _simctl(f"train --model llama_7b --topology hgx_h100:nodes=128 {IN_NODES}", 3),
-    _simctl(f"train --model llama_7b --topology hgx_h100:nodes=2048 {IN_NODES}", 10),
+    _simctl("train --model llama_7b:device=h200 --topology hgx_h100:nodes=128", 3),
+    _simctl(f"train --model llama_7b:device=h200 --topology hgx_h100:nodes=128 {IN_NODES}", 3),
+    _simctl(f"train --model llama_7b:device=h200 --topology hgx_h100:nodes=2048 {IN_NODES}", 10),
     _simctl("train --model resnet50 --topology hgx_h100:nodes=128", 50)._replace(is_long=True),
     _simctl(
-        f"train --model llama_7b:device=h100 --topology nodes:per_node=8 --p 16384 {IN_NODES}", 10
+        f"train --model llama_7b:device=h200 --topology nodes:per_node=8 --p 16384 {IN_NODES}", 10
     ),
 )
 
