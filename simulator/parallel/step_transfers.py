@@ -16,6 +16,7 @@ from simulator.schedules.routed import route
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
 from simulator.steps.expansion import expand
+from simulator.steps.group_meetings import meetings
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS
 from simulator.steps.step_graph import Call, StepGraph
 from simulator.steps.written import Written, write
@@ -49,23 +50,28 @@ def write_transfers(step: Step, *, force: bool = False) -> Written:
             f"{step.work.times.profile.name} gives each collective a protocol with its own links: "
             f"leave out --detail transfers, or --library and --profile"
         )
-    prove_flow(step.graph)
+    graph = ranks_of(step, ordered=True)
+    prove_flow(graph)
     topology, degrees = step.work.times.topology, step.work.times.degrees
     machine = replace(topology, placement=topology.placement[: degrees.ranks])
-    return write(ranks_of(step, ordered=True), machine, distinct=True, force=force)
+    return write(graph, machine, distinct=True, force=force)
 
 
 def prove_flow(graph: StepGraph) -> None:
-    """Raise :class:`WrongResult` unless the forward of each stage waits for those of all stages
-    before, and the backward for those of all stages behind it, of the same micro-batch."""
+    """Raise :class:`WrongResult` unless on each rank the forward of a stage waits for those of all
+    stages before, and the backward for those of all stages behind it, of the same micro-batch. In
+    the graph of ranks, each task comes behind those that it waits for."""
     stages = int(graph.stage.max(initial=0)) + 1
     reached = [0] * len(graph)
     """Of each task: bits of what it waits for. A micro-batch has a bit for the forward of each
     stage, then for the backward of each."""
+    sends = {int(tasks[1]): int(tasks[0]) for call, _, tasks in meetings(graph) if call.is_message}
     micro, stage, kind = graph.micro.tolist(), graph.stage.tolist(), graph.kind.tolist()
     for task in range(len(graph)):
         for before in graph.predecessors(task).tolist():
             reached[task] |= reached[before]
+        if task in sends:
+            reached[task] |= reached[sends[task]]
         if micro[task] < 0 or kind[task] not in (FORWARD, BACKWARD, INPUTS):
             continue
         forward, place = kind[task] == FORWARD, stage[task]

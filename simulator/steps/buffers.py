@@ -11,6 +11,7 @@ import numpy as np
 from simulator.collectives.collective import Algorithm, Fitted
 from simulator.steps.group_meetings import Meeting
 from simulator.steps.step_graph import StepGraph
+from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
 _Name = tuple[int, str, int, bytes]
@@ -33,18 +34,18 @@ class Placed(NamedTuple):
 
 def _fitted(graph: StepGraph, met: Sequence[Meeting], topology: Topology) -> list[Fitted]:
     """What each algorithm does among its group. Calls of one size among one group are the same
-    object. Groups of a kind have the schedule of the first one."""
+    object. Groups of a kind have the schedule of the first one, if they lie on nodes as it does."""
     known: dict[tuple[Algorithm, bytes, float], Fitted] = {}
-    alike: dict[tuple[Algorithm, str | int, float], Fitted] = {}
+    alike: dict[tuple[Algorithm, int | tuple[str, bytes], float], Fitted] = {}
     fitted = []
     for call, ranks, _ in met:
         algorithm = call.algorithm
-        assert algorithm is not None
+        if algorithm is None:
+            raise InputError(f"{call.collective} of group {call.group[:40]!r} has no algorithm")
         key = algorithm, ranks.tobytes(), call.nbytes
-        kind = call.group if len(graph.groups[call.group]) > 1 else ""
-        twin = algorithm, len(ranks) if algorithm.fit is None else kind, call.nbytes
         if key not in known:
             machine = replace(topology, placement=topology.placement[ranks])
+            twin = algorithm, _likeness(algorithm, call.group, machine), call.nbytes
             if twin in alike:
                 first = alike[twin]
                 if first.schedule.switches:
@@ -52,10 +53,21 @@ def _fitted(graph: StepGraph, met: Sequence[Meeting], topology: Topology) -> lis
                 known[key] = first._replace(topology=machine)
             else:
                 known[key] = algorithm.on(machine, len(ranks), call.nbytes)
-                if algorithm.fit is None or kind:
+                if algorithm.fit is None or len(graph.groups[call.group]) > 1:
                     alike[twin] = known[key]
         fitted.append(known[key])
     return fitted
+
+
+def _likeness(algorithm: Algorithm, group: str, machine: Topology) -> int | tuple[str, bytes]:
+    """What groups with the same schedule have in common: their size, and if it is made for the
+    machine also their kind and which of their ranks share a node."""
+    if algorithm.fit is None and not algorithm.by_place:
+        return len(machine.placement)
+    _, first, node = np.unique(
+        machine.node[machine.placement], return_index=True, return_inverse=True
+    )
+    return group, first[node].tobytes()
 
 
 def place_buffers(

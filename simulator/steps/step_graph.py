@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,7 +149,7 @@ def step_graph(
         else np.full(count, 0 if name in ("lane", "seconds") else -1, dtype=kind)
         for name, kind in COLUMNS.items()
     }
-    indptr, indices = after if isinstance(after, Csr) else waits_of([padded(after)])
+    indptr, indices = after if isinstance(after, Csr) else _listed(after)
     graph = StepGraph(
         members,
         lanes,
@@ -165,7 +166,6 @@ def step_graph(
 
 def check(graph: StepGraph) -> None:
     """Raise InputError for a graph that makes no sense."""
-    known = {*graph.members.ravel().tolist()}
     for name, values, count in (
         ("lane", graph.lane, min(len(graph.lanes), LANES + 1)),
         ("place", graph.place, len(graph.members)),
@@ -179,12 +179,35 @@ def check(graph: StepGraph) -> None:
     if np.any((graph.indices < 0) | (graph.indices >= len(graph))):
         last = len(graph) - 1
         raise InputError(f"a task waits for task {graph.indices.max()}: tasks run from 0 to {last}")
+    if np.any(graph.call >= len(graph.calls)):
+        raise InputError(f"call {graph.call.max()}: there are {len(graph.calls)}")
+    for name in {call.group for call in graph.calls}:
+        _check_groups(graph.groups[name], graph.members)
     for call in graph.calls:
-        group = graph.groups[call.group][0].tolist()
+        size = graph.groups[call.group].shape[1]
         if not 0 <= call.nbytes < np.inf:
             raise InputError(f"{call.collective} has {call.nbytes} bytes: 0 or more")
-        if len(group) < 2 or not known.issuperset(group):
-            raise InputError(f"group {group[:8]}: it has 2 or more of the {len(known)} ranks")
+        if not 0 <= call.root < size:
+            raise InputError(f"root {call.root}: it is a place in a group of {size}")
+        if call.is_message and size > 2:
+            raise InputError(f"a message in a group of {size}: it is between 2 ranks")
+
+
+def _check_groups(groups: Ints, members: Ints) -> None:
+    """Raise InputError unless groups of 2 ranks or more share none."""
+    ranks, flat = members.ravel(), groups.ravel()
+    if groups.shape[1] < 2 or not np.isin(flat, ranks).all():
+        wrong = groups[~np.isin(groups, ranks).all(axis=1)]
+        group = (wrong if len(wrong) else groups)[0].tolist()
+        raise InputError(f"group {group[:8]}: it has 2 or more of the {len(ranks)} ranks")
+    if len(np.unique(flat)) < len(flat):
+        raise InputError(f"groups of a kind share a rank, like {groups[0].tolist()[:8]}")
+
+
+def _listed(after: Sequence[Sequence[int]]) -> Csr:
+    """Lists in CSR form. A table of them would be square where one task waits for all others."""
+    indptr = np.cumsum([0, *map(len, after)], dtype=np.int32)
+    return Csr(indptr, np.fromiter(chain.from_iterable(after), np.int32, int(indptr[-1])))
 
 
 def waits_of(blocks: Sequence[Ints]) -> Csr:

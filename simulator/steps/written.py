@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.collectives.operation_counts import bounds
+from simulator.collectives.collective import Algorithm
+from simulator.collectives.operation_counts import bounds, estimate
 from simulator.schedules import semantics
 from simulator.schedules.causes import absent
 from simulator.schedules.schedule import Schedule
@@ -24,6 +25,10 @@ from topologies.topology import Floats, Ints, Topology
 
 OPERATION = Need(1.2e-5, 300.0)
 """To write and simulate an operation."""
+TABLES = 32.0
+"""Bytes of the tables of slots, for a slot of a rank."""
+WIDE = 2**20
+"""Waits of tasks that are added at once, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +85,8 @@ def write(
     if not force:
         _check_size(graph, met, topology)
     placed, machine = place_buffers(graph, met, topology, distinct)
+    if not force:
+        _check_written(graph, placed, len(machine.placement))
     slots = max((each.slot + each.fitted.schedule.buffer for each in placed), default=1)
     sizes = slot_sizes(placed, len(machine.placement), slots)
     total = float(sizes[:, :slots].sum(axis=1).max()) or 1.0
@@ -120,11 +127,27 @@ def prove(written: Written, seed: int = 0) -> None:
 def _check_size(graph: StepGraph, met: Sequence[Meeting], topology: Topology) -> None:
     counts = Counter((each.call.algorithm, len(each.ranks)) for each in met)
     total = float(len(graph)) + sum(
-        number * max(least for least, _ in bounds(algorithm, topology, ranks))
+        number * max(estimate(algorithm, ranks), *_least(algorithm, topology, ranks))
         for (algorithm, ranks), number in counts.items()
         if algorithm is not None
     )
-    need = Need(total * OPERATION.seconds, total * OPERATION.nbytes)
+    _check_operations(total, 0.0)
+
+
+def _least(algorithm: Algorithm, topology: Topology, ranks: int) -> list[float]:
+    return [bound.operations for bound in bounds(algorithm, topology, ranks)]
+
+
+def _check_written(graph: StepGraph, placed: Sequence[Placed], ranks: int) -> None:
+    """Refuse what is larger than foreseen: its operations, and the tables of its slots."""
+    total = float(len(graph)) + sum(len(each.fitted.schedule) for each in placed)
+    buffer = max((each.slot + each.fitted.schedule.buffer for each in placed), default=1)
+    scratch = max((each.scratch + each.fitted.schedule.slots for each in placed), default=0)
+    _check_operations(total, TABLES * ranks * (buffer + scratch))
+
+
+def _check_operations(total: float, nbytes: float) -> None:
+    need = Need(total * OPERATION.seconds, total * OPERATION.nbytes + nbytes)
     check(f"the tasks have {total:.3g} operations", need, "take fewer steps or ranks")
 
 
@@ -152,11 +175,14 @@ class _Writer:
         """Add all tasks. Tasks of one kind that follow each other and do not wait for each other
         are added at once."""
         order, latest = turns(self.graph, self.partners)
-        tasks = order.tolist()
+        tasks, waits = order.tolist(), np.diff(self.graph.indptr)[order].tolist()
         begin = 0
         while begin < len(tasks):
-            kind, end = self._kind(tasks[begin]), begin + 1
+            kind, end, width = self._kind(tasks[begin]), begin + 1, waits[begin]
             while end < len(tasks) and latest[end] < begin and self._kind(tasks[end]) == kind:
+                width = max(width, waits[end])
+                if width * (end + 1 - begin) > WIDE:
+                    break
                 end += 1
             self.builder.phase(self._phase(tasks[begin]))
             if tasks[begin] in self.calls:

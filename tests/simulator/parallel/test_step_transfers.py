@@ -20,12 +20,13 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import DATA, SEND, TP
 from simulator.parallel.pipelines import find
 from simulator.parallel.step import write
-from simulator.parallel.step_transfers import prove_flow, simulate, write_transfers
+from simulator.parallel.step_transfers import prove_flow, ranks_of, simulate, write_transfers
 from simulator.parallel.step_work import Work
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import Routed
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
+from simulator.steps.kinds import RECEIVE
 from simulator.steps.written import Written, prove
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
@@ -197,15 +198,15 @@ def test_a_missing_transfer_is_seen() -> None:
             prove(lacking)
 
 
-@pytest.mark.parametrize(("boundary", "what"), [(0, "activation"), (1, "gradient")])
-def test_a_micro_batch_that_does_not_pass_all_stages_is_seen(boundary: int, what: str) -> None:
-    """A wait for a transfer is a wait for the task itself instead."""
-    graph = write(small()).graph
+@pytest.mark.parametrize(("device", "what"), [(1, "activation"), (0, "gradient")])
+def test_a_micro_batch_that_does_not_pass_all_stages_is_seen(device: int, what: str) -> None:
+    """The ranks of a device do not wait for what they receive."""
+    step = write(small())
+    graph = ranks_of(step, ordered=True)
     prove_flow(graph)
-    sends = np.flatnonzero((graph.lane == SEND) & (graph.place == boundary))
-    waits = np.flatnonzero(np.isin(graph.indices, sends))
-    indices = graph.indices.copy()
-    indices[waits] = 0
+    there = np.isin(graph.place, step.graph.members[device])
+    received = np.flatnonzero((graph.kind == RECEIVE) & there)
+    indices = np.where(np.isin(graph.indices, received), 0, graph.indices)
     with pytest.raises(WrongResult, match=f"the {what} of micro-batch [0-3] misses stage"):
         prove_flow(replace(graph, indices=indices))
 

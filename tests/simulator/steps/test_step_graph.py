@@ -48,12 +48,16 @@ def test_names_and_phases_follow_from_labels() -> None:
         ({}, [[], []], SUM._replace(nbytes=-1.0), "all_reduce has -1.0 bytes: 0 or more"),
         ({}, [[], []], SUM._replace(group="one"), "group [0]: it has 2 or more of the 2 ranks"),
         ({}, [[], []], SUM._replace(group="far"), "group [0, 7]: it has 2 or more of the 2 ranks"),
+        ({"call": [0, 1]}, [[], []], SUM, "call 1: there are 1"),
+        ({}, [[], []], SUM._replace(root=2), "root 2: it is a place in a group of 2"),
+        ({}, [[], []], SUM._replace(group="twice"), "groups of a kind share a rank, like [0, 1]"),
     ],
 )
 def test_graphs_that_make_no_sense_are_refused(
     columns: dict[str, Any], after: list[list[int]], call: Call, message: str
 ) -> None:
     groups = {"all": RANKS[None, :], "one": RANKS[None, :1], "far": np.array([[0, 7]])}
+    groups["twice"] = np.array([[0, 1], [1, 0]])
     rows = {**ROW, "call": [0, 0]} | columns
     text = refusal(
         step_graph, RANKS[:, None], ("compute",), rows, after, calls=[call], groups=groups

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,8 @@ from simulator.engines import simulate
 from simulator.steps.group_calls import GroupCall
 from simulator.steps.group_calls import graph_of as graph_of_calls
 from simulator.steps.group_meetings import meetings
-from simulator.steps.step_graph import MESSAGE, Call, StepGraph
+from simulator.steps.kinds import CALL
+from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
 from simulator.steps.written import write
 from task_graphs import Task, graph_of
 from topologies.catalogue import find as machine
@@ -159,3 +162,55 @@ def test_groups_hold_the_buffer_of_their_largest_call() -> None:
     alone = RING.build(2, 40.0)
     peak = memory.trace(alone, simulate(alone, star(2, bandwidth=1.0))).peak
     assert resident.peaks.tolist() == [peak, peak, 0.0]
+
+
+def test_operations_that_bounds_miss_are_counted_before_they_are_written(
+    free: Callable[[float], None],
+) -> None:
+    """The volume of an all-gather over all NICs is no count of its operations."""
+    algorithm = find("rings_all_gather")
+    ranks = range(16)
+    gather = Call("all", "all_gather", 1e6, algorithm)
+    graph = graph_of(16, [Task("gather", rank, call=gather) for rank in ranks], {"all": ranks})
+    topology = machine("hgx_h100:nodes=2").build(16)
+    written = write(graph, topology)
+    count = len(written.schedule) - 2 * 16
+    free(count * 250.0)
+    assert "operations: this takes about" in refusal(write, graph, topology)
+
+
+def test_a_task_may_wait_for_thousands() -> None:
+    """Its waits take memory for themselves alone, and not for each task."""
+    count = 20_000
+    tasks = [Task("compute", 0, seconds=1.0) for _ in range(count)]
+    tasks.append(Task("last", 0, 0, tuple(range(count)), 1.0))
+    written = write(graph_of(2, tasks), star(2, bandwidth=1.0))
+    assert len(written.schedule.predecessors(count)) == count
+    assert len(written.schedule.indices) == count
+
+
+def test_groups_that_lie_on_nodes_otherwise_are_fitted_for_themselves() -> None:
+    """The second group crosses two nodes, and the first one does not."""
+    topology = machine("hgx_h100:nodes=2").build(16)
+    groups = np.array([[0, 1, 2, 3], [6, 7, 8, 9]], dtype=np.int32)
+    for name in ("double_tree", "nvls_tree"):
+        call = Call("all", "all_reduce", 1e6, find(name))
+        columns: dict[str, Any] = {
+            "place": groups.ravel(),
+            "call": np.zeros(8),
+            "kind": np.full(8, CALL),
+        }
+        graph = step_graph(
+            np.arange(16, dtype=np.int32)[:, None],
+            ("compute",),
+            columns,
+            [[] for _ in range(8)],
+            calls=[call],
+            groups={"all": groups},
+        )
+        placed = write(graph, topology).calls
+        for each, group in zip(placed, groups, strict=True):
+            alone = find(name).on(
+                replace(topology, placement=topology.placement[group]), len(group), 1e6
+            )
+            assert np.array_equal(each.fitted.schedule.peer, alone.schedule.peer)
