@@ -105,10 +105,10 @@ class _Mpt(_Family):
 
     def more(self) -> dict[str, Any]:
         attention = self.attn_config
-        one = 1 if attention.attn_type == "multiquery_attention" else self.heads
+        usual_heads = 1 if attention.attn_type == "multiquery_attention" else self.heads
         learned = self.learned_pos_emb and not attention.alibi and not attention.rope
         return {
-            "kv_heads": attention.kv_n_heads or one,
+            "kv_heads": attention.kv_n_heads or usual_heads,
             "hidden": self.expansion_ratio * self.width,
             "tied": True,
             "positions": self.max_seq_len if learned else 0,

@@ -314,9 +314,12 @@ def _experts(names: Mapping[str, str], shape: Shape, experts: Experts, seq: int)
     )
     if not experts.shared:
         return operations, tensors
-    beside = (*_expanded(shared, seq), addition(seq * width, keeps=False))
+    shared_expert = (*_expanded(shared, seq), addition(seq * width, keeps=False))
     each = (_affine(names[f"shared_{matrix.name}"], matrix) for matrix in shared)
-    return (*operations, *beside), (*tensors, *(tensor for named in each for tensor in named))
+    return (*operations, *shared_expert), (
+        *tensors,
+        *(tensor for named in each for tensor in named),
+    )
 
 
 def _affine(prefix: str, matrix: Matrix) -> Tensors:

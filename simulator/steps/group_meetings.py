@@ -36,14 +36,12 @@ def meetings(graph: StepGraph) -> list[Meeting]:
     instance, seat, sizes = _seats(graph, talking)
     lane = graph.lane[talking]
     order: Numbers = np.lexsort((talking, seat, lane, instance))
-    same = np.stack((instance, lane, seat))[:, order]
-    begins = np.flatnonzero(np.append(True, np.any(same[:, 1:] != same[:, :-1], axis=0)))
+    begins = _begins(instance[order], lane[order], seat[order])
     turn = np.empty(len(order), dtype=np.int64)
     turn[order] = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
     order = np.lexsort((seat, turn, lane, instance))
-    same = np.stack((instance, lane, turn))[:, order]
-    begins = np.flatnonzero(np.append(True, np.any(same[:, 1:] != same[:, :-1], axis=0)))
-    made = []
+    begins = _begins(instance[order], lane[order], turn[order])
+    met = []
     for first, last in pairwise([*begins.tolist(), len(order)]):
         rows = order[first:last]
         tasks = talking[rows].astype(np.int32)
@@ -52,8 +50,14 @@ def meetings(graph: StepGraph) -> list[Meeting]:
             raise InputError(_unequal(graph, int(tasks[0])))
         call, ranks = graph.calls[codes.pop()], graph.place[tasks]
         turned = np.argsort(np.arange(len(rows)) != call.root, kind="stable")
-        made.append(Meeting(call, ranks[turned], tasks[turned]))
-    return sorted(made, key=lambda meeting: int(meeting.tasks.min()))
+        met.append(Meeting(call, ranks[turned], tasks[turned]))
+    return sorted(met, key=lambda meeting: int(meeting.tasks.min()))
+
+
+def _begins(*columns: Numbers) -> Numbers:
+    """The rows of sorted columns that differ from the row before."""
+    rows = np.stack(columns)
+    return np.flatnonzero(np.append(True, np.any(rows[:, 1:] != rows[:, :-1], axis=0)))
 
 
 def _seats(graph: StepGraph, talking: Numbers) -> tuple[Numbers, Numbers, Numbers]:
@@ -69,13 +73,13 @@ def _seats(graph: StepGraph, talking: Numbers) -> tuple[Numbers, Numbers, Number
     kind = np.array([number[call.group] for call in graph.calls])[graph.call[talking]]
     wanted = kind * graph.ranks + graph.place[talking]
     order = np.argsort(member, kind="stable")
-    found = order[np.minimum(np.searchsorted(member[order], wanted), len(member) - 1)]
-    absent = np.flatnonzero(member[found] != wanted)
+    place = order[np.minimum(np.searchsorted(member[order], wanted), len(member) - 1)]
+    absent = np.flatnonzero(member[place] != wanted)
     if len(absent):
         task = int(talking[absent[0]])
         call = graph.calls[graph.call[task]]
         raise InputError(f"rank {graph.place[task]} is not in group {call.group[:40]!r}")
-    return group[found], seat[found], sizes
+    return group[place], seat[place], sizes
 
 
 def _unequal(graph: StepGraph, task: int) -> str:

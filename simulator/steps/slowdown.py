@@ -46,8 +46,8 @@ def with_slowdown(
         seconds = schedule.seconds.copy()
         for rank in ranks.tolist():
             rows = computing[slice(*np.searchsorted(rank_of, [rank, rank + 1]))]
-            here = schedule.rank[first] == rank
-            begin, end = union(timeline.start[first[here]], timeline.finish[last[here]])
+            calls = schedule.rank[first] == rank
+            begin, end = union(timeline.start[first[calls]], timeline.finish[last[calls]])
             start, until = timeline.start[rows], timeline.makespan
             seconds[rows] = slowed(start, schedule.seconds[rows], (begin, end), slowdown, until)
         moved = np.abs(seconds - before).max(initial=0.0)

@@ -65,11 +65,11 @@ def kineto_files(
                 (name, kind and f'{args}, "Process Group Name": "{named.get(kind, kind)}"')
                 for name, args, kind in kernels
             ]
-            here = mine._replace(rank=np.full_like(mine.rank, rank))
+            rank_boxes = mine._replace(rank=np.full_like(mine.rank, rank))
             files[kineto_name(rank)] = document(
                 job_record(rank, step.ranks.size, records),
                 device,
-                chain(_steps(step, worker, rank), events(here, rank, last, lines)),
+                chain(_steps(step, worker, rank), events(rank_boxes, rank, last, lines)),
                 about,
             )
     return {kineto_name(rank): files[kineto_name(rank)] for rank in chosen}

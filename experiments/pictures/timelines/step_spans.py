@@ -200,12 +200,14 @@ def step_spans(step: Step) -> StepSpans:
     for operation, stream in zip(first.tolist(), lane[first].tolist(), strict=True):
         kind, micro, number = KINDS[graph.kind[operation]], int(graph.micro[operation]), -1
         phase = name = f"{kind} {micro}" if micro >= 0 else kind
-        made = graph.call_of(operation)
-        if stream == COPIES or made is not None:
+        task_call = graph.call_of(operation)
+        if stream == COPIES or task_call is not None:
             call = COPY
-            if made is not None:
-                group = STREAMS[stream] if stream in (SEND, TIED) else made.group
-                call = Communication("send" if made.is_message else made.collective, group)
+            if task_call is not None:
+                group = STREAMS[stream] if stream in (SEND, TIED) else task_call.group
+                call = Communication(
+                    "send" if task_call.is_message else task_call.collective, group
+                )
             number = calls.setdefault(call, len(calls))
             name = " ".join(dict.fromkeys((STREAMS[stream], call.collective)))
         elif stream == HOST:

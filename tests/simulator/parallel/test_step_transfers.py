@@ -97,8 +97,8 @@ def test_transfers_take_as_long_as_the_step_where_streams_share_no_link(work: Wo
     finish, end = simulate(step, written).finish, np.zeros(work.times.degrees.ranks)
     np.maximum.at(end, written.schedule.rank[written.last], finish[written.last])
     for place, members in enumerate(step.graph.members):
-        here = step.timeline.finish[step.schedule.rank == place].max()
-        assert end[members] == pytest.approx(here, rel=1e-9, abs=1e-9)
+        device_end = step.timeline.finish[step.schedule.rank == place].max()
+        assert end[members] == pytest.approx(device_end, rel=1e-9, abs=1e-9)
 
 
 def small(topology_of: object = full_mesh) -> Work:
@@ -204,8 +204,8 @@ def test_a_micro_batch_that_does_not_pass_all_stages_is_seen(device: int, what: 
     step = write(small())
     graph = ranks_of(step, ordered=True)
     prove_flow(graph)
-    there = np.isin(graph.place, step.graph.members[device])
-    received = np.flatnonzero((graph.kind == RECEIVE) & there)
+    receivers = np.isin(graph.place, step.graph.members[device])
+    received = np.flatnonzero((graph.kind == RECEIVE) & receivers)
     indices = np.where(np.isin(graph.indices, received), 0, graph.indices)
     with pytest.raises(WrongResult, match=f"the {what} of micro-batch [0-3] misses stage"):
         prove_flow(replace(graph, indices=indices))
