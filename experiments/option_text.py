@@ -60,15 +60,20 @@ def parse_zipf(text: str) -> float:
     name, _, exponent = text.partition(":")
     if name != "zipf" or not exponent:
         raise InputError("expected zipf:EXPONENT, like zipf:1.2")
-    if not 0 <= parse_number(exponent) <= 10:
+    if not 0 <= (power := parse_number(exponent)) <= 10:
         raise InputError(f"the exponent is {exponent[:40]}, expected 0 to 10")
-    return parse_number(exponent)
+    return power
 
 
 def parse_pairs(
-    text: str, name: str, parsers: Mapping[str, Parser], unknown: Callable[[str], str]
+    text: str,
+    name: str,
+    parsers: Mapping[str, Parser],
+    unknown: Callable[[str], str],
+    example: str = "",
 ) -> dict[str, Any]:
-    """The values of KEY=VALUE,... of what is called `name`, by key.
+    """The values of KEY=VALUE,... of what is called `name`, by key; `example` is shown to those who
+    write a key wrongly.
 
     Raises InputError for a wrong value, and for a key without a parser with the message of
     `unknown`.
@@ -80,7 +85,8 @@ def parse_pairs(
             raise InputError(unknown(key))
         if not equals or key in values:
             wrong = "is given twice" if key in values else "has no value"
-            raise InputError(f"{name}: {key} {wrong}: write {key}=value once")
+            right = f"it like {example}" if example else f"{key}=value once"
+            raise InputError(f"{name}: {key} {wrong}: write {right}")
         values[key] = _parsed(name, key, value, parsers[key])
     return values
 

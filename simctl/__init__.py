@@ -175,9 +175,9 @@ def _listed(values: Any, text: Callable[[Any], str] = str) -> str:
 
 
 def _size(value: Any) -> str:
-    if not isinstance(value, str | Real):
+    if not isinstance(value, str | Real) or isinstance(value, bool):
         raise InputError(f"size {value!r:.80}: write a text like '1GiB', or bytes")
-    return value if isinstance(value, str) else f"{value:f}B" if value else "0"
+    return value if isinstance(value, str) else f"{float(value):f}B" if value else "0"
 
 
 def _files(*names: Any) -> list[Path]:
@@ -191,7 +191,8 @@ def _training(p: Any = None, **options: Any) -> tuple[TrainingOptions, ProfileOp
     from experiments.cli.training_options import TrainingOptions
 
     library = {key: options.pop(key, None) for key in ("library", "profile", "level")}
-    ranks, bucket = options.pop("gpus", p), options.pop("bucket", None)
+    gpus, bucket = options.pop("gpus", None), options.pop("bucket", None)
+    ranks = p if gpus is None else gpus
     options["p"] = None if ranks is None else _listed(ranks)
     options["bucket"] = None if bucket is None else _size(bucket)
     return group_of(TrainingOptions, **options), _library(**library)

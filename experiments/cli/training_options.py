@@ -324,7 +324,7 @@ class TrainingOptions:
         ]
 
     def _steps(self, strategy: Strategy) -> int:
-        return self.steps or strategy.usual_steps
+        return strategy.usual_steps if self.steps is None else self.steps
 
 
 def _stored(strategy: Strategy, option: str) -> Value:

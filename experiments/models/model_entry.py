@@ -168,7 +168,8 @@ class Entry:
             except InputError as error:
                 raise InputError(f"{name}: {error}") from None
         named: dict[str, Any] = {key: values[key] for key in Setup._fields if key in values}
-        setup = self.defaults._replace(**named) if named else self.setup
+        # The options of the help: a smaller model keeps the batch and dtype of the whole one.
+        setup = self.defaults._replace(**named) if values else self.setup
         return replace(self, model=model, size=size, setup=setup, choices=values)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,9 +94,9 @@ def calibrated_by(
     Raises InputError for a step that cannot be simulated.
     """
     rows = []
-    for step in read_steps(path):
+    for number, step in enumerate(read_steps(path)):
         try:
-            rows.append(row_of(step, times, groups))
+            rows.append(row_of(step, times, groups, keeps=number < KEPT))
             rows[-1].path(Factors())
         except InputError as error:
             raise InputError(f"{step.where}: {error}") from None
@@ -108,34 +108,38 @@ def calibrated_by(
     return factors.of(times)
 
 
-def row_of(step: MeasuredStep, times: DeviceTimes, groups: Callable[[Plan], GroupTimes]) -> Row:
+def row_of(
+    step: MeasuredStep,
+    times: DeviceTimes,
+    groups: Callable[[Plan], GroupTimes],
+    *,
+    keeps: bool = True,
+) -> Row:
     """A measured step with times of a device that factors multiply, where `groups` has the times of
-    collectives.
+    collectives. The row `keeps` the written step, or writes it for each simulation.
 
     Raises InputError for a step that cannot be simulated.
     """
-    plan = parse_plan(step.plan)
+    plan, entry = parse_plan(step.plan), find_transformer(step.model)
     collectives = groups(plan)
 
+    def written(times: DeviceTimes) -> Step:
+        training = Training(entry.name, entry.shape, entry.size, times)
+        return write(work_of(training, plan, collectives))
+
+    usual = cache(written) if keeps else written
+
     def path(factors: Factors) -> Floats:
-        first = _written(step.model, plan, times, collectives)
         if factors == Factors():
-            timeline = first.timeline
+            timeline = usual(times).timeline
         elif "forward" in plan.pipeline.options:
             # The times of the device decide in which order its pipeline runs.
-            timeline = _written(step.model, plan, factors.of(times), collectives).timeline
+            timeline = written(factors.of(times)).timeline
         else:
-            factor = np.array([*factors, 1.0])[BOUND[first.graph.lane]]
-            timeline = first.simulated(first.graph.seconds * factor)
+            first, factor = usual(times), np.array([*factors, 1.0])
+            timeline = first.simulated(first.graph.seconds * factor[BOUND[first.graph.lane]])
         critical = trace_back(timeline)
         bound = BOUND[timeline.schedule.lane[critical.operation]]
         return np.bincount(bound, critical.seconds, 3).astype(np.float64)
 
-    return Row(path, step.seconds)
-
-
-@lru_cache(maxsize=KEPT)
-def _written(model: str, plan: Plan, times: DeviceTimes, collectives: GroupTimes) -> Step:
-    entry = find_transformer(model)
-    training = Training(entry.name, entry.shape, entry.size, times)
-    return write(work_of(training, plan, collectives))
+    return Row(cache(path), step.seconds)

@@ -46,7 +46,8 @@ def _choice(known: Sequence[object], text: str) -> object:
     """The value that is written as `text`."""
     names = [str(value) for value in known]
     if text not in names:
-        raise InputError(f"{text[:40]!r}: {', '.join(names[:-1])} or {names[-1]}")
+        value = "" if isinstance(known[0], int) else f"{text[:40]!r}: "
+        raise InputError(f"{value}{', '.join(names[:-1])} or {names[-1]}")
     return known[names.index(text)]
 
 
@@ -222,7 +223,7 @@ def parse_values(text: str) -> dict[str, Any]:
         hint = nearest_name(key, _PARSERS, f"it has {', '.join(_PARSERS)}")
         return f"a plan has no {key[:40]!r}: {hint}"
 
-    return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown)
+    return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown, "tp=8")
 
 
 def parse_plan(text: str, gpus: int | None = None) -> Plan:

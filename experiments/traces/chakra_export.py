@@ -47,12 +47,13 @@ def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
     tasks of other ranks are left out. Raises InputError for a collective that Chakra does not know,
     and for more than a million nodes.
     """
-    if len(graph) > MOST_NODES:
-        raise InputError(
-            f"the traces have {len(graph)} nodes, at most {MOST_NODES}: take fewer ranks, steps or "
-            f"micro-batches"
-        )
     met = meetings(graph)
+    shifts = sum(len(each.tasks) for each in met if each.call.collective == "shift")
+    if len(graph) + shifts > MOST_NODES:
+        raise InputError(
+            f"the traces have {len(graph) + shifts} nodes, at most {MOST_NODES}: take fewer ranks, "
+            f"steps or micro-batches"
+        )
     groups = {
         key: str(number)
         for number, key in enumerate(dict.fromkeys(map(_group, filter(_is_collective, met))), 1)
@@ -94,8 +95,8 @@ def _communications(
     for meeting in met:
         call, ranks, tasks = meeting
         if not _is_collective(meeting):
-            next_one = np.roll(tasks, -1)[: 1 if call.is_message else None]
-            for send, receive in zip(tasks.tolist(), next_one.tolist(), strict=False):
+            receivers = np.roll(tasks, -1)[: 1 if call.is_message else None]
+            for send, receive in zip(tasks.tolist(), receivers.tolist(), strict=False):
                 ends = int(graph.place[send]), int(graph.place[receive])
                 about = {"comm_src": ends[0], "comm_dst": ends[1], "comm_size": round(call.nbytes)}
                 for task, kind in ((send, SEND), (receive, RECEIVE)):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import NamedTuple
 
+from topologies.errors import InputError
+
 
 class Training(NamedTuple):
     """The time of a training."""
@@ -34,6 +36,12 @@ class Epochs:
     """Seconds of an epoch beside its steps, such as validation and the start of data loaders."""
     input_rate: float = inf
     """Samples a second that the input pipeline reads, for all workers together."""
+
+    def __post_init__(self) -> None:
+        if self.number < 1 or (self.dataset is not None and self.dataset < 1):
+            raise InputError(
+                f"{self.number} epochs of {self.dataset} samples: take 1 or more of both"
+            )
 
     def reading(self, samples: float) -> float:
         """Seconds in which `samples` samples are read."""

@@ -97,7 +97,7 @@ def place_buffers(
             placement.append(switches)
             further += len(switches)
         buffer, scratch = sizes.get(name, (0, 0))
-        sizes[name] = max(buffer, each.schedule.buffer), max(scratch, _scratch(each))
+        sizes[name] = max(buffer, each.schedule.buffer), max(scratch, scratch_of(each))
         members.setdefault(name, []).append(numbers[id(each)])
     heights, begin = np.zeros((2, further), dtype=np.int64), dict[_Name, tuple[int, int]]()
     for name, size in sizes.items():
@@ -112,13 +112,14 @@ def place_buffers(
     return placed, replace(topology, placement=np.concatenate(placement))
 
 
-def _scratch(fitted: Fitted) -> int:
+def scratch_of(fitted: Fitted) -> int:
+    """The slots of the scratch of a collective."""
     return fitted.schedule.slots - fitted.schedule.buffer
 
 
 def slot_sizes(placed: Sequence[Placed], ranks: int, slots: int) -> Floats:
     """The bytes of each slot, those of scratch behind the others: of the largest call there."""
-    scratch = max((each.scratch + _scratch(each.fitted) for each in placed), default=0)
+    scratch = max((each.scratch + scratch_of(each.fitted) for each in placed), default=0)
     sizes = np.zeros((ranks, slots + scratch))
     for each in {(id(each.fitted), each.slot, each.scratch): each for each in placed}.values():
         child = each.fitted.schedule

@@ -219,9 +219,9 @@ def waits_of(blocks: Sequence[Ints]) -> Csr:
     return Csr(indptr, indices.astype(np.int32))
 
 
-def padded(rows: Sequence[Sequence[int]], width: int = 1) -> Ints:
+def padded(rows: Sequence[Sequence[int]], width: int) -> Ints:
     """Rows of numbers as an array of at least `width` columns; -1 fills them up."""
-    table = np.full((len(rows), max(width, *map(len, rows), 1)), -1, dtype=np.int32)
+    table = np.full((len(rows), max(width, *map(len, rows))), -1, dtype=np.int32)
     for number, row in enumerate(rows):
         table[number, : len(row)] = row
     return table

@@ -15,7 +15,7 @@ from simulator.schedules.causes import absent
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import WrongResult
-from simulator.steps.buffers import Placed, place_buffers, slot_sizes
+from simulator.steps.buffers import Placed, place_buffers, scratch_of, slot_sizes
 from simulator.steps.group_meetings import Meeting, Numbers, meetings
 from simulator.steps.side_by_side import side_by_side
 from simulator.steps.step_graph import StepGraph
@@ -142,7 +142,7 @@ def _check_written(graph: StepGraph, placed: Sequence[Placed], ranks: int) -> No
     """Refuse what is larger than foreseen: its operations, and the tables of its slots."""
     total = float(len(graph)) + sum(len(each.fitted.schedule) for each in placed)
     buffer = max((each.slot + each.fitted.schedule.buffer for each in placed), default=1)
-    scratch = max((each.scratch + each.fitted.schedule.slots for each in placed), default=0)
+    scratch = max((each.scratch + scratch_of(each.fitted) for each in placed), default=0)
     _check_operations(total, TABLES * ranks * (buffer + scratch))
 
 

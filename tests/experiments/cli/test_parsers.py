@@ -91,7 +91,7 @@ CALLS = {
     "cli/pattern_options.py: parse_at_least": "seed of --skew; top, nodes and per_node of --skew",
     "cli/pattern_options.py: parse_pairs": "options of --skew",
     "cli/pattern_options.py: parse_zipf": "--skew",
-    "option_text.py: parse_number": "an exponent; the same, to check it",
+    "option_text.py: parse_number": "an exponent",
     "option_text.py: parse_whole": "whole numbers with a least one",
     "training/strategy_options.py: parse_counts": "ranges of whole numbers of --sweep",
     "training/strategy_options.py: parse_option": "a value of --sweep",

@@ -65,6 +65,18 @@ def test_a_file_takes_options(tmp_path: Path) -> None:
         find_shape(f"{path}:seq=131073")
 
 
+def test_a_smaller_model_keeps_the_defaults_of_the_help(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps(CONFIGS["llama3_8b"] | {"num_hidden_layers": 80}))
+    entry, usual = choose(f"{path}:layers=1"), choose(str(path))
+    assert entry
+    assert usual
+    named = ",".join(f"{key}={value}" for key, value in usual.defaults._asdict().items())
+    again = choose(f"{path}:layers=1,{named}")
+    assert again
+    assert entry.defaults == again.defaults == usual.defaults
+
+
 def test_a_file_is_a_model_with_options(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIGS["gpt2"]))

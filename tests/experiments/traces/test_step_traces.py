@@ -123,4 +123,7 @@ def test_too_many_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chakra_export, "MOST_NODES", 20)
     monkeypatch.setattr(kineto_export, "EVENTS", 20)
     assert "nodes, at most 20: take fewer ranks" in refusal(chakra_files, ranks_of(step))
+    shifts = ranks_of(made("cp=4,dp=2,batch=4"))
+    monkeypatch.setattr(chakra_export, "MOST_NODES", len(shifts))
+    assert "take fewer ranks" in refusal(chakra_files, shifts)
     assert "kernels, at most 20: take" in refusal(kineto_files, step_spans(step), "h100", {})

@@ -183,6 +183,7 @@ def test_dumps_show_ranks_that_are_late_once_a_step(
     [
         ({}, 0.0, "no rank is late: none waits for more than 0.0% of the time, below 5%"),
         ({}, 2.0, "no rank is late: none waits for more than "),
+        ({}, 3.0, "of the time, most for rank 4, but no rank is late in most steps"),
         ({}, 60.0, "of the time, most for rank "),
         ({4: 400.0}, 3.0, "of the time, most for rank 2, but no rank is late in most steps"),
     ],
