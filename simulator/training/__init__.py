@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pathlib import Path
 
 from simulator.training.strategy import Strategy
 from topologies.errors import InputError, nearest_name
@@ -25,8 +25,10 @@ def strategies() -> dict[str, type[Strategy]]:
 
 
 def _files() -> list[str]:
-    """The files of this package, in the order of the list of strategies."""
-    names = (module.name for module in iter_modules(__path__))
+    """The files of this package that declare strategies, in the order of their list. Their text
+    tells that: to import all files takes 0.1 s, which completion would wait for."""
+    files = (file for folder in __path__ for file in Path(folder).glob("*.py"))
+    names = (file.stem for file in files if "\nSTRATEGIES = " in file.read_text(encoding="utf-8"))
     return sorted(names, key=lambda name: ([*FIRST, name].index(name), name))
 
 

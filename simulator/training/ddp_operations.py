@@ -124,9 +124,8 @@ class Steps:
             )
             done = self.trainer.backward(layer, *self.waits, synced, slower=slower[number])
             if number in copies:
-                done = self._copy(
-                    Label(kinds.COPY, f"{layer.name} into buckets", number), copies[number]
-                )
+                label = Label(kinds.COPY, f"{layer.name} into buckets")
+                done = self._copy(label, copies[number])
             arrived.append(done)
             self.waits = []
         return arrived[::-1]
@@ -158,14 +157,12 @@ class Steps:
             left.append(last)
         self._extra("used", Label(kinds.ALL_REDUCE, "used parameters"), self.trainer.tail, entered)
         for number, seconds in enumerate(costs.copies_out):
-            self._copy(
-                Label(kinds.COPY, f"bucket {number} back", bucket=number), seconds, left[number]
-            )
+            self._copy(Label(kinds.COPY, f"bucket {number} back"), seconds, left[number])
 
     def _hook(self, number: int, seconds: float, before: Ints | None) -> Ints:
         """The hooks of a bucket on the CPU, after those `before`."""
         trainer = self.trainer
-        trainer.phase(Label(kinds.HOOKS, f"of bucket {number}", bucket=number))
+        trainer.phase(Label(kinds.HOOKS, f"of bucket {number}"))
         return trainer.builder.compute(
             trainer.ranks, seconds * trainer.factor, lane=self._host, after=columns(before)
         )

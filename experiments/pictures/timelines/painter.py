@@ -177,6 +177,8 @@ def _label_boxes(axes: Axes, chart: Chart) -> None:
         number = re.findall(r"\d+$", detail) if boxes.lane[k] != COMPUTE else []
         kind = bars.kinds[boxes.phase[k]]
         words = [kind] if bars.several[k] else [phase, detail, *number, kind_of(phase)]
+        if chart.what == "device" and not bars.several[k]:
+            words = [phase, kind]
         if kind == QUEUE:
             words = [phase, phase.removeprefix("waits for "), "queue"]
         middle = (boxes.start[k] + boxes.end[k]) / 2, places.middle[k]

@@ -19,7 +19,7 @@ from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
-from simulator.steps.kinds import ALL_REDUCE, KINDS, RESTART, TRANSFER
+from simulator.steps.kinds import KINDS, RESTART, TRANSFER
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
 
@@ -143,7 +143,6 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
         key = Communication(kinds[phase].replace("-", "_"), lanes[lane])
         call[first] = calls.setdefault(key, len(calls))
     nbytes[talks.first] = _bytes_of(timeline, talks)
-    bucket = np.where(plan.column("kind") == ALL_REDUCE, plan.column("bucket"), -1)
     name, workers = schedule.phase.astype(np.int32), np.arange(plan.workers, dtype=np.int32)
     idle = gaps_without_causes if plan.blocks else bubble_spans
     remarks = [standing(len(plan.standing), plan.workers)] * (len(plan.standing) < plan.workers)
@@ -164,7 +163,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
         kinds=kinds,
         legend=tuple(dict.fromkeys(kinds)),
         boxes=boxes,
-        labels=Labels(name, name, none, none, none, bucket, call, nbytes, none),
+        labels=Labels(name, name, none, none, none, plan.column("bucket"), call, nbytes, none),
         calls=tuple(calls),
         groups={lanes[lane]: workers[None] for lane in np.unique(plan.spans.lane).tolist()},
         dtype=plan.model.gradient_dtype,
@@ -220,7 +219,8 @@ def step_spans(step: Step) -> StepSpans:
     columns = [(place[name], place[phase], number) for name, phase, number in rows]
     name_of, phase_of, call_of = np.array(columns, dtype=np.int32)[row].T
     places, ranks = np.arange(schedule.ranks, dtype=np.int32), degrees.groups("pp").T
-    stands = f"A row stands for {ranks.shape[1]} ranks of {ranks.size}"
+    some = "all " if len(ranks) == 1 else ""
+    stands = f"A row stands for {some}{ranks.shape[1]} ranks" + f" of {ranks.size}" * (not some)
     communicating = {call.group for call in calls} - {STREAMS[SEND], STREAMS[TIED], COPY.group}
     groups = {kind: degrees.groups(kind) for kind in (*GROUPED, *sorted(communicating))}
     return StepSpans(

@@ -116,9 +116,9 @@ class _Bubbles:
         least, most = int(np.argmin(share)), int(np.argmax(share))
         mean, low, high = (f"{value:.1%}" for value in (share.mean(), share[least], share[most]))
         if low == high:
-            return f"idle: {mean} of the run of every {self.step.what}"
+            return f"not computing: {mean} of the run of every {self.step.what}"
         names = [self.step.place_name(place) for place in (least, most)]
-        return f"idle: {mean} of the run, from {low} ({names[0]}) to {high} ({names[1]})"
+        return f"not computing: {mean} of the run, from {low} ({names[0]}) to {high} ({names[1]})"
 
 
 def _draw_steps(axes: Axes, chart: Chart, bubbles: _Bubbles) -> None:
@@ -150,4 +150,4 @@ def _label_shares(axes: Axes, chart: Chart, bubbles: _Bubbles) -> None:
         chart.places.main_middle[rows], [f"{share:.0%}" for share in bubbles.shares[rows]]
     )
     right.tick_params(length=0, labelsize=8)
-    right.set_ylabel("idle, share of the run", labelpad=8)
+    right.set_ylabel("not computing, share of the run", labelpad=8)

@@ -114,5 +114,5 @@ def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bu
     assert (labels.call[boxes.first[boxes.lane == COMPUTE]] == -1).all()
     shown = training_drawing(spans, "title").axes[0].get_title(loc="left").splitlines()
     assert shown[0] == "what each device computes and communicates, and why it is idle"
-    assert shown[1].startswith("idle: ")
+    assert shown[1].startswith("not computing: ")
     assert shown[2] == "A row stands for 2 ranks of 4: they do the same at the same time."

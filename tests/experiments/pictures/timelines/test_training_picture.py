@@ -118,7 +118,7 @@ def test_ranks_bubbles_and_boxes_are_labelled(run: Run) -> None:
     shares = axes.child_axes[0]
     assert [tick.get_text() for tick in shares.get_yticklabels()] == [f"{bubble:.0%}"] * 2
     summary = axes.get_title(loc="left").splitlines()[1]
-    assert summary == f"idle: {bubble:.1%} of the run of every rank"
+    assert summary == f"not computing: {bubble:.1%} of the run of every rank"
     assert legend(figure) == [
         "forward",
         "backward",
