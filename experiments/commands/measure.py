@@ -46,8 +46,8 @@ def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
     """Measure and print; 1 if a result is wrong or a rank fails, which keeps what was measured."""
     place = None if request.ranks else find_place(os.environ)
     try:
-        plans = _plans(request, place)
         record = Record(None) if place and place.rank else _record(out, resume)
+        plans = _plans(request, place)
     except InputError:
         if place and place.rank:
             _wait_for_the_end()
