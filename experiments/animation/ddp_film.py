@@ -59,7 +59,7 @@ def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> StepFilm:
     palette = colours(kinds)
     return StepFilm(
         rows=[f"rank {rank}" for rank in range(plan.workers)],
-        lanes=plan.lanes[: int(tracks.lane.max()) + 1],
+        lanes=plan.graph.lanes[: int(tracks.lane.max()) + 1],
         items="bucket",
         count=len(buckets),
         kinds=[Look(kind, palette[kind]) for kind in kinds],
@@ -81,34 +81,27 @@ def _boxes(spans: StepSpans, tracks: Tracks, kinds: list[str]) -> Boxes:
         tracks.start,
         tracks.end,
         look[tracks.phase],
-        spans.labels.bucket[tracks.first],
+        spans.graph.bucket[spans.tasks(tracks)],
     )
 
 
 def _times(plan: Plan, spans: StepSpans, buckets: list[Bucket]) -> Moments:
     """The moments of all buckets."""
-    timeline, schedule = spans.timeline, spans.timeline.schedule
+    timeline = spans.timeline
     begun = np.full((len(plan.model.layers), plan.workers), np.inf)
     complete = np.zeros_like(begun)
-    layer = plan.column("layer")
-    main = (plan.column("kind") == BACKWARD) & (schedule.kind == 0) & (schedule.lane == 0)
-    main &= schedule.rank < plan.workers
-    for operation in np.flatnonzero(main).tolist():
-        place = layer[operation], schedule.rank[operation]
+    graph, (begin, end) = plan.graph, plan.times(timeline)
+    for task in np.flatnonzero(graph.kind == BACKWARD).tolist():
+        place = graph.layer[task], graph.place[task]
         # Of several batches the last one counts: it is the one that is communicated.
-        begun[place], complete[place] = timeline.start[operation], timeline.finish[operation]
+        begun[place], complete[place] = begin[task], end[task]
     times = np.zeros((len(buckets), plan.workers, 4))
     for number, bucket in enumerate(buckets):
         layers = list(bucket.layers)
         times[number, :, 0] = begun[layers].min(axis=0)
         times[number, :, 1] = complete[layers].max(axis=0)
-    calls = plan.spans
-    for rank, first, last in zip(
-        *(c.tolist() for c in (calls.rank, calls.first, calls.last)), strict=True
-    ):
-        number = spans.labels.bucket[first]
-        if number >= 0:
-            times[number, rank, 2:] = timeline.start[first], timeline.finish[last]
+    for task in np.flatnonzero(graph.bucket >= 0).tolist():
+        times[graph.bucket[task], graph.place[task], 2:] = begin[task], end[task]
     return times
 
 
@@ -125,16 +118,18 @@ def _changes(times: Moments) -> Changes:
 
 def _flights(spans: StepSpans) -> Flights:
     """The messages of buckets; none if there are too many to draw."""
-    timeline, schedule, item = spans.timeline, spans.timeline.schedule, spans.labels.bucket
-    chosen = np.flatnonzero(schedule.remote & (item >= 0) & (timeline.finish > timeline.start))
+    timeline, schedule = spans.timeline, spans.timeline.schedule
+    chosen = np.flatnonzero(schedule.remote & (timeline.finish > timeline.start))
+    item = spans.graph.bucket[np.searchsorted(spans.first, chosen, side="right") - 1]
+    chosen, item = chosen[item >= 0], item[item >= 0]
     if len(chosen) > MOST_FLIGHTS:
-        chosen = chosen[:0]
+        chosen, item = chosen[:0], item[:0]
     return Flights(
         timeline.start[chosen],
         timeline.finish[chosen],
         schedule.rank[chosen],
         schedule.peer[chosen],
-        item[chosen],
+        item,
     )
 
 

@@ -138,14 +138,13 @@ def _draw(
     training: TrainingRun, files: output.RunFiles, parameters: Mapping[str, output.Value]
 ) -> None:
     from experiments.pictures.timelines.step_spans import strategy_spans
-    from experiments.traces.plan_tasks import tasks_of
 
     plan, timeline = training.plan, training.timeline
     assert files.timeline
     write_timeline(
         files.timeline,
         lambda: strategy_spans(plan, timeline),
-        lambda: tasks_of(plan, timeline.schedule),
+        lambda: plan.simulated(timeline),
         training.title,
         plan.model.device,
         dict(parameters),

@@ -54,15 +54,15 @@ def spans_of_training(step: StepSpans, path: Path) -> Spans:
 
 def _boxes(step: StepSpans, run: Run) -> Columns:
     """Computations and communications."""
-    boxes, labels = step.boxes, step.labels
+    boxes, tasks = step.boxes, step.tasks(step.boxes)
     return Columns.of(
         run.row(boxes.rank),
         boxes.start,
         boxes.end,
         lane=boxes.lane,
         name=boxes.phase,
-        nbytes=np.maximum(labels.nbytes[boxes.first], 0),
-        peer=labels.peer[boxes.first],
+        nbytes=step.graph.nbytes[tasks],
+        peer=step.graph.peer[tasks],
         critical=run.through[boxes.first] | run.through[boxes.last],
     )
 
@@ -78,7 +78,7 @@ def _bubbles(step: StepSpans, run: Run) -> Columns:
         lane=spans.lane,
         name=len(step.names),
         cause=spans.cause,
-        awaited=np.where(operation >= 0, step.labels.name[operation], -1),
+        awaited=np.where(operation >= 0, step.name[operation], -1),
         peer=np.where(spans.cause >= 0, _sender(timeline, operation), -1),
         link=np.where(spans.cause == CONTENTION, spans.medium, last_link(timeline, operation)),
     )

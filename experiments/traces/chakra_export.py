@@ -20,6 +20,7 @@ from experiments.traces.chakra_nodes import (
 )
 from experiments.traces.chakra_workload import COLLECTIVES, GPU, OF_INPUT, SECONDS
 from simulator.steps.group_meetings import Meeting, meetings
+from simulator.steps.kinds import RESTART
 from simulator.steps.step_graph import StepGraph
 from topologies.errors import InputError
 
@@ -43,10 +44,18 @@ def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
 
     Durations of Chakra are whole microseconds. An attribute of simctl has the seconds of every
     computation. What is not on the main lane runs on the CPU. Bytes are whole numbers, and groups
-    have numbers from 1 on, as ASTRA-sim needs them. A shift is messages round the group. Waits for
-    tasks of other ranks are left out. Raises InputError for a collective that Chakra does not know,
+    have numbers from 1 on, as ASTRA-sim needs them. A shift is messages round the group. What it
+    takes to enter a collective is a computation before it. Waits for tasks of other ranks are left
+    out. Raises InputError for a collective that Chakra does not know,
     and for more than a million nodes.
     """
+    lonely = [number for number, call in enumerate(graph.calls) if not call.group]
+    unbound = np.flatnonzero(np.isin(graph.call, lonely) | (graph.kind == RESTART)).tolist()
+    if unbound:
+        raise InputError(
+            f"ranks wait for each other outside of collectives, in "
+            f"{graph.name(unbound[0])[:40]!r}: Chakra traces are of --strategy ddp or local_sgd"
+        )
     met = meetings(graph)
     shifts = sum(len(each.tasks) for each in met if each.call.collective == "shift")
     if len(graph) + shifts > MOST_NODES:
@@ -67,10 +76,20 @@ def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
         waits += [received[wait] for wait in waits if wait in received]
         name, seconds = graph.name(task), float(graph.seconds[task])
         length: dict[str, Attribute] = {"is_cpu_op": int(graph.lane[task] != GPU), SECONDS: seconds}
-        nodes = about.get(task) or [(COMPUTE, length)]
-        for number, (kind, attributes) in zip((task, received.get(task, 0)), nodes, strict=False):
-            microseconds = round(seconds * 1e6) if kind == COMPUTE else 0
-            files[rank].append(Node(number, name, kind, tuple(waits), microseconds, attributes))
+        microseconds = round(seconds * 1e6)
+        if task not in about:
+            files[rank].append(Node(task, name, COMPUTE, tuple(waits), microseconds, length))
+            continue
+        if seconds:
+            enter = Node(
+                len(graph) + task, f"enter {name}", COMPUTE, tuple(waits), microseconds, length
+            )
+            files[rank].append(enter)
+            waits = [enter.id]
+        for number, (kind, attributes) in zip(
+            (task, received.get(task, 0)), about[task], strict=False
+        ):
+            files[rank].append(Node(number, name, kind, tuple(waits), 0, attributes))
     ranks = {number: [*members] for (_, members), number in groups.items()}
     written: dict[str, bytes | str] = {
         file_name(rank): write(nodes) for rank, nodes in enumerate(files)
@@ -108,8 +127,7 @@ def _communications(
                     nodes[task].append((kind, attributes))
                 tags[ends] += 1
             continue
-        assert call.algorithm is not None
-        collective = call.algorithm.collective.family
+        collective = call.algorithm.collective.family if call.algorithm else call.collective
         if collective not in COLLECTIVES:
             raise InputError(
                 f"Chakra has no collective {collective}: it has {', '.join(COLLECTIVES)}"

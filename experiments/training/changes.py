@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from experiments.training.job import Job, TrainingRun
 from experiments.training.library_costs import with_links
 from simulator.analysis.critical_path import worth
-from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.steps.kinds import KINDS, RESTART
 from simulator.training.measures import window
 from simulator.training.plan import Plan
@@ -75,6 +72,7 @@ def _simulated(run: TrainingRun, change: str) -> float:
 
 def _faster(plan: Plan) -> Floats:
     """What computations take on a device that is twice as fast."""
-    schedule = plan.schedule
-    computed = (schedule.kind == COMPUTATION) & (plan.column("kind") != RESTART)
-    return np.where(computed, schedule.seconds / 2, schedule.seconds)
+    seconds = plan.schedule.seconds / 2
+    restarts = plan.first[plan.graph.kind == RESTART]
+    seconds[restarts] = plan.schedule.seconds[restarts]
+    return seconds

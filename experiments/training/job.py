@@ -277,7 +277,8 @@ class TrainingRun:
         """Seconds of computation on the critical path by kind."""
         total = dict[str, float]()
         compute = self.path.take(self.path.charged == PARTS.index("compute"))
-        kinds = self.plan.column("kind")[compute.operation].tolist()
+        tasks = np.searchsorted(self.plan.first, compute.operation, side="right") - 1
+        kinds = self.plan.graph.kind[tasks].tolist()
         for kind, seconds in zip(kinds, compute.seconds.tolist(), strict=True):
             if seconds > 0:
                 total[KINDS[kind]] = total.get(KINDS[kind], 0.0) + seconds

@@ -16,11 +16,10 @@ from simulator.effects.jobs import job
 from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
 from simulator.schedules.routed import route
-from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.schedule import Schedule
 from simulator.training import Strategy
 from simulator.training.communicator import find_all_reduce
-from simulator.training.plan import COMMUNICATION, Plan
+from simulator.training.plan import Plan
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Floats, Topology
 
@@ -112,10 +111,8 @@ def costs_of(profile: Profile, strategy: Strategy, plan: Plan, rules: Rules) -> 
 def slower_calls(plan: Plan, factor: float) -> Floats:
     """What computations take if calls take `factor` times as long to begin."""
     schedule = plan.schedule
-    first = np.unique(plan.spans.first)
-    called = (schedule.kind[first] == COMPUTATION) & (schedule.lane[first] >= COMMUNICATION)
     seconds = schedule.seconds.copy()
-    seconds[first[called]] *= factor
+    seconds[np.unique(plan.first[plan.graph.call >= 0])] *= factor
     return seconds
 
 

@@ -24,20 +24,22 @@ from topologies.topology import Floats, Ints
 
 MESSAGE = "message"
 """What a call is that is no collective."""
-LABELS = ("stage", "layer", "micro")
+LABELS = ("stage", "layer", "micro", "bucket")
 COLUMNS: Mapping[str, type] = {
     **dict.fromkeys(("place", "peer", "lane", "kind", "call", *LABELS), np.int32),
     "seconds": np.float64,
 }
 """The columns of a graph and their types."""
 Columns = Mapping[str, npt.ArrayLike]
+Names = Sequence[str] | npt.NDArray[np.object_]
 
 
 class Call(NamedTuple):
     """A communication of the ranks of a group."""
 
     group: str
-    """The kind of group. On a lane of a rank its calls follow each other."""
+    """The kind of group. On a lane of a rank its calls follow each other. Messages of servers have
+    none: the order of their arrival says who waits for whom."""
     collective: str
     """The collective, or :data:`MESSAGE`: from the first rank of the group to the second."""
     nbytes: float
@@ -77,15 +79,18 @@ class StepGraph:
     stage: Ints
     """The stage of a pipeline; -1 for none."""
     layer: Ints
-    """The block within its stage; -1 for none."""
+    """The layer of a model, or the block within its stage; -1 for none."""
     micro: Ints
     """The micro-batch; -1 for none."""
+    bucket: Ints
+    """The bucket of gradients; -1 for none."""
     seconds: Floats
-    """The time of a computation. A call that stands for its transfers has their time."""
+    """The time of a computation, or to enter a call. A call that stands for its transfers has their
+    time."""
     indptr: Ints
     indices: Ints
     """What each task waits for, in CSR form."""
-    names: Sequence[str] = field(default=(), repr=False)
+    names: Names = field(default=(), repr=False)
     """The name of each task; empty: names follow from the labels."""
 
     def __len__(self) -> int:
@@ -107,8 +112,8 @@ class StepGraph:
 
     def name(self, task: int) -> str:
         """The name of a task, for people."""
-        if self.names:
-            return self.names[task]
+        if len(self.names):
+            return str(self.names[task])
         words = [KINDS[self.kind[task]]]
         words += [f"layer {self.layer[task]}"] if self.layer[task] >= 0 else []
         words += [f"micro-batch {self.micro[task]}"] if self.micro[task] >= 0 else []
@@ -135,7 +140,7 @@ def step_graph(
     *,
     calls: Sequence[Call] = (),
     groups: Mapping[str, Ints] | None = None,
-    names: Sequence[str] = (),
+    names: Names = (),
 ) -> StepGraph:
     """A graph of tasks. Label columns that are left out are -1.
 
@@ -181,10 +186,10 @@ def check(graph: StepGraph) -> None:
         raise InputError(f"a task waits for task {graph.indices.max()}: tasks run from 0 to {last}")
     if np.any(graph.call >= len(graph.calls)):
         raise InputError(f"call {graph.call.max()}: there are {len(graph.calls)}")
-    for name in {call.group for call in graph.calls}:
+    for name in {call.group for call in graph.calls if call.group}:
         _check_groups(graph.groups[name], graph.members)
     for call in graph.calls:
-        size = graph.groups[call.group].shape[1]
+        size = graph.groups[call.group].shape[1] if call.group else 2
         if not 0 <= call.nbytes < np.inf:
             raise InputError(f"{call.collective} has {call.nbytes} bytes: 0 or more")
         if not 0 <= call.root < size:

@@ -18,7 +18,7 @@ from simulator.schedules.semantics import WrongResult
 from simulator.steps.buffers import Placed, place_buffers, scratch_of, slot_sizes
 from simulator.steps.group_meetings import Meeting, Numbers, meetings
 from simulator.steps.side_by_side import side_by_side
-from simulator.steps.step_graph import StepGraph
+from simulator.steps.step_graph import Names, StepGraph
 from simulator.steps.turns import partners, turns
 from topologies.resources import Need, check
 from topologies.topology import Floats, Ints, Topology
@@ -53,7 +53,7 @@ def write(
     topology: Topology,
     *,
     distinct: bool = False,
-    phases: Sequence[str] = (),
+    phases: Names = (),
     force: bool = False,
 ) -> Written:
     """The schedule of a graph, in which each place is a rank, on a machine.
@@ -160,7 +160,7 @@ class _Writer:
         builder: ScheduleBuilder,
         placed: Sequence[Placed],
         met: Sequence[Meeting],
-        phases: Sequence[str],
+        phases: Names,
     ) -> None:
         self.graph, self.builder, self.phases = graph, builder, phases
         self.first, self.last = np.full((2, len(graph)), -1, dtype=np.int32)
@@ -204,7 +204,7 @@ class _Writer:
         return phase, lane, id(placed.fitted.schedule), placed.slot, placed.scratch
 
     def _phase(self, task: int) -> str:
-        return self.phases[task] if self.phases else self.graph.phase(task)
+        return str(self.phases[task]) if len(self.phases) else self.graph.phase(task)
 
     def _compute(self, tasks: Numbers) -> None:
         seconds = self.graph.seconds[tasks]

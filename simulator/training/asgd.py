@@ -19,13 +19,11 @@ from simulator.steps import kinds
 from simulator.training.conditions import Failure
 from simulator.training.model import Model
 from simulator.training.plan import (
-    COMMUNICATION,
     Holdings,
     Label,
     Plan,
     Setting,
     Updates,
-    no_spans,
 )
 from simulator.training.size import Size
 from simulator.training.strategy import Served, option
@@ -34,6 +32,7 @@ from topologies.errors import InputError
 from topologies.topology import Ints
 from topologies.units import format_bandwidth, format_seconds
 
+LANES = ("compute", "communication", "server", "clock")
 SERVER_LANE, CLOCK_LANE = 2, 3
 """Lanes of a server. Updates take turns on the first, and do not delay the computations of a worker
 on the same device. Operations that take no time are on the second."""
@@ -153,7 +152,7 @@ class _Run:
         # A failure repeats no steps of others.
         conditions = replace(setting.conditions, failure=None)
         self.trainer = Trainer(
-            model, replace(setting, conditions=conditions), self._builder(), together=False
+            model, replace(setting, conditions=conditions), self._builder(), LANES, together=False
         )
         self.builder, self.cycles = self.trainer.builder, dict[bytes, _Cycle]()
         worker = np.tile(np.arange(ranks, dtype=np.int32), self.shares)
@@ -161,7 +160,7 @@ class _Run:
         self.asked = asked.reshape(self.share.shape)
         self.applied = np.full_like(self.asked, -1)
         self.ends: list[Ints] = []
-        self.updates: list[Updates] = [Updates(*no_spans()[:3])]
+        self.updates: list[Updates] = [Updates(*np.zeros((3, 0), dtype=np.int32))]
 
     def _builder(self) -> ScheduleBuilder:
         """A builder for the whole run, or for a cycle."""
@@ -254,7 +253,6 @@ class _Run:
             self._step(step)
         return self.trainer.plan(
             self.setting.topology,
-            ("compute", "communication", "server", "clock"),
             updates=Updates(*map(np.concatenate, zip(*self.updates, strict=True))),
             holdings=self._holdings(),
             words=self._words(),
@@ -324,7 +322,7 @@ class _Run:
 
     def _span(self, workers: Ints, first: Ints, last: Ints) -> None:
         rank = np.tile(workers, self.shares)
-        self.trainer.span(rank, COMMUNICATION, first.ravel(), last.ravel())
+        self.trainer.message(rank, first.ravel(), last.ravel())
 
 
 STRATEGIES = {"asgd": ASGD, "ssp": SSP}

@@ -29,6 +29,7 @@ from topologies.ring_search import find_rings
 from topologies.topology import Ints
 from topologies.units import format_bytes
 
+LANES = ("compute", "communication", "interpreter")
 INTERPRETER = 2
 """The lane of rank 0 on which the threads of the process run Python, one at a time."""
 CHUNK = 10 * 2.0**20
@@ -130,17 +131,16 @@ class DataParallel(Strategy):
         )
         behind = reduce.buffer + replicate.buffer
         regions = Region(replicate, reduce.buffer, behind), Region(reduce, 0, behind)
-        steps = _Steps(self, Trainer(model, setting, builder), *regions)
+        steps = _Steps(self, Trainer(model, setting, builder, LANES), *regions)
         for attempt in steps.trainer.attempts:
             steps.step(attempt)
-        lanes = ("compute", "communication", "interpreter")
         state = model.parameters * model.state
         holdings = Holdings(
             np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state
         )
         words = _described(replicate, len(chains))
         return steps.trainer.plan(
-            setting.topology, lanes, holdings=holdings, stored=steps.stored(), words=words
+            setting.topology, holdings=holdings, stored=steps.stored(), words=words
         )
 
     def size(self, model: Model, setting: Setting, chains: Numbers) -> Size:
@@ -245,7 +245,7 @@ class _Steps:
     def _copy(self, source: int, target: int, nbytes: float, after: Ints) -> Ints:
         sent = self.builder.signal(source, target, nbytes=nbytes, after=after)
         both_ends = np.repeat(sent, 2)
-        self.trainer.span(np.array([source, target]), COMMUNICATION, both_ends, both_ends)
+        self.trainer.message(np.array([source, target]), both_ends, both_ends)
         return sent
 
     def _forward(self, inputs: npt.NDArray[np.bool_], replicated: Ints) -> None:

@@ -133,19 +133,19 @@ class DDP(Strategy):
         reduced = [communicator.all_reduce(self.wire(bucket.nbytes)) for bucket in buckets]
         slots = layout(reduced, self._extra(model, setting, communicator))
         builder = builder_of(slots, chosen)
-        trainer = Trainer(model, setting, builder, startup=int(self.startup), chosen=chosen)
-        steps = Steps(self, trainer, slots, self._overheads(model, setting))
-        if self.startup:
-            steps.start(self._first(model))
-        usual = steps.reduced(buckets, slots.buckets)
-        for attempt in setting.conditions.attempts(setting.steps):
-            steps.step(usual, attempt)
         lanes = (
             "compute",
             "communication",
             *(f"communication {k}" for k in range(2, self.streams + 1)),
             "host",
         )
+        trainer = Trainer(model, setting, builder, lanes, startup=int(self.startup), chosen=chosen)
+        steps = Steps(self, trainer, slots, self._overheads(model, setting))
+        if self.startup:
+            steps.start(self._first(model))
+        usual = steps.reduced(buckets, slots.buckets)
+        for attempt in setting.conditions.attempts(setting.steps):
+            steps.step(usual, attempt)
         words = (
             _described(buckets),
             *usual.costs.words(steps.overheads.interference),
@@ -154,7 +154,6 @@ class DDP(Strategy):
         holdings = self._holdings(model, setting.ranks)
         return steps.trainer.plan(
             communicator.topology,
-            lanes,
             holdings=holdings,
             words=words,
             slowdown=self.slowdown,
@@ -186,7 +185,8 @@ class DDP(Strategy):
 
         def reduced(buckets: list[Bucket]) -> float:
             copies_and_hooks = bucket_costs.costs(model, buckets, 0.0, rules).operations()
-            return len(buckets) * (large + ends) + ranks * copies_and_hooks
+            launched = ranks * (self.streams > 1)
+            return len(buckets) * (large + ends + launched) + ranks * copies_and_hooks
 
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
         if not self.startup:

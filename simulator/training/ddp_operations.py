@@ -137,25 +137,29 @@ class Steps:
         """A bucket is launched when it is full, its hooks are done and all before it are launched.
         The CPU calls the first hook when the operations `begun` before the backward are done. The
         averages are copied back after the backward."""
-        buckets, regions, costs = reduced
-        entered, hooked, left = None, begun, list[Ints]()
+        (buckets, regions, costs), streams = reduced, self.options.streams
+        launched, hooked, left = None, begun, list[Ints]()
         for number, (bucket, region) in enumerate(zip(buckets, regions, strict=True)):
             full = arrived[min(bucket.layers)] if self.options.overlap else self.trainer.tail
             packing = self._packing(bucket)
+            begin, lane = self.options.launch + packing, COMMUNICATION + number % streams
             if number in costs.late:
                 hooked = self._hook(number, costs.late[number], hooked)
+            waits = full, launched, hooked if number in costs.late else None
+            if streams > 1:
+                # On several streams collectives do not wait for each other, but their launches do.
+                label = Label(kinds.LAUNCH, f"bucket {number}")
+                launched = self.trainer.launch(label, begin, lane, *waits)
+                begin, waits = 0.0, (launched, None, None)
             last = self.trainer.collective(
                 Label(kinds.ALL_REDUCE, f"bucket {number}", bucket=number),
                 region,
-                full,
-                entered,
-                hooked if number in costs.late else None,
-                lane=COMMUNICATION + number % self.options.streams,
-                seconds=(self.options.launch + packing, packing),
+                *waits,
+                lane=lane,
+                seconds=(begin, packing),
             )
-            entered = self.trainer.entered()
             left.append(last)
-        self._extra("used", Label(kinds.ALL_REDUCE, "used parameters"), self.trainer.tail, entered)
+        self._extra("used", Label(kinds.ALL_REDUCE, "used parameters"), self.trainer.tail, launched)
         for number, seconds in enumerate(costs.copies_out):
             self._copy(Label(kinds.COPY, f"bucket {number} back"), seconds, left[number])
 

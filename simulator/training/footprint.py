@@ -7,10 +7,13 @@ import numpy as np
 
 from simulator.analysis import memory
 from simulator.analysis.memory import Changes, Memory, joined
-from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
-from simulator.steps.kinds import BACKWARD, FORWARD, RESTART
-from simulator.training.plan import COMPUTE, Holdings, Label, Plan
+from simulator.steps.kinds import BACKWARD, FORWARD, KINDS, RESTART
+from simulator.training.plan import COMPUTE, Holdings, Plan
+
+_SIGN = np.zeros(len(KINDS))
+"""What each kind of task does with activations: a forward keeps them, others release them."""
+_SIGN[FORWARD], _SIGN[BACKWARD], _SIGN[RESTART] = 1.0, -1.0, -1.0
 
 
 def footprint(plan: Plan, timeline: Timeline) -> Memory:
@@ -52,13 +55,12 @@ def _replicas(plan: Plan) -> Holdings:
 def _activations(plan: Plan, timeline: Timeline) -> Changes:
     """Bytes that a forward leaves and that its backward, or the restart after it, releases; without
     a layer, of all layers."""
-    schedule = timeline.schedule
-    nbytes = np.array([_kept(plan, label) for label in plan.labels] or [0.0])[schedule.phase]
-    computed = (
-        (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE) & (schedule.rank < plan.workers)
-    )
+    graph = plan.graph
+    layers = np.array([layer.activation for layer in plan.model.layers])
+    nbytes = np.append(layers, layers.sum())[graph.layer] * _SIGN[graph.kind]
+    computed = (graph.call < 0) & (graph.lane == COMPUTE) & (graph.place < plan.workers)
     chosen = np.flatnonzero(computed & (nbytes != 0))
-    times, kept, rank = timeline.finish[chosen], nbytes[chosen], schedule.rank[chosen]
+    times, kept, rank = timeline.finish[plan.last[chosen]], nbytes[chosen], graph.place[chosen]
     if plan.shifts is not None:
         elements = plan.shifts.elements
         times, kept = (np.repeat(column, len(elements)) for column in (times, kept))
@@ -70,9 +72,3 @@ def _stored(plan: Plan, timeline: Timeline) -> Changes | None:
     if plan.stored is None:
         return None
     return Changes(timeline.finish[plan.stored.operation], plan.stored.nbytes, plan.stored.rank)
-
-
-def _kept(plan: Plan, label: Label) -> float:
-    sign = {FORWARD: 1.0, BACKWARD: -1.0, RESTART: -1.0}.get(label.kind, 0.0)
-    layers = plan.model.layers if label.layer < 0 else plan.model.layers[label.layer :][:1]
-    return sign * sum(layer.activation for layer in layers)

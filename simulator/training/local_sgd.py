@@ -57,7 +57,9 @@ class LocalSGD(Strategy):
         )
         communicator = chosen.communicator
         slots = layout([communicator.all_reduce(model.parameters)], {})
-        trainer = Trainer(model, setting, builder_of(slots, chosen), chosen=chosen)
+        trainer = Trainer(
+            model, setting, builder_of(slots, chosen), ("compute", "communication"), chosen=chosen
+        )
         averaged, averages, workers = None, 0, len(trainer.ranks)
         for attempt in setting.conditions.attempts(setting.steps):
             trainer.compute(Label(FORWARD), model.forward_of(workers) * trainer.factor, averaged)
@@ -78,8 +80,7 @@ class LocalSGD(Strategy):
             f"{averages} average{'' if averages == 1 else 's'} of the parameters",
             *communicator.words,
         )
-        lanes = "compute", "communication"
-        return trainer.plan(communicator.topology, lanes, words=words, buckets=slots.buckets)
+        return trainer.plan(communicator.topology, words=words, buckets=slots.buckets)
 
     def size(self, setting: Setting, large: float) -> Size:
         """Operations of a run in which the all-reduce of the parameters has `large` of them."""

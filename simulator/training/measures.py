@@ -140,24 +140,23 @@ def _idle(plan: Plan, timeline: Timeline, end: float) -> Bubbles:
 
 def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:
     """Seconds that each worker takes to restart."""
-    schedule = timeline.schedule
-    restart = plan.column("kind") == RESTART
-    took = np.minimum(timeline.finish[restart], end) - np.minimum(timeline.start[restart], end)
-    seconds = np.bincount(schedule.rank[restart], took, schedule.ranks)
+    graph = plan.graph
+    restart = graph.kind == RESTART
+    begin, until = (times[restart].clip(max=end) for times in plan.times(timeline))
+    seconds = np.bincount(graph.place[restart], until - begin, graph.ranks)
     return np.asarray(seconds[plan.standing], dtype=np.float64)
 
 
 def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats, Floats]:
     """Of each worker: seconds computing, communicating while idle, communicating while
     computing."""
-    schedule, spans = timeline.schedule, plan.spans
-    main = np.flatnonzero((schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE))
-    first, last = np.concatenate((main, spans.first)), np.concatenate((main, spans.last))
-    rank = np.concatenate((schedule.rank[main], spans.rank))
-    lane = np.repeat((COMPUTE, COMMUNICATION), (len(main), len(spans.first)))
-    begin, until = timeline.start[first].clip(max=end), timeline.finish[last].clip(max=end)
-    rows = states(Activity(rank, lane, begin, until, first.astype(np.int32)), 2)
-    alone, busy = (each[plan.standing] for each in lane_seconds(rows, schedule.ranks))
+    graph = plan.graph
+    talks = graph.call >= 0
+    rows = np.flatnonzero(talks | (graph.lane == COMPUTE)).astype(np.int32)
+    lane = np.where(talks[rows], COMMUNICATION, COMPUTE)
+    begin, until = (times[rows].clip(max=end) for times in plan.times(timeline))
+    active = states(Activity(graph.place[rows], lane, begin, until, rows), 2)
+    alone, busy = (each[plan.standing] for each in lane_seconds(active, graph.ranks))
     talking = busy - alone
     computing, exposed, hidden = (
         np.where(seconds < ROUNDING * timeline.makespan, 0.0, seconds)

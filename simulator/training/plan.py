@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Contract
 from simulator.schedules.shifts import Shifts
+from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import KINDS
+from simulator.steps.step_graph import StepGraph
 from simulator.training.communicator import Region
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
@@ -100,18 +102,6 @@ class Setting:
         check_size(size, *(self.steps, repeated) if exact else (1,))
 
 
-class Spans(NamedTuple):
-    """Communications as a rank sees them, one row each."""
-
-    rank: Ints
-    lane: Ints
-    first: Ints
-    """The operation with whose start the communication begins. Its phase names the
-    communication."""
-    last: Ints
-    """The operation with whose finish the communication ends."""
-
-
 class Holdings(NamedTuple):
     """Bytes outside of slots that are held all the time."""
 
@@ -161,10 +151,13 @@ class Plan:
     schedule: Schedule
     topology: Topology
     workers: int
-    labels: tuple[Label, ...]
-    """What the operations of each phase of the schedule are."""
-    lanes: tuple[str, ...]
-    """The names of the lanes of a rank."""
+    graph: StepGraph
+    """The computations and communications of all ranks, in the order of their first operations. A
+    call without a group is a message, or of ranks in no fixed order."""
+    first: Ints
+    """The operation with which each task of the graph begins."""
+    last: Ints
+    """The operation with which each task of the graph ends."""
     ends: Ints
     """The last operation of each step at each standing worker, shape (steps, workers)."""
     numbers: Ints
@@ -173,7 +166,6 @@ class Plan:
     """Whether each step counts: not if a failure loses its result."""
     samples: Ints
     """Samples of each step, all workers together."""
-    spans: Spans
     updates: Updates | None = None
     """The updates, if the strategy applies them in no fixed order."""
     holdings: Holdings | None = None
@@ -199,10 +191,13 @@ class Plan:
             return np.arange(self.workers, dtype=np.int32)
         return self.shifts.representatives.astype(np.int32)
 
-    def column(self, name: Literal["kind", "layer", "bucket"]) -> Ints:
-        """A label of each operation."""
-        labels = [getattr(label, name) for label in self.labels]
-        return np.array(labels, dtype=np.int32)[self.schedule.phase]
+    def times(self, timeline: Timeline) -> tuple[Floats, Floats]:
+        """When each task of the graph begins and ends."""
+        return timeline.start[self.first], timeline.finish[self.last]
+
+    def simulated(self, timeline: Timeline) -> StepGraph:
+        """The graph with the seconds of a timeline."""
+        return replace(self.graph, seconds=timeline.schedule.seconds[self.first])
 
     @property
     def steps(self) -> int:
@@ -245,9 +240,3 @@ def prove(plan: Plan, promise: Contract) -> None:
         id(region.schedule.indices): region.schedule for region in plan.buckets
     }.values():
         semantics.check(schedule, promise)
-
-
-def no_spans() -> Spans:
-    """No communication at all."""
-    empty = np.zeros(0, dtype=np.int32)
-    return Spans(empty, empty, empty, empty)

@@ -10,7 +10,6 @@ import numpy as np
 
 from simulator.engines import Engine, run
 from simulator.schedules.routed import Routed, in_ticks
-from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.steps.slowdown import with_slowdown
 from simulator.training.plan import COMPUTE, Plan
@@ -93,12 +92,12 @@ def train(plan: Plan, rules: TrainingRules = DEFAULT, seconds: Floats | None = N
     """The timeline of `plan`. Its computations take `seconds`, by default those of its schedule,
     and longer where communication slows them down."""
     schedule = plan.schedule if seconds is None else replace(plan.schedule, seconds=seconds)
-    main = (schedule.kind == COMPUTATION) & (schedule.lane == COMPUTE)
-    main &= schedule.rank < plan.workers
+    graph, talks = plan.graph, plan.graph.call >= 0
+    main = ~talks & (graph.lane == COMPUTE) & (graph.place < plan.workers)
     return with_slowdown(
         lambda seconds: rules.run(plan, seconds),
         schedule,
-        np.flatnonzero(main).astype(np.int32),
-        (plan.spans.first, plan.spans.last),
+        plan.first[main],
+        (plan.first[talks], plan.last[talks]),
         plan.slowdown,
     )

@@ -26,6 +26,7 @@ from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
 
+LANES = ("compute", "communication")
 SERVERS = ("worker", "gpu", "cpu", "sharded")
 Numbers = npt.NDArray[np.integer]
 """Numbers of ranks or slots."""
@@ -137,12 +138,12 @@ class SSGD(Served):
             ).tolist(),
             servers=self.servers(setting.ranks),
         )
-        steps = _Steps(self, Trainer(model, setting, builder), units, places)
+        steps = _Steps(self, Trainer(model, setting, builder, LANES), units, places)
         for number, attempt in enumerate(steps.trainer.attempts):
             steps.step(number, attempt)
-        lanes, words = ("compute", "communication"), (_described(model, units, places),)
+        words = (_described(model, units, places),)
         return steps.trainer.plan(
-            setting.topology, lanes, holdings=_holdings(model, setting.ranks, places), words=words
+            setting.topology, holdings=_holdings(model, setting.ranks, places), words=words
         )
 
     def size(self, model: Model, setting: Setting, units: int) -> Size:
@@ -331,8 +332,8 @@ class _Steps:
     def _span(self, worker: Numbers, server: Numbers, first: Ints, last: Ints) -> None:
         """Note a communication for both ends that are workers."""
         serves = server < len(self.workers)
-        self.trainer.span(worker, COMMUNICATION, first, last)
-        self.trainer.span(server[serves], COMMUNICATION, first[serves], last[serves])
+        self.trainer.message(worker, first, last)
+        self.trainer.message(server[serves], first[serves], last[serves])
 
 
 def _holdings(model: Model, workers: int, places: _Places) -> Holdings:

@@ -4,12 +4,17 @@ lanes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from simulator.kernels.records import Csr
+from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.steps.kinds import BACKWARD, FORWARD, OPTIMIZER, RESTART
+from simulator.steps.kinds import BACKWARD, FORWARD, KINDS, OPTIMIZER, RESTART
+from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
 from simulator.training.communicator import Chosen, Region, add_collective
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
@@ -21,13 +26,24 @@ from simulator.training.plan import (
     Label,
     Plan,
     Setting,
-    Spans,
     Stored,
     Updates,
-    no_spans,
 )
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
+
+
+class _Talks(NamedTuple):
+    """Communications as ranks see them, a row each."""
+
+    rank: Ints
+    lane: Ints
+    first: Ints
+    """The operation with whose start the communication begins. Its phase names it."""
+    last: Ints
+    """The operation with whose finish the communication ends."""
+    call: Ints
+    """The collective, a place in a list; -1 for a message."""
 
 
 class Trainer:
@@ -43,18 +59,20 @@ class Trainer:
         model: Model,
         setting: Setting,
         builder: ScheduleBuilder,
+        lanes: tuple[str, ...],
         *,
         startup: int = 0,
         chosen: Chosen | None = None,
         together: bool = True,
     ) -> None:
-        """`startup` is the number of steps that run before the first step of the setting. `chosen`
-        says whether some workers stand for all, and whether collectives are written out.
+        """`lanes` names the lanes of a rank. `startup` is the number of steps that run before the
+        first step of the setting. `chosen` says whether some workers stand for all, and whether
+        collectives are written out.
 
         Raises InputError if no worker has input in the last step, and workers run steps
         `together`.
         """
-        self.model, self.setting, self.builder = model, setting, builder
+        self.model, self.setting, self.builder, self.lanes = model, setting, builder, lanes
         self._outline = chosen is not None and chosen.outline
         self._shifts = None if chosen is None else chosen.communicator.shifts
         standing = np.arange(setting.ranks) if chosen is None else chosen.communicator.standing
@@ -69,7 +87,8 @@ class Trainer:
         self._labels = dict[str, Label]()
         self._layers = {layer.name: number for number, layer in enumerate(model.layers)}
         self._streams: dict[int, Ints] = {}
-        self._spans: list[Spans] = [no_spans()]
+        self._calls: dict[Call, int] = {}
+        self._talks = [_Talks(*np.zeros((len(_Talks._fields), 0), dtype=np.int32))]
         self._blocks: list[Block] = []
         self._ends: list[Ints] = []
         self._useful: list[int] = []
@@ -121,6 +140,13 @@ class Trainer:
             Label(OPTIMIZER), self.model.optimizer_of(len(self.ranks)) * self.factor, *after
         )
 
+    def launch(self, label: Label, seconds: float, lane: int, *after: Ints | None) -> Ints:
+        """A launch of every worker on a communication lane, where a collective follows it."""
+        self.phase(label)
+        waits = columns(self._streams.get(lane), *after)
+        self._streams[lane] = self.builder.compute(self.ranks, seconds, lane=lane, after=waits)
+        return self._streams[lane]
+
     def collective(
         self,
         label: Label,
@@ -148,18 +174,21 @@ class Trainer:
                 self.builder, region, self.ranks.astype(np.int32), waits, lane, seconds, phase
             )
         self._streams[lane] = last
-        self.span(self.ranks, lane, first, last)
+        collective = KINDS[label.kind].replace("-", "_")
+        group = self.lanes[lane] if self.setting.ranks > 1 else ""
+        call = Call(group, collective, region.schedule.nbytes_total)
+        self._talk(self.ranks, lane, first, last, self._calls.setdefault(call, len(self._calls)))
         return last
 
-    def entered(self) -> Ints:
-        """The operation with which each worker entered the latest collective."""
-        return self._spans[-1].first
+    def message(self, rank: npt.NDArray[np.integer], first: Ints, last: Ints) -> None:
+        """Note that messages of each `rank` are on their way from `first` to `last`."""
+        self._talk(rank, COMMUNICATION, first, last, -1)
 
-    def span(self, rank: npt.NDArray[np.integer], lane: int, first: Ints, last: Ints) -> None:
-        """Note that a communication of each `rank` runs from `first` to `last`."""
-        self._spans.append(
-            Spans(rank.astype(np.int32), np.full(len(rank), lane, np.int32), first, last)
-        )
+    def _talk(
+        self, rank: npt.NDArray[np.integer], lane: int, first: Ints, last: Ints, call: int
+    ) -> None:
+        lanes, calls = (np.full(len(rank), value, dtype=np.int32) for value in (lane, call))
+        self._talks.append(_Talks(rank.astype(np.int32), lanes, first, last, calls))
 
     def streams(self) -> list[Ints]:
         """The operations with which each worker left the latest collective of each communication
@@ -200,7 +229,6 @@ class Trainer:
     def plan(
         self,
         topology: Topology,
-        lanes: tuple[str, ...],
         *,
         holdings: Holdings | None = None,
         stored: Stored | None = None,
@@ -210,20 +238,20 @@ class Trainer:
         updates: Updates | None = None,
     ) -> Plan:
         """The finished plan."""
-        spans = Spans(*(np.concatenate(column) for column in zip(*self._spans, strict=True)))
         schedule = self.builder.build()
+        graph, first, last = self._graph(schedule)
         return Plan(
             model=self.model,
             schedule=schedule,
-            labels=tuple(map(self._labels.__getitem__, schedule.phases)),
+            graph=graph,
+            first=first,
+            last=last,
             topology=topology,
             workers=self.setting.ranks,
-            lanes=lanes,
             ends=np.array(self._ends, dtype=np.int32),
             numbers=self._numbers(),
             useful=np.array(self._useful, dtype=np.int32),
             samples=np.array(self._samples, dtype=np.int64),
-            spans=spans,
             updates=updates,
             holdings=holdings,
             stored=stored,
@@ -233,6 +261,55 @@ class Trainer:
             buckets=tuple(buckets),
             shifts=self._shifts,
         )
+
+    def _graph(self, schedule: Schedule) -> tuple[StepGraph, Ints, Ints]:
+        """The tasks of a schedule, and the operations with which each begins and ends: its
+        computations, and the communications that were noted."""
+        talks = _Talks(*(np.concatenate(column) for column in zip(*self._talks, strict=True)))
+        computing = schedule.kind == COMPUTATION
+        computing[talks.first] = computing[talks.last] = False
+        alone = np.flatnonzero(computing).astype(np.int32)
+        first, last = (np.concatenate((alone, ends)) for ends in (talks.first, talks.last))
+        sends, call = talks.call < 0, talks.call.copy()
+        sizes, size = np.unique(schedule.nbytes[talks.last[sends]], return_inverse=True)
+        calls = [*self._calls, *(Call("", MESSAGE, nbytes) for nbytes in sizes.tolist())]
+        call[sends] = len(self._calls) + size
+        order = np.argsort(first, kind="stable")
+        first, last = first[order], last[order]
+        place = np.concatenate((schedule.rank[alone], talks.rank))[order]
+        labels = [self._labels[phase] for phase in schedule.phases]
+        phase = schedule.phase[first]
+        workers = np.arange(self.setting.ranks, dtype=np.int32)[None]
+        graph = step_graph(
+            np.arange(schedule.ranks, dtype=np.int32)[:, None],
+            self.lanes,
+            {
+                "place": place,
+                "lane": np.concatenate((schedule.lane[alone], talks.lane))[order],
+                "kind": np.array([label.kind for label in labels], dtype=np.int32)[phase],
+                "layer": np.array([label.layer for label in labels], dtype=np.int32)[phase],
+                "bucket": np.array([label.bucket for label in labels], dtype=np.int32)[phase],
+                "call": np.concatenate((np.full(len(alone), -1), call))[order],
+                "seconds": schedule.seconds[first],
+            },
+            _waits(schedule, first, last),
+            calls=calls,
+            groups={call.group: workers for call in self._calls if call.group},
+            names=np.array(schedule.phases, dtype=object)[phase],
+        )
+        return graph, first, last
+
+
+def _waits(schedule: Schedule, first: Ints, last: Ints) -> Csr:
+    """What tasks wait for that begin and end with these operations: other tasks alone."""
+    task = np.full(len(schedule), -1, dtype=np.int32)
+    task[last] = np.arange(len(last))
+    begin, count = schedule.indptr[first], np.diff(schedule.indptr)[first]
+    row = np.repeat(np.arange(len(first)), count)
+    place = np.arange(len(row)) + (begin - np.cumsum(count) + count)[row]
+    earlier = task[schedule.indices[place]]
+    counts = np.bincount(row[earlier >= 0], minlength=len(first))
+    return Csr(np.append(0, np.cumsum(counts)).astype(np.int32), earlier[earlier >= 0])
 
 
 def columns(*operations: Ints | None) -> Ints:

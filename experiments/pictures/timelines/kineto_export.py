@@ -80,27 +80,27 @@ def _kernels(step: StepSpans) -> Boxes:
     boxes = step.device_boxes
     restarts = np.array([kind == KINDS[RESTART] for kind in step.kinds])[boxes.phase]
     boxes = boxes.take((boxes.rank < step.workers) & ~restarts)
-    sends = boxes.take(step.labels.peer[boxes.first] >= 0)
-    return boxes.joined(sends._replace(rank=step.labels.peer[sends.first].astype(np.int32)))
+    peer = step.graph.peer[step.tasks(boxes)]
+    return boxes.joined(boxes.take(peer >= 0)._replace(rank=peer[peer >= 0]))
 
 
 def _about(step: StepSpans, boxes: Boxes) -> list[tuple[str, str, str]]:
     """The name, the args and the kind of group of each kernel of a worker, the first two as
     JSON."""
-    labels, rows, calls = step.labels, [("", "", "")] * len(boxes.rank), dict[int, int]()
-    width = WIDTHS.get(step.dtype, 1)
+    graph, rows, calls = step.graph, [("", "", "")] * len(boxes.rank), dict[int, int]()
+    width, tasks = WIDTHS.get(step.dtype, 1), step.tasks(boxes).tolist()
     for row in np.argsort(boxes.first, kind="stable").tolist():
-        operation, lane = int(boxes.first[row]), int(boxes.lane[row])
-        phase, number = step.names[labels.phase[operation]], int(labels.call[operation])
+        task, lane = tasks[row], int(boxes.lane[row])
+        phase, number = step.names[step.phase[task]], int(step.call[task])
         collective, group = step.calls[number] if number >= 0 else COPY
         if not group:
-            layer = int(labels.layer[operation])
+            layer = int(graph.layer[task])
             rows[row] = json.dumps(phase + f", layer {layer}" * (layer >= 0)), "", ""
             continue
         kernel, word = KERNELS.get(collective, ("SendRecv", collective))
         args: dict[str, object] = {"phase": phase, "Collective name": word}
-        if labels.nbytes[operation] >= 0:
-            elements = round(float(labels.nbytes[operation]) / width)
+        if graph.call[task] >= 0:
+            elements = round(float(graph.nbytes[task]) / width)
             size = step.groups[group].shape[1] if group in step.groups else 2
             args["In msg nelems"] = elements // size if kernel == "AllGather" else elements
             args["Out msg nelems"] = elements // size if kernel == "ReduceScatter" else elements

@@ -12,39 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.names import rank_name, standing
-from experiments.pictures.timelines.tracks import Boxes, all_computations, boxes_of
+from experiments.pictures.timelines.tracks import Boxes, boxes_of
 from simulator.analysis.bubble_spans import BubbleSpans, bubble_spans, gaps_without_causes
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
-from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
-from simulator.steps.kinds import KINDS, RESTART, TRANSFER
+from simulator.steps.kinds import CALL, KINDS, RESTART, TRANSFER
+from simulator.steps.step_graph import StepGraph
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
-
-
-class Labels(NamedTuple):
-    """What each operation is, a row each; -1 is none."""
-
-    name: Ints
-    """What people call it, a place in `names`."""
-    phase: Ints
-    """The part of the step that it belongs to, a place in `names`."""
-    micro: Ints
-    """The micro-batch."""
-    stage: Ints
-    """The stage of the model."""
-    layer: Ints
-    """The block within its stage."""
-    bucket: Ints
-    """The bucket of gradients that it all-reduces."""
-    call: Ints
-    """The collective or message that begins with it, a place in `calls`."""
-    nbytes: Floats
-    """The bytes of that; -1 if they are not known."""
-    peer: Ints
-    """The place that receives its message."""
 
 
 class Communication(NamedTuple):
@@ -65,28 +42,34 @@ GROUPED = ("tp", "cp", "ep", "data", "experts")
 class StepSpans:
     """When places do what, and why they are idle."""
 
+    graph: StepGraph
+    """The tasks."""
     timeline: Timeline
+    first: Ints
+    """The operation of the timeline with which each task begins, in ascending order."""
+    last: Ints
+    """The operation with which each task ends."""
     what: str
     """What a place is: "rank", or "device" of a pipeline."""
-    places: Ints
-    """The places that are shown."""
     workers: int
     """The places that train: those behind them serve."""
     ranks: Ints
     """The ranks for which each worker stands, shape (workers, ranks)."""
-    lanes: tuple[str, ...]
     host: int
     """The lane of a CPU that only launches; -1 for none."""
     names: tuple[str, ...]
+    """What people call operations and parts of the step."""
     kinds: tuple[str, ...]
     """The kind of each name: all spans of a kind have one colour."""
     legend: tuple[str, ...]
     """All kinds, in the order in which a page lists them."""
-    boxes: Boxes
-    """Computations and communications that take time. A rank is a place, a phase is a place in
-    `names`, and the first operation has the labels."""
-    labels: Labels
+    name: Ints
+    """The name of each operation, a place in `names`."""
+    phase: Ints
+    """The part of the step that each task belongs to, a place in `names`."""
     calls: tuple[Communication, ...]
+    call: Ints
+    """The collective or message of each task, a place in `calls`; -1 for none."""
     groups: Mapping[str, Ints]
     """The ranks of all groups of each kind, shape (groups, ranks of a group)."""
     dtype: str
@@ -108,6 +91,29 @@ class StepSpans:
         """What a place is called."""
         return rank_name(self.timeline.schedule, place).replace("rank", self.what)
 
+    def tasks(self, boxes: Boxes) -> Ints:
+        """The task of each box."""
+        return np.asarray(np.searchsorted(self.first, boxes.first, side="right") - 1)
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """The names of the lanes of a place."""
+        return self.graph.lanes
+
+    @cached_property
+    def boxes(self) -> Boxes:
+        """Computations and communications that take time. A rank is a place, a phase is a place in
+        `names`."""
+        graph, first, last = self.graph, self.first, self.last
+        boxes = boxes_of(self.timeline, graph.place, graph.lane, first, last)
+        return boxes._replace(phase=self.name[first]).take(boxes.end > boxes.start)
+
+    @cached_property
+    def places(self) -> Ints:
+        """The places that are shown."""
+        place = self.graph.place
+        return np.union1d(place[place < self.workers], self.boxes.rank).astype(np.int32)
+
     @cached_property
     def bubbles(self) -> BubbleSpans:
         """The idle time of the main lane of the workers that are shown."""
@@ -126,46 +132,44 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     A communication lasts from entering to leaving. Of a plan with symmetry, the places are the
     workers that stand for all. Of an outline, the causes of bubbles are not known.
     """
-    schedule, size = timeline.schedule, len(timeline.schedule)
-    talks = boxes_of(timeline, *plan.spans)
-    talks = talks.take(talks.end > talks.start)
-    ends = np.concatenate((plan.spans.first, plan.spans.last))
-    boxes = all_computations(timeline)
-    boxes = boxes.take(~np.isin(boxes.first, ends[schedule.lane[ends] != COMPUTE])).joined(talks)
-    kinds = tuple(KINDS[label.kind] for label in plan.labels)
-    most = max(len(plan.lanes), schedule.lanes, int(plan.spans.lane.max(initial=0)) + 1)
-    lanes = (*plan.lanes, *(f"lane {lane}" for lane in range(len(plan.lanes), most)))
-    none, nbytes = np.full(size, -1, dtype=np.int32), np.full(size, -1.0)
-    calls, call = dict[Communication, int](), none.copy()
-    for first, lane, phase in zip(
-        talks.first.tolist(), talks.lane.tolist(), talks.phase.tolist(), strict=True
-    ):
-        key = Communication(kinds[phase].replace("-", "_"), lanes[lane])
-        call[first] = calls.setdefault(key, len(calls))
-    nbytes[talks.first] = _bytes_of(timeline, talks)
-    name, workers = schedule.phase.astype(np.int32), np.arange(plan.workers, dtype=np.int32)
-    idle = gaps_without_causes if plan.blocks else bubble_spans
+    schedule, graph = timeline.schedule, plan.graph
+    phase = schedule.phase.astype(np.int32)
+    kind = np.full(len(schedule.phases), CALL)
+    kind[phase[plan.first]] = graph.kind
+    kinds = tuple(KINDS[number] for number in kind.tolist())
+    talks = np.flatnonzero(graph.call >= 0)
+    first, row = _distinct(graph.kind[talks], graph.lane[talks])
+    calls = [
+        Communication(KINDS[graph.kind[task]].replace("-", "_"), graph.lanes[graph.lane[task]])
+        for task in talks[first].tolist()
+    ]
+    call = np.full(len(graph), -1, dtype=np.int32)
+    call[talks] = row
+    workers = np.arange(plan.workers, dtype=np.int32)
     remarks = [standing(len(plan.standing), plan.workers)] * (len(plan.standing) < plan.workers)
     if plan.blocks:
         remarks.append(
             "Collectives are timed as a whole: take --detail transfers to see their messages and "
             "why ranks wait."
         )
+    idle = gaps_without_causes if plan.blocks else bubble_spans
     return StepSpans(
+        graph=graph,
         timeline=timeline,
+        first=plan.first,
+        last=plan.last,
         what="rank",
-        places=np.union1d(plan.standing, boxes.rank).astype(np.int32),
         workers=plan.workers,
         ranks=workers[:, None],
-        lanes=lanes,
         host=-1,
         names=schedule.phases,
         kinds=kinds,
         legend=tuple(dict.fromkeys(kinds)),
-        boxes=boxes,
-        labels=Labels(name, name, none, none, none, plan.column("bucket"), call, nbytes, none),
+        name=phase,
+        phase=phase[plan.first],
         calls=tuple(calls),
-        groups={lanes[lane]: workers[None] for lane in np.unique(plan.spans.lane).tolist()},
+        call=call,
+        groups={call.group: workers[None] for call in calls},
         dtype=plan.model.gradient_dtype,
         idle=partial(idle, timeline, COMPUTE),
         ends=timeline.finish[plan.ends],
@@ -176,30 +180,18 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     )
 
 
-def _bytes_of(timeline: Timeline, talks: Boxes) -> Floats:
-    """The bytes of each communication: those of the slots that the rank enters with, or of the only
-    transfer; -1 if they are not known."""
-    schedule = timeline.schedule
-    sums = np.concatenate(([0.0], np.cumsum(schedule.shares))) * schedule.nbytes_total
-    slot, entered = schedule.target[talks.first], schedule.kind[talks.first] == COMPUTATION
-    buffer_bytes = sums[slot + schedule.count[talks.first]] - sums[slot]
-    nbytes = np.where(entered, buffer_bytes, schedule.nbytes[talks.first])
-    known = np.where(entered, slot >= 0, talks.first == talks.last)
-    return np.asarray(np.where(known, nbytes, -1.0))
-
-
 def step_spans(step: Step) -> StepSpans:
     """The spans of a step of a plan. A place is a device of the pipeline, and stands for all of its
     ranks."""
-    timeline, schedule, graph = step.timeline, step.schedule, step.graph
-    lane, degrees = schedule.lane, step.work.times.degrees
+    timeline, graph = step.timeline, step.graph
+    lane, degrees = graph.lane, step.work.times.degrees
     first, row = _distinct(lane, graph.kind, graph.micro, graph.call)
     calls, rows = dict[Communication, int](), list[tuple[str, str, int]]()
     names, phases = dict[str, str](), dict[str, str]()
-    for operation, stream in zip(first.tolist(), lane[first].tolist(), strict=True):
-        kind, micro, number = KINDS[graph.kind[operation]], int(graph.micro[operation]), -1
+    for task, stream in zip(first.tolist(), lane[first].tolist(), strict=True):
+        kind, micro, number = KINDS[graph.kind[task]], int(graph.micro[task]), -1
         phase = name = f"{kind} {micro}" if micro >= 0 else kind
-        task_call = graph.call_of(operation)
+        task_call = graph.call_of(task)
         if stream == COPIES or task_call is not None:
             call = COPY
             if task_call is not None:
@@ -218,39 +210,31 @@ def step_spans(step: Step) -> StepSpans:
     place = {name: number for number, name in enumerate(kinds)}
     columns = [(place[name], place[phase], number) for name, phase, number in rows]
     name_of, phase_of, call_of = np.array(columns, dtype=np.int32)[row].T
-    places, ranks = np.arange(schedule.ranks, dtype=np.int32), degrees.groups("pp").T
+    ranks, operations = degrees.groups("pp").T, np.arange(len(graph), dtype=np.int32)
     some = "all " if len(ranks) == 1 else ""
     stands = f"A row stands for {some}{ranks.shape[1]} ranks" + f" of {ranks.size}" * (not some)
     communicating = {call.group for call in calls} - {STREAMS[SEND], STREAMS[TIED], COPY.group}
     groups = {kind: degrees.groups(kind) for kind in (*GROUPED, *sorted(communicating))}
     return StepSpans(
+        graph=graph,
         timeline=timeline,
+        first=operations,
+        last=operations,
         what="device",
-        places=places,
-        workers=len(places),
+        workers=len(ranks),
         ranks=ranks,
-        lanes=STREAMS,
         host=HOST,
         names=tuple(kinds),
         kinds=tuple(kinds.values()),
         legend=(*KINDS[:TRANSFER], *STREAMS, *KINDS[TRANSFER:RESTART]),
-        boxes=_named(all_computations(timeline), name_of),
-        labels=Labels(
-            name_of,
-            phase_of,
-            graph.micro,
-            graph.stage,
-            graph.layer,
-            np.full_like(name_of, -1),
-            call_of,
-            graph.nbytes,
-            graph.peer,
-        ),
+        name=name_of,
+        phase=phase_of,
         calls=tuple(calls),
+        call=call_of,
         groups=groups,
         dtype="",
         idle=partial(step_bubbles, step),
-        ends=np.full((1, len(places)), timeline.makespan),
+        ends=np.full((1, len(ranks)), timeline.makespan),
         numbers=np.zeros(1, dtype=np.int32),
         useful=np.ones(1, dtype=np.int32),
         together=True,
@@ -258,15 +242,11 @@ def step_spans(step: Step) -> StepSpans:
     )
 
 
-def _named(boxes: Boxes, name: Ints) -> Boxes:
-    return boxes._replace(phase=name[boxes.first])
-
-
 def _distinct(*columns: npt.NDArray[np.integer]) -> tuple[Ints, Ints]:
-    """The first operation with each distinct row of columns, and the number of the row of each."""
+    """The first row with each distinct value of columns, and the number of the value of each."""
     code = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
-        code = code * (int(np.ptp(column)) + 1) + column - column.min()
+        code = code * (int(np.ptp(column)) + 1) + column - column.min() if len(column) else code
     _, first, row = np.unique(code, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return first[order].astype(np.int32), np.argsort(order)[row].astype(np.int32)

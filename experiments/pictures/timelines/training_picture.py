@@ -42,7 +42,7 @@ def training_drawing(step: StepSpans, title: str) -> Figure:
     """
     timeline, boxes, places = step.timeline, step.device_boxes, step.places
     bars = arranged(boxes, timeline, step.kinds)
-    talks = np.isin(bars.boxes.phase, step.labels.name[step.labels.call >= 0])
+    talks = np.isin(bars.boxes.phase, step.name[step.first[step.call >= 0]])
     talks &= (bars.boxes.lane != COMPUTE) & (bars.boxes.rank < step.workers)
     main, least = boxes.take(boxes.lane == COMPUTE), thinnest(timeline)
     busy = joined_times(main.rank, main.start, main.end, 1e-9 * timeline.makespan)

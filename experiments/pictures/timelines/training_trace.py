@@ -60,7 +60,7 @@ def _steps(step: StepSpans) -> Slices:
 
 def _bubbles(step: StepSpans) -> Slices:
     media, spans = step.timeline.routed.topology.medium_names, step.bubbles
-    awaited = np.where(spans.awaited < 0, -1, step.labels.name[spans.awaited])
+    awaited = np.where(spans.awaited < 0, -1, step.name[spans.awaited])
     keys = list(zip(spans.cause.tolist(), awaited.tolist(), spans.medium.tolist(), strict=True))
     about = {
         (cause, name, medium): described(
@@ -77,21 +77,16 @@ def _bubbles(step: StepSpans) -> Slices:
 
 def _about(step: StepSpans) -> list[str]:
     """The name, the kind and the labels of each box."""
-    labels, shown = step.labels, ("stage", "layer", "micro_batch", "bytes")
-    columns = (
-        labels.name,
-        labels.phase,
-        labels.stage,
-        labels.layer,
-        labels.micro,
-        np.rint(labels.nbytes).astype(np.int64),
-    )
-    keys = list(zip(*(column[step.boxes.first].tolist() for column in columns), strict=True))
+    shown = ("stage", "layer", "micro_batch", "bytes")
+    graph, boxes, tasks = step.graph, step.boxes, step.tasks(step.boxes)
+    nbytes = np.where(step.call < 0, -1, np.rint(graph.nbytes)).astype(np.int64)
+    columns = (step.phase, graph.stage, graph.layer, graph.micro, nbytes)
+    labels = (column[tasks].tolist() for column in columns)
+    keys = list(zip(boxes.phase.tolist(), *labels, strict=True))
     about = {}
     for key in set(keys):
         name, phase, *values = key
-        args = dict(zip(shown, values, strict=True))
-        if step.what == "rank":
-            args = {word: value for word, value in args.items() if value >= 0}
+        labels_of = zip(shown, values, strict=True)
+        args = {word: value for word, value in labels_of if value >= 0}
         about[key] = described(step.names[name], step.kinds[phase], **args)
     return [about[key] for key in keys]

@@ -14,7 +14,6 @@ from experiments.commands.train import run as command
 from experiments.output import RunFiles
 from experiments.traces.chakra_export import chakra_files
 from experiments.traces.chakra_workload import Workload, read_workload
-from experiments.traces.plan_tasks import tasks_of
 from experiments.training.job import Job
 from experiments.training.training_grid import TrainingGrid
 from refusals import refusal
@@ -63,7 +62,7 @@ def test_a_run_takes_as_long_when_it_is_read_back(strategy: Strategy, tmp_path: 
     star = machine("star").with_links(bandwidth=1e6, latency=1e-6)
     job = Job(MODEL, "ddp", strategy, star, steps=3, conditions=conditions, detail="transfers")
     run = job.run(4)
-    workload = read_back(tasks_of(run.plan, run.timeline.schedule), tmp_path)
+    workload = read_back(run.plan.simulated(run.timeline), tmp_path)
     written = write(workload.graph, job.topology(4))
     timeline = simulate(written.schedule, written.topology)
     assert timeline.makespan == pytest.approx(run.timeline.makespan, rel=1e-9)
@@ -105,7 +104,7 @@ def test_what_chakra_cannot_say_is_refused() -> None:
 def test_runs_that_wait_outside_of_collectives_are_refused(name: str) -> None:
     job = Job(MODEL, name, find_strategy(name)(), machine("star"), detail="transfers")
     run = job.run(3)
-    text = refusal(tasks_of, run.plan, run.timeline.schedule)
+    text = refusal(chakra_files, run.plan.simulated(run.timeline))
     assert "ranks wait for each other outside of collectives" in text
 
 

@@ -183,7 +183,7 @@ def test_threads_take_turns() -> None:
     assert [schedule.phases[schedule.phase[i]] for i in launches[::3]] == [
         f"launch fc{k}" for k in range(4)
     ]
-    assert plan.lanes[INTERPRETER] == "interpreter"
+    assert plan.graph.lanes[INTERPRETER] == "interpreter"
 
 
 def test_launches_hide_behind_the_replication() -> None:

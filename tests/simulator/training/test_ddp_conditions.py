@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ddp_steps import GRADIENTS, MODEL, ONE_BUCKET, planned, quiet, ran, star
+from simulator.steps.kinds import BARRIER
 from simulator.training.conditions import Failure
 from topologies.errors import InputError
 
@@ -22,12 +23,12 @@ def test_rank_0_prepares_data_on_its_host_when_its_last_step_is_done() -> None:
     prepared = np.flatnonzero(names == "prepare data")
     optimized = np.flatnonzero(names == "optimizer")
     assert schedule.rank[prepared].tolist() == [0, 0]
-    assert {plan.lanes[lane] for lane in schedule.lane[prepared]} == {"host"}
+    assert {plan.graph.lanes[lane] for lane in schedule.lane[prepared]} == {"host"}
     assert timeline.start[prepared].tolist() == [
         0,
         timeline.finish[optimized[schedule.rank[optimized] == 0][0]],
     ]
-    barriers = plan.spans.first[names[plan.spans.first] == "barrier"]
+    barriers = plan.first[plan.graph.kind == BARRIER]
     assert timeline.ready[barriers[:3]].tolist() == [3, 0, 0]
 
 
@@ -50,7 +51,7 @@ def test_a_rank_without_input_takes_part_in_the_all_reduce() -> None:
 def test_ranks_ask_each_other_before_every_step_who_has_input() -> None:
     plan, timeline, _ = ran(quiet(), 3, steps=2, batches={1: 1}, slower={2: 2.0})
     names = np.array(plan.schedule.phases)[plan.schedule.phase]
-    asked = plan.spans.first[names[plan.spans.first] == "all-reduce join"]
+    asked = plan.first[names[plan.first] == "all-reduce join"]
     optimized = timeline.finish[names == "optimizer"]
     assert timeline.ready[asked].tolist() == [0, 0, 0, *optimized[:3]]
     assert "all-reduce join" not in planned(quiet(), 3).schedule.phases

@@ -103,15 +103,16 @@ def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bu
     plan = parse_plan("tp=2,pp=2,batch=4", gpus=4)
     times = GroupTimes(machine("star").build(4), plan.degrees)
     spans = step_spans(write(work_of(training, plan, times)))
-    labels, boxes = spans.labels, spans.boxes
+    graph, boxes = spans.graph, spans.boxes
+    tasks = spans.tasks(boxes)
     assert spans.ranks.tolist() == [[0, 1], [2, 3]]
     assert spans.groups["tp"].tolist() == [[0, 1], [2, 3]]
     assert {Communication("all_reduce", "tp"), Communication("send", "send")} <= {*spans.calls}
     named = np.array(spans.names)[boxes.phase]
-    assert set(labels.micro[boxes.first[named == "forward 1"]].tolist()) == {1}
-    calls = labels.call[boxes.first[named == "tp all_reduce"]].tolist()
+    assert set(graph.micro[tasks[named == "forward 1"]].tolist()) == {1}
+    calls = spans.call[tasks[named == "tp all_reduce"]].tolist()
     assert {spans.calls[call] for call in calls} == {Communication("all_reduce", "tp")}
-    assert (labels.call[boxes.first[boxes.lane == COMPUTE]] == -1).all()
+    assert (spans.call[tasks[boxes.lane == COMPUTE]] == -1).all()
     shown = training_drawing(spans, "title").axes[0].get_title(loc="left").splitlines()
     assert shown[0] == "what each device computes and communicates, and why it is idle"
     assert shown[1].startswith("not computing: ")
