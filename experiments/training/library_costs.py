@@ -118,7 +118,7 @@ def slower_calls(plan: Plan, factor: float) -> Floats:
 
 def _calls(plan: Plan, algorithm: Algorithm) -> list[tuple[Schedule, int]]:
     """The collectives of a step that send most, and how often each runs."""
-    if not plan.buckets:
+    if algorithm.collective.name != "all_reduce" or not plan.buckets:
         ranks = max(2, plan.schedule.workers)
         return [(algorithm.build(ranks, plan.model.gradients), 1)]
     schedules = {region.schedule.nbytes_total: region.schedule for region in plan.buckets}

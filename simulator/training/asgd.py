@@ -25,9 +25,10 @@ from simulator.training.plan import (
     Setting,
     Updates,
 )
+from simulator.training.server_trainer import ServerTrainer
 from simulator.training.size import Size
 from simulator.training.strategy import Served, option
-from simulator.training.trainer import Trainer, columns
+from simulator.training.trainer import columns
 from topologies.errors import InputError
 from topologies.topology import Ints
 from topologies.units import format_bandwidth, format_seconds
@@ -151,9 +152,8 @@ class _Run:
         self.first = ranks * options.servers(ranks)
         # A failure repeats no steps of others.
         conditions = replace(setting.conditions, failure=None)
-        self.trainer = Trainer(
-            model, replace(setting, conditions=conditions), self._builder(), LANES, together=False
-        )
+        setting, builder = replace(setting, conditions=conditions), self._builder()
+        self.trainer = ServerTrainer(model, setting, builder, LANES, together=False)
         self.builder, self.cycles = self.trainer.builder, dict[bytes, _Cycle]()
         worker = np.tile(np.arange(ranks, dtype=np.int32), self.shares)
         asked = self._ask(self.builder, worker, self.share.ravel())
@@ -252,7 +252,6 @@ class _Run:
         for step in range(self.setting.steps):
             self._step(step)
         return self.trainer.plan(
-            self.setting.topology,
             updates=Updates(*map(np.concatenate, zip(*self.updates, strict=True))),
             holdings=self._holdings(),
             words=self._words(),
@@ -322,7 +321,7 @@ class _Run:
 
     def _span(self, workers: Ints, first: Ints, last: Ints) -> None:
         rank = np.tile(workers, self.shares)
-        self.trainer.message(rank, first.ravel(), last.ravel())
+        self.trainer.note(rank, first.ravel(), last.ravel())
 
 
 STRATEGIES = {"asgd": ASGD, "ssp": SSP}

@@ -17,11 +17,10 @@ from simulator.collectives.collective import REDUCE
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
-from simulator.training.communicator import Region
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
-from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Label, Plan, Setting, Stored
-from simulator.training.size import Size, most_operations
+from simulator.training.plan import COMMUNICATION, Holdings, Label, Plan, Setting, Stored
+from simulator.training.size import most_operations
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -122,16 +121,9 @@ class DataParallel(Strategy):
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
         chains, replica = _chains(setting), model.parameters + model.buffers
-        setting.check_size(self.size(model, setting, chains))
         replicate = chain_broadcast(chains, replica, self._chunks(replica, chains))
         reduce = chain_reduce(chains, model.gradients, self._chunks(model.gradients, chains))
-        # Replicas are in slots of no size: every worker is taken to hold the parameters anyway.
-        builder = ScheduleBuilder(
-            setting.ranks, model.gradients, slots=reduce.buffer, scratch=[0.0] * replicate.buffer
-        )
-        behind = reduce.buffer + replicate.buffer
-        regions = Region(replicate, reduce.buffer, behind), Region(reduce, 0, behind)
-        steps = _Steps(self, Trainer(model, setting, builder, LANES), *regions)
+        steps = _Steps(self, Trainer(model, setting, LANES), replicate, reduce)
         for attempt in steps.trainer.attempts:
             steps.step(attempt)
         state = model.parameters * model.state
@@ -139,19 +131,7 @@ class DataParallel(Strategy):
             np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state
         )
         words = _described(replicate, len(chains))
-        return steps.trainer.plan(
-            setting.topology, holdings=holdings, stored=steps.stored(), words=words
-        )
-
-    def size(self, model: Model, setting: Setting, chains: Numbers) -> Size:
-        """Operations of a run over `chains`."""
-        ranks, slots = setting.ranks, len(chains)
-        slots *= sum(
-            self._chunks(each, chains)
-            for each in (model.parameters + model.buffers, model.gradients)
-        )
-        copies = 2 + self.scatter
-        return Size((3 * len(model.layers) + 4) * ranks + (ranks - 1) * (slots + copies) + 2, 1.0)
+        return steps.trainer.plan(holdings=holdings, stored=steps.stored(), words=words)
 
     def _chunks(self, nbytes: float, chains: Numbers) -> int:
         most = most_operations() // chains.size
@@ -167,13 +147,13 @@ class _Steps:
     step before, or of a restart, or the loss."""
 
     def __init__(
-        self, options: DataParallel, trainer: Trainer, replicate: Region, reduce: Region
+        self, options: DataParallel, trainer: Trainer, replicate: Schedule, reduce: Schedule
     ) -> None:
         self.options = options
         self.trainer = trainer
         self.replicate = replicate
         self.reduce = reduce
-        self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
+        self.model, self.workers = trainer.model, trainer.ranks
         self.start = self._moment(Label(kinds.BEGIN), np.zeros(0, dtype=np.int32))
         self._outputs: list[tuple[int, float]] = []
 
@@ -186,11 +166,15 @@ class _Steps:
         batch = self._scatter(
             Label(kinds.SCATTER, "inputs"), peers if self.options.scatter else [], self.model.inputs
         )
-        self._forward(inputs, trainer.collective(Label(kinds.REPLICATE), self.replicate, batch))
+        # Replicas count elsewhere: every worker is taken to hold the parameters anyway.
+        replicated = trainer.collective(
+            Label(kinds.REPLICATE), self.replicate, batch, memory="elsewhere"
+        )
+        self._forward(inputs, replicated)
         if attempt.fails:
             trainer.restart()
             self.start = self._tail
-            trainer.end(lost=True)
+            trainer.end()
             return
         nbytes = len(peers) * self.model.outputs
         self._outputs.append((int(self._tail[0]), nbytes))
@@ -199,15 +183,15 @@ class _Steps:
         self._outputs.append((int(self._tail[0]), -nbytes))
         summed = Label(kinds.SUM_UP, "gradients")
         arrived = self._moment(summed, self._tail)
-        self._update(trainer.collective(summed, self.reduce, arrived))
-        trainer.end(lost=attempt.lost)
+        self._update(trainer.collective(summed, self.reduce, arrived, memory="held"))
+        trainer.end()
 
     def stored(self) -> Stored:
         """The outputs of the others, which the first device holds."""
-        operation, nbytes = zip(*self._outputs, strict=True) if self._outputs else ((), ())
+        task, nbytes = zip(*self._outputs, strict=True) if self._outputs else ((), ())
         return Stored(
-            np.array(operation, np.int32),
-            np.zeros(len(operation), np.int32),
+            np.array(task, np.int32),
+            np.zeros(len(task), np.int32),
             np.array(nbytes, np.float64),
         )
 
@@ -219,34 +203,27 @@ class _Steps:
 
     def _moment(self, label: Label, after: Ints) -> Ints:
         """What all workers wait for: until all of `after` are done."""
-        self.trainer.phase(label)
-        return np.repeat(
-            self.builder.compute(0, 0.0, lane=COMMUNICATION, after=after), len(self.workers)
+        moment = self.trainer.compute(
+            label, 0.0, after[None], lane=COMMUNICATION, ranks=self.workers[:1]
         )
+        return np.repeat(moment, len(self.workers))
 
     def _scatter(self, label: Label, targets: list[int], nbytes: float) -> Ints:
         """The first sends `nbytes` to each of `others`; returns with what each has them, and the
         first has sent all."""
-        self.trainer.phase(label)
         arrival = self.start.copy()
         for target in targets:
-            arrival[[0, target]] = self._copy(0, target, nbytes, arrival[:1])
+            arrival[[0, target]] = self.trainer.message(label, (0, target), nbytes, arrival[:1])
         return arrival
 
     def _gather(self, sources: list[int]) -> None:
         """Each of `others` sends its outputs to the first, when both have theirs: that has the
         loss."""
-        self.trainer.phase(Label(kinds.GATHER_OUTPUTS))
-        last = self._tail[:1]
+        label, last = Label(kinds.GATHER_OUTPUTS), self._tail[:1]
         for source in sources:
-            last = self._copy(source, 0, self.model.outputs, np.append(last, self._tail[source]))
+            both = np.append(last, self._tail[source])
+            last = self.trainer.message(label, (source, 0), self.model.outputs, both)
         self.start = np.repeat(last, len(self.workers))
-
-    def _copy(self, source: int, target: int, nbytes: float, after: Ints) -> Ints:
-        sent = self.builder.signal(source, target, nbytes=nbytes, after=after)
-        both_ends = np.repeat(sent, 2)
-        self.trainer.message(np.array([source, target]), both_ends, both_ends)
-        return sent
 
     def _forward(self, inputs: npt.NDArray[np.bool_], replicated: Ints) -> None:
         launched = self.start
@@ -256,9 +233,9 @@ class _Steps:
 
     def _launch(self, layer: Layer, inputs: npt.NDArray[np.bool_], before: Ints) -> Ints:
         """Every thread takes its turn at the interpreter, after its launch before."""
-        self.trainer.phase(Label(kinds.LAUNCH, layer.name))
         threads, seconds = np.zeros_like(self.workers), np.where(inputs, self.options.launch, 0.0)
-        return self.builder.compute(threads, seconds, lane=INTERPRETER, after=before[:, None])
+        label = Label(kinds.LAUNCH, layer.name)
+        return self.trainer.compute(label, seconds, before, lane=INTERPRETER, ranks=threads)
 
     def _backward(self, arrived: Ints) -> None:
         for layer in reversed(self.model.layers):
@@ -266,9 +243,11 @@ class _Steps:
 
     def _update(self, reduced: Ints) -> None:
         """The optimizer of the first: the step ends with it, and elsewhere with the reduction."""
-        self.trainer.phase(Label(kinds.OPTIMIZER))
         seconds = float(self.model.optimizer_of(len(self.workers))[0] * self.trainer.factor[0])
-        updated = self.builder.compute(0, seconds, lane=COMPUTE, after=reduced[:1])
+        self.trainer.tail = None
+        updated = self.trainer.compute(
+            Label(kinds.OPTIMIZER), seconds, reduced[:1], ranks=self.workers[:1]
+        )
         self.start = np.repeat(updated, len(self.workers))
         self.trainer.tail = np.append(updated, reduced[1:])
 

@@ -5,35 +5,24 @@ After Li et al., PVLDB 13(12), 2020, and torch.nn.parallel.DistributedDataParall
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.collectives import Algorithm, find
+from simulator.collectives import Algorithm
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.collectives.operation_counts import bounds
-from simulator.schedules.schedule import Schedule
 from simulator.training import bucket_costs
 from simulator.training.bucket_costs import HOOK, PASSES, Overheads
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
-from simulator.training.communicator import (
-    Communicator,
-    builder_of,
-    choose,
-    find_all_reduce,
-    layout,
-)
+from simulator.training.communicator import Communicator, find_all_reduce
 from simulator.training.ddp_operations import Steps
 from simulator.training.model import Model
 from simulator.training.plan import Holdings, Plan, Setting
-from simulator.training.size import Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 from topologies.units import format_bytes, in_binary
 
-SCALAR = 4.0
-"""Bytes of a number in fp32."""
 WALK = 1e-6
 """Seconds a parameter to walk autograd's graph. Measured with torch 2.13 on a CPU of two cores: 0.3
 us a parameter of convolutions and batch norms, 0.9 to 3 us of transformer layers, which have more
@@ -122,28 +111,16 @@ class DDP(Strategy):
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
-        chosen = choose(
-            setting,
-            self.algo,
-            self.small,
-            alike=setting.alike(model) and self._alike(model),
-            size=lambda large, workers: self.size(model, replace(setting, ranks=workers), large),
-        )
-        communicator = chosen.communicator
-        reduced = [communicator.all_reduce(self.wire(bucket.nbytes)) for bucket in buckets]
-        slots = layout(reduced, self._extra(model, setting, communicator))
-        builder = builder_of(slots, chosen)
-        lanes = (
-            "compute",
-            "communication",
-            *(f"communication {k}" for k in range(2, self.streams + 1)),
-            "host",
-        )
-        trainer = Trainer(model, setting, builder, lanes, startup=int(self.startup), chosen=chosen)
-        steps = Steps(self, trainer, slots, self._overheads(model, setting))
+        alike = setting.alike(model) and self._alike(model)
+        communicator = Communicator(setting, self.algo, self.small, alike=alike)
+        more = (f"communication {number}" for number in range(2, self.streams + 1))
+        lanes = "compute", "communication", *more, "host"
+        trainer = Trainer(model, setting, lanes, communicator, startup=int(self.startup))
+        steps = Steps(self, trainer, communicator, self._overheads(model, setting))
         if self.startup:
-            steps.start(self._first(model))
-        usual = steps.reduced(buckets, slots.buckets)
+            # The first iteration has a single bucket, unless buckets are never rebuilt.
+            steps.start(initial(model, self.bucket) if self.find_unused else whole(model))
+        usual = steps.reduced(buckets)
         for attempt in setting.conditions.attempts(setting.steps):
             steps.step(usual, attempt)
         words = (
@@ -152,47 +129,7 @@ class DDP(Strategy):
             *communicator.words,
         )
         holdings = self._holdings(model, setting.ranks)
-        return steps.trainer.plan(
-            communicator.topology,
-            holdings=holdings,
-            words=words,
-            slowdown=self.slowdown,
-            buckets=slots.buckets,
-        )
-
-    def size(self, model: Model, setting: Setting, large: float) -> Size:
-        """Operations of a run in which the all-reduce of a bucket has `large` of them."""
-        ranks = setting.ranks
-        layers = len(model.layers)
-        normed = sum(layer.channels > 0 for layer in model.layers)
-        ends = 2 * ranks
-        small, gather = (
-            next(bounds(find(name), setting.topology, ranks)).operations + ends
-            for name in (self.small, "ring_all_gather")
-        )
-        batch = ends * layers + (gather + small) * normed * self.sync_batch_norm
-        alike = (
-            self.metric + self.find_unused + bool(setting.conditions.batches) + (self.prepare > 0)
-        )
-        step = (
-            batch * self.accumulate
-            + small * alike
-            + ranks * (1 + self.find_unused)
-            + (self.prepare > 0)
-        )
-        step += (ranks - 1 + ends) * (self.broadcast_buffers and model.buffers > 0)
-        rules = self._rules(ranks)
-
-        def reduced(buckets: list[Bucket]) -> float:
-            copies_and_hooks = bucket_costs.costs(model, buckets, 0.0, rules).operations()
-            launched = ranks * (self.streams > 1)
-            return len(buckets) * (large + ends + launched) + ranks * copies_and_hooks
-
-        buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
-        if not self.startup:
-            return Size(step + reduced(buckets))
-        first = step + reduced(self._first(model)) + ranks - 1 + ends
-        return Size(step + reduced(buckets), first)
+        return trainer.plan(holdings=holdings, words=words, slowdown=self.slowdown)
 
     def _rules(self, ranks: int) -> Overheads:
         """What copies and hooks depend on. A single worker has none."""
@@ -228,41 +165,6 @@ class DDP(Strategy):
         gradients = model.gradients * self.compress
         copies = 0.0 if self.gradient_as_bucket_view else model.gradients
         return Holdings(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
-
-    def _first(self, model: Model) -> list[Bucket]:
-        """The buckets of the first iteration: a single bucket, unless buckets are never rebuilt."""
-        return initial(model, self.bucket) if self.find_unused else whole(model)
-
-    def _extra(
-        self, model: Model, setting: Setting, communicator: Communicator
-    ) -> dict[str, Schedule]:
-        """The other collectives of a run, by purpose."""
-        extra: dict[str, Schedule] = {}
-        if self.startup:
-            extra["model"] = communicator.broadcast(model.parameters + model.buffers)
-            for number, bucket in enumerate(self._first(model)):
-                extra[f"first {number}"] = communicator.all_reduce(self.wire(bucket.nbytes))
-        if self.broadcast_buffers and model.buffers:
-            extra["buffers"] = communicator.broadcast(model.buffers)
-        if self.find_unused:
-            extra["used"] = communicator.small(
-                SCALAR * sum(len(layer.tensors) for layer in model.layers)
-            )
-        for layer in model.layers if self.sync_batch_norm else ():
-            if layer.channels:
-                sums = 2 * layer.channels * SCALAR
-                extra[f"forward {layer.name}"] = communicator.all_gather(
-                    (sums + SCALAR) * setting.ranks
-                )
-                extra[f"backward {layer.name}"] = communicator.small(sums)
-        wanted = {
-            "metric": self.metric,
-            "barrier": self.prepare > 0,
-            "join": bool(setting.conditions.batches),
-        }
-        return extra | {
-            name: communicator.small(SCALAR) for name, is_wanted in wanted.items() if is_wanted
-        }
 
 
 def _described(buckets: list[Bucket]) -> str:

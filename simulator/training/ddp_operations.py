@@ -6,60 +6,71 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from simulator.schedules.schedule import Schedule
 from simulator.steps import kinds
 from simulator.training import bucket_costs
 from simulator.training.bucket_costs import Costs, Overheads
 from simulator.training.buckets import Bucket
-from simulator.training.communicator import Layout, Region
+from simulator.training.communicator import Communicator
 from simulator.training.conditions import Attempt
+from simulator.training.lowering import Memory
+from simulator.training.model import Layer
 from simulator.training.plan import COMMUNICATION, Label
-from simulator.training.trainer import Trainer, columns
+from simulator.training.trainer import Trainer
 from topologies.topology import Ints
 
 if TYPE_CHECKING:
     from simulator.training.ddp import DDP
 
 
+SCALAR = 4.0
+"""Bytes of a number in fp32."""
+
+
 class Reduced(NamedTuple):
     """The buckets of a step."""
 
     buckets: list[Bucket]
-    regions: list[Region]
-    """Where the collective of each bucket is."""
+    memory: Memory
+    """When their buffers are held."""
     costs: Costs
 
 
 class Steps:
     """The steps of one run of DDP."""
 
-    def __init__(self, options: DDP, trainer: Trainer, slots: Layout, overheads: Overheads) -> None:
-        self.options, self.trainer, self.slots = options, trainer, slots
+    def __init__(
+        self, options: DDP, trainer: Trainer, communicator: Communicator, overheads: Overheads
+    ) -> None:
+        self.options, self.trainer, self.communicator = options, trainer, communicator
         self.overheads = overheads
         self.layers = trainer.model.layers
         self.waits: list[Ints | None] = []
 
-    def reduced(self, buckets: list[Bucket], regions: list[Region]) -> Reduced:
-        """The `buckets` of a step, whose collectives are in `regions`."""
+    def reduced(self, buckets: list[Bucket], memory: Memory = "held") -> Reduced:
+        """The `buckets` of a step."""
         ranks = self.trainer.setting.ranks
         sent = 2 * (ranks - 1) / ranks * self.options.wire(1.0)
         costs = bucket_costs.costs(self.trainer.model, buckets, sent, self.overheads)
-        return Reduced(buckets, regions, costs)
+        return Reduced(buckets, memory, costs)
 
     def start(self, buckets: list[Bucket]) -> None:
         """Rank 0's model goes to all; the first iteration has `buckets` of its own."""
-        self.waits.append(self._extra("model", Label(kinds.BROADCAST, "model")))
-        regions = [self.slots.extra[f"first {number}"] for number in range(len(buckets))]
-        self.step(self.reduced(buckets, regions), Attempt(0))
+        model = self.trainer.model
+        replica = self.communicator.broadcast(model.parameters + model.buffers)
+        self.waits.append(self._call(Label(kinds.BROADCAST, "model"), replica))
+        self.step(self.reduced(buckets, "used"), Attempt(0))
 
     def step(self, reduced: Reduced, attempt: Attempt) -> None:
         """Forwards and backwards of all batches, the collectives of the last, the optimizer."""
         self.waits.append(self._prepared())
-        self._extra("join", Label(kinds.ALL_REDUCE, "join"), self.trainer.tail)
+        if self.trainer.setting.conditions.batches:
+            self._scalar(Label(kinds.ALL_REDUCE, "join"), self.trainer.tail)
         for batch in range(self.options.accumulate):
             self._forward(first=batch == 0)
             if attempt.fails:
                 self.trainer.restart()
-                self.trainer.end(lost=True)
+                self.trainer.end()
                 return
             last = batch == self.options.accumulate - 1
             if last:
@@ -68,16 +79,19 @@ class Steps:
             arrived = self._backward(reduced.costs if last else None)
         self._reduce(reduced, arrived, begun)
         self.trainer.optimize(*self.trainer.streams())
-        metric = self._extra("metric", Label(kinds.ALL_REDUCE, "metric"), self.trainer.tail)
-        self.trainer.end(metric, lost=attempt.lost, batches=self.options.accumulate)
+        metric = None
+        if self.options.metric:
+            metric = self._scalar(Label(kinds.ALL_REDUCE, "metric"), self.trainer.tail)
+        self.trainer.end(metric, batches=self.options.accumulate)
         self.waits.append(metric)
 
-    def _extra(self, name: str, label: Label, *after: Ints | None) -> Ints | None:
-        """One of the other collectives, if it is wanted."""
-        region = self.slots.extra.get(name)
-        if region is None:
-            return None
-        return self.trainer.collective(label, region, *after, seconds=(self.options.launch, 0.0))
+    def _call(self, label: Label, schedule: Schedule, *after: Ints | None) -> Ints:
+        """A collective beside those of the buckets."""
+        return self.trainer.collective(label, schedule, *after, seconds=(self.options.launch, 0.0))
+
+    def _scalar(self, label: Label, *after: Ints | None) -> Ints:
+        """An all-reduce of a number."""
+        return self._call(label, self.communicator.small(SCALAR), *after)
 
     def _prepared(self) -> Ints | None:
         """Rank 0 prepares data; all wait for it at a barrier."""
@@ -85,26 +99,33 @@ class Steps:
             return None
         tail = self.trainer.tail
         before = np.full(self.trainer.setting.ranks, -1, np.int32) if tail is None else tail.copy()
-        self.trainer.phase(Label(kinds.PREPARE, "data"))
-        before[0] = self.trainer.builder.compute(
-            0, self.options.prepare, lane=self._host, after=before[:1]
-        )[0]
-        return self._extra("barrier", Label(kinds.BARRIER), before)
+        before[:1] = self.trainer.compute(
+            Label(kinds.PREPARE, "data"),
+            self.options.prepare,
+            before[:1],
+            lane=self._host,
+            ranks=np.zeros(1, np.int32),
+        )
+        return self._scalar(Label(kinds.BARRIER), before)
 
     def _forward(self, *, first: bool) -> None:
-        if first:
-            self.waits.append(
-                self._extra(
-                    "buffers", Label(kinds.BROADCAST, "buffers"), self.trainer.tail, *self.waits
-                )
-            )
+        model = self.trainer.model
+        if first and self.options.broadcast_buffers and model.buffers:
+            statistics = self.communicator.broadcast(model.buffers)
+            label = Label(kinds.BROADCAST, "buffers")
+            self.waits.append(self._call(label, statistics, self.trainer.tail, *self.waits))
         for layer in self.layers:
             self.trainer.forward(layer, *self.waits)
-            self.waits = [
-                self._extra(
-                    f"forward {layer.name}", Label(kinds.ALL_GATHER, layer.name), self.trainer.tail
-                )
-            ]
+            self.waits = []
+            if self._is_normed(layer):
+                nbytes = (2 * layer.channels + 1) * SCALAR * self.trainer.setting.ranks
+                gathered = self.communicator.all_gather(nbytes)
+                label = Label(kinds.ALL_GATHER, layer.name)
+                self.waits.append(self._call(label, gathered, self.trainer.tail))
+
+    def _is_normed(self, layer: Layer) -> bool:
+        """Whether a layer sees the batch of all ranks."""
+        return self.options.sync_batch_norm and layer.channels > 0
 
     def _walk(self) -> None:
         """Which parameters take part: found before the backward that is synchronised."""
@@ -119,9 +140,11 @@ class Steps:
         slower = costs.slower if costs else [0.0] * len(self.layers)
         copies = costs.copies_in if costs else {}
         for number, layer in reversed(list(enumerate(self.layers))):
-            synced = self._extra(
-                f"backward {layer.name}", Label(kinds.ALL_REDUCE, layer.name), self.trainer.tail
-            )
+            synced = None
+            if self._is_normed(layer):
+                sums = self.communicator.small(2 * layer.channels * SCALAR)
+                label = Label(kinds.ALL_REDUCE, layer.name)
+                synced = self._call(label, sums, self.trainer.tail)
             done = self.trainer.backward(layer, *self.waits, synced, slower=slower[number])
             if number in copies:
                 label = Label(kinds.COPY, f"{layer.name} into buckets")
@@ -137,9 +160,9 @@ class Steps:
         """A bucket is launched when it is full, its hooks are done and all before it are launched.
         The CPU calls the first hook when the operations `begun` before the backward are done. The
         averages are copied back after the backward."""
-        (buckets, regions, costs), streams = reduced, self.options.streams
+        (buckets, memory, costs), streams = reduced, self.options.streams
         launched, hooked, left = None, begun, list[Ints]()
-        for number, (bucket, region) in enumerate(zip(buckets, regions, strict=True)):
+        for number, bucket in enumerate(buckets):
             full = arrived[min(bucket.layers)] if self.options.overlap else self.trainer.tail
             packing = self._packing(bucket)
             begin, lane = self.options.launch + packing, COMMUNICATION + number % streams
@@ -153,23 +176,25 @@ class Steps:
                 begin, waits = 0.0, (launched, None, None)
             last = self.trainer.collective(
                 Label(kinds.ALL_REDUCE, f"bucket {number}", bucket=number),
-                region,
+                self.communicator.all_reduce(self.options.wire(bucket.nbytes)),
                 *waits,
                 lane=lane,
                 seconds=(begin, packing),
+                memory=memory,
             )
             left.append(last)
-        self._extra("used", Label(kinds.ALL_REDUCE, "used parameters"), self.trainer.tail, launched)
+        if self.options.find_unused:
+            tensors = sum(len(layer.tensors) for layer in self.layers)
+            used = self.communicator.small(SCALAR * tensors)
+            label = Label(kinds.ALL_REDUCE, "used parameters")
+            self._call(label, used, self.trainer.tail, launched)
         for number, seconds in enumerate(costs.copies_out):
             self._copy(Label(kinds.COPY, f"bucket {number} back"), seconds, left[number])
 
     def _hook(self, number: int, seconds: float, before: Ints | None) -> Ints:
         """The hooks of a bucket on the CPU, after those `before`."""
-        trainer = self.trainer
-        trainer.phase(Label(kinds.HOOKS, f"of bucket {number}"))
-        return trainer.builder.compute(
-            trainer.ranks, seconds * trainer.factor, lane=self._host, after=columns(before)
-        )
+        label, trainer = Label(kinds.HOOKS, f"of bucket {number}"), self.trainer
+        return trainer.compute(label, seconds * trainer.factor, before, lane=self._host)
 
     @property
     def _host(self) -> int:

@@ -71,4 +71,6 @@ def _activations(plan: Plan, timeline: Timeline) -> Changes:
 def _stored(plan: Plan, timeline: Timeline) -> Changes | None:
     if plan.stored is None:
         return None
-    return Changes(timeline.finish[plan.stored.operation], plan.stored.nbytes, plan.stored.rank)
+    return Changes(
+        timeline.finish[plan.last[plan.stored.task]], plan.stored.nbytes, plan.stored.rank
+    )

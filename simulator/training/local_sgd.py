@@ -5,14 +5,13 @@ After Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from simulator.collectives import Algorithm, collective
 from simulator.steps.kinds import ALL_REDUCE, BACKWARD, FORWARD
-from simulator.training.communicator import builder_of, choose, find_all_reduce, layout
+from simulator.training.communicator import Communicator, find_all_reduce
 from simulator.training.model import Model
 from simulator.training.plan import Label, Plan, Setting
-from simulator.training.size import Size
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -49,45 +48,28 @@ class LocalSGD(Strategy):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
-        chosen = choose(
-            setting,
-            self.algo,
-            alike=setting.alike(model),
-            size=lambda large, workers: self.size(replace(setting, ranks=workers), large),
-        )
-        communicator = chosen.communicator
-        slots = layout([communicator.all_reduce(model.parameters)], {})
-        trainer = Trainer(
-            model, setting, builder_of(slots, chosen), ("compute", "communication"), chosen=chosen
-        )
+        communicator = Communicator(setting, self.algo, alike=setting.alike(model))
+        lanes = "compute", "communication"
+        trainer = Trainer(model, setting, lanes, communicator, every=self.every)
         averaged, averages, workers = None, 0, len(trainer.ranks)
-        for attempt in setting.conditions.attempts(setting.steps):
+        for attempt in trainer.attempts:
             trainer.compute(Label(FORWARD), model.forward_of(workers) * trainer.factor, averaged)
             averaged = None
             if attempt.fails:
                 trainer.restart()
-                trainer.end(lost=True)
+                trainer.end()
                 continue
             trainer.compute(Label(BACKWARD), model.backward_of(workers) * trainer.factor)
             trainer.optimize()
             if self._averages(attempt.step, setting.steps):
+                label, schedule = Label(ALL_REDUCE, "parameters"), communicator.all_reduce
                 averaged = trainer.collective(
-                    Label(ALL_REDUCE, "parameters"), slots.buckets[0], trainer.tail
+                    label, schedule(model.parameters), trainer.tail, memory="held"
                 )
                 averages += 1
-            trainer.end(averaged, lost=attempt.lost)
-        words = (
-            f"{averages} average{'' if averages == 1 else 's'} of the parameters",
-            *communicator.words,
-        )
-        return trainer.plan(communicator.topology, words=words, buckets=slots.buckets)
-
-    def size(self, setting: Setting, large: float) -> Size:
-        """Operations of a run in which the all-reduce of the parameters has `large` of them."""
-        average, after = large + 2 * setting.ranks, -setting.steps % self.every
-        return Size(
-            3 * setting.ranks + average / self.every, average * after / self.every, self.every
-        )
+            trainer.end(averaged)
+        words = f"{averages} average{'' if averages == 1 else 's'} of the parameters"
+        return trainer.plan(words=(words, *communicator.words))
 
     def _averages(self, step: int, steps: int) -> bool:
         """Whether all average after `step`, counted from 0."""

@@ -18,8 +18,8 @@ from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import KINDS
 from simulator.steps.step_graph import StepGraph
-from simulator.training.communicator import Region
 from simulator.training.conditions import Conditions
+from simulator.training.lowering import Block, Region
 from simulator.training.model import Model
 from simulator.training.size import Size, check_size
 from topologies.errors import InputError
@@ -60,7 +60,7 @@ class Setting:
     """Stragglers, noise, a failure, and ranks with less input."""
     outline_beyond: float = inf
     """A run of more operations may leave out the transfers of collectives (see
-    :class:`Block`)."""
+    :func:`simulator.training.lowering.lower`)."""
     symmetric: bool = False
     """Whether one rank may stand for all that do the same."""
     force: bool = False
@@ -84,11 +84,6 @@ class Setting:
     def alike(self, model: Model) -> bool:
         """Whether one rank may stand for others, and nothing makes them differ."""
         return self.symmetric and self.conditions.alike and not model.ranks
-
-    def is_outline(self, size: Size) -> bool:
-        """Whether to leave out the transfers of collectives."""
-        steps = self.steps + self.conditions.repeated(self.steps)
-        return size.once + size.step * steps > self.outline_beyond
 
     def check_size(self, size: Size, *, exact: bool = True, repeats: bool = True) -> None:
         """Raise InputError if the steps have more operations than a run may have.
@@ -114,8 +109,8 @@ class Holdings(NamedTuple):
 class Stored(NamedTuple):
     """Bytes outside of slots that are held for a while, one row a change. None are duplicates."""
 
-    operation: Ints
-    """The operation with whose finish the bytes appear or vanish."""
+    task: Ints
+    """The task with whose end the bytes appear or vanish."""
     rank: Ints
     nbytes: Floats
     """Bytes that appear; below 0: that vanish."""
@@ -130,16 +125,6 @@ class Updates(NamedTuple):
     """The operation with whose start the worker read the parameters; -1: the initial ones."""
     served: Ints
     """The operation with whose finish the update was applied."""
-
-
-class Block(NamedTuple):
-    """A collective of a plan that is an outline: its transfers are not written out."""
-
-    region: Region
-    first: Ints
-    """The operation with which each worker enters."""
-    last: Ints
-    """The operation with which each worker leaves."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,7 @@ from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Folded
-from simulator.training.communicator import Region, add_collective, layout
-from simulator.training.plan import Block
+from simulator.training.lowering import Block, Region, add_collective, layout
 from topologies.topology import Floats, Ints, Topology
 
 
@@ -155,7 +154,7 @@ def _regions(segment: Segment) -> dict[tuple[int, int], Region]:
 
 
 def _builder(schedule: Schedule, regions: Sequence[Region]) -> tuple[ScheduleBuilder, list[Region]]:
-    slots = layout([region.schedule for region in regions], {})
+    slots = layout([region.schedule for region in regions])
     folds = [region.schedule.fold for region in regions]
     fold = folds[0] if folds else None
     builder = ScheduleBuilder(
@@ -168,7 +167,7 @@ def _builder(schedule: Schedule, regions: Sequence[Region]) -> tuple[ScheduleBui
     )
     # All segments share the lanes of the outline.
     builder.compute(np.zeros(0, dtype=np.int32), 0.0, lane=schedule.lanes - 1)
-    return builder, slots.buckets
+    return builder, slots.regions
 
 
 def _compute(

@@ -19,9 +19,10 @@ from simulator.steps import kinds
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Label, Plan, Setting
+from simulator.training.server_trainer import ServerTrainer
 from simulator.training.size import Size
 from simulator.training.strategy import Served, option
-from simulator.training.trainer import Trainer, columns
+from simulator.training.trainer import columns
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
@@ -138,13 +139,12 @@ class SSGD(Served):
             ).tolist(),
             servers=self.servers(setting.ranks),
         )
-        steps = _Steps(self, Trainer(model, setting, builder, LANES), units, places)
+        steps = _Steps(self, ServerTrainer(model, setting, builder, LANES), units, places)
         for number, attempt in enumerate(steps.trainer.attempts):
             steps.step(number, attempt)
         words = (_described(model, units, places),)
-        return steps.trainer.plan(
-            setting.topology, holdings=_holdings(model, setting.ranks, places), words=words
-        )
+        holdings = _holdings(model, setting.ranks, places)
+        return steps.trainer.plan(holdings=holdings, words=words)
 
     def size(self, model: Model, setting: Setting, units: int) -> Size:
         """Operations of a run with `units` units."""
@@ -206,7 +206,9 @@ class _Steps:
     """The steps of one run. Each worker's next forward of a layer waits for `arrivals[layer]`, the
     first for `batch`."""
 
-    def __init__(self, options: SSGD, trainer: Trainer, units: list[Unit], places: _Places) -> None:
+    def __init__(
+        self, options: SSGD, trainer: ServerTrainer, units: list[Unit], places: _Places
+    ) -> None:
         self.options, self.trainer, self.places = options, trainer, places
         self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
         self.units = {unit.layer: (number, unit) for number, unit in enumerate(units)}
@@ -220,14 +222,14 @@ class _Steps:
         self._forward(attempt)
         if attempt.fails:
             self.trainer.restart()
-            self.trainer.end(lost=True)
+            self.trainer.end()
             return
         exchanged = self._backward(self.slower[number])
         if not self.options.pipelined:
             self.batch = self._scatter(attempt, self._at_all(exchanged[0].updated[0]))
-        self._end(exchanged, lost=attempt.lost)
+        self._end(exchanged)
 
-    def _end(self, exchanged: list[_Exchanged], *, lost: bool) -> None:
+    def _end(self, exchanged: list[_Exchanged]) -> None:
         self.trainer.phase(Label(kinds.PULL))
         waits = columns(self.batch, *self.arrivals.values())
         last = self.builder.compute(self.workers, 0.0, lane=COMMUNICATION, after=waits)
@@ -239,7 +241,7 @@ class _Steps:
                 self.places.hosts[0], 0.0, lane=COMMUNICATION, after=last
             )
             self.arrivals[0] = self._at_all(complete[0])
-        self.trainer.end(last, lost=lost)
+        self.trainer.end(last)
 
     def _at_all(self, operation: int) -> Ints:
         """For each worker, the operation to wait for."""
@@ -332,8 +334,8 @@ class _Steps:
     def _span(self, worker: Numbers, server: Numbers, first: Ints, last: Ints) -> None:
         """Note a communication for both ends that are workers."""
         serves = server < len(self.workers)
-        self.trainer.message(worker, first, last)
-        self.trainer.message(server[serves], first[serves], last[serves])
+        self.trainer.note(worker, first, last)
+        self.trainer.note(server[serves], first[serves], last[serves])
 
 
 def _holdings(model: Model, workers: int, places: _Places) -> Holdings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import ALL_REDUCE, BACKWARD
-from simulator.training.communicator import Chosen, Communicator, builder_of, layout
+from simulator.training.communicator import Communicator
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.explanation import explanation_of
@@ -220,19 +221,15 @@ def test_groups_that_share_a_nic_are_timed_together(gap: float) -> None:
     tensor = in_groups([0, 1, 4, 5], [2, 3, 6, 7])
     data = in_groups(*([rank, rank + 4] for rank in range(4)))
     plans = []
-    for outline in (False, True):
-        chosen = Chosen(Communicator(topology, 8), outline)
-        slots = layout([tensor, data], {})
-        lanes, builder = ("compute", "tensor", "data"), builder_of(slots, chosen)
-        trainer = Trainer(MODEL, Setting(topology, 8), builder, lanes, chosen=chosen)
-        for layer in MODEL.layers:
+    for most in (inf, 0):
+        setting = Setting(topology, 8, outline_beyond=most)
+        trainer = Trainer(MODEL, setting, ("compute", "tensor", "data"), Communicator(setting))
+        for _ in MODEL.layers:
             done = trainer.compute(Label(BACKWARD), np.linspace(0.01, 0.08, 8))
-            trainer.collective(Label(ALL_REDUCE, f"tensor {layer.name}"), slots.buckets[0], done)
-            trainer.collective(
-                Label(ALL_REDUCE, f"data {layer.name}"), slots.buckets[1], done, lane=2
-            )
+            trainer.collective(Label(ALL_REDUCE, "tensor"), tensor, done, memory="held")
+            trainer.collective(Label(ALL_REDUCE, "data"), data, done, lane=2, memory="held")
         trainer.end(trainer.optimize(*trainer.streams()))
-        plans.append(trainer.plan(topology))
+        plans.append(trainer.plan())
     assert agreed(*plans).rounds > 0
 
 
