@@ -248,16 +248,17 @@ class _Writer:
         ranks = np.concatenate([each.meeting.ranks for each in placed])
         switches = [each.numbers[alone.workers :] for each in placed]
         span = {"count": child.buffer, "lane": int(self.graph.lane[tasks[0]])}
-        entered = builder.compute(ranks, 0.0, writes=slot, after=self._waits(tasks), **span)
+        seconds, waits = self.graph.seconds[tasks], self._waits(tasks)
+        entered = builder.compute(ranks, seconds, writes=slot, after=waits, **span)
         by_itself = (child.source < 0) & (child.target < 0) & (child.rank < child.workers)
-        waits = np.where(by_itself, entered[np.minimum(child.rank, len(entered) - 1)], -1)
+        sent = np.where(by_itself, entered[np.minimum(child.rank, len(entered) - 1)], -1)
         added = builder.inline(
             child,
             ranks=np.concatenate([ranks, *switches]),
             slot=slot,
             scratch=scratch,
             phase=self._phase(int(tasks[0])),
-            after=waits[:, None],
+            after=sent[:, None],
         )
         self.first[tasks] = entered
         self.last[tasks] = builder.compute(

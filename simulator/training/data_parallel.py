@@ -17,7 +17,6 @@ from simulator.collectives.collective import REDUCE
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
-from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.plan import COMMUNICATION, Holdings, Label, Plan, Setting, Stored
 from simulator.training.size import most_operations
@@ -124,8 +123,8 @@ class DataParallel(Strategy):
         replicate = chain_broadcast(chains, replica, self._chunks(replica, chains))
         reduce = chain_reduce(chains, model.gradients, self._chunks(model.gradients, chains))
         steps = _Steps(self, Trainer(model, setting, LANES), replicate, reduce)
-        for attempt in steps.trainer.attempts:
-            steps.step(attempt)
+        for _ in steps.trainer.attempts:
+            steps.step()
         state = model.parameters * model.state
         holdings = Holdings(
             np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state
@@ -157,11 +156,11 @@ class _Steps:
         self.start = self._moment(Label(kinds.BEGIN), np.zeros(0, dtype=np.int32))
         self._outputs: list[tuple[int, float]] = []
 
-    def step(self, attempt: Attempt) -> None:
+    def step(self) -> None:
         """Scatter, replicate, forward, gather, backward, reduce, update; where a worker fails,
         forward and restart."""
         trainer = self.trainer
-        inputs = self.trainer.setting.conditions.has_input(attempt.step, len(self.workers))
+        inputs = trainer.has_input
         peers = [rank for rank in np.flatnonzero(inputs).tolist() if rank]
         batch = self._scatter(
             Label(kinds.SCATTER, "inputs"), peers if self.options.scatter else [], self.model.inputs
@@ -171,10 +170,8 @@ class _Steps:
             Label(kinds.REPLICATE), self.replicate, batch, memory="elsewhere"
         )
         self._forward(inputs, replicated)
-        if attempt.fails:
-            trainer.restart()
+        if trainer.failed():
             self.start = self._tail
-            trainer.end()
             return
         nbytes = len(peers) * self.model.outputs
         self._outputs.append((int(self._tail[0]), nbytes))

@@ -121,8 +121,8 @@ class DDP(Strategy):
             # The first iteration has a single bucket, unless buckets are never rebuilt.
             steps.start(initial(model, self.bucket) if self.find_unused else whole(model))
         usual = steps.reduced(buckets)
-        for attempt in setting.conditions.attempts(setting.steps):
-            steps.step(usual, attempt)
+        for _ in setting.conditions.attempts(setting.steps):
+            steps.step(usual)
         words = (
             _described(buckets),
             *usual.costs.words(steps.overheads.interference),

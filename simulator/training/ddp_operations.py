@@ -12,10 +12,9 @@ from simulator.training import bucket_costs
 from simulator.training.bucket_costs import Costs, Overheads
 from simulator.training.buckets import Bucket
 from simulator.training.communicator import Communicator
-from simulator.training.conditions import Attempt
-from simulator.training.lowering import Memory
 from simulator.training.model import Layer
 from simulator.training.plan import COMMUNICATION, Label
+from simulator.training.step_lowering import Memory
 from simulator.training.trainer import Trainer
 from topologies.topology import Ints
 
@@ -59,18 +58,16 @@ class Steps:
         model = self.trainer.model
         replica = self.communicator.broadcast(model.parameters + model.buffers)
         self.waits.append(self._call(Label(kinds.BROADCAST, "model"), replica))
-        self.step(self.reduced(buckets, "used"), Attempt(0))
+        self.step(self.reduced(buckets, "used"))
 
-    def step(self, reduced: Reduced, attempt: Attempt) -> None:
+    def step(self, reduced: Reduced) -> None:
         """Forwards and backwards of all batches, the collectives of the last, the optimizer."""
         self.waits.append(self._prepared())
         if self.trainer.setting.conditions.batches:
             self._scalar(Label(kinds.ALL_REDUCE, "join"), self.trainer.tail)
         for batch in range(self.options.accumulate):
             self._forward(first=batch == 0)
-            if attempt.fails:
-                self.trainer.restart()
-                self.trainer.end()
+            if self.trainer.failed():
                 return
             last = batch == self.options.accumulate - 1
             if last:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.collectives import Algorithm, collective
-from simulator.steps.kinds import ALL_REDUCE, BACKWARD, FORWARD
+from simulator.steps.kinds import BACKWARD, FORWARD
 from simulator.training.communicator import Communicator, find_all_reduce
 from simulator.training.model import Model
 from simulator.training.plan import Label, Plan, Setting
@@ -55,17 +55,12 @@ class LocalSGD(Strategy):
         for attempt in trainer.attempts:
             trainer.compute(Label(FORWARD), model.forward_of(workers) * trainer.factor, averaged)
             averaged = None
-            if attempt.fails:
-                trainer.restart()
-                trainer.end()
+            if trainer.failed():
                 continue
             trainer.compute(Label(BACKWARD), model.backward_of(workers) * trainer.factor)
             trainer.optimize()
             if self._averages(attempt.step, setting.steps):
-                label, schedule = Label(ALL_REDUCE, "parameters"), communicator.all_reduce
-                averaged = trainer.collective(
-                    label, schedule(model.parameters), trainer.tail, memory="held"
-                )
+                averaged = trainer.average("parameters", model.parameters, trainer.tail)
                 averages += 1
             trainer.end(averaged)
         words = f"{averages} average{'' if averages == 1 else 's'} of the parameters"

@@ -19,9 +19,9 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import KINDS
 from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Conditions
-from simulator.training.lowering import Block, Region
 from simulator.training.model import Model
 from simulator.training.size import Size, check_size
+from simulator.training.step_lowering import Block, Region
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -60,7 +60,7 @@ class Setting:
     """Stragglers, noise, a failure, and ranks with less input."""
     outline_beyond: float = inf
     """A run of more operations may leave out the transfers of collectives (see
-    :func:`simulator.training.lowering.lower`)."""
+    :func:`simulator.training.step_lowering.lower`)."""
     symmetric: bool = False
     """Whether one rank may stand for all that do the same."""
     force: bool = False

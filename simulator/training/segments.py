@@ -15,7 +15,7 @@ from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Folded
-from simulator.training.lowering import Block, Region, add_collective, layout
+from simulator.training.step_lowering import Block, Region, add_collective, layout
 from topologies.topology import Floats, Ints, Topology
 
 

@@ -220,9 +220,7 @@ class _Steps:
     def step(self, number: int, attempt: Attempt) -> None:
         """Forward, backward, push, update, pull; where a worker fails, forward and restart."""
         self._forward(attempt)
-        if attempt.fails:
-            self.trainer.restart()
-            self.trainer.end()
+        if self.trainer.failed():
             return
         exchanged = self._backward(self.slower[number])
         if not self.options.pipelined:

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.schedule import Schedule
-from simulator.steps.kinds import BACKWARD, FORWARD, KINDS, OPTIMIZER, RESTART
+from simulator.steps.kinds import ALL_REDUCE, BACKWARD, FORWARD, KINDS, OPTIMIZER, RESTART
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph, waits_of
 from simulator.training.communicator import Communicator
 from simulator.training.conditions import Attempt
-from simulator.training.lowering import CollectiveRows, Lowered, Memory, TaskRows, lower
 from simulator.training.model import Layer, Model
 from simulator.training.plan import (
     COMMUNICATION,
@@ -28,6 +27,7 @@ from simulator.training.plan import (
     Updates,
 )
 from simulator.training.size import Size
+from simulator.training.step_lowering import CollectiveRows, Lowered, Memory, TaskRows, lower
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
@@ -181,6 +181,14 @@ class Trainer:
         self._of_all += len(schedule) * schedule.members + self.setting.ranks
         return self._streams[lane]
 
+    def average(self, name: str, nbytes: float, *after: Ints | None) -> Ints | None:
+        """The large all-reduce of the communicator, of `nbytes` bytes in a buffer that is held all
+        the time; nothing for no bytes."""
+        if not nbytes or self.communicator is None:
+            return None
+        schedule = self.communicator.all_reduce(nbytes)
+        return self.collective(Label(ALL_REDUCE, name), schedule, *after, memory="held")
+
     def message(self, label: Label, ends: tuple[int, int], nbytes: float, after: Ints) -> Ints:
         """A message from a rank to another, after all of `after`. Returns its task there."""
         call, waits = Call("", MESSAGE, nbytes), np.tile(after, (2, 1))
@@ -191,14 +199,17 @@ class Trainer:
         lane."""
         return list(self._streams.values())
 
-    def restart(self) -> None:
-        """All workers wait until the failure is noticed, and start again when they are done with
-        what they compute."""
+    def failed(self) -> bool:
+        """Whether a worker fails in the current step, after its forward. Then all wait until that
+        is noticed, start again when they are done with what they compute, and the step ends."""
         failure = self.setting.conditions.failure
-        assert failure is not None
+        if failure is None or not self.attempt.fails:
+            return False
         assert self.tail is not None
-        failed = np.full_like(self.tail, self.tail[failure.rank])
-        self.compute(Label(RESTART), failure.timeout + failure.restart, failed)
+        last = np.full_like(self.tail, self.tail[failure.rank])
+        self.compute(Label(RESTART), failure.timeout + failure.restart, last)
+        self.end()
+        return True
 
     def end(self, last: Ints | None = None, *, batches: int = 1) -> None:
         """The step, of `batches` batches a worker, ends with `last`, by default with its latest
