@@ -34,13 +34,18 @@ def fields(message: bytes, name: str) -> Iterator[tuple[int, Value]]:
     message."""
     place = 0
     while place < len(message):
-        key, place = varint(message, place, name)
+        # Nearly all keys and lengths take a byte, for which a call would take longer than the rest.
+        key, place = message[place], place + 1
+        if key >= 0x80:
+            key, place = varint(message, place - 1, name)
         number, kind = key >> 3, key & 7
         if kind == VARINT:
             value, place = varint(message, place, name)
             yield number, value
             continue
-        if kind == BYTES:
+        if kind == BYTES and place < len(message) and message[place] < 0x80:
+            size, place = message[place], place + 1
+        elif kind == BYTES:
             size, place = varint(message, place, name)
         elif kind in _WIDTHS:
             size = _WIDTHS[kind]

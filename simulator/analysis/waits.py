@@ -33,21 +33,22 @@ def waits(timeline: Timeline, path: Path | Iterable[Segment]) -> list[Wait]:
     """The waits for other ranks on the critical path, the longest first; without rounding."""
     if isinstance(path, Path) and timeline.sharing == "fifo":
         path = _summed(path.take(path.contended & (path.seconds > 0)))
-    seconds_of: dict[tuple[str, int], dict[int, float]] = {}
+    seconds_of: dict[tuple[bool, int, int], dict[int, float]] = {}
     for segment in path:
         if segment.contended and segment.seconds > 0:
-            where, waiter, seconds_by_rank = _occupants(timeline, segment)
-            behind = seconds_of.setdefault((where, waiter), {})
+            is_medium, where, waiter, seconds_by_rank = _occupants(timeline, segment)
+            behind = seconds_of.setdefault((is_medium, where, waiter), {})
             for rank, seconds in seconds_by_rank.items():
                 behind[rank] = behind.get(rank, 0.0) + seconds
+    names = timeline.routed.topology.medium_names
     every = [
         Wait(
-            where,
+            names[where] if is_medium else f"merging on rank {where}",
             waiter,
             tuple(sorted(behind, key=lambda rank: (-behind[rank], rank))),
             sum(behind.values()),
         )
-        for (where, waiter), behind in seconds_of.items()
+        for (is_medium, where, waiter), behind in seconds_of.items()
     ]
     real = [wait for wait in every if wait.seconds > ROUNDING * timeline.makespan]
     return sorted(real, key=lambda wait: -wait.seconds)
@@ -66,17 +67,15 @@ def _summed(path: Path) -> Path:
     return replace(path.take(first[order]), seconds=np.asarray(seconds[order], dtype=np.float64))
 
 
-def _occupants(timeline: Timeline, segment: Segment) -> tuple[str, int, dict[int, float]]:
-    """Where a contended segment waited, which rank, and its seconds by the rank that it waited
-    for."""
-    names, seconds = timeline.routed.topology.medium_names, {segment.rank: segment.seconds}
+def _occupants(timeline: Timeline, segment: Segment) -> tuple[bool, int, int, dict[int, float]]:
+    """Whether a contended segment waited for a medium, and not for the merging of a rank; which;
+    the rank that waited; and its seconds by the rank that it waited for."""
+    seconds = {segment.rank: segment.seconds}
     if segment.operation == segment.waiter:
         medium, waiter, shares = _sharers(timeline, segment.operation)
         seconds = {rank: share * segment.seconds for rank, share in shares.items()}
-        return names[medium], waiter, seconds
-    if segment.part in ("serialisation", "gap"):
-        return names[segment.where], segment.waiting, seconds
-    return f"merging on rank {segment.where}", segment.waiting, seconds
+        return True, medium, waiter, seconds
+    return segment.part in ("serialisation", "gap"), segment.where, segment.waiting, seconds
 
 
 def _sharers(timeline: Timeline, flow: int) -> tuple[int, int, dict[int, float]]:
