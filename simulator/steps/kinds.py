@@ -1,4 +1,8 @@
-"""The kinds of tasks: what they do."""
+"""The kinds of tasks, and their names."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
 
 KINDS = (
     *("forward", "backward", "backward for inputs", "backward for weights"),
@@ -17,3 +21,22 @@ AGAIN, OPTIMIZER, REDUCE, GATHER, TRANSFER, LAUNCH, COMPUTATION, CPU, CALL, RECE
 RESTART, ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, BARRIER, REPLICATE = range(14, 21)
 SCATTER, GATHER_OUTPUTS, SUM_UP, PUSH, PULL, SUM, UPDATE, COPY, HOOKS, WALK = range(21, 31)
 PREPARE, BEGIN, CLOCK, APPLIED = range(31, len(KINDS))
+
+
+class Label(NamedTuple):
+    """The name of tasks that do the same."""
+
+    kind: int
+    """A row of `KINDS`. While it restarts, a worker that has failed, or waits for one, computes
+    nothing."""
+    words: str = ""
+    """Words behind the kind, for people."""
+    layer: int = -1
+    """The layer of the model; -1 for none, or for all."""
+    bucket: int = -1
+    """The bucket of gradients; -1 for none."""
+
+    @property
+    def text(self) -> str:
+        """The name, for people."""
+        return f"{KINDS[self.kind]} {self.words}".strip()

@@ -16,11 +16,11 @@ import numpy as np
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
+from simulator.steps.kinds import Label
 from simulator.training.conditions import Failure
 from simulator.training.model import Model
 from simulator.training.plan import (
     Holdings,
-    Label,
     Plan,
     Setting,
     Updates,

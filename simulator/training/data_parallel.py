@@ -17,8 +17,9 @@ from simulator.collectives.collective import REDUCE
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
+from simulator.steps.kinds import Label
 from simulator.training.model import Layer, Model
-from simulator.training.plan import COMMUNICATION, Holdings, Label, Plan, Setting, Stored
+from simulator.training.plan import COMMUNICATION, Holdings, Plan, Setting, Stored
 from simulator.training.size import most_operations
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer

@@ -8,12 +8,13 @@ import numpy as np
 
 from simulator.schedules.schedule import Schedule
 from simulator.steps import kinds
+from simulator.steps.kinds import Label
 from simulator.training import bucket_costs
 from simulator.training.bucket_costs import Costs, Overheads
 from simulator.training.buckets import Bucket
 from simulator.training.communicator import Communicator
 from simulator.training.model import Layer
-from simulator.training.plan import COMMUNICATION, Label
+from simulator.training.plan import COMMUNICATION
 from simulator.training.step_lowering import Memory
 from simulator.training.trainer import Trainer
 from topologies.topology import Ints

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.collectives import Algorithm, collective
-from simulator.steps.kinds import BACKWARD, FORWARD
+from simulator.steps.kinds import BACKWARD, FORWARD, Label
 from simulator.training.communicator import Communicator, find_all_reduce
 from simulator.training.model import Model
-from simulator.training.plan import Label, Plan, Setting
+from simulator.training.plan import Plan, Setting
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError

@@ -16,7 +16,6 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Contract
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
-from simulator.steps.kinds import KINDS
 from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
@@ -27,25 +26,6 @@ from topologies.topology import Floats, Ints, Topology
 
 COMPUTE, COMMUNICATION = 0, 1
 """Lanes of a worker: its main stream, its first communication stream. More may follow."""
-
-
-class Label(NamedTuple):
-    """What the operations of a phase are."""
-
-    kind: int
-    """A row of :data:`simulator.steps.kinds.KINDS`. While it restarts, a worker that has
-    failed, or waits for one, computes nothing."""
-    words: str = ""
-    """Words behind the kind in the name of the phase, for people."""
-    layer: int = -1
-    """The layer of the model; -1 for none, or for all."""
-    bucket: int = -1
-    """The bucket of gradients; -1 for none."""
-
-    @property
-    def text(self) -> str:
-        """The name of the phase."""
-        return f"{KINDS[self.kind]} {self.words}".strip()
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.steps.kinds import Label
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
 from simulator.training.model import Model
-from simulator.training.plan import COMMUNICATION, Label, Setting
+from simulator.training.plan import COMMUNICATION, Setting
 from simulator.training.size import Size
 from simulator.training.step_lowering import CollectiveRows, Lowered
 from simulator.training.trainer import Trainer

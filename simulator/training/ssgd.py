@@ -16,9 +16,10 @@ import numpy.typing as npt
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
+from simulator.steps.kinds import Label
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
-from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Label, Plan, Setting
+from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting
 from simulator.training.server_trainer import ServerTrainer
 from simulator.training.size import Size
 from simulator.training.strategy import Served, option

@@ -10,6 +10,7 @@ import numpy as np
 
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.steps.kinds import Label
 from simulator.steps.step_graph import StepGraph
 from simulator.training.communicator import Communicator
 from topologies.topology import Floats, Ints
@@ -31,9 +32,15 @@ class CollectiveRows(NamedTuple):
 
 
 class TaskRows(NamedTuple):
-    """Tasks that follow one another in a graph and have the same label."""
+    """Tasks that follow one another in a graph and do the same, a row each."""
 
-    phase: str
+    label: Label
+    lane: int
+    call: int
+    """A row of the calls of the graph; -1 for none."""
+    place: Ints
+    seconds: Floats
+    """Of a call: seconds to enter it."""
     after: Ints
     """What each waits for, a row a task; -1 is none."""
     collective: CollectiveRows | None
@@ -94,14 +101,13 @@ def lower(
     builder = _builder(slots, graph.ranks, communicator, outline=outline)
     blocks, begin = list[Block](), 0
     first, last = np.full((2, len(graph)), -1, dtype=np.int32)
-    for phase, after, made in parts:
+    for label, lane, call, place, seconds, after, made in parts:
         rows = slice(begin, begin + len(after))
         begin = rows.stop
-        builder.phase(phase)
+        builder.phase(label.text)
         waits = np.where(after >= 0, last[after], -1)
-        place, lane, seconds = graph.place[rows], graph.lane[rows], graph.seconds[rows]
-        if made is None and graph.call[rows.start] >= 0:
-            nbytes = float(graph.nbytes[rows.start])
+        if made is None and call >= 0:
+            nbytes = graph.calls[call].nbytes
             first[rows] = last[rows] = builder.signal(*place, nbytes=nbytes, after=waits[0])
         elif made is None:
             first[rows] = last[rows] = builder.compute(place, seconds, lane=lane, after=waits)
@@ -111,9 +117,8 @@ def lower(
             blocks.append(Block(regions[_buffer(made)], entered, last[rows].copy()))
         else:
             ends = seconds, made.leaving
-            added = add_collective(
-                builder, regions[_buffer(made)], place, waits, int(lane[0]), ends, phase
-            )
+            region, phase = regions[_buffer(made)], label.text
+            added = add_collective(builder, region, place, waits, lane, ends, phase)
             first[rows], last[rows] = added.first, added.last
     schedule = builder.build()
     return Lowered(schedule, first, last, tuple(blocks), tuple(slots.regions[: len(held)]))

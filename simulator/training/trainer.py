@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.schedule import Schedule
-from simulator.steps.kinds import ALL_REDUCE, BACKWARD, FORWARD, KINDS, OPTIMIZER, RESTART
+from simulator.steps.kinds import ALL_REDUCE, BACKWARD, FORWARD, KINDS, OPTIMIZER, RESTART, Label
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph, waits_of
 from simulator.training.communicator import Communicator
 from simulator.training.conditions import Attempt
@@ -20,7 +19,6 @@ from simulator.training.plan import (
     COMMUNICATION,
     COMPUTE,
     Holdings,
-    Label,
     Plan,
     Setting,
     Stored,
@@ -33,17 +31,6 @@ from topologies.topology import Floats, Ints
 
 LEAST = 3.0
 """Tasks of a step of a worker, at least."""
-
-
-class _Part(NamedTuple):
-    """Tasks that follow one another, a row each, and do the same."""
-
-    label: Label
-    lane: int
-    call: int
-    place: Ints
-    seconds: Floats
-    rows: TaskRows
 
 
 class Trainer:
@@ -85,7 +72,7 @@ class Trainer:
         self._layers = {layer.name: number for number, layer in enumerate(model.layers)}
         self._streams: dict[int, Ints] = {}
         self._calls: dict[Call, int] = {}
-        self._parts: list[_Part] = []
+        self._parts: list[TaskRows] = []
         self._size = self._operations = self._of_all = self._once = 0
         self._ends: list[Ints] = []
         self._useful: list[int] = []
@@ -274,9 +261,9 @@ class Trainer:
         count = len(ranks)
         number = -1 if call is None else self._calls.setdefault(call, len(self._calls))
         waits = np.broadcast_to(after, (count, after.shape[-1]))
-        rows = TaskRows(label.text, waits, collective)
         times = np.broadcast_to(np.asarray(seconds, dtype=np.float64), count)
-        self._parts.append(_Part(label, lane, number, ranks.astype(np.int32), times, rows))
+        place = ranks.astype(np.int32)
+        self._parts.append(TaskRows(label, lane, number, place, times, waits, collective))
         tasks = np.arange(self._size, self._size + count, dtype=np.int32)
         self._size += count
         is_message = call is not None and call.is_message
@@ -296,11 +283,11 @@ class Trainer:
 
     def _lowered(self) -> tuple[StepGraph, Lowered, Ints]:
         """The graph, its schedule, and the operations with which steps end."""
-        graph, rows = self._graph(), [part.rows for part in self._parts]
+        graph = self._graph()
         outline = self.communicator is not None and self._of_all > self.setting.outline_beyond
         if not outline:
             self._check(self._run_size)
-        lowered = lower(graph, rows, self.communicator, outline=outline)
+        lowered = lower(graph, self._parts, self.communicator, outline=outline)
         return graph, lowered, lowered.last[np.array(self._ends)]
 
     def _graph(self) -> StepGraph:
@@ -309,7 +296,7 @@ class Trainer:
         def column(values: Iterable[int]) -> Ints:
             return np.repeat(np.fromiter(values, np.int32, len(counts)), counts)
 
-        texts = np.array([part.rows.phase for part in self._parts], dtype=object)
+        texts = np.array([part.label.text for part in self._parts], dtype=object)
         return step_graph(
             workers[:, None].astype(np.int32),
             self.lanes,
@@ -322,7 +309,7 @@ class Trainer:
                 "call": column(part.call for part in self._parts),
                 "seconds": np.concatenate([part.seconds for part in self._parts]),
             },
-            waits_of([part.rows.after for part in self._parts]),
+            waits_of([part.after for part in self._parts]),
             calls=tuple(self._calls),
             groups={
                 call.group: workers[None].astype(np.int32) for call in self._calls if call.group

@@ -19,14 +19,14 @@ from simulator.kernels.repeats import Parts
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
-from simulator.steps.kinds import ALL_REDUCE, BACKWARD
+from simulator.steps.kinds import ALL_REDUCE, BACKWARD, Label
 from simulator.training.communicator import Communicator
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.explanation import explanation_of
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.measures import measure
-from simulator.training.plan import Label, Plan, Setting
+from simulator.training.plan import Plan, Setting
 from simulator.training.plan_simulation import TrainingRules, train
 from simulator.training.replay import Replay, Replayed
 from simulator.training.strategy import Strategy
