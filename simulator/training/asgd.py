@@ -27,7 +27,7 @@ from simulator.training.plan import (
 )
 from simulator.training.server_trainer import ServerTrainer
 from simulator.training.size import Size
-from simulator.training.strategy import Served, option
+from simulator.training.strategy import WHERE, Served, option
 from simulator.training.trainer import columns
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -37,7 +37,6 @@ LANES = ("compute", "communication", "server", "clock")
 SERVER_LANE, CLOCK_LANE = 2, 3
 """Lanes of a server. Updates take turns on the first, and do not delay the computations of a worker
 on the same device. Operations that take no time are on the second."""
-SERVERS = ("gpu", "cpu", "worker", "sharded")
 
 
 @dataclass(frozen=True)
@@ -52,25 +51,7 @@ class ASGD(Served):
     restart, while others go on. If the machine merges at γ, that time is added to an update.
     """
 
-    server: str = option(
-        "gpu",
-        "where parameters are: gpu, cpu, worker (rank 0) or sharded (a share at every rank)",
-    )
-    update: float = option(
-        0.0, "time of an update at the server, like 2ms; 0: its bytes over server_memory", "seconds"
-    )
-    server_memory: float = option(
-        0.0,
-        "memory bandwidth of a server; 0: the model's, of a cpu 204.8GB/s (DDR4-3200 x 8)",
-        "bandwidth",
-    )
-
-    def __post_init__(self) -> None:
-        if self.server not in SERVERS:
-            raise InputError(f"server is {self.server!r}: it is one of {', '.join(SERVERS)}")
-        for field in ("update", "server_memory"):
-            if not 0 <= getattr(self, field) < inf:
-                raise InputError(f"{field} is {getattr(self, field)}: it is 0 or more")
+    server: str = option("gpu", WHERE)
 
     @property
     def usual_steps(self) -> int:

@@ -7,7 +7,6 @@ After Li et al., Scaling Distributed Machine Learning with the Parameter Server,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -24,12 +23,10 @@ from simulator.training.server_trainer import ServerTrainer
 from simulator.training.size import Size
 from simulator.training.strategy import Served, option
 from simulator.training.trainer import columns
-from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
 
 LANES = ("compute", "communication")
-SERVERS = ("worker", "gpu", "cpu", "sharded")
 Numbers = npt.NDArray[np.integer]
 """Numbers of ranks or slots."""
 
@@ -92,36 +89,12 @@ class SSGD(Served):
 
     promise = ALL_REDUCE
 
-    server: str = option(
-        "worker",
-        "worker (rank 0 serves too), gpu or cpu (a separate device), sharded (all serve a share)",
-    )
     pipelined: bool = option(
         False, "yes: push, update and pull layer by layer; no: all of them at once"
     )
     scatter: bool = option(
         True, "no: workers load their own data; yes: the server (of several, rank 0) sends it"
     )
-    update: float = option(
-        0.0, "time of an update of all parameters; 0s: what the server's memory takes", "seconds"
-    )
-    server_memory: float = option(
-        0.0,
-        "memory bandwidth of a server; 0: the model's, of a cpu 204.8GB/s (DDR4-3200 x 8)",
-        "bandwidth",
-    )
-
-    def __post_init__(self) -> None:
-        if self.server not in SERVERS:
-            raise InputError(
-                f"ssgd: server={str(self.server)[:40]!r}: it is one of {', '.join(SERVERS)}"
-            )
-        if not 0 <= self.update < inf:
-            raise InputError(f"ssgd: update={self.update}: seconds, 0 or more")
-        if not self.server_memory >= 0:
-            raise InputError(
-                f"ssgd: server_memory={self.server_memory}: bytes/s above 0, or 0 for the default"
-            )
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import field
+from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from simulator.training.model import CPU_MEMORY
+from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from simulator.collectives.collective import Collective
@@ -46,15 +48,35 @@ class Strategy(ABC):
         """The steps of `setting` as a schedule."""
 
 
+SERVERS = ("worker", "gpu", "cpu", "sharded")
+WHERE = "worker (rank 0 serves too), gpu or cpu (a separate device), sharded (all serve a share)"
+
+
+@dataclass(frozen=True)
 class Served(Strategy):
     """A strategy with parameter servers."""
 
-    server: str
-    """Where they are: gpu or cpu for a separate device, else at workers."""
-    update: float
-    """Seconds of an update of all parameters; 0: what the memory takes."""
-    server_memory: float
-    """The memory bandwidth of a server in bytes/s; 0: that of its device."""
+    server: str = option("worker", WHERE)
+    update: float = option(
+        0.0, "time of an update of all parameters, like 2ms; 0: what server_memory takes", "seconds"
+    )
+    server_memory: float = option(
+        0.0,
+        "memory bandwidth of a server; 0: the model's, of a cpu 204.8GB/s (DDR4-3200 x 8)",
+        "bandwidth",
+    )
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__.lower()
+        if self.server not in SERVERS:
+            server = repr(str(self.server)[:40])
+            raise InputError(f"{name}: server={server}: it is one of {', '.join(SERVERS)}")
+        if not 0 <= self.update < inf:
+            raise InputError(f"{name}: update={self.update}: seconds, 0 or more")
+        if not self.server_memory >= 0:
+            raise InputError(
+                f"{name}: server_memory={self.server_memory}: bytes/s above 0, or 0 for the default"
+            )
 
     @property
     def server_kind(self) -> str | None:

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from simulator.engines import simulate
 from simulator.schedules.timeline import Timeline
-from simulator.training.asgd import ASGD, SERVERS, SSP
+from simulator.training.asgd import ASGD, SSP
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
+from simulator.training.strategy import SERVERS
 from topologies.catalogue import find as machine
 
 FREE = 1e30

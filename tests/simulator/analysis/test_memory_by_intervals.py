@@ -20,7 +20,6 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training.asgd import ASGD
-from simulator.training.asgd import SERVERS as ASGD_SERVERS
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.data_parallel import DataParallel
 from simulator.training.ddp import DDP
@@ -28,8 +27,8 @@ from simulator.training.footprint import footprint
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.plan import Setting
 from simulator.training.plan_simulation import train
-from simulator.training.ssgd import SERVERS, SSGD
-from simulator.training.strategy import Strategy
+from simulator.training.ssgd import SSGD
+from simulator.training.strategy import SERVERS, Strategy
 from synchronous_servers import MODEL
 from topologies import shapes
 from topologies.errors import InputError
@@ -156,7 +155,7 @@ def test_compiled_kernels_follow_every_algorithm_alike(name: str) -> None:
         DDP(bucket=0.0, algo="halving_doubling", streams=2),
         LocalSGD(every=2),
         DataParallel(),
-        *(ASGD(server=server) for server in ASGD_SERVERS),
+        *(ASGD(server=server) for server in SERVERS),
         *(SSGD(server) for server in SERVERS),
     ],
     ids=repr,

@@ -15,9 +15,10 @@ from simulator.schedules import semantics
 from simulator.schedules.schedule import TRANSFER
 from simulator.schedules.timeline import Timeline
 from simulator.training import find
-from simulator.training.asgd import ASGD, SERVERS, SSP
+from simulator.training.asgd import ASGD, SSP
 from simulator.training.conditions import Failure
 from simulator.training.plan import Plan
+from simulator.training.strategy import SERVERS
 from topologies.errors import InputError
 
 
@@ -214,18 +215,22 @@ def test_shares_travel_side_by_side(ranks: int) -> None:
 
 def test_where_the_server_is() -> None:
     assert find("asgd") is ASGD
-    assert [ASGD(server=server).servers(8) for server in SERVERS] == [1, 1, 0, 0]
-    assert [SSP(server=server).server_kind for server in SERVERS] == ["gpu", "cpu", None, None]
+    assert [ASGD(server=server).servers(8) for server in SERVERS] == [0, 1, 1, 0]
+    assert [SSP(server=server).server_kind for server in SERVERS] == [None, "gpu", "cpu", None]
     assert find("ssp") is SSP
 
 
 @each_case(
     ("strategy", "options", "message"),
     [
-        (ASGD, {"server": "tpu"}, "server is 'tpu': it is one of gpu, cpu, worker, sharded"),
-        (ASGD, {"update": -1.0}, "update is -1.0: it is 0 or more"),
-        (ASGD, {"update": float("nan")}, "update is nan: it is 0 or more"),
-        (SSP, {"server_memory": float("inf")}, "server_memory is inf: it is 0 or more"),
+        (ASGD, {"server": "tpu"}, "asgd: server='tpu': it is one of worker, gpu, cpu, sharded"),
+        (ASGD, {"update": -1.0}, "asgd: update=-1.0: seconds, 0 or more"),
+        (ASGD, {"update": float("nan")}, "asgd: update=nan: seconds, 0 or more"),
+        (
+            SSP,
+            {"server_memory": -1.0},
+            "ssp: server_memory=-1.0: bytes/s above 0, or 0 for the default",
+        ),
         (SSP, {"bound": -1}, "bound is -1: it is 0 or more"),
     ],
 )

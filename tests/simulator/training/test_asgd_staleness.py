@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from asynchronous_servers import CYCLE, MODEL, applied, ran
 from law_cases import tries
-from simulator.training.asgd import ASGD, SERVERS, SSP
+from simulator.training.asgd import ASGD, SSP
 from simulator.training.conditions import Conditions
+from simulator.training.strategy import SERVERS
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])

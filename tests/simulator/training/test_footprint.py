@@ -8,12 +8,13 @@ import pytest
 from grouped_cases import each_case
 from simulator.analysis.memory import Memory
 from simulator.engines import simulate
-from simulator.training.asgd import ASGD, SERVERS
+from simulator.training.asgd import ASGD
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Setting
+from simulator.training.strategy import SERVERS
 from topologies.catalogue import find
 
 MODEL = Model(

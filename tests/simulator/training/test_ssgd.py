@@ -12,7 +12,8 @@ from simulator.training import find
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.plan import Setting
-from simulator.training.ssgd import SERVERS, SSGD, units_of
+from simulator.training.ssgd import SSGD, units_of
+from simulator.training.strategy import SERVERS
 from synchronous_servers import CALM, COMPUTE, MODEL, planned, run, serial
 from topologies import shapes
 from topologies.errors import InputError
@@ -67,7 +68,10 @@ def second_forwards(pipelined: bool) -> list[float]:
     """When each of two workers begins its second step, less when the first step has ended
     everywhere."""
     plan = planned(
-        SSGD("gpu", pipelined, server_memory=inf), 2, steps=2, model=replace(MODEL, inputs=0.0)
+        SSGD("gpu", pipelined=pipelined, server_memory=inf),
+        2,
+        steps=2,
+        model=replace(MODEL, inputs=0.0),
     )
     timeline, schedule = run(plan), plan.schedule
     forward = np.flatnonzero(schedule.phase == schedule.phases.index("forward in"))
@@ -123,7 +127,7 @@ def test_an_update_is_ready_when_the_last_gradient_is_added(
     server: str, last: int | None, pipelined: bool
 ) -> None:
     conditions = CALM if last is None else Conditions(slower={last: 20.0})
-    plan = planned(SSGD(server, pipelined, server_memory=4.0), 4, conditions=conditions)
+    plan = planned(SSGD(server, pipelined=pipelined, server_memory=4.0), 4, conditions=conditions)
     timeline, schedule = run(plan), plan.schedule
     names = [schedule.phases[phase] for phase in schedule.phase]
     for update in np.flatnonzero([name.startswith("update") for name in names]):
@@ -178,7 +182,7 @@ def test_sums_are_as_slow_as_a_port_or_as_memory() -> None:
 @pytest.mark.parametrize("pipelined", [False, True])
 @pytest.mark.parametrize("server", SERVERS)
 def test_on_an_infinite_network_only_computing_is_left(server: str, pipelined: bool) -> None:
-    ssgd = SSGD(server, pipelined, server_memory=64.0)
+    ssgd = SSGD(server, pipelined=pipelined, server_memory=64.0)
     plan = planned(ssgd, 4, bandwidth=1e30)
     senders, shards = (4, 1) if ssgd.server_kind else (3, 4 if server == "sharded" else 1)
     work = (senders * ssgd.adding(MODEL) + ssgd.updating(MODEL)) / shards
@@ -199,7 +203,7 @@ def test_on_an_infinite_network_only_computing_is_left(server: str, pipelined: b
 @pytest.mark.parametrize("pipelined", [False, True])
 @pytest.mark.parametrize("server", ["worker", "sharded"])
 def test_one_worker_that_serves_itself_only_computes(server: str, pipelined: bool) -> None:
-    plan = planned(SSGD(server, pipelined, update=0.5), 1, steps=3)
+    plan = planned(SSGD(server, pipelined=pipelined, update=0.5), 1, steps=3)
     assert measure(plan, run(plan)).steps == pytest.approx([COMPUTE + 0.5] * 3)
     assert plan.schedule.volume == 0
     assert not np.any(plan.graph.call >= 0)
@@ -222,7 +226,7 @@ def test_the_update_is_bound_by_memory() -> None:
 @pytest.mark.parametrize("server", SERVERS)
 def test_gradients_and_parameters_have_their_own_widths(server: str, pipelined: bool) -> None:
     model = replace(MODEL, gradient_dtype="fp16")
-    plan = planned(SSGD(server, pipelined), 4, model=model)
+    plan = planned(SSGD(server, pipelined=pipelined), 4, model=model)
     pairs = 4 if SSGD(server).server_kind else 3
     assert plan.schedule.nbytes_total == 8
     assert plan.schedule.volume == pytest.approx(pairs * (8 + 16 + 3))

@@ -15,7 +15,8 @@ from simulator.schedules import semantics
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.model import Model
-from simulator.training.ssgd import SERVERS, SSGD
+from simulator.training.ssgd import SSGD
+from simulator.training.strategy import SERVERS
 from synchronous_servers import layer, planned, run, serial
 
 
@@ -89,7 +90,7 @@ def test_a_run_is_no_shorter_than_what_is_busiest(
     memory: float,
     pipelined: bool,
 ) -> None:
-    ssgd = SSGD(server, pipelined, server_memory=memory)
+    ssgd = SSGD(server, pipelined=pipelined, server_memory=memory)
     shards = ranks if server == "sharded" else 1
     senders = ranks - (ssgd.server_kind is None)
     server_s = (senders * ssgd.adding(model) + ssgd.updating(model)) / shards
@@ -142,7 +143,9 @@ def test_a_faster_network_makes_a_serial_step_no_slower(
 @each_case("server", SERVERS)
 @each_case("ranks", range(1, 10))
 def test_a_step_is_an_all_reduce(server: str, ranks: int, pipelined: bool) -> None:
-    plan = planned(SSGD(server, pipelined), ranks, latency=0.125, conditions=Conditions(sigma=0.5))
+    plan = planned(
+        SSGD(server, pipelined=pipelined), ranks, latency=0.125, conditions=Conditions(sigma=0.5)
+    )
     assert SSGD.promise is ALL_REDUCE
     semantics.check(plan.schedule, ALL_REDUCE)
     semantics.check(
@@ -155,7 +158,7 @@ def test_a_step_is_an_all_reduce(server: str, ranks: int, pipelined: bool) -> No
 @pytest.mark.parametrize("pipelined", [False, True])
 @pytest.mark.parametrize("server", SERVERS)
 def test_every_transfer_is_needed(server: str, pipelined: bool) -> None:
-    schedule = planned(SSGD(server, pipelined), 3).schedule
+    schedule = planned(SSGD(server, pipelined=pipelined), 3).schedule
     moved = np.flatnonzero(schedule.source >= 0)
     for dropped in moved[schedule.rank[moved] != schedule.peer[moved]]:
         order = np.delete(np.arange(len(schedule), dtype=np.int32), dropped)
@@ -167,7 +170,10 @@ def test_every_transfer_is_needed(server: str, pipelined: bool) -> None:
 @pytest.mark.parametrize("server", SERVERS)
 def test_both_engines_agree_to_the_bit(server: str, pipelined: bool) -> None:
     plan = planned(
-        SSGD(server, pipelined, server_memory=8.0), 5, steps=3, conditions=Conditions(sigma=0.5)
+        SSGD(server, pipelined=pipelined, server_memory=8.0),
+        5,
+        steps=3,
+        conditions=Conditions(sigma=0.5),
     )
     times = [
         simulate(plan.schedule, plan.topology, engine).finish.tolist()

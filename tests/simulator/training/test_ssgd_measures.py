@@ -20,7 +20,7 @@ def test_a_server_holds_an_inbox_a_worker_and_the_parameters(
     server: str, inboxes: int, shards: int, pipelined: bool
 ) -> None:
     model = replace(MODEL, gradient_dtype="fp16")
-    plan = planned(SSGD(server, pipelined), 4, steps=3, model=model)
+    plan = planned(SSGD(server, pipelined=pipelined), 4, steps=3, model=model)
     peaks = trace(plan.schedule, run(plan)).peaks.tolist()
     gradients, parameters = 8, 16
     serving = (inboxes * gradients + parameters) / shards

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.measures import measure
-from simulator.training.ssgd import SERVERS, SSGD
+from simulator.training.ssgd import SSGD
+from simulator.training.strategy import SERVERS
 from synchronous_servers import COMPUTE, MODEL, planned, run, serial
 
 
@@ -59,7 +60,9 @@ def test_a_pipelined_run_goes_on_after_a_failure() -> None:
 
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_a_worker_without_a_batch_is_sent_none_and_pushes_all_the_same(pipelined: bool) -> None:
-    plan = planned(SSGD("gpu", pipelined), 3, steps=2, conditions=Conditions(batches={1: 1}))
+    plan = planned(
+        SSGD("gpu", pipelined=pipelined), 3, steps=2, conditions=Conditions(batches={1: 1})
+    )
     schedule = plan.schedule
     assert plan.samples.tolist() == [12, 8]
     batches = schedule.phase == schedule.phases.index("scatter")
