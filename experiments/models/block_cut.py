@@ -1,84 +1,96 @@
-"""How a transformer is cut and computed: what a plan says about its blocks."""
+"""How a transformer is cut and computed: the keys of a plan that its blocks depend on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, gcd
-from typing import Literal
+from math import gcd
+from typing import Annotated, Literal
 
 from experiments.models.device_times import Attention
-from experiments.models.model_shapes import Experts, Shape
+from experiments.models.model_shapes import Shape
+from experiments.option_text import parse_at_least
 from topologies.errors import InputError
+from topologies.units import parse_number
 
 Recompute = Literal["none", "selective", "full"]
-Context = Literal["ring", "gather", "ulysses"]
-Dispatch = Literal["bf16", "fp8"]
+Degree = Annotated[int, parse_at_least(1)]
+GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
+"""Bytes of an element of a gradient, and those that move when gradients of micro-batches are
+added."""
+
+
+def _parse_imbalance(text: str) -> float:
+    if (value := parse_number(text)) < 1:
+        raise InputError("1 for even experts, or more")
+    return value
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How a micro-batch and the matrices of a transformer are cut."""
+    """How a micro-batch and the matrices of a transformer are cut. Its fields are keys of a plan,
+    and their types say what reads them."""
 
-    seq: int
-    """Tokens of a sequence."""
-    micro: int = 1
+    micro: Degree = 1
     """Sequences of a micro-batch."""
-    tp: int = 1
-    """Ranks that share each matrix (Shoeybi et al., arXiv 1909.08053)."""
-    cp: int = 1
-    """Ranks that share each sequence."""
-    ep: int = 1
-    """Ranks that share the experts."""
+    tp: Degree = 1
+    """Tensor parallel: ranks that share each matrix (Shoeybi et al., arXiv 1909.08053)."""
+    cp: Degree = 1
+    """Context parallel: ranks that share each sequence."""
+    ep: Degree = 1
+    """Expert parallel: ranks that share the experts."""
     sp: bool = False
-    """Whether norms and dropout are cut too: sequence parallel (Korthikanti et al., arXiv
+    """Sequence parallel: whether norms and dropout are cut too (Korthikanti et al., arXiv
     2205.05198)."""
     recompute: Recompute = "none"
-    """What is computed again before the backward: nothing, the scores of attention, or the whole
-    block."""
+    """What is computed again before the backward: nothing, the scores of attention (selective), or
+    the whole block (full)."""
     stops: bool = False
     """Whether computing a block again stops at the last operation whose inputs are needed, as
     PyTorch's checkpoint does that is not reentrant."""
     attention: Attention = "flash2"
     """The kernels of attention: unfused, or a version of FlashAttention."""
-    context: Context = "ring"
+    context: Literal["ring", "gather", "ulysses"] = "ring"
     """How context parallel exchanges keys and values."""
     overlap_tp: bool = True
     """Whether the collectives of tensor parallel run beside the backward for weights."""
     pieces: bool = False
     """Whether collectives of sequence parallel run in pieces beside the products next to them, as
     in Transformer Engine. Their first piece is not counted."""
-    accumulated: float = 10.0
-    """Bytes that move for each gradient of a weight when it is added to that of the micro-batches
-    before: 10 for a sum in fp32, 6 for one in 16 bits."""
-    dropout: bool = False
-    """Whether dropout follows attention and MLP."""
+    grads: Literal["fp32", "bf16"] = "fp32"
+    """The dtype of gradients."""
+    imbalance: Annotated[float, _parse_imbalance] = 1.0
+    """Tokens of the busiest rank of experts over the mean."""
     capacity: float = 0.0
     """Tokens of an expert, over those of even routing: the rest is dropped, and what is missing is
     filled. 0: each expert takes what comes."""
-    imbalance: float = 1.0
-    """Tokens of the busiest rank of experts over the mean."""
-    dispatch: Dispatch = "bf16"
+    dispatch: Literal["bf16", "fp8"] = "bf16"
     """The dtype in which tokens travel to experts. Results and gradients travel in bf16."""
-    routed: bool = False
-    """Whether a router says what each rank sends to each. Then dispatch and combine are collectives
-    of their own. Otherwise they are even, and as large as those of the busiest rank."""
+    dropout: bool = False
+    """Whether dropout follows attention and MLP."""
 
-    def check(self, shape: Shape, name: str) -> None:
-        """Raise InputError with what would be right if the shape cannot be cut so."""
+    @property
+    def accumulated(self) -> float:
+        """Bytes that move for each gradient of a weight when it is added to that of the
+        micro-batches before."""
+        return GRADIENTS[self.grads][1]
+
+    def check(self, shape: Shape, seq: int, name: str) -> None:
+        """Raise InputError with what would be right if the shape cannot be cut so, with sequences
+        of `seq` tokens."""
         if shape.heads % self.tp:
             raise InputError(
                 f"{name} has {shape.heads} heads, which tp={self.tp} does not divide: take "
                 f"tp={gcd(shape.heads, self.tp)}"
             )
-        if self.sp and self.seq % (self.tp * self.cp):
+        if self.sp and seq % (self.tp * self.cp):
             raise InputError(
-                f"sp cuts sequences of {self.seq} tokens in tp x cp = {self.tp * self.cp}, which "
-                f"does not divide them: take tp={gcd(self.seq // self.cp, self.tp)} or sp=no"
+                f"sp cuts sequences of {seq} tokens in tp x cp = {self.tp * self.cp}, which does "
+                f"not divide them: take tp={gcd(seq // self.cp, self.tp)} or sp=no"
             )
-        if self.cp > 1 and self.seq % (2 * self.cp):
+        if self.cp > 1 and seq % (2 * self.cp):
             raise InputError(
-                f"cp={self.cp} cuts sequences of {self.seq} tokens in {2 * self.cp} parts: take a "
-                f"seq that is a multiple of {2 * self.cp}"
+                f"cp={self.cp} cuts sequences of {seq} tokens in {2 * self.cp} parts: take a seq "
+                f"that is a multiple of {2 * self.cp}"
             )
         heads = shape.kv_heads // gcd(shape.kv_heads, self.tp)
         if self.context == "ulysses" and heads % self.cp:
@@ -95,17 +107,3 @@ class Cut:
             )
         if shape.experts and self.tp > 1 and not self.sp:
             raise InputError(f"{name} has experts: with tp={self.tp} take sp=yes")
-
-    @property
-    def tokens(self) -> float:
-        """Tokens of a rank in a micro-batch. Ranks of a tensor-parallel group share them."""
-        return self.micro * self.seq / self.cp
-
-    def arriving(self, experts: Experts) -> float:
-        """Tokens that arrive at the experts of the busiest rank of a micro-batch. A token counts as
-        often as there are experts that it passes."""
-        even = self.tokens * experts.top
-        if not self.capacity:
-            return even * self.imbalance
-        slots = ceil(even / experts.number * self.capacity)
-        return float(slots * experts.number)

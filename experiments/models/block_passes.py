@@ -24,6 +24,10 @@ class Computation(NamedTuple):
     """Kernels of the forward."""
     kernels_back: int = 1
     """Kernels of the backward."""
+    kept: float = 0.0
+    """Bytes that are kept from the forward to the backward for inputs."""
+    later: float = 0.0
+    """Bytes that are kept from the backward for inputs to that for weights."""
 
 
 class Gate(NamedTuple):

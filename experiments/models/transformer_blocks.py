@@ -1,5 +1,10 @@
 """A transformer as blocks of a plan of parallel training: parts with seconds and collectives.
 
+Blocks keep the activations of Korthikanti et al., arXiv 2205.05198, table 2: sbh(34 + 5as/h) bytes
+for a block of a GPT in 16 bits with dropout, of which 10sbh are not cut by tensor parallel alone;
+2sbh if all is computed again. What the backward for weights needs, 32sbh, is from Zero Bubble (Qi
+et al., arXiv 2401.10241, table 1).
+
 Tensor parallel cuts matrices as Megatron-LM does: an all-reduce after attention and one after the
 MLP, in the forward and in the backward. Sequence parallel makes each a reduce-scatter and an
 all-gather of the same bytes. Context parallel sends keys and values round a ring, gathers them, or
@@ -9,10 +14,10 @@ scatters heads (Ulysses). Tokens reach their experts by an all-to-all and return
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from experiments.models import block_passes as passes
 from experiments.models.block_cut import Cut
-from experiments.models.block_memory import Kept, kept_of_block, kept_of_head
 from experiments.models.block_passes import Computation, Event, Gate, Ring
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import Experts, Shape
@@ -31,15 +36,20 @@ maximum, exponential, sum; difference, conversion to 16 bits."""
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes the blocks of a shape that is cut."""
+    """Writes the blocks of a shape that is cut, for sequences of `seq` tokens."""
 
     shape: Shape
+    seq: int
     cut: Cut
     times: DeviceTimes
+    routed: bool = False
+    """Whether a router says what each rank sends to each. Then dispatch and combine are collectives
+    of their own. Otherwise they are even, and as large as those of the busiest rank."""
 
     @property
     def tokens(self) -> float:
-        return self.cut.tokens
+        """Tokens of a rank in a micro-batch. Ranks of a tensor-parallel group share them."""
+        return self.cut.micro * self.seq / self.cut.cp
 
     @property
     def nbytes(self) -> float:
@@ -51,7 +61,16 @@ class _Writer:
         """Bytes of a rank's tokens where norms are."""
         return self.nbytes / (self.cut.tp if self.cut.sp else 1)
 
-    def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> Computation:
+    def product(
+        self,
+        rows: float,
+        outputs: float,
+        inner: float,
+        number: int = 1,
+        *,
+        kept: float = 0.0,
+        later: float = 0.0,
+    ) -> Computation:
         """A product with weights. The gradients of a micro-batch are added to those before it."""
         times, summed = self.times, self.cut.accumulated * outputs * inner
         return Computation(
@@ -60,11 +79,13 @@ class _Writer:
             number * (times.product(outputs, inner, rows) + times.traffic(summed)),
             number,
             2 * number,
+            kept,
+            later,
         )
 
-    def memory(self, nbytes: float, nbytes_back: float) -> Computation:
+    def memory(self, nbytes: float, nbytes_back: float, kept: float = 0.0) -> Computation:
         """A kernel that moves so many bytes in the forward and in the backward."""
-        return Computation(self.times.memory(nbytes), self.times.memory(nbytes_back))
+        return Computation(self.times.memory(nbytes), self.times.memory(nbytes_back), kept=kept)
 
     def entry(self) -> list[Event]:
         """The begin of a part that tensor parallel cuts."""
@@ -85,13 +106,17 @@ class _Writer:
 
     def norm(self) -> list[Event]:
         """A norm: its input is read and its output written; backward for inputs and weights."""
-        return [self.memory(2 * self.cut_nbytes, 5 * self.cut_nbytes)]
+        return [self.memory(2 * self.cut_nbytes, 5 * self.cut_nbytes, kept=self.cut_nbytes)]
 
     def residual(self) -> list[Event]:
         """The sum with the block's input, after dropout if there is some."""
-        mask = 0.5 if self.cut.dropout else 0.0
-        nbytes = self.cut_nbytes
-        return [self.memory((3 + mask) * nbytes, (2 + mask) * nbytes)]
+        nbytes, mask = self.cut_nbytes, self.mask
+        return [self.memory(3 * nbytes + mask, 2 * nbytes + mask, kept=mask)]
+
+    @property
+    def mask(self) -> float:
+        """Bytes of the mask of a dropout: one for an element."""
+        return self.cut_nbytes / Q if self.cut.dropout else 0.0
 
     def attention(self) -> list[Event]:
         """Queries, keys and values, attention, and its output."""
@@ -101,14 +126,30 @@ class _Writer:
         wide = sum(matrix.outputs for matrix in before if matrix.inputs == shape.width)
         later = [matrix for matrix in before if matrix.inputs != shape.width]
         moved = rows * (shape.heads * shape.key_size + 2 * self._keys) / tp * Q
+        first = self.product(
+            rows,
+            wide / (1 if shape.latent else tp),
+            shape.width,
+            kept=self.cut_nbytes,
+            later=self.cut_nbytes + self._queries_and_keys,
+        )
+        values = rows * inner * Q
         return [
-            self.product(rows, wide / (1 if shape.latent else tp), shape.width),
+            first,
             *(self.product(rows, matrix.outputs / tp, matrix.inputs) for matrix in later),
             # Queries, keys and values are cut apart, transposed, and rotated.
             self.memory((4 if shape.rotary else 2) * moved, (4 if shape.rotary else 2) * moved),
             *self._context(moved),
-            self.product(rows, after.outputs, inner),
+            self.product(rows, after.outputs, inner, kept=values, later=values + self.cut_nbytes),
         ]
+
+    @property
+    def _queries_and_keys(self) -> float:
+        """Bytes of queries, keys and values."""
+        shape = self.shape
+        queries = shape.heads * shape.key_size
+        keys = shape.kv_heads * (shape.key_size + shape.value_size)
+        return self.tokens * (queries + keys) / self.cut.tp * Q
 
     @property
     def _keys(self) -> float:
@@ -140,7 +181,7 @@ class _Writer:
         """Scores, softmax and values of a rank's heads."""
         shape, cut, times = self.shape, self.cut, self.times
         heads = cut.micro * shape.heads / cut.tp
-        rows, columns = cut.seq / cut.cp, float(cut.seq)
+        rows, columns = self.seq / cut.cp, float(self.seq)
         causal = 2 if shape.kind == "decoder" else 1
         flops = 2 * heads * rows * columns * (shape.key_size + shape.value_size)
         if cut.attention != "unfused":
@@ -149,6 +190,7 @@ class _Writer:
                 times.attention(cut.attention, 2.5 * flops / causal, forward=False),
                 kernels=2,
                 kernels_back=3,
+                kept=self._queries_and_keys,
             )
         number, scores = max(1, round(heads)), heads * rows * columns * Q
         drop = times.memory(2.5 * scores) if cut.dropout else 0.0
@@ -157,18 +199,34 @@ class _Writer:
         seconds = first + second + times.memory(2 * scores) + drop
         back = times.product(rows, columns, shape.value_size, number) + 3 * second
         return Computation(
-            seconds, back + times.memory(3 * scores) + drop, kernels=6, kernels_back=8
+            seconds,
+            back + times.memory(3 * scores) + drop,
+            kernels=6,
+            kernels_back=8,
+            kept=self._queries_and_keys + self.scores,
         )
 
-    def mlp(self, hidden: int, rows: float, number: int = 1) -> list[Event]:
+    @property
+    def scores(self) -> float:
+        """Bytes of the softmax, its mask and what dropout leaves; a fused attention keeps none."""
+        cut = self.cut
+        if cut.attention != "unfused":
+            return 0.0
+        scores = cut.micro * self.shape.heads / cut.tp * (self.seq / cut.cp) * self.seq
+        return scores * (Q + (1 + Q if cut.dropout else 0))
+
+    def mlp(
+        self, hidden: int, rows: float, number: int = 1, *, kept: float, later: float
+    ) -> list[Event]:
         """An MLP with `hidden` elements of a token inside, or `number` experts that share `rows`
-        tokens."""
+        tokens. It keeps `kept` bytes of its input, and `later` of the gradient of its output."""
         ups, width, inside = 2 if self.shape.gated else 1, self.shape.width, hidden / self.cut.tp
         share, nbytes = rows / number, rows * inside * Q
+        above = ups * nbytes
         return [
-            self.product(share, ups * inside, width, number),
-            self.memory((ups + 1) * nbytes, (2 * ups + 1) * nbytes),
-            self.product(share, width, inside, number),
+            self.product(share, ups * inside, width, number, kept=kept, later=kept + above),
+            self.memory((ups + 1) * nbytes, (2 * ups + 1) * nbytes, kept=above),
+            self.product(share, width, inside, number, kept=nbytes, later=nbytes + later),
         ]
 
     def mixture(self, experts: Experts) -> list[Event]:
@@ -176,13 +234,13 @@ class _Writer:
         shape, cut = self.shape, self.cut
         tokens = self.tokens / cut.tp
         sent = tokens * experts.top * shape.width * Q
-        arriving = cut.arriving(experts)
+        arriving = self.arriving(experts)
         busiest = arriving / (self.tokens * experts.top)
         to_experts: list[Event] = []
         back: list[Event] = []
         if cut.ep > 1:
-            names = ("dispatch", "combine") if cut.routed else ("all_to_all", "all_to_all")
-            each = sent if cut.routed else sent * busiest
+            names = ("dispatch", "combine") if self.routed else ("all_to_all", "all_to_all")
+            each = sent if self.routed else sent * busiest
             small = (1 + SCALES) / Q if cut.dispatch == "fp8" else 1.0
             to_experts += [Gate("ep", names[0], "", each * small), Gate("ep", "", names[1], each)]
             back.append(Gate("ep", names[1], names[0], each))
@@ -190,33 +248,41 @@ class _Writer:
             gathered = arriving * shape.width * Q
             to_experts.append(Gate("tp", "all_gather", "reduce_scatter", gathered))
             back.insert(0, Gate("tp", "reduce_scatter", "all_gather", gathered))
+        router, copies = self.cut_nbytes, arriving * shape.width * Q
+        local = experts.number // cut.ep
         events = [
-            self.product(tokens, experts.number, shape.width),
+            self.product(tokens, experts.number, shape.width, kept=router, later=router),
             self.memory(2 * sent, 2 * sent),
             *to_experts,
-            *self.mlp(experts.hidden, arriving, experts.number // cut.ep),
+            *self.mlp(experts.hidden, arriving, local, kept=copies, later=router),
             *back,
             self.memory(2 * sent, 2 * sent),
         ]
         if not experts.shared:
             return events
-        return [*events, *self.entry(), *self.mlp(experts.shared, self.tokens), *self.exit()]
+        shared = self.mlp(experts.shared, self.tokens, kept=0.0, later=0.0)
+        return [*events, *self.entry(), *shared, *self.exit()]
+
+    def arriving(self, experts: Experts) -> float:
+        """Tokens that arrive at the experts of the busiest rank of a micro-batch. A token counts as
+        often as there are experts that it passes."""
+        even = self.tokens * experts.top
+        if not self.cut.capacity:
+            return even * self.cut.imbalance
+        return float(ceil(even / experts.number * self.cut.capacity) * experts.number)
 
     def embedding(self) -> Block:
         """The tables of tokens and positions, or the matrix of an image's patches."""
         shape = self.shape
-        events: list[Event] = [self.memory(2 * self.cut_nbytes, 3 * self.cut_nbytes)]
+        # Its output is kept as the input of the first norm.
+        events: list[Event] = [
+            self.memory(2 * self.cut_nbytes, 3 * self.cut_nbytes, kept=self.mask)
+        ]
         if shape.patch:
             events.insert(0, self.product(self.tokens, shape.width, shape.patch))
         if self.cut.tp > 1:
             events += self.exit()
-        return self.block(
-            "embedding",
-            events,
-            # Its output is kept as the input of the first norm.
-            (self.cut_nbytes / 2 if self.cut.dropout else 0.0, 0.0, 0.0),
-            parameters=shape.parts.embedding / self.cut.tp,
-        )
+        return self.block("embedding", events, parameters=shape.parts.embedding / self.cut.tp)
 
     def layer(self, experts: Experts | None) -> Block:
         """A block of attention and MLP, or experts."""
@@ -228,7 +294,8 @@ class _Writer:
             parameters += (parts.router + parts.shared / cut.tp) / shape.expert_blocks
             of_experts = parts.experts / shape.expert_blocks / cut.ep / cut.tp
         else:
-            mlp = self.mlp(shape.hidden, self.tokens)
+            nbytes = self.cut_nbytes
+            mlp = self.mlp(shape.hidden, self.tokens, kept=nbytes, later=nbytes)
             whole += self.norm() + self.entry() + mlp + self.exit() + self.residual()
             parameters += parts.mlp / (shape.blocks - shape.expert_blocks) / cut.tp
         again: list[Event] = []
@@ -239,7 +306,6 @@ class _Writer:
         return self.block(
             "experts" if experts else "layer",
             whole,
-            kept_of_block(shape, cut, experts),
             parameters=parameters,
             expert_parameters=of_experts,
             again=again,
@@ -251,30 +317,33 @@ class _Writer:
         rows = self.tokens if shape.kind == "decoder" else float(cut.micro)
         outputs = shape.head.outputs / cut.tp
         logits = rows * outputs
-        product = self.product(rows, outputs, shape.width)
+        nbytes = self.cut_nbytes
+        product = self.product(rows, outputs, shape.width, kept=nbytes, later=nbytes)
         events: list[Event] = [*self.norm(), *self.entry(), product]
         if cut.tp > 1 and shape.kind != "encoder":
             # The largest logit, the sum of exponentials and the logit of the target.
             events += [Gate("tp", "all_reduce", "", rows * WIDE)] * 3
-        events.append(self.memory(LOSS[0] * logits, LOSS[1] * logits))
-        return self.block(
-            "head",
-            events,
-            kept_of_head(shape, cut),
-            parameters=shape.parts.head / cut.tp + shape.width,
-        )
+        events.append(self.memory(LOSS[0] * logits, LOSS[1] * logits, kept=logits * WIDE))
+        parameters = shape.parts.head / cut.tp + shape.width
+        return self.block("head", events, parameters=parameters)
 
     def block(
         self,
         name: str,
         events: list[Event],
-        kept: Kept,
         *,
         parameters: float,
         expert_parameters: float = 0.0,
         again: list[Event] | None = None,
     ) -> Block:
-        """The block with these events."""
+        """The block with these events. What is computed again is held while the backward runs."""
+        each = [event.operation if isinstance(event, Ring) else event for event in events]
+        computations = [event for event in each if isinstance(event, Computation)]
+        kept, working = sum(event.kept for event in computations), 0.0
+        if again and self.cut.recompute == "full":
+            kept, working = self.cut_nbytes, kept
+        elif again:
+            kept, working = kept - self.scores, self.scores
         launch, overlap = self.times.launch, self.cut.overlap_tp
         return Block(
             name,
@@ -285,21 +354,30 @@ class _Writer:
             again=passes.forward(again or [], launch),
             parameters=parameters,
             expert_parameters=expert_parameters,
-            kept=kept[0],
-            kept_for_weights=kept[1],
-            working=kept[2],
+            kept=kept,
+            kept_for_weights=sum(event.later for event in computations),
+            working=working,
             output=self.cut_nbytes,
         )
 
 
-def blocks(shape: Shape, cut: Cut, times: DeviceTimes, name: str = "the model") -> list[Block]:
-    """The blocks of a transformer in the order in which they run: embedding, layers, head. Layers
-    that are alike are the same object.
+def blocks(
+    shape: Shape,
+    seq: int,
+    cut: Cut,
+    times: DeviceTimes,
+    name: str = "the model",
+    *,
+    routed: bool = False,
+) -> list[Block]:
+    """The blocks of a transformer in the order in which they run, for sequences of `seq` tokens:
+    embedding, layers, head. Layers that are alike are the same object. If `routed`, a router says
+    what each rank sends to each.
 
     Raises InputError, with what would be right, if the shape cannot be cut so.
     """
-    cut.check(shape, name)
-    writer = _Writer(shape, cut, times)
+    cut.check(shape, seq, name)
+    writer = _Writer(shape, seq, cut, times, routed)
     dense, sparse = shape.blocks - shape.expert_blocks, shape.expert_blocks
     layers = [writer.layer(None)] * dense if dense else []
     layers += [writer.layer(shape.experts)] * sparse if sparse else []

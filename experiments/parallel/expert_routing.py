@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from experiments.models.block_cut import Cut
 from experiments.models.model_shapes import Shape
 from experiments.parallel.plan_text import Plan
 from simulator.collectives.collective import Algorithm
@@ -66,10 +65,6 @@ class Routing:
         """The algorithms of dispatch and combine; none if they are even."""
         return {} if self.even else _algorithms(self.router, forwards=self.forwards)
 
-    def cut(self, cut: Cut) -> Cut:
-        """A cut with this router."""
-        return replace(cut, imbalance=self.imbalance, routed=not self.even)
-
 
 def routing_of(shape: Shape, plan: Plan, seq: int, topology: Topology) -> Routing | None:
     """What the router of a plan does; None for a plan without one. Raises InputError for a router
@@ -80,8 +75,8 @@ def routing_of(shape: Shape, plan: Plan, seq: int, topology: Topology) -> Routin
     if experts is None:
         raise InputError(f"router={plan.router}: the model has no experts: leave router out")
     if experts.number % plan.ep:
-        plan.cut(seq).check(shape, "the model")
-    tokens = plan.cut(seq).tokens
+        plan.check(shape, seq, "the model")
+    tokens = plan.micro * seq / plan.cp
     drawn = max(min(TOKENS, tokens), min(tokens, SCORES // (plan.ep * experts.number)))
     size, regular = _nodes(plan, topology)
     local = experts.number // plan.ep

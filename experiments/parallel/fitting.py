@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.models.accelerators import PRECISIONS, accelerator
+from experiments.models.block_cut import GRADIENTS
 from experiments.output import align
 from experiments.parallel.plan_step import Training, work_of
-from experiments.parallel.plan_text import GRADIENTS, Plan
+from experiments.parallel.plan_text import Plan
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import PARTS, Memory, Overheads, State, memory
 from simulator.parallel.step import Step

@@ -3,7 +3,7 @@ a cut and the times of collectives."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from experiments.models.block_cut import Cut
 from experiments.models.transformer_blocks import blocks
@@ -24,14 +24,17 @@ class PlanBounds:
     """The model on a device."""
     times: GroupTimes
     """The times of collectives, under any degrees."""
-    _blocks: dict[Cut, list[Block]] = field(default_factory=dict, repr=False)
+    _blocks: dict[tuple[object, ...], list[Block]] = field(default_factory=dict, repr=False)
     _seconds: dict[str, BlockSeconds] = field(default_factory=dict, repr=False)
 
     def stages(self, plan: Plan) -> Stages:
         """The blocks of each stage."""
-        training, cut = self.training, plan.cut(self.training.seq)
+        training = self.training
+        cut = plan.accumulated, *(getattr(plan, each.name) for each in fields(Cut))
         if cut not in self._blocks:
-            self._blocks[cut] = blocks(training.shape, cut, training.times, training.name)
+            self._blocks[cut] = blocks(
+                training.shape, training.seq, plan, training.times, training.name
+            )
         return share_out(self._blocks[cut], plan, plan.pp * plan.v, training.name)
 
     def seconds(self, plan: Plan) -> float:

@@ -102,7 +102,7 @@ class Space:
         if self.batch % plan.dp:
             return "dp does not divide the batch"
         try:
-            plan.cut(self.training.seq).check(self.training.shape, self.training.name)
+            plan.check(self.training.shape, self.training.seq, self.training.name)
         except InputError:
             return "tp, cp or ep does not divide heads, tokens or experts"
         return ""

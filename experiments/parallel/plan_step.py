@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from experiments.models.accelerators import accelerator
+from experiments.models.block_cut import GRADIENTS
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import Shape
 from experiments.models.transformer_blocks import blocks
 from experiments.output import Value
 from experiments.parallel.expert_routing import Routing, routing_of
-from experiments.parallel.plan_text import GRADIENTS, Plan
+from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import level_of
 from experiments.simulations.rules import Rules
 from simulator.parallel.blocks import Block, Part
@@ -97,10 +98,15 @@ class Setting:
 def stages_of(training: Training, plan: Plan, routing: Routing | None = None) -> Stages:
     """The blocks of each stage of the pipeline. Raises InputError if the layers cannot be shared
     out evenly."""
-    shape, cut = training.shape, plan.cut(training.seq)
-    if routing is not None:
-        cut = routing.cut(cut)
-    layers = blocks(shape, cut, training.times, training.name)
+    cut = plan if routing is None else replace(plan, imbalance=routing.imbalance)
+    layers = blocks(
+        training.shape,
+        training.seq,
+        cut,
+        training.times,
+        training.name,
+        routed=routing is not None and not routing.even,
+    )
     return share_out(layers, plan, plan.stages, training.name)
 
 

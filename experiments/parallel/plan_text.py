@@ -5,28 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from experiments.models.block_cut import Context, Cut, Dispatch, Recompute
-from experiments.models.device_times import Attention
-from experiments.option_text import PARSERS, Parser, parse_at_least, parse_pairs, parse_zipf
+from experiments.models.block_cut import Cut, Degree
+from experiments.option_text import PARSERS, Parser, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
 from simulator.parallel.pipelines import PipelineOrder
 from topologies.errors import InputError, nearest_name
-from topologies.units import format_bytes, parse_bytes, parse_number, parse_yes
+from topologies.units import format_bytes, parse_bytes, parse_yes
 
 MICRO_BATCHES = 4
 """Micro-batches of a pipeline for each of its devices, if the plan does not say."""
-GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
-"""Bytes of an element of a gradient, and those that move when gradients of micro-batches are
-added."""
-
-
-def _parse_imbalance(text: str) -> float:
-    if (value := parse_number(text)) < 1:
-        raise InputError("1 for even experts, or more")
-    return value
 
 
 def _parse_reshard(text: str) -> bool | int:
@@ -51,25 +41,14 @@ def _choice(known: Sequence[object], text: str) -> object:
     return known[names.index(text)]
 
 
-Degree = Annotated[int, parse_at_least(1)]
-
-
 @dataclass(frozen=True)
-class Plan:
+class Plan(Cut):
     """A plan. Its fields are the keys that the user writes, and their types say what reads them."""
 
     dp: Degree = 0
     """Data parallel: copies of the model. By default all GPUs that are left."""
-    tp: Degree = 1
-    """Tensor parallel: ranks that share each matrix."""
     pp: Degree = 1
     """Pipeline parallel: devices of a pipeline."""
-    cp: Degree = 1
-    """Context parallel: ranks that share each sequence."""
-    ep: Degree = 1
-    """Expert parallel: ranks that share the experts."""
-    micro: Degree = 1
-    """Sequences of a micro-batch."""
     batch: Degree = 0
     """Sequences of a step. By default 4 micro-batches for each device of a pipeline."""
     zero: Annotated[int, partial(_choice, range(4))] = 0
@@ -90,14 +69,6 @@ class Plan:
     above 1."""
     v: Degree = 1
     """Stages of each device."""
-    sp: bool = False
-    """Sequence parallel: whether norms and dropout are cut too."""
-    recompute: Recompute = "none"
-    """What is computed again before the backward: none, selective or full."""
-    attention: Attention = "flash2"
-    """The kernels of attention: unfused, flash, flash2 or flash3."""
-    context: Context = "ring"
-    """How context parallel exchanges keys and values: ring, gather or ulysses."""
     overlap: bool = False
     """Whether gradients are reduced beside the last backward."""
     bucket: Annotated[float, parse_bytes] = 160 * 2.0**20
@@ -108,24 +79,10 @@ class Plan:
     """Whether CPU and device wait for the end of transfers that they send between stages."""
     scatter: bool = False
     """Whether each rank of tensor parallel sends its share to the next stage, which gathers it."""
-    overlap_tp: bool = True
-    """Whether collectives of tensor parallel run beside the backward for weights."""
-    pieces: bool = False
-    """Whether collectives of sequence parallel run in pieces beside products."""
-    stops: bool = False
-    """Whether computing a block again leaves out its last product, as PyTorch's checkpoint may."""
-    grads: Literal["fp32", "bf16"] = "fp32"
-    """The dtype of gradients: fp32 or bf16."""
     slowdown: float = 0.0
     """By which share a computation takes longer while its device communicates."""
     uneven: bool = False
     """Whether stages may differ by a layer."""
-    imbalance: Annotated[float, _parse_imbalance] = 1.0
-    """Tokens of the busiest rank of experts over the mean."""
-    capacity: float = 0.0
-    """The most tokens of an expert over the mean; 0: as many as come."""
-    dispatch: Dispatch = "bf16"
-    """The dtype in which tokens travel to experts: bf16 or fp8."""
     router: Annotated[str, _parse_router] = ""
     """How tokens choose experts, like zipf:1.2: the larger, the more uneven. By default evenly."""
     seed: int = 0
@@ -133,8 +90,6 @@ class Plan:
     nodes: int = 0
     """With `router`: the most nodes that a token reaches, where it goes on inside; 0: any number,
     with a message for each expert."""
-    dropout: bool = False
-    """Whether dropout follows attention and MLP."""
     order: str = ORDER
     """The parallelisms from the innermost to the outermost."""
 
@@ -177,19 +132,20 @@ class Plan:
         """Stages of the model."""
         return self.pipeline.build(devices=self.pp, micro_batches=self.micro_batches).stages
 
-    def cut(self, seq: int) -> Cut:
-        """How the plan cuts the blocks of a model for sequences of `seq` tokens."""
-        accumulated = 0.0 if self.zero >= 2 and self.sync else GRADIENTS[self.grads][1]
-        return Cut(seq, accumulated=accumulated, **{key: getattr(self, key) for key in _CUTTING})
+    @property
+    def accumulated(self) -> float:
+        """Bytes that move for each gradient that is added: none if each micro-batch reduces its
+        gradients."""
+        return 0.0 if self.zero >= 2 and self.sync else super().accumulated
 
     def __str__(self) -> str:
         """The plan as a user would write it, with the degrees in front."""
         parts = [str(self.degrees)]
         usual = Plan()
-        for each in fields(self)[5:]:
-            value = getattr(self, each.name)
-            if value != getattr(usual, each.name) or each.name == "micro":
-                parts.append(f"{each.name}={_text(each.name, value)}")
+        for key in KEYS[5:]:
+            value = getattr(self, key)
+            if value != getattr(usual, key) or key == "micro":
+                parts.append(f"{key}={_text(key, value)}")
         return ",".join(parts)
 
 
@@ -199,8 +155,12 @@ def _text(name: str, value: object) -> str:
     return format_bytes(value) if name == "bucket" and isinstance(value, float) else f"{value}"
 
 
-_CUTTING = {field.name for field in fields(Cut)} & {field.name for field in fields(Plan)}
-"""The keys that say how blocks are cut: a field of both classes."""
+_DEGREES = "dp", "tp", "pp", "cp", "ep", "micro"
+_SHARED = [*Plan.__annotations__]
+_PLACE = _SHARED.index("overlap")
+_CUTS = [each.name for each in fields(Cut)]
+KEYS = [*dict.fromkeys((*_DEGREES, *_SHARED[:_PLACE], *_CUTS, *_SHARED[_PLACE:]))]
+"""The keys in the order in which a plan is written."""
 
 
 def _parser_of(kind: Any) -> Parser:
@@ -211,9 +171,8 @@ def _parser_of(kind: Any) -> Parser:
     return PARSERS.get(kind) or partial(_choice, get_args(kind))
 
 
-_PARSERS = {
-    key: _parser_of(kind) for key, kind in get_type_hints(Plan, include_extras=True).items()
-}
+_KINDS = get_type_hints(Plan, include_extras=True)
+_PARSERS = {key: _parser_of(_KINDS[key]) for key in KEYS}
 
 
 def parse_values(text: str) -> dict[str, Any]:

@@ -30,7 +30,8 @@ def traffic(parts: tuple[Part, ...]) -> Counter[str]:
 
 def layer(name: str, **cut: Any) -> Block:
     _, shape, seq = find_shape(name)
-    return blocks(shape, Cut(**{"seq": seq, **cut}), TIMES)[-2]
+    routed = cut.pop("routed", False)
+    return blocks(shape, cut.pop("seq", seq), Cut(**cut), TIMES, routed=routed)[-2]
 
 
 @each_case(
@@ -69,7 +70,7 @@ def test_a_backward_takes_as_long_as_its_two_halves(
 ) -> None:
     _, shape, seq = find_shape(name)
     sp = sp or (shape.experts is not None and tp > 1)
-    for block in blocks(shape, Cut(seq, tp=tp, sp=sp, **more), TIMES):
+    for block in blocks(shape, seq, Cut(tp=tp, sp=sp, **more), TIMES):
         halves = seconds(block.inputs) + seconds(block.weights)
         assert seconds(block.backward) == pytest.approx(halves)
 
@@ -204,12 +205,12 @@ def test_payloads_of_128_tokens_are_those_of_deepep(routed: bool) -> None:
 @each_case("name", ["gpt3_175b", "llama3_70b", "mixtral_8x7b", "deepseek_v3"])
 def test_the_ranks_of_a_plan_hold_all_parameters_once(name: str) -> None:
     shape = SHAPES[name]
-    plain = blocks(shape, Cut(4096), TIMES)
+    plain = blocks(shape, 4096, Cut(), TIMES)
     assert sum(block.parameters + block.expert_parameters for block in plain) == pytest.approx(
         shape.parameters, rel=3e-4
     )
     if shape.experts:
-        cut = blocks(shape, Cut(4096, ep=8), TIMES)
+        cut = blocks(shape, 4096, Cut(ep=8), TIMES)
         assert sum(block.expert_parameters for block in cut) * 8 == pytest.approx(
             shape.parts.experts
         )
@@ -240,7 +241,7 @@ def test_a_cut_that_does_not_divide_says_what_would(
 ) -> None:
     _, shape, seq = find_shape(name)
     with pytest.raises(InputError, match="take") as error:
-        blocks(shape, Cut(seq, **cut), TIMES, name)
+        blocks(shape, seq, Cut(**cut), TIMES, name)
     assert words in str(error.value)
 
 

@@ -27,10 +27,11 @@ def test_a_plan_is_read_and_written_alike() -> None:
         )
 
 
-def test_a_key_that_cuts_blocks_is_a_field_of_both_classes() -> None:
-    cut = parse_plan("tp=2,micro=3,overlap_tp=no,pieces=yes,dispatch=fp8,capacity=1.5").cut(128)
-    assert (cut.seq, cut.tp, cut.micro, cut.capacity) == (128, 2, 3, 1.5)
-    assert (cut.overlap_tp, cut.pieces, cut.dispatch) == (False, True, "fp8")
+def test_keys_that_cut_blocks_are_read_as_all_others() -> None:
+    plan = parse_plan("tp=2,micro=3,overlap_tp=no,pieces=yes,dispatch=fp8,capacity=1.5")
+    assert (plan.tp, plan.micro, plan.capacity) == (2, 3, 1.5)
+    assert (plan.overlap_tp, plan.pieces, plan.dispatch) == (False, True, "fp8")
+    assert [parse_plan(text).accumulated for text in ("zero=2", "zero=2,sync=no")] == [0.0, 10.0]
 
 
 def test_data_parallel_takes_the_gpus_that_are_left() -> None:
