@@ -5,6 +5,7 @@ from experiments.commands.answer import Answer
 from experiments.models.model_catalogue import MODELS
 from experiments.models.model_entry import Entry, fits
 from experiments.models.model_shapes import Shape
+from simulator.training.model import WIDTHS
 from topologies.units import format_bytes, format_seconds
 
 NOTE = """
@@ -24,7 +25,7 @@ def _record(name: str, entry: Entry) -> output.Record:
     """A model with its times, or without them if no device holds it."""
     model = entry.estimate
     whole = fits(model)
-    elements = entry.architecture.parameters
+    elements = round(model.parameters / WIDTHS[model.dtype])
     return {
         "model": name,
         "batch": model.batch if whole else None,

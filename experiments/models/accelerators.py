@@ -9,7 +9,7 @@ judge the communication.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from topologies.errors import InputError, did_you_mean
 
@@ -49,10 +49,8 @@ class Precision(NamedTuple):
     """Bytes of an activation."""
     parameters: str
     """The dtype of parameters and optimizer state."""
-    gradients: str
+    gradients: Literal["fp32", "bf16"]
     """The dtype of gradients."""
-    cast: float = 0.0
-    """Bytes that the conversion of a weight moves, and that of its gradient."""
 
 
 def _device(
@@ -95,9 +93,9 @@ ACCELERATORS: dict[str, Accelerator] = {
 PRECISIONS: dict[str, Precision] = {
     "fp32": Precision(("fp32",), 4, "fp32", "fp32"),
     "tf32": Precision(("tf32",), 4, "fp32", "fp32"),
-    "amp": Precision(("bf16", "fp16"), 2, "fp32", "fp32", cast=6),
+    "amp": Precision(("bf16", "fp16"), 2, "fp32", "fp32"),
     "bf16": Precision(("bf16",), 2, "bf16", "bf16"),
-    "fp8": Precision(("fp8",), 2, "bf16", "bf16", cast=3),
+    "fp8": Precision(("fp8",), 2, "bf16", "bf16"),
 }
 """The values of the option `dtype`. amp multiplies in 16 bits and keeps parameters and gradients in
 fp32. fp8 multiplies in 8 bits and keeps everything else in bf16."""
@@ -114,10 +112,6 @@ SHARES: dict[str, dict[str, float]] = {
     # In fp32 from VGG-16's steps on P100, 154 images/s (TensorFlow benchmarks, 2017): Winograd's
     # algorithm, for a stride of 1, needs up to 2.25 times fewer FLOPs than the definition.
     "3x3 convolution": {"fp32": 1.4, "tf32": 0.25, "fp16": 0.4, "bf16": 0.4},
-    # Recalled: FlashAttention-2 reaches 35% to 70% in 16 bits, forward and backward, H100 to A100.
-    # In fp32 and TF32 half of a product's is assumed: softmax lies between two of them. With fp8 it
-    # stays in bf16, whose peak is half of fp8's.
-    "attention": {"fp32": 0.4, "tf32": 0.3, "fp16": 0.4, "bf16": 0.4, "fp8": 0.2},
 }
 """The share of the peak that each kind of multiplication reaches in training, by its dtype. FLOPs
 are those of the definition."""

@@ -6,21 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from experiments.models.work import (
-    Architecture,
-    LayerWork,
-    Operation,
-    activation,
-    addition,
-    average,
-    batch_norm,
-    convolution,
-    dropout,
-    linear,
-    pooling,
-)
+from experiments.models.block_passes import Computation
+from experiments.models.kernels import Kernels, Tensors
+from simulator.training.model import Layer, Model
 
-CLASSES = 1000
+CHANNELS, CLASSES = 3, 1000
+"""Of an image, and of its results."""
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 """Of each stage of ResNet-50 the width, the blocks and the stride of its first."""
 EXPANSION = 4
@@ -32,82 +23,140 @@ CLASSIFIER = ((0, 4096), (3, 4096), (6, CLASSES))
 """Place in VGG-16's module, and width."""
 
 
-def resnet50(image: int) -> Architecture:
-    """25,557,032 parameters; 4.09 G multiply-adds for an image of 224 x 224."""
-    return _network(_resnet50(image), image)
+_Convolution = tuple[int, int, int, int, int]
+"""The side of an image before and after a convolution, the channels before and after it, and its
+own side."""
 
 
-def vgg16(image: int) -> Architecture:
-    """138,357,544 parameters; 15.47 G multiply-adds for an image of 224 x 224."""
-    side = image // 2 ** len(GROUPS)
-    return _network((*_features(image), *_classifier(side)), image)
+class ImageNetworks(Kernels):
+    """Networks for a batch of images. Elements are those of one image."""
 
+    def resnet50(self, image: int) -> Model:
+        """25,557,032 parameters; 4.09 G multiply-adds for an image of 224 x 224."""
+        return self._network(self._resnet50(image), image)
 
-def _network(parts: Iterable[LayerWork], image: int) -> Architecture:
-    return Architecture(tuple(parts), inputs=3 * image**2 * 4, outputs=CLASSES, state=1)
+    def vgg16(self, image: int) -> Model:
+        """138,357,544 parameters; 15.47 G multiply-adds for an image of 224 x 224."""
+        return self._network(self._vgg16(image), image)
 
+    def _network(self, layers: Iterable[Layer], image: int) -> Model:
+        return self.model(layers, inputs=CHANNELS * image**2 * 4, outputs=CLASSES, state=1)
 
-def _resnet50(image: int) -> Iterator[LayerWork]:
-    side = _side(image, 7, 2)
-    pooled = _side(side, 3, 2)
-    stem = (activation(64 * side**2), pooling(64 * side**2, 64 * pooled**2))
-    yield _normed("conv1", "bn1", (image, side, 3, 64, 7), stem, first=True)
-    side, inputs = pooled, 64
-    for stage, (width, blocks, stride) in enumerate(STAGES, 1):
-        for block in range(blocks):
-            step = 1 if block else stride
-            yield from _bottleneck(f"layer{stage}.{block}", side, inputs, width, step)
-            side, inputs = _side(side, 3, step), width * EXPANSION
-    yield LayerWork(
-        "fc",
-        (average(inputs * side**2, inputs), linear(1, inputs, CLASSES)),
-        (("fc.weight", inputs * CLASSES), ("fc.bias", CLASSES)),
-    )
+    def _elements(
+        self, moved: float, moved_back: float, kept: float = 0.0, masks: float = 0.0
+    ) -> Computation:
+        """A kernel that moves so many elements, and keeps elements and further bytes."""
+        batch, width = self.cut.micro, self.cut.micro * self.width
+        return self.memory(width * moved, width * moved_back, width * kept + batch * masks)
 
+    def _activation(self, elements: float) -> Computation:
+        """ReLU: read, write; backward: what is kept, gradient, write."""
+        return self._elements(2 * elements, 3 * elements, elements)
 
-def _bottleneck(name: str, side: int, inputs: int, width: int, stride: int) -> Iterator[LayerWork]:
-    """1x1, 3x3, 1x1, and where the shape changes a 1x1 beside them; then the sum of the two, and
-    ReLU, in place."""
-    small, outputs = _side(side, 3, stride), width * EXPANSION
-    tail = (addition(outputs * small**2, keeps=False), activation(outputs * small**2))
-    changes = inputs != outputs or stride != 1
-    shapes = (
-        (side, side, inputs, width, 1),
-        (side, small, width, width, 3),
-        (small, small, width, outputs, 1),
-    )
-    for number, shape in enumerate(shapes, 1):
-        after = (activation(width * shape[1] ** 2),) if number < 3 else () if changes else tail
-        yield _normed(f"{name}.conv{number}", f"{name}.bn{number}", shape, after)
-    if changes:
-        shape, place = (side, small, inputs, outputs, 1), f"{name}.downsample"
-        layer = _normed(f"{place}.0", f"{place}.1", shape, tail)
-        yield layer._replace(name=place)
+    def _pooling(self, inputs: float, outputs: float, index: float = 0.0) -> Computation:
+        """Average pooling, or max pooling, which keeps an index of so many bytes a result."""
+        return self._elements(inputs + outputs, inputs + outputs, outputs, index * outputs)
 
+    def _convolution(
+        self,
+        name: str,
+        shape: _Convolution,
+        after: Iterable[Computation],
+        norm: str = "",
+        place: str = "",
+    ) -> Layer:
+        """A convolution with a bias, or with the batch norm `norm`, for which its result is kept.
 
-def _normed(
-    name: str,
-    norm: str,
-    shape: tuple[int, int, int, int, int],
-    after: tuple[Operation, ...],
-    *,
-    first: bool = False,
-) -> LayerWork:
-    """A convolution, whose result is kept for the batch norm after it. Its `shape` is the side of
-    the image before it and after it, the channels before it and after it, and its own side."""
-    side, small, inputs, outputs, kernel = shape
-    weights, written = inputs * outputs * kernel**2, outputs * small**2
-    convolved = convolution(
-        inputs * side**2,
-        written,
-        weights,
-        small**2,
-        square=kernel == 3 and side == small,
-        keeps=True,
-        first=first,
-    )
-    tensors = ((f"{name}.weight", weights), (f"{norm}.weight", outputs), (f"{norm}.bias", outputs))
-    return LayerWork(name, (convolved, batch_norm(written), *after), tensors, outputs)
+        The first convolution of a network needs no gradient of its input. A batch norm reads twice
+        and writes once, and in the backward reads input and gradient twice and writes.
+        """
+        side, small, inputs, outputs, kernel = shape
+        batch, read, written = self.cut.micro, inputs * side**2, outputs * small**2
+        weights, is_first = inputs * outputs * kernel**2, inputs == CHANNELS
+        seconds = self.times.convolution(
+            2.0 * batch * weights * small**2,
+            (batch * (read + written) + weights) * self.width,
+            square=kernel == 3 and side == small,
+        )
+        for_weights = seconds + self.times.traffic(self.cut.accumulated * weights)
+        kept = batch * written * self.width if norm else 0.0
+        kernels = [Computation(seconds, 0.0 if is_first else seconds, for_weights, kept=kept)]
+        if norm:
+            kernels.append(self._elements(3 * written, 5 * written))
+            tensors: Tensors = (
+                (f"{place or name}.weight", weights),
+                *_affine(norm, outputs, outputs),
+            )
+        else:
+            tensors = _affine(name, weights, outputs)
+        return self.layer(name, [*kernels, *after], tensors, outputs if norm else 0)
+
+    def _resnet50(self, image: int) -> Iterator[Layer]:
+        side = _side(image, 7, 2)
+        pooled = _side(side, 3, 2)
+        stem = self._activation(64 * side**2), self._pooling(64 * side**2, 64 * pooled**2, 8)
+        yield self._convolution("conv1", (image, side, CHANNELS, 64, 7), stem, "bn1")
+        side, inputs = pooled, 64
+        for stage, (width, blocks, stride) in enumerate(STAGES, 1):
+            for block in range(blocks):
+                step = 1 if block else stride
+                yield from self._bottleneck(f"layer{stage}.{block}", side, inputs, width, step)
+                side, inputs = _side(side, 3, step), width * EXPANSION
+        average = self._pooling(inputs * side**2, inputs)
+        yield self._classifier("fc", inputs, CLASSES, [average])
+
+    def _bottleneck(
+        self, name: str, side: int, inputs: int, width: int, stride: int
+    ) -> Iterator[Layer]:
+        """1x1, 3x3, 1x1, and where the shape changes a 1x1 beside them; then the sum of the two,
+        and ReLU, in place."""
+        small, outputs = _side(side, 3, stride), width * EXPANSION
+        written = outputs * small**2
+        tail = self._elements(3 * written, 3 * written), self._activation(written)
+        changes = inputs != outputs or stride != 1
+        narrow = self._activation(width * side**2), self._activation(width * small**2)
+        yield self._convolution(
+            f"{name}.conv1", (side, side, inputs, width, 1), narrow[:1], f"{name}.bn1"
+        )
+        yield self._convolution(
+            f"{name}.conv2", (side, small, width, width, 3), narrow[1:], f"{name}.bn2"
+        )
+        last = () if changes else tail
+        yield self._convolution(
+            f"{name}.conv3", (small, small, width, outputs, 1), last, f"{name}.bn3"
+        )
+        if changes:
+            place, shape = f"{name}.downsample", (side, small, inputs, outputs, 1)
+            yield self._convolution(place, shape, tail, f"{place}.1", f"{place}.0")
+
+    def _vgg16(self, side: int) -> Iterator[Layer]:
+        """Convolutions and, in place, ReLU; the last of a group with its pooling."""
+        place, inputs = 0, CHANNELS
+        for group in GROUPS:
+            for number, outputs in enumerate(group, 1):
+                written = outputs * side**2
+                after = [self._activation(written)]
+                if number == len(group):
+                    after.append(self._pooling(written, outputs * (side // 2) ** 2, 8))
+                shape = (side, side, inputs, outputs, 3)
+                yield self._convolution(f"features.{place}", shape, after)
+                place, inputs = place + 2, outputs
+            place, side = place + 1, side // 2
+        width = GROUPS[-1][-1]
+        before, inputs = [self._pooling(width * side**2, width * GRID**2)], width * GRID**2
+        for place, outputs in CLASSIFIER:
+            yield self._classifier(f"classifier.{place}", inputs, outputs, before)
+            before, inputs = [], outputs
+
+    def _classifier(self, name: str, inputs: int, outputs: int, before: list[Computation]) -> Layer:
+        """A matrix, behind the last one ReLU and dropout with a mask of a byte an element."""
+        batch, last = self.cut.micro, outputs == CLASSES
+        kept = batch * outputs * self.width if last else 0.0
+        kernels = [*before, self.product(batch, outputs, inputs, kept=kept)]
+        if not last:
+            dropout = self._elements(2 * outputs, 2 * outputs, outputs, outputs)
+            kernels += [self._activation(outputs), dropout]
+        return self.layer(name, kernels, _affine(name, inputs * outputs, outputs))
 
 
 def _side(side: int, kernel: int, stride: int) -> int:
@@ -115,34 +164,5 @@ def _side(side: int, kernel: int, stride: int) -> int:
     return (side + 2 * (kernel // 2) - kernel) // stride + 1
 
 
-def _features(side: int) -> Iterator[LayerWork]:
-    """Convolutions and, in place, ReLU; the last of a group with its pooling."""
-    place, inputs = 0, 3
-    for group in GROUPS:
-        for number, outputs in enumerate(group, 1):
-            read, written, weights = inputs * side**2, outputs * side**2, inputs * outputs * 9
-            first = place == 0
-            convolved = convolution(
-                read, written, weights, side**2, square=True, keeps=False, first=first
-            )
-            pooled = (pooling(written, outputs * (side // 2) ** 2),) * (number == len(group))
-            tensors = _biased(f"features.{place}", weights, outputs)
-            operations = (convolved, activation(written), *pooled)
-            yield LayerWork(f"features.{place}", operations, tensors)
-            place, inputs = place + 2, outputs
-        place, side = place + 1, side // 2
-
-
-def _classifier(side: int) -> Iterator[LayerWork]:
-    inputs = GROUPS[-1][-1] * GRID**2
-    before: tuple[Operation, ...] = (average(GROUPS[-1][-1] * side**2, inputs),)
-    for place, outputs in CLASSIFIER:
-        last, name = outputs == CLASSES, f"classifier.{place}"
-        after = () if last else (activation(outputs), dropout(outputs, keeps=True))
-        operations = (*before, linear(1, inputs, outputs, keeps=last), *after)
-        yield LayerWork(name, operations, _biased(name, inputs * outputs, outputs))
-        before, inputs = (), outputs
-
-
-def _biased(name: str, weights: int, outputs: int) -> tuple[tuple[str, int], ...]:
-    return ((f"{name}.weight", weights), (f"{name}.bias", outputs))
+def _affine(name: str, weights: int, outputs: int) -> Tensors:
+    return (f"{name}.weight", weights), (f"{name}.bias", outputs)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from experiments.models.image_networks import resnet50, vgg16
+from experiments.models.image_networks import ImageNetworks
 from experiments.models.model_entry import Entry, Setup
 from experiments.models.model_shapes import RMS_DECODER, Experts, Latent, Shape, multi_head
 from simulator.training.model import Model
@@ -67,8 +67,8 @@ _vit = _family(
 )
 
 _ENTRIES = {
-    "resnet50": Entry(resnet50, 224, setup=Setup(128, "amp")),
-    "vgg16": Entry(vgg16, 224, setup=Setup(64, "amp")),
+    "resnet50": Entry(ImageNetworks.resnet50, 224, setup=Setup(128, "amp")),
+    "vgg16": Entry(ImageNetworks.vgg16, 224, setup=Setup(64, "amp")),
     "bert_base": _bert(12, 768, 12, Setup(32, "amp")),
     "bert_large": _bert(24, 1024, 16, Setup(16, "amp")),
     "gpt2": _gpt2(12, 768, 12, Setup(16, "amp")),
@@ -92,7 +92,7 @@ _ENTRIES = {
     "mpt_125m": _mpt(12, 768, 12, Setup(32, "amp")),
     "mpt_350m": _mpt(24, 1024, 16, Setup(32, "amp")),
     "mpt_760m": _mpt(24, 1536, 12, Setup(16, "amp")),
-    "mpt_1b": _mpt(24, 2048, 16, Setup(8, "amp")),
+    "mpt_1b": _mpt(24, 2048, 16, Setup(16, "amp")),
     "mpt_3b": _mpt(32, 2560, 20, Setup(4, "amp")),
     "mpt_7b": _mpt(32, 4096, 32, Setup(2)),
     "mpt_13b": _mpt(40, 5120, 40, Setup(2, device="h200")),

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from experiments.models.accelerators import ACCELERATORS, accelerator
-from experiments.models.device_times import estimate
+from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
+from experiments.models.block_cut import Cut
+from experiments.models.device_times import DeviceTimes
+from experiments.models.image_networks import ImageNetworks
 from experiments.models.model_shapes import Experts, Shape, divisor, share
-from experiments.models.transformers import architecture
-from experiments.models.work import Architecture
+from experiments.models.transformer_blocks import Writer
+from experiments.models.transformers import transformer
 from simulator.training.model import Model
 from topologies.errors import InputError, unknown_option
 
@@ -46,8 +48,8 @@ class Setup(NamedTuple):
 class Entry:
     """A model that is shipped or that a config.json describes."""
 
-    model: Shape | Callable[[int], Architecture]
-    """A transformer, or the layers of an image model for images of a side."""
+    model: Shape | Callable[[ImageNetworks, int], Model]
+    """A transformer, or a network for images of a side."""
     size: int
     """Tokens of a sequence or pixels of an image's side."""
     stretched: bool = False
@@ -75,19 +77,20 @@ class Entry:
         return "text, mixture of experts" if self.model.experts else "text"
 
     @property
-    def architecture(self) -> Architecture:
-        """The layers."""
-        if isinstance(self.model, Shape):
-            return architecture(self.model, self.size)
-        return self.model(self.size)
-
-    @property
     def estimate(self) -> Model:
         """The model with its times. Raises InputError if the device cannot train it."""
+        batch, dtype, device = self.defaults
         try:
-            return estimate(self.name, self.architecture, **self.defaults._asdict())
+            times = DeviceTimes(device, dtype)
+            cut = Cut(micro=batch, grads=PRECISIONS[dtype].gradients)
+            if isinstance(self.model, Shape):
+                cut = replace(cut, dropout=self.model.dropout)
+                model = transformer(Writer(times, cut, self.model, self.size))
+            else:
+                model = self.model(ImageNetworks(times, cut), self.size)
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from None
+        return replace(model, name=self.name)
 
     @cached_property
     def defaults(self) -> Setup:

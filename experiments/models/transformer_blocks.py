@@ -20,11 +20,10 @@ from experiments.models import block_passes as passes
 from experiments.models.block_cut import Cut
 from experiments.models.block_passes import Computation, Event, Gate, Ring
 from experiments.models.device_times import DeviceTimes
+from experiments.models.kernels import Kernels
 from experiments.models.model_shapes import Experts, Shape
 from simulator.parallel.blocks import Block
 
-Q = 2.0
-"""Bytes of an activation."""
 WIDE = 4.0
 """Bytes of an element of what is computed in fp32."""
 SCALES = 4 / 128
@@ -35,13 +34,11 @@ maximum, exponential, sum; difference, conversion to 16 bits."""
 
 
 @dataclass(frozen=True)
-class _Writer:
+class Writer(Kernels):
     """Writes the blocks of a shape that is cut, for sequences of `seq` tokens."""
 
     shape: Shape
     seq: int
-    cut: Cut
-    times: DeviceTimes
     routed: bool = False
     """Whether a router says what each rank sends to each. Then dispatch and combine are collectives
     of their own. Otherwise they are even, and as large as those of the busiest rank."""
@@ -54,38 +51,12 @@ class _Writer:
     @property
     def nbytes(self) -> float:
         """Bytes of all tokens of a rank between blocks."""
-        return self.tokens * self.shape.width * Q
+        return self.tokens * self.shape.width * self.width
 
     @property
     def cut_nbytes(self) -> float:
         """Bytes of a rank's tokens where norms are."""
         return self.nbytes / (self.cut.tp if self.cut.sp else 1)
-
-    def product(
-        self,
-        rows: float,
-        outputs: float,
-        inner: float,
-        number: int = 1,
-        *,
-        kept: float = 0.0,
-        later: float = 0.0,
-    ) -> Computation:
-        """A product with weights. The gradients of a micro-batch are added to those before it."""
-        times, summed = self.times, self.cut.accumulated * outputs * inner
-        return Computation(
-            number * times.product(rows, outputs, inner),
-            number * times.product(rows, inner, outputs),
-            number * (times.product(outputs, inner, rows) + times.traffic(summed)),
-            number,
-            2 * number,
-            kept,
-            later,
-        )
-
-    def memory(self, nbytes: float, nbytes_back: float, kept: float = 0.0) -> Computation:
-        """A kernel that moves so many bytes in the forward and in the backward."""
-        return Computation(self.times.memory(nbytes), self.times.memory(nbytes_back), kept=kept)
 
     def entry(self) -> list[Event]:
         """The begin of a part that tensor parallel cuts."""
@@ -116,16 +87,16 @@ class _Writer:
     @property
     def mask(self) -> float:
         """Bytes of the mask of a dropout: one for an element."""
-        return self.cut_nbytes / Q if self.cut.dropout else 0.0
+        return self.cut_nbytes / self.width if self.cut.dropout else 0.0
 
     def attention(self) -> list[Event]:
-        """Queries, keys and values, attention, and its output."""
+        """Queries, keys and values, attention, its output, and the sum."""
         shape, tp, rows = self.shape, self.cut.tp, self.tokens
         *before, after = shape.attention_matrices
         inner = shape.heads * shape.value_size / tp
         wide = sum(matrix.outputs for matrix in before if matrix.inputs == shape.width)
         later = [matrix for matrix in before if matrix.inputs != shape.width]
-        moved = rows * (shape.heads * shape.key_size + 2 * self._keys) / tp * Q
+        moved = rows * (shape.heads * shape.key_size + 2 * self._keys) / tp * self.width
         first = self.product(
             rows,
             wide / (1 if shape.latent else tp),
@@ -133,14 +104,17 @@ class _Writer:
             kept=self.cut_nbytes,
             later=self.cut_nbytes + self._queries_and_keys,
         )
-        values = rows * inner * Q
+        values = rows * inner * self.width
         return [
+            *self.entry(),
             first,
             *(self.product(rows, matrix.outputs / tp, matrix.inputs) for matrix in later),
             # Queries, keys and values are cut apart, transposed, and rotated.
             self.memory((4 if shape.rotary else 2) * moved, (4 if shape.rotary else 2) * moved),
             *self._context(moved),
             self.product(rows, after.outputs, inner, kept=values, later=values + self.cut_nbytes),
+            *self.exit(),
+            *self.residual(),
         ]
 
     @property
@@ -149,7 +123,7 @@ class _Writer:
         shape = self.shape
         queries = shape.heads * shape.key_size
         keys = shape.kv_heads * (shape.key_size + shape.value_size)
-        return self.tokens * (queries + keys) / self.cut.tp * Q
+        return self.tokens * (queries + keys) / self.cut.tp * self.width
 
     @property
     def _keys(self) -> float:
@@ -163,7 +137,7 @@ class _Writer:
             return [core]
         latent = self.shape.latent
         pair = latent.key_rank + latent.rope if latent else 2 * self._keys / self.cut.tp
-        keys = self.tokens * pair * Q
+        keys = self.tokens * pair * self.width
         if self.cut.context == "ring":
             return [Ring("cp", core, cp, keys)]
         if self.cut.context == "gather":
@@ -174,7 +148,7 @@ class _Writer:
         return [
             Gate("cp", "all_to_all", "all_to_all", moved),
             core,
-            Gate("cp", "all_to_all", "all_to_all", self.tokens * heads * Q),
+            Gate("cp", "all_to_all", "all_to_all", self.tokens * heads * self.width),
         ]
 
     def core(self) -> Computation:
@@ -192,7 +166,7 @@ class _Writer:
                 kernels_back=3,
                 kept=self._queries_and_keys,
             )
-        number, scores = max(1, round(heads)), heads * rows * columns * Q
+        number, scores = max(1, round(heads)), heads * rows * columns * self.width
         drop = times.memory(2.5 * scores) if cut.dropout else 0.0
         first = times.product(rows, columns, shape.key_size, number)
         second = times.product(rows, shape.value_size, columns, number)
@@ -213,7 +187,15 @@ class _Writer:
         if cut.attention != "unfused":
             return 0.0
         scores = cut.micro * self.shape.heads / cut.tp * (self.seq / cut.cp) * self.seq
-        return scores * (Q + (1 + Q if cut.dropout else 0))
+        return scores * (self.width + (1 + self.width if cut.dropout else 0))
+
+    def inner(self, experts: Experts | None) -> list[Event]:
+        """The MLP of a block, or experts, and the sum."""
+        if experts:
+            return self.mixture(experts) + self.residual()
+        nbytes = self.cut_nbytes
+        mlp = self.mlp(self.shape.hidden, self.tokens, kept=nbytes, later=nbytes)
+        return self.entry() + mlp + self.exit() + self.residual()
 
     def mlp(
         self, hidden: int, rows: float, number: int = 1, *, kept: float, later: float
@@ -221,7 +203,7 @@ class _Writer:
         """An MLP with `hidden` elements of a token inside, or `number` experts that share `rows`
         tokens. It keeps `kept` bytes of its input, and `later` of the gradient of its output."""
         ups, width, inside = 2 if self.shape.gated else 1, self.shape.width, hidden / self.cut.tp
-        share, nbytes = rows / number, rows * inside * Q
+        share, nbytes = rows / number, rows * inside * self.width
         above = ups * nbytes
         return [
             self.product(share, ups * inside, width, number, kept=kept, later=kept + above),
@@ -233,7 +215,7 @@ class _Writer:
         """A router, experts, and the shared experts beside them."""
         shape, cut = self.shape, self.cut
         tokens = self.tokens / cut.tp
-        sent = tokens * experts.top * shape.width * Q
+        sent = tokens * experts.top * shape.width * self.width
         arriving = self.arriving(experts)
         busiest = arriving / (self.tokens * experts.top)
         to_experts: list[Event] = []
@@ -241,14 +223,14 @@ class _Writer:
         if cut.ep > 1:
             names = ("dispatch", "combine") if self.routed else ("all_to_all", "all_to_all")
             each = sent if self.routed else sent * busiest
-            small = (1 + SCALES) / Q if cut.dispatch == "fp8" else 1.0
+            small = (1 + SCALES) / self.width if cut.dispatch == "fp8" else 1.0
             to_experts += [Gate("ep", names[0], "", each * small), Gate("ep", "", names[1], each)]
             back.append(Gate("ep", names[1], names[0], each))
         if cut.tp > 1:
-            gathered = arriving * shape.width * Q
+            gathered = arriving * shape.width * self.width
             to_experts.append(Gate("tp", "all_gather", "reduce_scatter", gathered))
             back.insert(0, Gate("tp", "reduce_scatter", "all_gather", gathered))
-        router, copies = self.cut_nbytes, arriving * shape.width * Q
+        router, copies = self.cut_nbytes, arriving * shape.width * self.width
         local = experts.number // cut.ep
         events = [
             self.product(tokens, experts.number, shape.width, kept=router, later=router),
@@ -271,32 +253,24 @@ class _Writer:
             return even * self.cut.imbalance
         return float(ceil(even / experts.number * self.cut.capacity) * experts.number)
 
-    def embedding(self) -> Block:
-        """The tables of tokens and positions, or the matrix of an image's patches."""
-        shape = self.shape
-        # Its output is kept as the input of the first norm.
-        events: list[Event] = [
-            self.memory(2 * self.cut_nbytes, 3 * self.cut_nbytes, kept=self.mask)
-        ]
+    def embedding(self) -> list[Event]:
+        """The tables of tokens and positions, or the matrix of an image's patches. Its output is
+        kept as the input of the first norm."""
+        shape, nbytes = self.shape, self.cut_nbytes
+        events: list[Event] = [self.memory(2 * nbytes, 3 * nbytes, kept=self.mask)]
         if shape.patch:
             events.insert(0, self.product(self.tokens, shape.width, shape.patch))
-        if self.cut.tp > 1:
-            events += self.exit()
-        return self.block("embedding", events, parameters=shape.parts.embedding / self.cut.tp)
+        return events + (self.exit() if self.cut.tp > 1 else [])
 
-    def layer(self, experts: Experts | None) -> Block:
+    def whole(self, experts: Experts | None) -> Block:
         """A block of attention and MLP, or experts."""
         shape, cut, parts = self.shape, self.cut, self.shape.parts
-        whole = self.norm() + self.entry() + self.attention() + self.exit() + self.residual()
+        whole = self.norm() + self.attention() + self.norm() + self.inner(experts)
         parameters, of_experts = parts.attention / shape.blocks / cut.tp + 2 * shape.width, 0.0
         if experts:
-            whole += self.norm() + self.mixture(experts) + self.residual()
             parameters += (parts.router + parts.shared / cut.tp) / shape.expert_blocks
             of_experts = parts.experts / shape.expert_blocks / cut.ep / cut.tp
         else:
-            nbytes = self.cut_nbytes
-            mlp = self.mlp(shape.hidden, self.tokens, kept=nbytes, later=nbytes)
-            whole += self.norm() + self.entry() + mlp + self.exit() + self.residual()
             parameters += parts.mlp / (shape.blocks - shape.expert_blocks) / cut.tp
         again: list[Event] = []
         if cut.recompute == "full":
@@ -311,21 +285,19 @@ class _Writer:
             again=again,
         )
 
-    def head(self) -> Block:
-        """The last norm, the logits and the loss."""
-        shape, cut = self.shape, self.cut
-        rows = self.tokens if shape.kind == "decoder" else float(cut.micro)
-        outputs = shape.head.outputs / cut.tp
+    def head(self) -> list[Event]:
+        """The logits and the loss."""
+        shape, nbytes = self.shape, self.cut_nbytes
+        rows = self.tokens if shape.kind == "decoder" else float(self.cut.micro)
+        outputs = shape.head.outputs / self.cut.tp
         logits = rows * outputs
-        nbytes = self.cut_nbytes
-        product = self.product(rows, outputs, shape.width, kept=nbytes, later=nbytes)
-        events: list[Event] = [*self.norm(), *self.entry(), product]
-        if cut.tp > 1 and shape.kind != "encoder":
+        events = self.entry()
+        events.append(self.product(rows, outputs, shape.width, kept=nbytes, later=nbytes))
+        if self.cut.tp > 1 and shape.kind != "encoder":
             # The largest logit, the sum of exponentials and the logit of the target.
             events += [Gate("tp", "all_reduce", "", rows * WIDE)] * 3
         events.append(self.memory(LOSS[0] * logits, LOSS[1] * logits, kept=logits * WIDE))
-        parameters = shape.parts.head / cut.tp + shape.width
-        return self.block("head", events, parameters=parameters)
+        return events
 
     def block(
         self,
@@ -377,8 +349,13 @@ def blocks(
     Raises InputError, with what would be right, if the shape cannot be cut so.
     """
     cut.check(shape, seq, name)
-    writer = _Writer(shape, seq, cut, times, routed)
+    writer = Writer(times, cut, shape, seq, routed)
     dense, sparse = shape.blocks - shape.expert_blocks, shape.expert_blocks
-    layers = [writer.layer(None)] * dense if dense else []
-    layers += [writer.layer(shape.experts)] * sparse if sparse else []
-    return [writer.embedding(), *layers, writer.head()]
+    layers = [writer.whole(None)] * dense if dense else []
+    layers += [writer.whole(shape.experts)] * sparse if sparse else []
+    parts, last = shape.parts, writer.norm() + writer.head()
+    return [
+        writer.block("embedding", writer.embedding(), parameters=parts.embedding / cut.tp),
+        *layers,
+        writer.block("head", last, parameters=parts.head / cut.tp + shape.width),
+    ]

@@ -1,4 +1,4 @@
-"""The layers of transformers, with fused attention and all activations kept.
+"""The layers of transformers in strategies: the kernels of their blocks, and tensors by name.
 
 GPT-3 and MPT are GPT-2s of other sizes; Mixtral, Qwen3 and DeepSeek-V3 came of Llama. Names are
 those of Hugging Face's transformers, and of torchvision for images.
@@ -9,31 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from experiments.models.kernels import Tensors
 from experiments.models.model_shapes import Experts, Matrix, Shape
-from experiments.models.work import (
-    Architecture,
-    LayerWork,
-    Operation,
-    activation,
-    addition,
-    attention,
-    cross_entropy,
-    dropout,
-    embedding,
-    gated,
-    linear,
-    norm,
-    rotary,
-)
-from simulator.training.model import WIDTHS
+from experiments.models.transformer_blocks import Writer
+from simulator.training.model import WIDTHS, Layer, Model
 
 IDENTIFIER = 8
 """Bytes of a token's number."""
-
-Tensors = tuple[tuple[str, int], ...]
-"""Names and elements."""
-Work = tuple[tuple[Operation, ...], Tensors]
-"""The operations of a part of a block, and its parameters."""
 
 
 class _Names(NamedTuple):
@@ -139,33 +121,22 @@ LLAMA = _Names(
 )
 
 
-def architecture(shape: Shape, seq: int) -> Architecture:
-    """The layers of a transformer, for sequences of `seq` tokens: BertModel with its pooler and no
-    further head, GPT2LMHeadModel, LlamaForCausalLM and its relatives, or VisionTransformer, whose
-    head classifies the class token.
+def transformer(writer: Writer) -> Model:
+    """A transformer that nothing cuts: BertModel with its pooler and no further head,
+    GPT2LMHeadModel, LlamaForCausalLM and its relatives, or VisionTransformer, whose head classifies
+    the class token.
 
     If the head is the embedding once more, its gradient is there when the backward ends.
     """
-    width, rows = shape.width, seq
+    shape, seq = writer.shape, writer.seq
     names = LLAMA if shape.norm == "rms" else GPT2
     inputs, outputs = 2.0 * seq * IDENTIFIER, seq * shape.vocabulary
     if shape.kind == "encoder":
-        names, inputs, outputs = BERT, 3.0 * seq * IDENTIFIER, width
+        names, inputs, outputs = BERT, 3.0 * seq * IDENTIFIER, shape.width
     elif shape.kind == "image":
         names, inputs, outputs = VIT, (seq - 1) * shape.patch * WIDTHS["fp32"], shape.vocabulary
-        rows = 1
-    layer, tensor = names.head
-    head = () if shape.tied else _affine(tensor, shape.head)
-    if shape.kind == "encoder":
-        after = [LayerWork(layer, (linear(1, width, width), activation(width)), head)]
-    else:
-        product = linear(rows, shape.head.inputs, shape.head.outputs)
-        predicted = (product, cross_entropy(rows * shape.head.outputs))
-        last = LayerWork(names.last[0], (norm(seq * width),), _normed(names.last[1], shape))
-        after = [last, LayerWork(layer, predicted, head)]
-    blocks = (part for number in range(shape.blocks) for part in _block(names, number, shape, seq))
-    return Architecture(
-        parts=(_embeddings(names, shape, seq), *blocks, *after),
+    return writer.model(
+        _layers(names, writer),
         inputs=inputs,
         outputs=outputs,
         state=2,
@@ -182,144 +153,86 @@ def _registration(blocks: int) -> Iterator[int]:
     yield from (4 * blocks + 1, 4 * blocks + 2)
 
 
-def _embeddings(names: _Names, shape: Shape, seq: int) -> LayerWork:
-    elements, width = seq * shape.width, shape.width
-    if shape.kind == "image":
-        tables = (
-            ("class_token", width),
-            *_affine("conv_proj.", Matrix("patches", shape.patch, width, bias=True)),
-            ("encoder.pos_embedding", shape.positions * width),
+def _layers(names: _Names, writer: Writer) -> Iterator[Layer]:
+    """The layers in the order in which they run. A norm comes first in attention, in the MLP and
+    behind the blocks, or last in BERT; those of Llama are layers."""
+    shape, norm, attention = writer.shape, writer.norm(), writer.attention()
+    is_last = shape.kind == "encoder"
+    last_norm = _normed(names.last[1], shape)
+    embedding = writer.embedding() + (norm if is_last else [])
+    tables = (*_tables(names, shape), *(last_norm if is_last else ()))
+    yield writer.layer("embed_tokens" if names is LLAMA else "embeddings", embedding, tables)
+    inner = {experts: writer.inner(experts) for experts in (None, shape.experts)}
+    for number in range(shape.blocks):
+        experts = shape.experts if number >= shape.blocks - shape.expert_blocks else None
+        layer, tensor = names.layer.format(number), names.tensor.format(number)
+        tensors = {part: f"{tensor}.{name}" for part, name in names.parts.items()}
+        parts = (
+            (names.attention, "attention_norm", attention, _attention(tensors, shape)),
+            ("mlp", "mlp_norm", inner[experts], _inner(tensors, shape, experts)),
         )
-        patches = linear(seq - 1, shape.patch, width, keeps=False)
-        return LayerWork("embeddings", (patches, addition(elements)), tables)
+        for name, norm_of, events, mine in parts:
+            of_norm = _normed(tensors[norm_of], shape)
+            if is_last:
+                yield writer.layer(f"{layer}.{name}", events + norm, (*mine, *of_norm))
+            elif shape.norm == "rms":
+                yield writer.layer(f"{layer}.{names.parts[norm_of]}", norm, of_norm)
+                yield writer.layer(f"{layer}.{name}", events, mine)
+            else:
+                yield writer.layer(f"{layer}.{name}", norm + events, (*of_norm, *mine))
+    if not is_last:
+        yield writer.layer(names.last[0], norm, last_norm)
+    head = () if shape.tied else _affine(names.head[1], shape.head)
+    yield writer.layer(names.head[0], writer.head(), head)
+
+
+def _tables(names: _Names, shape: Shape) -> Tensors:
+    """The tensors of the embedding."""
+    if shape.kind == "image":
+        return (
+            ("class_token", shape.width),
+            *_affine("conv_proj.", Matrix("patches", shape.patch, shape.width, bias=True)),
+            ("encoder.pos_embedding", shape.positions * shape.width),
+        )
     rows = (shape.vocabulary, shape.positions, shape.segments)
     sizes = zip(names.tables, rows, strict=False)
-    tables = tuple((name, size * width) for name, size in sizes if size)
-    operations = [embedding(elements, size) for _, size in tables]
-    if shape.kind == "encoder":
-        operations += (addition(elements, keeps=False), addition(elements))
-        operations.append(norm(elements, keeps=False))
-        tables += _normed(names.last[1], shape)
-    elif shape.positions:
-        operations.append(addition(elements, keeps=not shape.dropout))
-    if shape.dropout:
-        operations.append(dropout(elements, keeps=True))
-    return LayerWork("embed_tokens" if names is LLAMA else "embeddings", tuple(operations), tables)
+    return tuple((name, size * shape.width) for name, size in sizes if size)
 
 
-def _block(family: _Names, number: int, shape: Shape, seq: int) -> Iterator[LayerWork]:
-    """Attention and MLP, each followed by dropout and the sum with its input. A norm comes before
-    each, or after each in BERT; those of Llama are layers of their own."""
-    layer, elements = family.layer.format(number), seq * shape.width
-    tensor = family.tensor.format(number)
-    names = {part: f"{tensor}.{name}" for part, name in family.parts.items()}
-    sparse = shape.experts if number >= shape.blocks - shape.expert_blocks else None
-    after = (*((dropout(elements),) if shape.dropout else ()), addition(elements))
-    for name, norm_of, (operations, tensors) in (
-        (family.attention, "attention_norm", _attention(names, shape, seq)),
-        (
-            "mlp",
-            "mlp_norm",
-            _experts(names, shape, sparse, seq) if sparse else _mlp(names, shape, seq),
-        ),
-    ):
-        normed, tensors_of_norm = norm(elements), _normed(names[norm_of], shape)
-        if shape.kind == "encoder":
-            operations, tensors = (*operations, *after, normed), (*tensors, *tensors_of_norm)
-        elif shape.norm == "rms":
-            yield LayerWork(f"{layer}.{family.parts[norm_of]}", (normed,), tensors_of_norm)
-            operations = (*operations, *after)
-        else:
-            operations, tensors = (normed, *operations, *after), (*tensors_of_norm, *tensors)
-        yield LayerWork(f"{layer}.{name}", operations, tensors)
-
-
-def _attention(names: Mapping[str, str], shape: Shape, seq: int) -> Work:
-    """Queries and keys are kept once they are rotated, and before their norms if they have any.
-
-    The narrow vectors of latent attention have norms, and the rotary part of a key is copied to
-    each head.
-    """
+def _attention(names: Mapping[str, str], shape: Shape) -> Tensors:
+    """The narrow vectors of latent attention have norms."""
     *inward, output = shape.attention_matrices
-    latent, narrow = shape.latent, dict[str, int]()
-    rotated = seq * (inward[0].outputs + inward[1].outputs)
-    if latent:
-        rotated = seq * (shape.heads + 1) * latent.rope
-        narrow = {"query_narrow": latent.query_rank, "key_narrow": latent.key_rank}
-    elif "inward" in names:
+    latent, tensors = shape.latent, list[tuple[str, int]]()
+    if "inward" in names:
         outputs = sum(matrix.outputs for matrix in inward)
         inward = [Matrix("inward", shape.width, outputs, shape.biases)]
-    kept_later = {"query", "key"} if shape.rotary and not shape.head_norms and not latent else ()
-    operations, tensors = list[Operation](), list[tuple[str, int]]()
+    narrow = {"query_narrow": latent.query_rank, "key_narrow": latent.key_rank} if latent else {}
     for matrix in inward:
-        keeps = matrix.name not in kept_later
-        operations.append(linear(seq, matrix.inputs, matrix.outputs, keeps=keeps))
         tensors += _affine(names[matrix.name], matrix)
         if size := narrow.get(matrix.name):
-            operations.append(norm(seq * size))
             tensors.append((names[f"{matrix.name}_norm"], size))
     tensors += _affine(names["output"], output)
     if shape.head_norms:
-        operations.append(norm(rotated, keeps=False))
         tensors += [(names[f"{of}_norm"], shape.head_size) for of in ("query", "key")]
-    if shape.rotary:
-        operations.append(rotary(rotated))
-    operations += (scores(shape, seq), linear(seq, output.inputs, output.outputs, keeps=False))
-    return tuple(operations), tuple(tensors)
+    return tensors
 
 
-def scores(shape: Shape, seq: int) -> Operation:
-    """The attention of a block."""
-    queries, outputs = shape.heads * shape.key_size, shape.heads * shape.value_size
-    keys, values = shape.kv_heads * shape.key_size, shape.kv_heads * shape.value_size
-    return attention(seq, queries, keys, values, outputs, causal=shape.kind == "decoder")
-
-
-def _mlp(names: Mapping[str, str], shape: Shape, seq: int) -> Work:
-    matrices = shape.mlp_matrices(shape.hidden)
-    tensors = (tensor for matrix in matrices for tensor in _affine(names[matrix.name], matrix))
-    return _expanded(matrices, seq), tuple(tensors)
-
-
-def _expanded(matrices: tuple[Matrix, ...], rows: int, number: int = 1) -> tuple[Operation, ...]:
-    """An MLP of `rows` tokens, or `number` experts that share them."""
-    *ups, down = matrices
-    inside = rows * down.inputs
-    *into, out = (
-        linear(rows, matrix.inputs, matrix.outputs, keeps=matrix in ups, number=number)
-        for matrix in matrices
-    )
-    return (*into, gated(inside) if len(ups) > 1 else activation(inside), out)
-
-
-def _experts(names: Mapping[str, str], shape: Shape, experts: Experts, seq: int) -> Work:
-    """A router chooses experts for each token. Tokens are copied to their experts, in the order of
-    experts, and the results are added. All experts together are two tensors."""
-    width, rows, number = shape.width, seq * experts.top, experts.number
-    moved = (seq + rows) * width
-    copied = Operation(moved=moved, moved_back=moved, kept=rows * width)
-    matrices, shared = shape.mlp_matrices(experts.hidden), shape.mlp_matrices(experts.shared)
-    *into, out = (matrix.parameters for matrix in matrices)
-    operations = (
-        linear(seq, width, number),
-        activation(seq * number),
-        copied,
-        *_expanded(matrices, rows, number),
-        copied,
-    )
-    tensors = (
-        (names["router"], number * width),
+def _inner(names: Mapping[str, str], shape: Shape, experts: Experts | None) -> Tensors:
+    """An MLP, or a router, all experts together in two tensors, and the shared expert."""
+    if experts is None:
+        return _mlp(names, shape.mlp_matrices(shape.hidden))
+    *into, out = (matrix.parameters for matrix in shape.mlp_matrices(experts.hidden))
+    number, shared = experts.number, shape.mlp_matrices(experts.shared)
+    return (
+        (names["router"], number * shape.width),
         (names["experts_up"], number * sum(into)),
         (names["experts_down"], number * out),
+        *(_mlp(names, shared, "shared_") if experts.shared else ()),
     )
-    if not experts.shared:
-        return operations, tensors
-    shared_expert = (*_expanded(shared, seq), addition(seq * width, keeps=False))
-    each = (_affine(names[f"shared_{matrix.name}"], matrix) for matrix in shared)
-    return (*operations, *shared_expert), (
-        *tensors,
-        *(tensor for named in each for tensor in named),
-    )
+
+
+def _mlp(names: Mapping[str, str], matrices: tuple[Matrix, ...], kind: str = "") -> Tensors:
+    return [each for matrix in matrices for each in _affine(names[kind + matrix.name], matrix)]
 
 
 def _affine(prefix: str, matrix: Matrix) -> Tensors:

@@ -1,14 +1,18 @@
 """ResNet-50 and VGG-16 as torchvision has them."""
 
-from experiments.models.device_times import estimate
-from experiments.models.image_networks import resnet50, vgg16
+from collections import Counter
+
+from experiments.models.block_cut import Cut
+from experiments.models.device_times import DeviceTimes
+from experiments.models.image_networks import ImageNetworks
+from flop_times import FlopTimes
 from grouped_cases import each_case
 from simulator.training.model import Layer
 
-RESNET = resnet50(224)
-MODEL = estimate("resnet50", RESNET, batch=1, device="v100", dtype="fp32")
-VGG = vgg16(224)
-VGG_MODEL = estimate("vgg16", VGG, batch=1, device="v100", dtype="fp32")
+NETWORKS = ImageNetworks(DeviceTimes("v100", "fp32"), Cut())
+FLOPS = ImageNetworks(FlopTimes("v100", "fp32"), Cut())
+MODEL, VGG_MODEL = NETWORKS.resnet50(224), NETWORKS.vgg16(224)
+RESNET_FLOPS, VGG_FLOPS = FLOPS.resnet50(224).forward, FLOPS.vgg16(224).forward
 
 
 def names(layer: Layer) -> list[str]:
@@ -16,7 +20,6 @@ def names(layer: Layer) -> list[str]:
 
 
 def test_its_parameters_are_torchvisions() -> None:
-    assert RESNET.parameters == 25_557_032
     assert MODEL.parameters == 4 * 25_557_032
     assert sum(len(layer.tensors) for layer in MODEL.layers) == 161
 
@@ -30,7 +33,7 @@ def test_its_batch_norms() -> None:
 
 def test_its_multiply_adds() -> None:
     """4.09 G; the convolutions alone 4,087,136,256, the classifier 2048 x 1000."""
-    assert RESNET.flops == 2 * (4_087_136_256 + 2048 * 1000)
+    assert RESNET_FLOPS == 2 * (4_087_136_256 + 2048 * 1000)
 
 
 def test_its_activations() -> None:
@@ -41,9 +44,8 @@ def test_its_activations() -> None:
     elements = convolved + convolved - 1_505_280 + pooled + 2048 + 1000
     assert MODEL.activations == 4 * elements + 8 * pooled
     assert 80e6 < MODEL.activations < 110e6
-    assert estimate("half", RESNET, batch=3, device="v100", dtype="amp").activations == 3 * (
-        2 * elements + 8 * pooled
-    )
+    half = ImageNetworks(DeviceTimes("v100", "amp"), Cut(micro=3)).resnet50(224)
+    assert half.activations == 3 * (2 * elements + 8 * pooled)
 
 
 def test_layers_run_as_they_are_registered() -> None:
@@ -83,43 +85,50 @@ def test_tensors_have_their_names_and_sizes() -> None:
 
 
 def test_the_stem_needs_no_gradient_of_the_image() -> None:
-    """Its backward is bound by bytes, but for 118 M multiply-adds, not 236 M."""
-    stem, later = RESNET.parts[0].operations[0], RESNET.parts[1].operations[0]
-    assert stem.flops == stem.flops_back == 2 * 64 * 3 * 49 * 112**2
-    assert later.flops_back == 2 * later.flops
+    """118 M multiply-adds in the backward, not 236 M."""
+    stem, later = FLOPS.resnet50(224).layers[:2]
+    assert stem.forward == stem.backward == 2 * 64 * 3 * 49 * 112**2
+    assert later.backward == 2 * later.forward
 
 
 @each_case("image", [32, 97, 160, 288])
 def test_another_image_is_other_work_for_the_same_parameters(image: int) -> None:
-    resized = resnet50(image)
-    assert resized.parameters == RESNET.parameters
-    assert (resized.flops < RESNET.flops) == (image < 224)
+    resized = FLOPS.resnet50(image)
+    assert resized.parameters == MODEL.parameters
+    assert (resized.forward < RESNET_FLOPS) == (image < 224)
     assert resized.inputs == 12 * image**2
 
 
 def test_images_of_even_sides_scale_with_their_area() -> None:
-    convolutions = RESNET.flops - 2 * 2048 * 1000
-    assert resnet50(448).flops - 2 * 2048 * 1000 == 4 * convolutions
+    convolutions = RESNET_FLOPS - 2 * 2048 * 1000
+    assert FLOPS.resnet50(448).forward - 2 * 2048 * 1000 == 4 * convolutions
 
 
 def test_which_convolutions_winograds_algorithm_is_for() -> None:
     """The 3x3 of every block but the first of the stages that halve the image: 13 of 16."""
-    kinds = [part.operations[0].kind for part in RESNET.parts]
-    assert (kinds.count("3x3 convolution"), kinds.count("convolution")) == (13, 40)
+    count: Counter[bool] = Counter()
+
+    class Counted(FlopTimes):
+        def convolution(self, flops: float, nbytes: float, *, square: bool) -> float:
+            count[square] += 1
+            return flops
+
+    ImageNetworks(Counted("v100", "fp32"), Cut()).resnet50(224)
+    assert count == {True: 13, False: 40}
 
 
 # VGG-16.
 
 
 def test_vggs_parameters_are_torchvisions() -> None:
-    assert VGG.parameters == 138_357_544
+    assert VGG_MODEL.parameters == 4 * 138_357_544
     assert sum(len(layer.tensors) for layer in VGG_MODEL.layers) == 32
     assert VGG_MODEL.buffers == 0
 
 
 def test_vggs_multiply_adds() -> None:
     """15.47 G: 15,346,630,656 in convolutions, 123,633,664 in the classifier."""
-    assert VGG.flops == 2 * (15_346_630_656 + 123_633_664)
+    assert VGG_FLOPS == 2 * (15_346_630_656 + 123_633_664)
 
 
 def test_vggs_layers_are_numbered_as_torchvision_numbers_them() -> None:
@@ -155,5 +164,5 @@ def test_vggs_activations() -> None:
 
 
 def test_the_classifier_of_vgg_is_the_same_for_any_image() -> None:
-    assert vgg16(96).parameters == VGG.parameters
-    assert vgg16(448).flops - 4 * 2 * 15_346_630_656 == 2 * 123_633_664
+    assert NETWORKS.vgg16(96).parameters == VGG_MODEL.parameters
+    assert FLOPS.vgg16(448).forward - 4 * 2 * 15_346_630_656 == 2 * 123_633_664

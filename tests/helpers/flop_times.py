@@ -1,0 +1,22 @@
+"""A device on which a kernel takes as many seconds as it has FLOPs."""
+
+from experiments.models.device_times import Attention, DeviceTimes
+
+
+class FlopTimes(DeviceTimes):
+    """Kernels that only move bytes take no time."""
+
+    def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> float:
+        return 2.0 * number * rows * outputs * inner
+
+    def traffic(self, nbytes: float) -> float:
+        return 0.0
+
+    def memory(self, nbytes: float) -> float:
+        return 0.0
+
+    def convolution(self, flops: float, nbytes: float, *, square: bool) -> float:
+        return flops
+
+    def attention(self, kind: Attention, flops: float, *, forward: bool) -> float:
+        return flops
