@@ -52,10 +52,11 @@ def read(device: str, dtype: str) -> Table:
     name = ALIKE[device]
     eight = dtype == "fp8" and name != "a100"
     file = files(__package__) / f"{name}_{'fp8' if eight else 'bf16'}.csv"
-    lines = file.read_text().split()
-    sides = np.array([float(text) for text in lines[0].split(",")[2:]])
-    values = np.array([line.split(",") for line in lines[1:]], dtype=np.float64)
-    rows = np.unique(values[:, 0])
+    heading, _, lines = file.read_text().partition("\n")
+    sides = np.fromstring(heading.split(",", 2)[2], sep=",")
+    # As one text: commands wait for this.
+    values = np.fromstring(lines.rstrip().replace("\n", ","), sep=",").reshape(-1, 2 + len(sides))
+    rows = values[:: len(sides), 0]
     shares = values[:, 2:].reshape(len(rows), len(sides), len(sides)) * UNIT
     return Table(np.log(rows), np.log(sides), shares)
 
