@@ -10,21 +10,21 @@ with units:
     - {name: head, forward: 300us, backward: 600us, parameters: 1MB}
 
 The other keys are the fields of :class:`simulator.training.model.Model` and
-:class:`simulator.training.model.Layer`, and so are the defaults of what is left out. A layer whose
-parameters are one size has one tensor, called weight. `registration` lists the names of all layers.
+:class:`simulator.training.model.Layer`. A layer whose parameters are one size has one tensor,
+called weight. `registration` lists the names of all layers.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from experiments import output
 from experiments.models import kineto, kineto_trace
@@ -41,8 +41,7 @@ from topologies.units import parse_bytes
 MOST_LAYERS = 100_000
 _LONGEST_QUANTITY = 60
 _ONLY = "weight"
-_ALIASES = {"tensors": "parameters"}
-"""The names of fields in a file, where they differ."""
+_NONE: Any = ()
 
 
 def _read_size(content: object) -> float:
@@ -57,83 +56,60 @@ def _size_text(nbytes: float) -> str:
     return bandwidth_text(float(nbytes)).removesuffix("/s")
 
 
-def _seconds_text(seconds: float) -> str:
-    return seconds_text(float(seconds))
-
-
 def _tensors_text(tensors: tuple[Tensor, ...]) -> object:
     texts = {tensor.name: _size_text(tensor.nbytes) for tensor in tensors}
     return texts[_ONLY] if list(texts) == [_ONLY] else texts
 
 
-def _unchanged(value: Any) -> Any:
-    return value
-
-
 Count = Annotated[int, Field(ge=0, lt=2**31)]
-Size = Annotated[float, BeforeValidator(_read_size)]
+Size = Annotated[float, BeforeValidator(_read_size), PlainSerializer(_size_text)]
+Time = Annotated[Seconds, PlainSerializer(lambda seconds: seconds_text(float(seconds)))]
+Times = Annotated[
+    list[Seconds],
+    AfterValidator(tuple),
+    PlainSerializer(lambda times: [seconds_text(float(seconds)) for seconds in times]),
+]
 Tensors = Annotated[
     dict[Name, Size],
     BeforeValidator(lambda sizes: sizes if isinstance(sizes, dict) else {_ONLY: sizes}),
     AfterValidator(lambda sizes: tuple(Tensor(name, nbytes) for name, nbytes in sizes.items())),
+    PlainSerializer(_tensors_text),
 ]
-_Key = tuple[Any, Callable[[Any], object]]
-"""The type of a value in a file, which pydantic checks, and how the value is written."""
-_SIZE: _Key = (Size, _size_text)
-_SECONDS: _Key = (Seconds, _seconds_text)
-_TIMES: _Key = (
-    Annotated[list[Seconds], AfterValidator(tuple)],
-    lambda times: [*map(_seconds_text, times)],
-)
-_LAYER: Mapping[str, _Key] = {
-    "name": (Name, _unchanged),
-    "forward": _SECONDS,
-    "backward": _SECONDS,
-    "activation": _SIZE,
-    "tensors": (Tensors, _tensors_text),
-    "buffers": _SIZE,
-    "channels": (Count, _unchanged),
-    "arrival": (Annotated[list[Count], AfterValidator(tuple)], list),
-    "forwards": _TIMES,
-    "backwards": _TIMES,
-}
-_MODEL: Mapping[str, _Key] = {
-    "name": (Name, _unchanged),
-    "batch": (Annotated[int, Field(ge=1, lt=2**31)], _unchanged),
-    "dtype": (str, _unchanged),
-    "gradient_dtype": (str, _unchanged),
-    "optimizer": _SECONDS,
-    "state": (Annotated[float, Field(ge=0, allow_inf_nan=False)], _unchanged),
-    "inputs": _SIZE,
-    "outputs": _SIZE,
-    "memory_bandwidth": (Bandwidth, bandwidth_text),
-    "multiprocessors": (Count, _unchanged),
-    "device": (Name, _unchanged),
-    "source": (Note, _unchanged),
-    "registration": (list[Name], _unchanged),
-    "optimizers": _TIMES,
-}
 
 
-def _part(keys: Mapping[str, _Key], record: type[Model | Layer]) -> dict[str, Any]:
-    """The type and the default of each key, in the order of the record's fields."""
-    return {
-        item.name: (
-            keys[item.name][0],
-            Field(... if item.default is MISSING else item.default, alias=_ALIASES.get(item.name)),
-        )
-        for item in fields(record)
-        if item.name in keys
-    }
+class LayerPart(Part):
+    """A layer."""
+
+    name: Name
+    forward: Time
+    backward: Time
+    activation: Size = 0.0
+    parameters: Tensors = _NONE
+    buffers: Size = 0.0
+    channels: Count = 0
+    arrival: Annotated[list[Count], AfterValidator(tuple), PlainSerializer(list)] = _NONE
+    forwards: Times = _NONE
+    backwards: Times = _NONE
 
 
-LayerPart = create_model("LayerPart", __base__=Part, **_part(_LAYER, Layer))
-ModelPart = create_model(
-    "ModelPart",
-    __base__=Part,
-    **_part(_MODEL, Model),
-    layers=(list[LayerPart], ...),  # type: ignore[valid-type]
-)
+class ModelPart(Part):
+    """A model."""
+
+    name: Name
+    batch: Annotated[int, Field(ge=1, lt=2**31)]
+    dtype: str = "fp32"
+    gradient_dtype: str = "fp32"
+    optimizer: Time = 0.0
+    state: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    inputs: Size = 0.0
+    outputs: Size = 0.0
+    memory_bandwidth: Annotated[Bandwidth, PlainSerializer(bandwidth_text)] = inf
+    multiprocessors: Count = 0
+    device: Name = "unknown"
+    source: Note = "unknown"
+    registration: list[Name] = Field([])
+    optimizers: Times = _NONE
+    layers: list[LayerPart]
 
 
 def read(path: Path) -> Model:
@@ -181,11 +157,12 @@ def dumps(model: Model) -> str:
                 f"layer {layer.name} of {model.name} has {number} parameters called {name}: a "
                 f"file has one"
             )
-    content = _unusual(model, _MODEL) | {
-        "layers": [_unusual(part, _LAYER) for part in model.layers]
-    }
-    if model.registration:
-        content["registration"] = [model.layers[k].name for k in model.registration]
+    layers = [
+        _unusual(LayerPart, vars(layer) | {"parameters": layer.tensors}) for layer in model.layers
+    ]
+    names = [model.layers[k].name for k in model.registration]
+    content = _unusual(ModelPart, vars(model) | {"registration": names})
+    content["layers"] = layers
     _model(
         content,
         lambda location: f"model {shown(model.name)}, {spelling(location)}".removesuffix(", "),
@@ -204,13 +181,10 @@ def write(model: Model, path: Path) -> None:
     output.write(path, dumps(model))
 
 
-def _unusual(record: Model | Layer, keys: Mapping[str, _Key]) -> dict[str, Any]:
+def _unusual(part: type[Part], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values, as they are written, that differ from the defaults."""
-    return {
-        _ALIASES.get(item.name, item.name): keys[item.name][1](getattr(record, item.name))
-        for item in fields(record)
-        if item.name in keys and getattr(record, item.name) != item.default
-    }
+    known = {name: values[name] for name in part.model_fields if name != "layers"}
+    return part.model_construct(**known).model_dump(exclude_defaults=True)
 
 
 def _model(content: object, place: Place) -> Model:
@@ -228,12 +202,13 @@ def _model(content: object, place: Place) -> Model:
     mistakes.add(_wrong_names(names, document.registration))
     mistakes.report(place)
     number = {name: k for k, name in enumerate(names)}
-    values = dict(document) | {
-        "layers": tuple(Layer(**dict(layer)) for layer in document.layers),
-        "registration": tuple(number[name] for name in document.registration),
-    }
+    layers = []
+    for part in document.layers:
+        values = dict(part)
+        layers.append(Layer(tensors=values.pop("parameters"), **values))
+    registration = tuple(number[name] for name in document.registration)
     try:
-        return Model(**values)
+        return Model(**dict(document) | {"layers": tuple(layers), "registration": registration})
     except InputError as error:
         raise InputError(f"{place(())}: {error}") from None
 
