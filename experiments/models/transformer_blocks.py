@@ -80,9 +80,11 @@ class Writer(Kernels):
         return [self.memory(2 * self.cut_nbytes, 5 * self.cut_nbytes, kept=self.cut_nbytes)]
 
     def residual(self) -> list[Event]:
-        """The sum with the block's input, after dropout if there is some."""
+        """The sum with the block's input, after dropout if there is some. Its gradient is kept for
+        the weights of the product before it."""
         nbytes, mask = self.cut_nbytes, self.mask
-        return [self.memory(3 * nbytes + mask, 2 * nbytes + mask, kept=mask)]
+        kernel = self.memory(3 * nbytes + mask, 2 * nbytes + mask, kept=mask)
+        return [kernel._replace(later=nbytes)]
 
     @property
     def mask(self) -> float:
@@ -112,7 +114,7 @@ class Writer(Kernels):
             # Queries, keys and values are cut apart, transposed, and rotated.
             self.memory((4 if shape.rotary else 2) * moved, (4 if shape.rotary else 2) * moved),
             *self._context(moved),
-            self.product(rows, after.outputs, inner, kept=values, later=values + self.cut_nbytes),
+            self.product(rows, after.outputs, inner, kept=values, later=values),
             *self.exit(),
             *self.residual(),
         ]
@@ -193,22 +195,19 @@ class Writer(Kernels):
         """The MLP of a block, or experts, and the sum."""
         if experts:
             return self.mixture(experts) + self.residual()
-        nbytes = self.cut_nbytes
-        mlp = self.mlp(self.shape.hidden, self.tokens, kept=nbytes, later=nbytes)
+        mlp = self.mlp(self.shape.hidden, self.tokens, kept=self.cut_nbytes)
         return self.entry() + mlp + self.exit() + self.residual()
 
-    def mlp(
-        self, hidden: int, rows: float, number: int = 1, *, kept: float, later: float
-    ) -> list[Event]:
+    def mlp(self, hidden: int, rows: float, number: int = 1, *, kept: float) -> list[Event]:
         """An MLP with `hidden` elements of a token inside, or `number` experts that share `rows`
-        tokens. It keeps `kept` bytes of its input, and `later` of the gradient of its output."""
+        tokens. It keeps `kept` bytes of its input."""
         ups, width, inside = 2 if self.shape.gated else 1, self.shape.width, hidden / self.cut.tp
         share, nbytes = rows / number, rows * inside * self.width
         above = ups * nbytes
         return [
             self.product(share, ups * inside, width, number, kept=kept, later=kept + above),
             self.memory((ups + 1) * nbytes, (2 * ups + 1) * nbytes, kept=above),
-            self.product(share, width, inside, number, kept=nbytes, later=nbytes + later),
+            self.product(share, width, inside, number, kept=nbytes, later=nbytes),
         ]
 
     def mixture(self, experts: Experts) -> list[Event]:
@@ -217,9 +216,9 @@ class Writer(Kernels):
         tokens = self.tokens / cut.tp
         sent = tokens * experts.top * shape.width * self.width
         arriving = self.arriving(experts)
+        copies = arriving * shape.width * self.width
         busiest = arriving / (self.tokens * experts.top)
-        to_experts: list[Event] = []
-        back: list[Event] = []
+        to_experts, back = list[Event](), list[Event]()
         if cut.ep > 1:
             names = ("dispatch", "combine") if self.routed else ("all_to_all", "all_to_all")
             each = sent if self.routed else sent * busiest
@@ -227,22 +226,21 @@ class Writer(Kernels):
             to_experts += [Gate("ep", names[0], "", each * small), Gate("ep", "", names[1], each)]
             back.append(Gate("ep", names[1], names[0], each))
         if cut.tp > 1:
-            gathered = arriving * shape.width * self.width
-            to_experts.append(Gate("tp", "all_gather", "reduce_scatter", gathered))
-            back.insert(0, Gate("tp", "reduce_scatter", "all_gather", gathered))
-        router, copies = self.cut_nbytes, arriving * shape.width * self.width
+            to_experts.append(Gate("tp", "all_gather", "reduce_scatter", copies))
+            back.insert(0, Gate("tp", "reduce_scatter", "all_gather", copies))
+        router = self.cut_nbytes
         local = experts.number // cut.ep
         events = [
             self.product(tokens, experts.number, shape.width, kept=router, later=router),
             self.memory(2 * sent, 2 * sent),
             *to_experts,
-            *self.mlp(experts.hidden, arriving, local, kept=copies, later=router),
+            *self.mlp(experts.hidden, arriving, local, kept=copies),
             *back,
             self.memory(2 * sent, 2 * sent),
         ]
         if not experts.shared:
             return events
-        shared = self.mlp(experts.shared, self.tokens, kept=0.0, later=0.0)
+        shared = self.mlp(experts.shared, self.tokens, kept=0.0)
         return [*events, *self.entry(), *shared, *self.exit()]
 
     def arriving(self, experts: Experts) -> float:
@@ -260,7 +258,7 @@ class Writer(Kernels):
         events: list[Event] = [self.memory(2 * nbytes, 3 * nbytes, kept=self.mask)]
         if shape.patch:
             events.insert(0, self.product(self.tokens, shape.width, shape.patch))
-        return events + (self.exit() if self.cut.tp > 1 else [])
+        return events + self.exit()
 
     def whole(self, experts: Experts | None) -> Block:
         """A block of attention and MLP, or experts."""
