@@ -114,17 +114,15 @@ class ImageNetworks(Kernels):
         written = outputs * small**2
         tail = self._elements(3 * written, 3 * written), self._activation(written)
         changes = inputs != outputs or stride != 1
-        narrow = self._activation(width * side**2), self._activation(width * small**2)
-        yield self._convolution(
-            f"{name}.conv1", (side, side, inputs, width, 1), narrow[:1], f"{name}.bn1"
+        shapes = (
+            (side, side, inputs, width, 1),
+            (side, small, width, width, 3),
+            (small, small, width, outputs, 1),
         )
-        yield self._convolution(
-            f"{name}.conv2", (side, small, width, width, 3), narrow[1:], f"{name}.bn2"
-        )
-        last = () if changes else tail
-        yield self._convolution(
-            f"{name}.conv3", (small, small, width, outputs, 1), last, f"{name}.bn3"
-        )
+        for number, shape in enumerate(shapes, 1):
+            relu = (self._activation(width * shape[1] ** 2),)
+            after = relu if number < 3 else () if changes else tail
+            yield self._convolution(f"{name}.conv{number}", shape, after, f"{name}.bn{number}")
         if changes:
             place, shape = f"{name}.downsample", (side, small, inputs, outputs, 1)
             yield self._convolution(place, shape, tail, f"{place}.1", f"{place}.0")
@@ -149,7 +147,7 @@ class ImageNetworks(Kernels):
             before, inputs = [], outputs
 
     def _classifier(self, name: str, inputs: int, outputs: int, before: list[Computation]) -> Layer:
-        """A matrix, behind the last one ReLU and dropout with a mask of a byte an element."""
+        """A matrix. ReLU and dropout, with a mask of a byte an element, follow all but the last."""
         batch, last = self.cut.micro, outputs == CLASSES
         kept = batch * outputs * self.width if last else 0.0
         kernels = [*before, self.product(batch, outputs, inputs, kept=kept)]
