@@ -307,7 +307,7 @@ class TrainingOptions:
             base = self.model if key == "device" else model
             return [
                 (
-                    SweptValue(each, entry.parse_option(key, each), each),
+                    SweptValue(each, entry.parse(f"{key}={each}")[key], each),
                     replace(job, model=model_catalogue.find(_with_option(base, f"{key}={each}"))),
                 )
                 for each in _listed(text)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
@@ -15,8 +14,10 @@ from experiments.models.image_networks import ImageNetworks
 from experiments.models.model_shapes import Experts, Shape, divisor, share
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
+from experiments.option_text import parse_pairs
 from simulator.training.model import Model
 from topologies.errors import InputError, unknown_option
+from topologies.units import parse_whole
 
 LARGEST_BATCH = 65536
 LONGEST = 131072
@@ -131,48 +132,44 @@ class Entry:
             },
         }
 
-    def parse_option(self, key: str, text: str) -> int | str:
-        """The value of an option. Raises InputError if it is out of range."""
+    def parse(self, text: str) -> dict[str, int | str]:
+        """The values of options like "layers=4,device=a100".
+
+        Raises InputError for an option that is unknown, has no value, comes twice, or is out of
+        range.
+        """
+        options = self.options
+        parsers = {key: partial(self._value, key) for key in options}
+        return parse_pairs(
+            text, self.name, parsers, lambda key: unknown_option(self.name, key, options)
+        )
+
+    def _value(self, key: str, text: str) -> int | str:
         if key in ("device", "dtype"):
             return text
         least, most = 1, LARGEST_BATCH if key == "batch" else OPTIONS.get(key, ("", 0))[1]
         if key == self.extent[0]:
             _, least, most = self.extent
-        if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-            raise InputError(
-                f"{self.name}:{key}: {text[:40]!r} is not a whole number: write it like {least}"
-            )
-        if not least <= int(text) <= most:
-            raise InputError(f"{self.name}:{key}: {text} is out of range: it is {least} to {most}")
-        return int(text)
+        if not least <= (value := parse_whole(text)) <= most:
+            raise InputError(f"it is {least} to {most}")
+        return value
 
     def with_options(self, text: str) -> Entry:
-        """The model with options like "layers=4,device=a100".
-
-        Raises InputError for an option that is unknown, has no value, or comes twice, and for heads
-        that do not divide.
-        """
-        values, name = dict[str, int | str](), self.name
-        for part in filter(None, text.split(",")):
-            key, equals, value = part.partition("=")
-            known = self.options
-            if key not in known:
-                raise InputError(unknown_option(name, key, known))
-            if not equals:
-                raise InputError(f"{name}: {key} has no value: write {key}=value, {known[key]}")
-            if key in values:
-                raise InputError(f"{name}: {key} is given twice")
-            values[key] = self.parse_option(key, value)
-        size, model = int(values.get(self.extent[0], self.size)), self.model
+        """The model with options. Raises InputError as :meth:`parse`, and for heads that do not
+        divide."""
+        if not text:
+            return self
+        values, model = self.parse(text), self.model
+        size = int(values.get(self.extent[0], self.size))
         if isinstance(model, Shape):
             sizes = {key: int(values[key]) for key in OPTIONS if key in values}
             try:
                 model = changed(model, sizes, size if self.stretched else 0)
             except InputError as error:
-                raise InputError(f"{name}: {error}") from None
+                raise InputError(f"{self.name}: {error}") from None
         named: dict[str, Any] = {key: values[key] for key in Setup._fields if key in values}
         # The options of the help: a smaller model keeps the batch and dtype of the whole one.
-        setup = self.defaults._replace(**named) if values else self.setup
+        setup = self.defaults._replace(**named)
         return replace(self, model=model, size=size, setup=setup, choices=values)
 
 

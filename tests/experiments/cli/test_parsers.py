@@ -80,7 +80,7 @@ CALLS = {
     "cli/condition_parser.py: parse_pairs": "values of --fail",
     "cli/condition_parser.py: parse_seconds": "--noise; --epoch-time",
     "cli/learning_parser.py: parse_options": "values of --learn",
-    "cli/training_options.py: parse_option": "--bucket; a model's option of --sweep",
+    "cli/training_options.py: parse_option": "--bucket",
     "option_text.py: parse_bandwidth": "bandwidths of --strategy and --sweep",
     "option_text.py: parse_bytes": "sizes of --strategy, --bucket and --sweep",
     "option_text.py: parse_pairs": "options of --strategy and --learn",

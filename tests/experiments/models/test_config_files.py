@@ -61,7 +61,7 @@ def test_a_file_takes_options(tmp_path: Path) -> None:
     name, shape, seq = find_shape(f"{path}:layers=2,seq=131072")
     assert (name, shape.blocks, seq) == ("tiny.json", 2, 131072)
     assert find_shape(str(path))[2] == 4096
-    with pytest.raises(InputError, match=r"tiny\.json:seq: 131073 is out of range"):
+    with pytest.raises(InputError, match=r"tiny\.json: seq=131073: it is 1 to 131072"):
         find_shape(f"{path}:seq=131073")
 
 

@@ -130,21 +130,21 @@ def test_options_are_obeyed() -> None:
 @each_case(
     ("text", "message"),
     [
-        ("resnet50:batch=0", "resnet50:batch: 0 is out of range: it is 1 to 65536"),
-        ("resnet50:batch=65537", "resnet50:batch: 65537 is out of range: it is 1 to 65536"),
-        ("resnet50:batch=-1", "resnet50:batch: '-1' is not a whole number: write it like 1"),
-        ("resnet50:batch=1.5", "resnet50:batch: '1.5' is not a whole number: write it like 1"),
-        ("resnet50:batch=", "resnet50:batch: '' is not a whole number: write it like 1"),
-        ("resnet50:batch=٣", "resnet50:batch: '٣' is not a whole number: write it like 1"),
+        ("resnet50:batch=0", "resnet50: batch=0: it is 1 to 65536"),
+        ("resnet50:batch=65537", "resnet50: batch=65537: it is 1 to 65536"),
+        ("resnet50:batch=-1", "resnet50: batch=-1: '-1' is negative: write a whole number like 4"),
+        ("resnet50:batch=1.5", "resnet50: batch=1.5: '1.5' is not a whole number: write it like 4"),
+        ("resnet50:batch=", "resnet50: batch=: '' is not a whole number: write it like 4"),
+        ("resnet50:batch=٣", "resnet50: batch=٣: '٣' is not a whole number: write it like 4"),
         (
             "resnet50:batch",
-            "resnet50: batch has no value: write batch=value, samples a device, 1 to 65536 [128]",
+            "resnet50: batch has no value: write batch=value once",
         ),
-        ("resnet50:batch=1,batch=1", "resnet50: batch is given twice"),
-        ("resnet50:image=31", "resnet50:image: 31 is out of range: it is 32 to 4096"),
-        ("bert_base:seq=513", "bert_base:seq: 513 is out of range: it is 1 to 512"),
-        ("gpt2:seq=1025", "gpt2:seq: 1025 is out of range: it is 1 to 1024"),
-        ("llama_7b:seq=0", "llama_7b:seq: 0 is out of range: it is 1 to 131072"),
+        ("resnet50:batch=1,batch=1", "resnet50: batch is given twice: write batch=value once"),
+        ("resnet50:image=31", "resnet50: image=31: it is 32 to 4096"),
+        ("bert_base:seq=513", "bert_base: seq=513: it is 1 to 512"),
+        ("gpt2:seq=1025", "gpt2: seq=1025: it is 1 to 1024"),
+        ("llama_7b:seq=0", "llama_7b: seq=0: it is 1 to 131072"),
         (
             "gpt2:device=h10",
             f"gpt2: 'h10' is no device: did you mean 'h100'? there are {', '.join(ACCELERATORS)}",
@@ -210,13 +210,13 @@ def test_the_extremes_are_finite(name: str) -> None:
     dtype=st.sampled_from(["fp32", "tf32", "amp", "bf16"]),
 )
 def test_laws_of_the_batch(name: str, batch: int, dtype: str) -> None:
-    """Parameters and optimizer know nothing of it, activations are linear, and time grows no faster
-    than it."""
+    """Parameters and optimizer know nothing of it, activations are linear, and time grows hardly
+    faster than it: measured products of some sizes reach less than those of half the rows."""
     small, large = (find(f"{name}:batch={size},dtype={dtype}") for size in (batch, 2 * batch))
     assert [layer.tensors for layer in small.layers] == [layer.tensors for layer in large.layers]
     assert (small.optimizer, small.buffers) == (large.optimizer, large.buffers)
     assert large.activations == pytest.approx(2 * small.activations)
-    assert small.forward < large.forward <= 2 * small.forward * (1 + 1e-9)
+    assert small.forward < large.forward <= 2 * small.forward * 1.15
     assert small.gradients == small.parameters * WIDTHS[small.gradient_dtype] / WIDTHS[small.dtype]
 
 
