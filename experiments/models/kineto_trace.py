@@ -6,14 +6,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from topologies.errors import InputError
 from topologies.readers.contents import contents as file_contents
 from topologies.readers.contents import unzipped
-
-if TYPE_CHECKING:
-    from experiments.models.kineto_events import Event
 
 LIMIT = 128 * 2**20
 """A trace has at most this many bytes, unpacked."""
@@ -34,8 +33,39 @@ _OPERATION = "cpu_op"
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
 _ANNOTATION = "user_annotation"
+Microseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _ROUNDING = 2e-3
 """The end of an operation may be wrong by so many microseconds: a trace has three digits."""
+
+
+class Args(BaseModel):
+    """The arguments of an event."""
+
+    sequence: int | None = Field(None, alias="Sequence number")
+    """Autograd's sequence number."""
+    external: int | None = Field(None, validation_alias=AliasChoices("External id", "external id"))
+    correlation: int | None = None
+    """The number that a kernel shares with its launch."""
+    dims: Any = Field(None, alias="Input Dims")
+    """The shapes of the inputs, in any form."""
+    types: Any = Field(None, alias="Input type")
+    """The types of the inputs, in any form."""
+
+
+class Event(BaseModel):
+    """An event that starts at `ts` on thread `tid` and takes `dur`, both in microseconds."""
+
+    name: str
+    cat: str
+    tid: int | str
+    ts: Microseconds
+    dur: Microseconds = 0.0
+    args: Args = Field({}, validate_default=True)
+
+    @property
+    def end(self) -> float:
+        """The end of the event, in microseconds."""
+        return self.ts + self.dur
 
 
 class Act(NamedTuple):
@@ -91,17 +121,15 @@ def load(data: bytes, name: str) -> Trace:
     If there are kernels, times are those of the kernels, and operations only launch them. Raises
     InputError for a file without JSON, without a list of events, or with an event without time.
     """
-    from experiments.models.kineto_events import read_events
-
     content = _json(data, name)
     events = content.get("traceEvents") if isinstance(content, dict) else None
     if not isinstance(content, dict) or not isinstance(events, list):
         raise InputError(f"{name} is no Kineto trace: it has no list of traceEvents")
-    spans = read_events(events, (_OPERATION, *_LAUNCHES), name)
-    kernels = read_events(events, _KERNELS, name)
+    spans = _events(events, (_OPERATION, *_LAUNCHES), name)
+    kernels = _events(events, _KERNELS, name)
     device = _device(content) if kernels else CPU
     return Trace(
-        _acts(spans, kernels), read_events(events, (_ANNOTATION,), name), device, _rank(content)
+        _acts(spans, kernels), _events(events, (_ANNOTATION,), name), device, _rank(content)
     )
 
 
@@ -201,3 +229,26 @@ def _on_gpu(
         head = head if head >= 0 else named.get(kernel.args.external, -1)
         seconds[head] += 0.0 if kernel.name.startswith("nccl") else kernel.dur / 1e6
     return seconds
+
+
+def _events(entries: Sequence[object], kinds: Sequence[str], name: str) -> list[Event]:
+    """The complete events of some kinds among the traceEvents of the file `name`.
+
+    They are sorted by start, and the longest comes first. Raises InputError for an event without a
+    name, thread or time.
+    """
+    events = [_event(entry, k, name) for k, entry in enumerate(entries) if _is_of(entry, kinds)]
+    return sorted(events, key=lambda event: (event.ts, -event.dur, event.args.external or 0))
+
+
+def _is_of(entry: object, kinds: Sequence[str]) -> bool:
+    return isinstance(entry, dict) and entry.get("ph") == "X" and entry.get("cat") in kinds
+
+
+def _event(entry: object, number: int, name: str) -> Event:
+    try:
+        return Event.model_validate(entry)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise InputError(f"{name}: traceEvents[{number}].{where}: {wrong['msg'].lower()}") from None
