@@ -3,7 +3,7 @@ with the collectives between them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,6 +61,12 @@ class Ring(NamedTuple):
 
 
 Event = Computation | Gate | Ring
+
+
+def computations(events: Iterable[Event]) -> list[Computation]:
+    """The computations among events, also those in rings."""
+    each = (event.operation if isinstance(event, Ring) else event for event in events)
+    return [event for event in each if isinstance(event, Computation)]
 
 
 @dataclass
@@ -176,8 +182,7 @@ def backward(
 def weights(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
     """The backward for weights, when it runs apart. What the forward did not keep is gathered
     again."""
-    operations = [event.operation if isinstance(event, Ring) else event for event in events]
-    mine = [each for each in operations if isinstance(each, Computation) and each.weights]
+    mine = [each for each in computations(events) if each.weights]
     gathers = [event for event in events if isinstance(event, Gate) and not event.kept]
     number, parts = max(1, len(gathers)), _Parts(launch)
     seconds, kernels = sum(each.weights for each in mine) / number, -(-len(mine) // number)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from experiments.models.accelerators import MEMORY, PRECISIONS, accelerator, bandwidth
 from experiments.models.block_cut import Cut
-from experiments.models.block_passes import Computation, Event
+from experiments.models.block_passes import Computation, Event, computations
 from experiments.models.device_times import DeviceTimes
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 
@@ -64,7 +64,7 @@ class Kernels:
         channels: int = 0,
     ) -> Layer:
         """A layer of a strategy, with the `channels` of a batch norm."""
-        each = [kernel for kernel in events if isinstance(kernel, Computation)]
+        each = computations(events)
         width = WIDTHS[PRECISIONS[self.times.dtype].parameters]
         return Layer(
             name,

@@ -307,9 +307,8 @@ class Writer(Kernels):
         again: list[Event] | None = None,
     ) -> Block:
         """The block with these events. What is computed again is held while the backward runs."""
-        each = [event.operation if isinstance(event, Ring) else event for event in events]
-        computations = [event for event in each if isinstance(event, Computation)]
-        kept, working = sum(event.kept for event in computations), 0.0
+        kernels = passes.computations(events)
+        kept, working = sum(kernel.kept for kernel in kernels), 0.0
         if again and self.cut.recompute == "full":
             kept, working = self.cut_nbytes, kept
         elif again:
@@ -325,7 +324,7 @@ class Writer(Kernels):
             parameters=parameters,
             expert_parameters=expert_parameters,
             kept=kept,
-            kept_for_weights=sum(event.later for event in computations),
+            kept_for_weights=sum(kernel.later for kernel in kernels),
             working=working,
             output=self.cut_nbytes,
         )
