@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,8 +112,7 @@ class Explanation:
         chosen = self.replay.done[low:high]
         segment, base = chosen[0].segment, chosen[0].base
         if len(chosen) > 1:
-            blocks = [block for done in chosen for block in done.segment.blocks]
-            segment = Segment(segment.first, chosen[-1].segment.last, tuple(blocks))
+            segment = reduce(Segment.until, (done.segment for done in chosen))
         written = self.replay.written(segment)
         ready = self.replay.entrance(segment).ready(self.replay.finish)
         start = self.replay.ready[segment.first : segment.last]

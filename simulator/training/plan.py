@@ -20,7 +20,7 @@ from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
 from simulator.training.size import Size, check_size
-from simulator.training.step_lowering import Block, Region
+from simulator.training.step_lowering import Block, Region, TaskRows
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -144,6 +144,8 @@ class Plan:
     """The collectives that are not written out, in the order of their operations."""
     buckets: tuple[Region, ...] = ()
     """The collectives of a step that together keep the promise of the strategy."""
+    parts: tuple[TaskRows, ...] = ()
+    """Of an outline: what it was made of."""
     known: dict[object, dict[Any, Any]] = field(default_factory=dict)
     """What replays of an outline have found out, by what it is and by the part that it is of."""
     shifts: Shifts | None = None

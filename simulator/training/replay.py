@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -21,7 +22,6 @@ from simulator.training.segments import (
     Written,
     amounts,
     entrance,
-    groups,
     sized,
     structure,
     write,
@@ -127,13 +127,12 @@ class Replay:
 
     def _pieces(self) -> list[Segment]:
         """Each collective, and the computations between them, the last piece first."""
-        pieces, row = [], 0
-        for block in self.plan.blocks:
-            first, last = int(block.first[0]), int(block.last[-1]) + 1
-            pieces += [Segment(*ends, ()) for ends in groups(self.schedule, row, first)]
-            pieces.append(Segment(first, last, (block,)))
-            row = last
-        pieces += [Segment(*ends, ()) for ends in groups(self.schedule, row, len(self.schedule))]
+        pieces, first, blocks = list[Segment](), 0, iter(self.plan.blocks)
+        for number, part in enumerate(self.plan.parts):
+            called = () if part.collective is None else (next(blocks),)
+            last = first + len(part.place) * (1 + len(called))
+            pieces.append(Segment(first, last, called, slice(number, number + 1)))
+            first = last
         return pieces[::-1]
 
     def _add(self, pieces: list[Segment]) -> None:
@@ -146,14 +145,12 @@ class Replay:
                 self._keep(done)
                 return
             self.rounds += 1
-            blocks = [block for each in self.done[overlap:] for block in each.segment.blocks]
-            first = self.done[overlap].segment.first
-            segment = Segment(first, segment.last, (*blocks, *segment.blocks))
+            earlier = reduce(Segment.until, (done.segment for done in self.done[overlap:]))
+            segment = earlier.until(segment)
             # What overlaps goes on to: a segment that doubles is simulated a few times alone.
-            for _ in range(len(blocks) - 1):
+            for _ in range(len(earlier.blocks) - 1):
                 if pieces and pieces[-1].blocks:
-                    piece = pieces.pop()
-                    segment = Segment(first, piece.last, (*segment.blocks, *piece.blocks))
+                    segment = segment.until(pieces.pop())
             self._forget(overlap)
 
     def _keep(self, done: Done) -> None:
@@ -236,10 +233,7 @@ class Replay:
 
     def written(self, segment: Segment) -> Written:
         """The segment, written out; all that are alike share this."""
-        topology = self.plan.topology
-        return self._once(
-            "written", self._structure(segment), lambda: write(self.schedule, segment, topology)
-        )
+        return self._once("written", self._structure(segment), lambda: write(self.plan, segment))
 
     def _structure(self, segment: Segment) -> tuple[object, ...]:
         """The structure of a segment, which is the same for all seconds of computations."""

@@ -15,8 +15,9 @@ from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Folded
+from simulator.training.plan import Plan
 from simulator.training.step_lowering import Block, Region, add_collective, layout
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,13 @@ class Segment:
     first: int
     last: int
     blocks: tuple[Block, ...]
+    parts: slice
+    """The parts of the outline that these operations are of."""
+
+    def until(self, later: Segment) -> Segment:
+        """This segment and all behind it up to a later one, with the collectives of both."""
+        parts = slice(self.parts.start, later.parts.stop)
+        return Segment(self.first, later.last, (*self.blocks, *later.blocks), parts)
 
 
 class Written(NamedTuple):
@@ -42,20 +50,6 @@ class Written(NamedTuple):
     """Where its steps are alike."""
     nbytes: dict[tuple[float, ...], Floats]
     """The bytes of all operations, by the sizes of the collectives."""
-
-
-def groups(schedule: Schedule, first: int, last: int) -> list[tuple[int, int]]:
-    """Cut operations of an outline into ranges in which none waits for another."""
-    begin, end = schedule.indptr[first:last], schedule.indptr[first + 1 : last + 1]
-    latest, some = np.full(last - first, -1, dtype=np.int32), np.flatnonzero(end > begin)
-    if len(some):
-        waits = schedule.indices[: end[-1]]
-        latest[some] = np.maximum.reduceat(waits, begin[some])
-    cuts = [first]
-    for row, before in enumerate(latest.tolist(), first):
-        if before >= cuts[-1] and row > cuts[-1]:
-            cuts.append(row)
-    return list(zip(cuts, [*cuts[1:], last], strict=True)) if last > first else []
 
 
 def structure(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
@@ -78,31 +72,32 @@ def structure(schedule: Schedule, segment: Segment) -> tuple[object, ...]:
     )
 
 
-def write(schedule: Schedule, segment: Segment, topology: Topology) -> Written:
+def write(plan: Plan, segment: Segment) -> Written:
     """Write the segment out."""
     regions = _regions(segment)
-    builder, slots = _builder(schedule, list(regions.values()))
-    place = np.zeros(segment.last - segment.first, dtype=np.int32)
-    row, between = segment.first, []
-    for block in segment.blocks:
-        _compute(schedule, builder, segment, place, row, int(block.first[0]))
-        region = slots[list(regions).index(_place(block.region))]
-        rows = block.first
-        lane = int(schedule.lane[rows[0]])
-        added = add_collective(
-            builder,
-            region,
-            schedule.rank[rows],
-            _waits(schedule, segment, place, int(rows[0]), int(rows[-1]) + 1),
-            lane,
-            (schedule.seconds[rows], schedule.seconds[block.last]),
-        )
+    builder, slots = _builder(plan.schedule, list(regions.values()))
+    region_of = dict(zip(regions, slots, strict=True))
+    rows = slice(*np.searchsorted(plan.first, (segment.first, segment.last)))
+    first, last = np.full((2, rows.stop - rows.start), -1, dtype=np.int32)
+    blocks, between, end = iter(segment.blocks), list[Ints](), 0
+    for part in plan.parts[segment.parts]:
+        tasks, end = slice(end, end + len(part.place)), end + len(part.place)
+        before = part.after - rows.start
+        waits = np.where(before >= 0, last[np.maximum(before, 0)], -1)
+        if part.collective is None:
+            first[tasks] = last[tasks] = builder.compute(
+                part.place, part.seconds, lane=part.lane, after=waits
+            )
+            continue
+        region = region_of[_place(next(blocks).region)]
+        seconds = part.seconds, part.collective.leaving
+        added = add_collective(builder, region, part.place, waits, part.lane, seconds)
+        first[tasks], last[tasks] = added.first, added.last
         between.append(added.between)
-        place[rows - segment.first] = added.first
-        place[block.last - segment.first] = added.last
-        row = int(block.last[-1]) + 1
-    _compute(schedule, builder, segment, place, row, segment.last)
-    routed = route(builder.build(), topology)
+    place = np.zeros(segment.last - segment.first, dtype=np.int32)
+    place[plan.first[rows] - segment.first] = first
+    place[plan.last[rows] - segment.first] = last
+    routed = route(builder.build(), plan.topology)
     _ = routed.peer, routed.sender  # Once for all segments that are alike.
     places = used(routed)
     parts = alike_steps(routed, places[places < routed.work.ranks.serials])
@@ -168,37 +163,6 @@ def _builder(schedule: Schedule, regions: Sequence[Region]) -> tuple[ScheduleBui
     # All segments share the lanes of the outline.
     builder.compute(np.zeros(0, dtype=np.int32), 0.0, lane=schedule.lanes - 1)
     return builder, slots.regions
-
-
-def _compute(
-    schedule: Schedule,
-    builder: ScheduleBuilder,
-    segment: Segment,
-    place: Ints,
-    first: int,
-    last: int,
-) -> None:
-    for begin, end in groups(schedule, first, last):
-        rows = slice(begin, end)
-        place[begin - segment.first : end - segment.first] = builder.compute(
-            schedule.rank[rows],
-            schedule.seconds[rows],
-            lane=schedule.lane[rows],
-            after=_waits(schedule, segment, place, begin, end),
-        )
-
-
-def _waits(schedule: Schedule, segment: Segment, place: Ints, begin: int, end: int) -> Ints:
-    """What each operation of a range waits for within the segment, -1 for none."""
-    first, last = schedule.indptr[begin], schedule.indptr[end]
-    count = np.diff(schedule.indptr[begin : end + 1])
-    result = np.full((end - begin, max(1, int(count.max(initial=0)))), -1, dtype=np.int32)
-    row = np.repeat(np.arange(end - begin), count)
-    column = np.arange(last - first) - (schedule.indptr[begin:end] - first)[row]
-    before = schedule.indices[first:last]
-    inner = before >= segment.first
-    result[row[inner], column[inner]] = place[before[inner] - segment.first]
-    return result
 
 
 class Entrance(NamedTuple):

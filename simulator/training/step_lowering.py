@@ -79,6 +79,8 @@ class Lowered(NamedTuple):
     """The collectives that are not written out, in the order of their operations."""
     buckets: tuple[Region, ...] = ()
     """The collectives whose buffers are held all the time."""
+    parts: tuple[TaskRows, ...] = ()
+    """Of an outline: what it was made of."""
 
 
 def lower(
@@ -120,8 +122,9 @@ def lower(
             region, phase = regions[_buffer(made)], label.text
             added = add_collective(builder, region, place, waits, lane, ends, phase)
             first[rows], last[rows] = added.first, added.last
-    schedule = builder.build()
-    return Lowered(schedule, first, last, tuple(blocks), tuple(slots.regions[: len(held)]))
+    buckets = tuple(slots.regions[: len(held)])
+    of_outline = tuple(parts) if outline else ()
+    return Lowered(builder.build(), first, last, tuple(blocks), buckets, of_outline)
 
 
 def _buffer(made: CollectiveRows) -> tuple[str, float, Memory]:
