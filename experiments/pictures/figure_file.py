@@ -8,6 +8,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from experiments import output
 
@@ -16,6 +17,10 @@ GREY = "0.55"
 
 def to_bytes(figure: Figure, kind: str) -> bytes:
     """The figure as a file: "png", "svg" or "pdf". The same figure gives the same bytes."""
+    for text in figure.findobj(Text):
+        # Names of files may hold what no font has.
+        shown = (each if each.isprintable() or each == "\n" else "?" for each in text.get_text())
+        text.set_text("".join(shown))
     file = io.BytesIO()
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with mpl.rc_context({"svg.hashsalt": "simctl"}):
