@@ -19,7 +19,7 @@ from experiments.simulations.rules import Rules
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import End, GroupTimes
-from simulator.parallel.passes import pass_of
+from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines import Pipeline
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import Detail, write
@@ -235,7 +235,7 @@ def pipeline_of(plan: Plan, stages: Stages, times: GroupTimes) -> Pipeline:
         return order.build(**sizes)
     middle = stages[len(stages) // 2]
     forward, inputs, weights = (
-        pass_of(middle, kind, times).seconds for kind in (FORWARD, INPUTS, WEIGHTS)
+        Pass(middle, kind, times).written().seconds for kind in (FORWARD, INPUTS, WEIGHTS)
     )
     kept = sum(block.kept for block in middle)
     later = sum(block.kept_for_weights for block in middle)

@@ -28,7 +28,9 @@ The ranks of a "data" group hold the same parameters of dense layers, those of a
 the same experts.
 
 A group of any kind may be cut in runs of ranks: "data/8" are runs of 8 ranks of each "data" group,
-and in a "data%8" group are the ranks that have the same place in their run."""
+and in a "data%8" group are the ranks that have the same place in their run.
+
+In a "0 to 1" group are a rank of device 0 of the pipeline and its peer of device 1."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class Degrees:
 
     def size(self, kind: str) -> int:
         """The ranks of a group of a kind."""
+        if " to " in kind:
+            return len(set(self._pair(kind)))
         if kind == "ep":
             return self.ep
         if run := _run(kind):
@@ -104,7 +108,9 @@ class Degrees:
 
     def groups(self, kind: str) -> Ints:
         """The ranks of all groups of a kind, shape (groups, ranks of a group), in ascending order
-        within a group."""
+        within a group. That of the first device comes first in a group of two devices."""
+        if " to " in kind:
+            return self.groups("pp")[:, self._pair(kind)]
         if run := _run(kind):
             name, cut, number = run
             size, grid = self.size(kind), self.groups(name)
@@ -119,6 +125,13 @@ class Degrees:
         if kind == "experts":
             rows = rows.reshape(-1, self.size(kind), self.ep).swapaxes(1, 2)
         return np.ascontiguousarray(rows.reshape(-1, self.size(kind)), dtype=np.int32)
+
+    def _pair(self, kind: str) -> list[int]:
+        """The two devices of a kind like "0 to 1"."""
+        pair = [int(device) for device in kind.split(" to ")]
+        if not 0 <= min(pair) <= max(pair) < self.pp:
+            raise InputError(f"device {kind}: the pipeline has {self.pp} devices")
+        return pair
 
     def coordinates(self, rank: int) -> dict[str, int]:
         """The place of a rank along each of tp, cp, dp and pp."""

@@ -20,6 +20,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
+from simulator.steps.step_graph import MESSAGE
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Ints, Topology
@@ -124,30 +125,7 @@ class GroupTimes:
     def transfer(self, sender: int, receiver: int, nbytes: float) -> float:
         """Seconds in which each rank of a device of the pipeline sends `nbytes` to its peer of
         another device. All ranks send at once."""
-        return self.among((sender, receiver), "send", nbytes)
-
-    def among(self, devices: tuple[int, int], collective: str, nbytes: float) -> float:
-        """Seconds of a collective of two devices of the pipeline, of each rank with its peer. All
-        ranks run it at once."""
-        if nbytes <= 0 or devices[0] == devices[1]:
-            return 0.0
-        if not 0 <= min(devices) <= max(devices) < self.degrees.pp:
-            raise InputError(
-                f"device {devices[0]} to {devices[1]}: the pipeline has {self.degrees.pp} devices"
-            )
-        return self._fastest(f"{devices[0]} to {devices[1]}", collective, nbytes)
-
-    def size(self, kind: str) -> int:
-        """The ranks of a group of a kind. Groups of two devices of the pipeline are of the kind
-        "0 to 1"."""
-        return 2 if " to " in kind else self.degrees.size(kind)
-
-    def groups(self, kind: str) -> Ints:
-        """The ranks of all groups of a kind, shape (groups, ranks of a group)."""
-        sender, to, receiver = kind.partition(" to ")
-        if not to:
-            return self.degrees.groups(kind)
-        return self.degrees.groups("pp")[:, [int(sender), int(receiver)]]
+        return self.seconds(f"{sender} to {receiver}", MESSAGE, nbytes)
 
     def fastest(self, kind: str, collective: str, nbytes: float) -> Algorithm:
         """The algorithm of a collective that has been timed."""
@@ -172,14 +150,14 @@ class GroupTimes:
     def _name(self, kind: str) -> bytes:
         """The ranks of groups, by which their times are remembered."""
         if kind not in self._names:
-            ranks = self.groups(kind)
+            ranks = self.degrees.groups(kind)
             self._names[kind] = b"%d:" % ranks.shape[1] + ranks.tobytes()
         return self._names[kind]
 
     def _remembered(self, kind: str, collective: str) -> list[Laid]:
         key = self._name(kind), collective, self._chosen(collective)
         if key not in self._laid:
-            self._laid[key] = self._lay(collective, self.groups(kind))
+            self._laid[key] = self._lay(collective, self.degrees.groups(kind))
         return self._laid[key]
 
     def _chosen(self, collective: str) -> Names:
@@ -199,7 +177,7 @@ class GroupTimes:
         return laid
 
     def _algorithms_of(self, collective: str, group: Ints) -> list[Algorithm]:
-        if collective == "send":
+        if collective == MESSAGE:
             return [replace(find("shift"), schedule=_send)]
         names = self.algorithms.get(collective) or ALGORITHMS.get(collective)
         if names is None:

@@ -1,22 +1,18 @@
-"""What a device does for an action of a pipeline: operations on its streams, for a micro-batch."""
+"""What a device does for an action of a pipeline: tasks on its streams, for a micro-batch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.group_times import GroupTimes
-from simulator.steps.kinds import AGAIN, BACKWARD, FORWARD, INPUTS, LAUNCH, WEIGHTS
-from simulator.steps.step_graph import Call, padded
-from topologies.topology import Floats, Ints
-
-if TYPE_CHECKING:
-    from simulator.parallel.shard_passes import UnitRows
+from simulator.steps.kinds import AGAIN, BACKWARD, FORWARD, INPUTS, LAUNCH
+from simulator.steps.step_graph import Call
+from topologies.topology import Floats
 
 STREAMS = (
     *("compute", "tp", "cp", "ep", "data", "experts", "send", "tied"),
@@ -27,166 +23,122 @@ a collective, gathered, reduced, and summed over replicas on streams of their ow
 that launches."""
 COMPUTE, TP, CP, EP, DATA, EXPERTS, SEND, TIED = range(8)
 GATHERS, REDUCTIONS, REPLICAS, COPIES, HOST = range(8, len(STREAMS))
-WIDTH = 7
-"""Operations that an operation of a pass waits for, at most."""
+Rows = tuple[int, ...]
 
 
 class Row(NamedTuple):
-    """An operation of a pass."""
+    """A task of a device."""
 
     lane: int
     seconds: float
-    before: tuple[int, ...]
-    """The rows of the pass that it waits for, but for its launch. A row of the device without any
-    waits for what the pass waits for."""
-    launched: int
-    """The row of the CPU that launches it; -1 for none."""
     kind: int
     """A place in `KINDS`."""
-    layer: int
-    """The block within its stage."""
+    before: Rows = ()
+    """The rows that it waits for, but for its launch. A row of a pass without any waits for what
+    the pass waits for."""
+    layer: int = -1
+    """The block within its stage; -1 for none."""
+    launched: int = -1
+    """The row of the CPU that launches it, or comes before it on the CPU; -1 for none."""
     call: Call | None = None
     """The collective; None for a computation."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Pass:
-    """The operations for an action, and what they amount to."""
+    """What a device does for an action, row by row: for a forward all blocks of its stage, for a
+    backward all blocks from the last one on."""
 
-    rows: tuple[Row, ...]
-    tails: tuple[int, ...]
-    """The rows with which the pass ends."""
-    ends: tuple[tuple[int, ...], ...]
+    stage: Sequence[Block]
+    kind: int
+    times: GroupTimes
+    rows: list[Row] = field(default_factory=list)
+    tails: Rows = ()
+    """The rows with which the pass ends so far."""
+    ends: list[Rows] = field(default_factory=list)
     """The rows with which each block ends, in the order in which the blocks run."""
-    busy: Floats
-    """Seconds of operations on each stream."""
-    exposed: Floats
+    launched: int = -1
+    """The last row of the CPU so far; -1 for none."""
+    busy: Floats = field(default_factory=lambda: np.zeros(len(STREAMS)))
+    """Seconds of rows on each stream."""
+    exposed: Floats = field(default_factory=lambda: np.zeros(len(STREAMS)))
     """Seconds of communication beside which nothing is computed, by stream."""
-    launch: float
-    """Seconds of the CPU."""
 
     @property
     def seconds(self) -> float:
-        """From the first operation to the last one, if the CPU runs ahead."""
+        """From the first row to the last one, if the CPU runs ahead."""
         return float(self.busy[COMPUTE] + self.exposed.sum())
 
-    def collapsed(self, kind: int) -> Pass:
-        """The pass as a single operation. Where launches take longer than the device, it takes as
-        long as they do."""
-        row = Row(COMPUTE, max(self.seconds, self.launch), (), -1, kind, -1)
-        return Pass((row,), (0,), (), self.busy, self.exposed, self.launch)
-
-    @cached_property
-    def columns(self) -> dict[str, Floats | Ints]:
-        """The columns of rows but for their calls, by name."""
-        names = ("lane", "seconds", "kind", "layer")
-        return {name: np.array([getattr(row, name) for row in self.rows]) for name in names}
-
-    @cached_property
-    def before(self) -> Ints:
-        """The rows that each row waits for, shape (rows, 7); -1 is none. The last column has the
-        rows of the CPU."""
-        before = padded([row.before for row in self.rows], WIDTH)
-        before[:, -1] = [row.launched for row in self.rows]
-        return before
-
-    @cached_property
-    def enters(self) -> Ints:
-        """The rows that wait for what the pass waits for."""
-        rows = [n for n, row in enumerate(self.rows) if not row.before and row.lane != HOST]
-        return np.array(rows, dtype=np.int32)
-
-    @cached_property
-    def launches(self) -> tuple[int, int]:
-        """The first and the last row of the CPU; -1 if there is none."""
-        rows = [number for number, row in enumerate(self.rows) if row.lane == HOST]
-        return (rows[0], rows[-1]) if rows else (-1, -1)
-
-
-def pass_of(
-    stage: Sequence[Block], kind: int, times: GroupTimes, units: UnitRows | None = None
-) -> Pass:
-    """What a device does for an action of a `kind` of a pipeline: for a forward all blocks of its
-    stage, for a backward all blocks from the last one on, and what `units` of shared parameters
-    do."""
-    writer = Writer(times)
-    numbers = range(len(stage)) if kind == FORWARD else reversed(range(len(stage)))
-    for layer in numbers:
-        block = stage[layer]
-        if units:
-            units.begin(writer, layer)
-        if kind in (BACKWARD, INPUTS):
-            writer.add(block.again, AGAIN, layer)
-        writer.add(_parts(block, kind), kind, layer)
-        writer.ends.append(writer.tails)
-        if units:
-            units.end(writer, layer)
-    if not writer.tails:
-        writer.add((Part(),), kind, -1)
-    if units:
-        units.finish(writer)
-        writer.ends[-1] = writer.tails
-    return Pass(
-        tuple(writer.rows),
-        writer.tails,
-        tuple(end or writer.tails for end in writer.ends),
-        writer.busy,
-        writer.exposed,
-        float(writer.busy[HOST]),
-    )
-
-
-def _parts(block: Block, kind: int) -> tuple[Part, ...]:
-    return {
-        FORWARD: block.forward,
-        BACKWARD: block.backward,
-        INPUTS: block.inputs,
-        WEIGHTS: block.weights,
-    }[kind]
-
-
-class Writer:
-    """Writes the rows of a pass."""
-
-    def __init__(self, times: GroupTimes) -> None:
-        self.times = times
-        self.rows: list[Row] = []
-        self.tails: tuple[int, ...] = ()
-        self.launches: tuple[int, ...] = ()
-        """The last row of the CPU."""
-        self.ends: list[tuple[int, ...]] = []
-        self.busy, self.exposed = np.zeros(len(STREAMS)), np.zeros(len(STREAMS))
-
-    def add(self, parts: Sequence[Part], kind: int, layer: int) -> None:
-        """The parts, each behind the one before."""
-        for part in parts:
-            self._part(part, kind, layer)
-
-    def _part(self, part: Part, kind: int, layer: int) -> None:
-        before, moved, launched = self.tails, 0.0, -1
-        if part.group:
-            moved = self.times.seconds(part.group, part.collective, part.nbytes)
-        if part.launch:
-            launched = self.row(Row(HOST, part.launch, self.launches, -1, LAUNCH, layer))
-            self.launches = (launched,)
-        computed: tuple[int, ...] = ()
-        if part.seconds or layer < 0:
-            row = Row(COMPUTE, part.seconds, before, launched, kind, layer)
-            computed = self.tails = (self.row(row),)
-        if moved:
-            lane, call = STREAMS.index(part.group), Call(part.group, part.collective, part.nbytes)
-            waits = before if part.overlaps or not computed else computed
-            row = Row(lane, moved, waits, launched, kind, layer, call)
-            self.tails = (*(computed if part.overlaps else ()), self.row(row))
-            self.exposed[lane] += moved - (min(moved, part.seconds) if part.overlaps else 0.0)
+    @property
+    def launch(self) -> float:
+        """Seconds of the CPU."""
+        return float(self.busy[HOST])
 
     @property
-    def launched(self) -> int:
-        """The last row of the CPU; -1 for none."""
-        return self.launches[0] if self.launches else -1
+    def calls(self) -> list[Call]:
+        """The collectives of shared parameters."""
+        return []
+
+    def collapsed(self) -> Pass:
+        """The pass as a single row. Where launches take longer than the device, it takes as long as
+        they do."""
+        row = Row(COMPUTE, max(self.seconds, self.launch), self.kind)
+        return replace(self, rows=[row], tails=(0,), ends=[], launched=-1)
+
+    def joined(self) -> Pass:
+        """The pass of the second action of a pair: a further row waits for both."""
+        row = Row(COMPUTE, 0.0, self.rows[0].kind, self.tails)
+        return replace(self, rows=[*self.rows, row], tails=(len(self.rows),))
+
+    def written(self) -> Self:
+        """The pass with its rows."""
+        layers = range(len(self.stage))
+        for layer in layers if self.kind == FORWARD else reversed(layers):
+            block = self.stage[layer]
+            self.begin(layer)
+            if self.kind in (BACKWARD, INPUTS):
+                self._add(block.again, AGAIN, layer)
+            parts = block.forward, block.backward, block.inputs, block.weights
+            self._add(parts[self.kind], self.kind, layer)
+            self.ends.append(self.tails)
+            self.end(layer)
+        if not self.tails:
+            self.tails = (self.row(Row(COMPUTE, 0.0, self.kind)),)
+        self.finish()
+        self.ends = [end or self.tails for end in self.ends]
+        return self
+
+    def begin(self, layer: int) -> None:
+        """Write what comes before a block."""
+
+    def end(self, layer: int) -> None:
+        """Write what comes behind a block."""
+
+    def finish(self) -> None:
+        """Write what comes behind all blocks."""
 
     def row(self, row: Row) -> int:
         """Add a row; returns its number."""
         self.rows.append(row)
         self.busy[row.lane] += row.seconds
         return len(self.rows) - 1
+
+    def _add(self, parts: Sequence[Part], kind: int, layer: int) -> None:
+        """Add parts, each behind the one before."""
+        for part in parts:
+            before, computed, launched = self.tails, Rows(), -1
+            if part.launch:
+                row = Row(HOST, part.launch, LAUNCH, (), layer, self.launched)
+                launched = self.launched = self.row(row)
+            if part.seconds:
+                row = Row(COMPUTE, part.seconds, kind, before, layer, launched)
+                computed = self.tails = (self.row(row),)
+            if not part.group:
+                continue
+            call = Call(part.group, part.collective, part.nbytes)
+            if moved := self.times.seconds(*call[:3]):
+                lane = STREAMS.index(part.group)
+                waits = before if part.overlaps or not computed else computed
+                number = self.row(Row(lane, moved, kind, waits, layer, launched, call))
+                self.tails = (*(computed if part.overlaps else ()), number)
+                self.exposed[lane] += moved - (min(moved, part.seconds) if part.overlaps else 0.0)

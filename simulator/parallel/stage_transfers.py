@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.steps.kinds import FORWARD
 from simulator.steps.turns import topological_order
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -23,57 +22,37 @@ class Transfers(NamedTuple):
     """The action whose result is sent."""
     receiver: Ints
     """The action that waits for it, on another device."""
-    boundary: Ints
-    """The stage whose output is sent, or whose output's gradient is."""
     slot: Ints
     """0 for the first result that the receiver waits for, 1 for the second one."""
-    before: Ints
-    """Of each action, not of each transfer: the action before on its device; -1 for none."""
     order: Longs
     """Actions, and transfers as the number of actions plus their row: each behind those that it
     waits for."""
-    blocking: bool
-    """Whether both ends wait until a transfer has ended."""
 
 
 def transfers(pipeline: Pipeline, blocking: bool = False) -> Transfers:
     """The transfers of a pipeline. Raises InputError if they are blocking and devices wait for each
     other without end."""
     count = len(pipeline)
-    before = np.arange(-1, count - 1, dtype=np.int32)
-    before[pipeline.starts[:-1]] = -1
-    second = np.roll(pipeline.paired, 1)
-    needs = np.where(second[:, None], -1, pipeline.needs)
+    needs = np.where(np.roll(pipeline.paired, 1)[:, None], -1, pipeline.needs)
     remote = (needs >= 0) & (pipeline.device[needs] != pipeline.device[:, None])
     receiver, slot = np.nonzero(remote)
     sender = needs[receiver, slot]
-    asks = receiver + slot
-    boundary = pipeline.stage[asks] - (pipeline.kind[asks] == FORWARD)
     turn = np.empty(count, dtype=np.int64)
     turn[pipeline.order] = np.arange(count)
     place = np.concatenate((2 * turn, 2 * turn[sender] + 1))
     if blocking:
-        order = _blocking_order(pipeline, sender, receiver, before, place)
+        order = _blocking_order(pipeline, sender, receiver, place)
     else:
         order = np.argsort(place, kind="stable")
-    return Transfers(
-        sender.astype(np.int32),
-        receiver.astype(np.int32),
-        boundary.astype(np.int32),
-        slot.astype(np.int32),
-        before,
-        order,
-        blocking,
-    )
+    sender, arrives, place = np.array((sender, receiver, slot), dtype=np.int32)
+    return Transfers(sender, arrives, place, order)
 
 
-def _blocking_order(
-    pipeline: Pipeline, sender: Ints, receiver: Longs, before: Ints, place: Longs
-) -> Longs:
+def _blocking_order(pipeline: Pipeline, sender: Ints, receiver: Longs, place: Longs) -> Longs:
     """Actions and transfers by their `place`, each behind those that it waits for, where an action
     also waits for the transfers of the action before, and a transfer for the action before its
     receiver."""
-    count, sends = len(pipeline), len(sender)
+    count, sends, before = len(pipeline), len(sender), pipeline.before
     transfer = count + np.arange(sends)
     behind = np.flatnonzero(before >= 0)
     follower = np.full(count, -1, dtype=np.int64)

@@ -10,27 +10,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Literal
 
 import numpy as np
 
 from simulator.engines import run
-from simulator.parallel.operations import Columns
-from simulator.parallel.passes import COMPUTE, HOST, SEND, WIDTH, Pass, pass_of
+from simulator.kernels.records import Csr
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, Row
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.stage_transfers import Transfers, transfers
 from simulator.parallel.step_work import Work
-from simulator.parallel.updates import add_updates
+from simulator.parallel.updates import updates
 from simulator.schedules.routed import Routed, route
-from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule import Flags, Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import FORWARD, TRANSFER
 from simulator.steps.priced import priced
 from simulator.steps.slowdown import with_slowdown
-from simulator.steps.step_graph import MESSAGE, Call, StepGraph, padded
+from simulator.steps.step_graph import MESSAGE, Call, StepGraph, padded, step_graph, waits_of
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
+WIDTH = 7
+"""What a task of an action waits for, at most. The last column is for the CPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +43,6 @@ class Step:
 
     work: Work
     graph: StepGraph
-    first: Ints
-    """The first operation of each action of the pipeline."""
     entries: Ints
     """What the operations of each action wait for, shape (actions, 6); -1 is none."""
     tails: Ints
@@ -49,10 +51,6 @@ class Step:
     """What a device does for an action."""
     number: Ints
     """The place of each action's pass in `passes`."""
-    sent: Transfers
-    """The transfers between stages."""
-    send: Ints
-    """The operation of each transfer."""
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -98,189 +96,154 @@ def write(work: Work, detail: Detail = "layers") -> Step:
 
     Raises InputError if transfers are blocking and devices wait for each other without end.
     """
-    pipeline = work.pipeline
-    sent = transfers(pipeline, work.blocking)
+    pipeline, sent = work.pipeline, transfers(work.pipeline, work.blocking)
     passes, number = _passes(work, detail)
-    columns = Columns(work.times)
-    first, send, join = _rows(columns, pipeline, passes, number, sent)
-    _fill_actions(columns, pipeline, passes, number, first)
-    _fill_transfers(columns, work, sent, send)
-    tails = _tails(columns, passes, number, first, join)
-    entries = _entries(pipeline, sent, tails, send, ends=work.blocking or work.synchronous)
-    _wait(columns, passes, number, first, entries)
-    _launch(columns, passes, number, first, sent.before, entries if work.synchronous else None)
-    _wait_to_send(columns, sent, tails, send)
-    last = pipeline.last.ravel().tolist()
-    add_updates(
-        columns,
+    messages, message = _messages(work, sent)
+    # Each item, an action or a transfer, becomes the rows of its pattern.
+    patterns = [*(each.rows for each in passes), *([row] for row in messages)]
+    pattern, sizes = np.append(number, len(passes) + message), np.array(list(map(len, patterns)))
+    counts = sizes[pattern[sent.order]]
+    first = np.empty(len(pattern), dtype=np.int32)
+    first[sent.order] = np.cumsum(counts) - counts
+    item = np.repeat(sent.order, counts)
+    source = (np.cumsum(sizes) - sizes)[pattern[item]] + np.arange(len(item)) - first[item]
+    rows = list(chain.from_iterable(patterns))
+
+    begin, second = first[: len(pipeline)], np.flatnonzero(np.roll(pipeline.paired, 1))
+    tails = _tasks(padded([each.tails for each in passes], 2)[number], begin[:, None])
+    ends = tails[second - 1]
+    tails[second - 1] = tails[second]
+    entries = _entries(work, sent, tails, first[len(pipeline) :])
+    before, enters, launches = _before(rows)
+    waits = _tasks(before[source], first[item, None])
+    starts = (enters | launches if work.synchronous else enters)[source]
+    waits[starts, :-1] = entries[item[starts]]
+    starts = launches[source]
+    launched = _tasks(np.array([each.launched for each in passes])[number], begin)
+    waits[starts, -1] = np.append(launched, -1)[pipeline.before[item[starts]]]
+    # A pair of actions ends with a task that waits for both.
+    join = tails[second, 0]
+    waits[join, :4] = np.append(ends, waits[join, :2], axis=1)
+
+    rest = updates(
         work,
-        [_present(tails[row]) for row in (pipeline.starts[1:] - 1).tolist()],
+        len(item),
+        [tuple(tail[tail >= 0].tolist()) for tail in tails[pipeline.starts[1:] - 1]],
         [
-            [[int(first[row]) + end for end in each] for each in passes[number[row]].ends]
-            for row in last
+            [tuple(int(begin[last]) + end for end in each) for each in passes[number[last]].ends]
+            for last in pipeline.last.ravel().tolist()
         ],
     )
-    return Step(work, columns.built(), first, entries, tails, passes, number, sent, send)
+    labels = [(each.device, -1, each.stage, -1) for each in rest]
+    graph = _graph(
+        work.times,
+        rows + [each.row for each in rest],
+        np.append(source, len(rows) + np.arange(len(rest))),
+        np.append(_labels(pipeline, sent)[item], labels, axis=0),
+        waits_of([waits, *(np.array([each.row.before], dtype=np.int32) for each in rest)]),
+    )
+    return Step(work, graph, entries[: len(pipeline)], tails, passes, number)
+
+
+def _tasks(rows: Ints, first: Ints) -> Ints:
+    """The numbers of tasks, from those of rows behind the first one; -1 is none."""
+    return np.where(rows >= 0, rows + first, -1).astype(np.int32)
 
 
 def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     """The passes of all stages, and the number of that of each action. Collapsed are those during
-    which no gradients are reduced."""
-    pipeline = work.pipeline
-    last = np.zeros(len(pipeline), dtype=np.bool_)
-    last[pipeline.last] = True
-    key = pipeline.kind.astype(np.int64) * pipeline.stages + pipeline.stage
-    in_full = np.ones(len(key), dtype=np.bool_)
-    if detail == "passes":
-        in_full[:] = False
-        paired = pipeline.paired.astype(np.bool_)
-        in_full |= paired | np.roll(paired, 1)
-        if work.gradients.overlap:
-            in_full |= last
-    names, number = np.unique(4 * key + 2 * last + in_full, return_inverse=True)
+    which no gradients are reduced. The second action of a pair ends with a further row."""
+    pipeline, second = work.pipeline, np.roll(work.pipeline.paired, 1)
+    last = np.isin(np.arange(len(pipeline)), pipeline.last)
+    in_full = pipeline.paired | second | (last & work.gradients.overlap) | (detail == "layers")
+    columns = pipeline.kind, pipeline.stage, last, in_full, second
+    names, number = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
     known: dict[tuple[int, ...], Pass] = {}
     passes = []
-    for name in names.tolist():
-        kind, stage = divmod(name // 4, pipeline.stages)
-        blocks, units = work.stages[stage], work.units(stage, kind, last=name & 2 > 0)
-        alike = kind, units is not None and name & 2, *map(id, blocks)
+    for kind, stage, is_last, is_full, is_second in names.tolist():
+        made = work.action(stage, kind, last=bool(is_last))
+        alike = kind, is_last if made.calls else 0, *map(id, made.stage)
         if alike not in known:
-            known[alike] = pass_of(blocks, kind, work.times, units)
-        passes.append(known[alike] if name % 2 or units else known[alike].collapsed(kind))
-    return tuple(passes), number.astype(np.int32)
+            known[alike] = made.written()
+        made = known[alike] if is_full or made.calls else known[alike].collapsed()
+        passes.append(made.joined() if is_second else made)
+    return tuple(passes), number.ravel().astype(np.int32)
 
 
-def _rows(
-    columns: Columns, pipeline: Pipeline, passes: Sequence[Pass], number: Ints, sent: Transfers
-) -> tuple[Ints, Ints, Ints]:
-    """Make room for the operations of actions and transfers; returns the first operation of each
-    action, that of each transfer, and the one with which each pair of actions ends (-1: no pair).
-    """
-    second = np.roll(pipeline.paired, 1)
-    sizes = np.array([len(each.rows) for each in passes])[number]
-    counts = np.append(sizes + second, np.ones(len(sent.sender), dtype=np.int64))[sent.order]
-    at = np.empty(len(counts), dtype=np.int32)
-    at[sent.order] = np.cumsum(counts) - counts
-    columns.add(int(counts.sum()))
-    first = at[: len(pipeline)]
-    return first, at[len(pipeline) :], np.where(second, first + sizes, -1).astype(np.int32)
-
-
-def _fill_actions(
-    columns: Columns, pipeline: Pipeline, passes: Sequence[Pass], number: Ints, first: Ints
-) -> None:
-    for place, each in enumerate(passes):
-        actions = np.flatnonzero(number == place)
-        rows = (first[actions][:, None] + np.arange(len(each.rows))).ravel()
-        calls = np.array([columns.call(row.call) for row in each.rows])
-        for name, values in (*each.columns.items(), ("call", calls)):
-            columns.fill(name, rows, np.tile(values, len(actions)))
-        for name, column in (
-            ("stage", pipeline.stage),
-            ("micro", pipeline.micro),
-            ("place", pipeline.device),
-        ):
-            columns.fill(name, rows, np.repeat(column[actions], len(each.rows)))
-
-
-def _fill_transfers(columns: Columns, work: Work, sent: Transfers, send: Ints) -> None:
-    pipeline = work.pipeline
-    asks = sent.receiver + sent.slot
-    behind = sent.boundary + (pipeline.kind[asks] != FORWARD)
+def _messages(work: Work, sent: Transfers) -> tuple[list[Row], Ints]:
+    """The rows of transfers, each once, and the place of that of each transfer."""
+    pipeline, asks, known = work.pipeline, sent.receiver + sent.slot, dict[Call, int]()
+    boundary = pipeline.stage[asks] - (pipeline.kind[asks] == FORWARD)
     outputs = np.array([stage[-1].output if stage else 0.0 for stage in work.stages])
-    nbytes = outputs[sent.boundary]
-    ends = pipeline.device[sent.sender], pipeline.device[sent.receiver]
-    known, row = np.unique(np.column_stack((*ends, nbytes)), axis=0, return_inverse=True)
-    seconds, calls = np.zeros(len(known)), np.zeros(len(known), dtype=np.int32)
-    for number, (start, end, size) in enumerate(known.tolist()):
-        seconds[number] = work.times.transfer(int(start), int(end), size)
-        calls[number] = columns.call(Call(f"{start:.0f} to {end:.0f}", MESSAGE, size))
-    columns.fill("place", send, ends[0])
-    columns.fill("peer", send, ends[1])
-    columns.fill("lane", send, SEND)
-    columns.fill("kind", send, TRANSFER)
-    columns.fill("stage", send, behind)
-    columns.fill("micro", send, pipeline.micro[asks])
-    columns.fill("call", send, calls[row.ravel()])
-    columns.fill("seconds", send, seconds[row.ravel()])
+    columns = pipeline.device[sent.sender], pipeline.device[sent.receiver], outputs[boundary]
+    place = [
+        known.setdefault(Call(f"{start} to {end}", MESSAGE, nbytes), len(known))
+        for start, end, nbytes in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    rows = [Row(SEND, work.times.seconds(*call[:3]), TRANSFER, call=call) for call in known]
+    return rows, np.array(place, dtype=np.int32)
 
 
-def _tails(columns: Columns, passes: Sequence[Pass], number: Ints, first: Ints, join: Ints) -> Ints:
-    """The operations with which each action ends, shape (actions, 2). A pair of actions ends with
-    an operation that takes no time."""
-    local = padded([each.tails for each in passes], 2)[number]
-    tails = np.where(local >= 0, first[:, None] + local, -1).astype(np.int32)
-    second = np.flatnonzero(join >= 0)
-    rows = join[second]
-    for name in ("place", "kind", "stage", "micro"):
-        columns.fill(name, rows, columns.last(name)[first[second]])
-    for name in ("lane", "seconds"):
-        columns.fill(name, rows, 0)
-    columns.before[-1][rows, :4] = np.concatenate((tails[second - 1], tails[second]), axis=1)
-    tails[second - 1] = tails[second] = np.stack((rows, np.full_like(rows, -1)), axis=1)
-    return tails
+def _entries(work: Work, sent: Transfers, tails: Ints, send: Ints) -> Ints:
+    """What actions, and then transfers, wait for, shape (items, 6).
 
-
-def _entries(pipeline: Pipeline, sent: Transfers, tails: Ints, send: Ints, *, ends: bool) -> Ints:
-    """What each action waits for: the action before on its device, what arrives, and where they
-    count the `ends` of transfers behind the action before. The second action of a pair waits for
-    what the first one waits for."""
-    before = sent.before
-    entries = np.full((len(pipeline), WIDTH - 1), -1, dtype=np.int32)
-    entries[:, :2] = np.where(before[:, None] >= 0, tails[before], -1)
+    An action waits for the action before on its device, for what arrives, and if that counts for
+    the ends of transfers behind the action before. The second action of a pair waits for what the
+    first one waits for. A transfer waits for its sender, and if it is blocking for what the
+    receiver does before."""
+    pipeline, none = work.pipeline, np.full((1, 2), -1, dtype=np.int32)
+    count, before, behind = len(pipeline), pipeline.before, np.append(tails, none, axis=0)
+    entries = np.full((count + len(send), WIDTH - 1), -1, dtype=np.int32)
+    entries[:count, :2] = behind[before]
     entries[sent.receiver, 2 + sent.slot] = send
-    if ends:
-        ended = np.full((len(pipeline), 2), -1, dtype=np.int32)
+    if work.blocking or work.synchronous:
+        ended = np.full((count + 1, 2), -1, dtype=np.int32)
         slot = np.ones(len(send), dtype=np.int32)
         slot[np.unique(sent.sender, return_index=True)[1]] = 0
         ended[sent.sender, slot] = send
-        entries[:, 4:6] = np.where(before[:, None] >= 0, ended[before], -1)
+        entries[:count, 4:] = ended[before]
     second = np.flatnonzero(np.roll(pipeline.paired, 1))
     entries[second] = entries[second - 1]
+    entries[count:, :2] = tails[sent.sender]
+    if work.blocking:
+        entries[count:, 2:4] = behind[before[sent.receiver]]
     return entries
 
 
-def _wait(
-    columns: Columns, passes: Sequence[Pass], number: Ints, first: Ints, entries: Ints
-) -> None:
-    """Fill in what the operations of all actions wait for."""
-    before = columns.before[-1]
-    for place, each in enumerate(passes):
-        actions = np.flatnonzero(number == place)
-        rows = np.where(each.before >= 0, first[actions][:, None, None] + each.before, -1)
-        rows[:, each.enters, : WIDTH - 1] = entries[actions][:, None, :]
-        at = first[actions][:, None] + np.arange(len(each.rows))
-        before[at.ravel()] = rows.reshape(-1, WIDTH)
+def _before(rows: Sequence[Row]) -> tuple[Ints, Flags, Flags]:
+    """What rows wait for, shape (rows, 7), which of them wait for what their pass waits for, and
+    with which the CPU begins to launch a pass."""
+    before = padded([row.before for row in rows], WIDTH)
+    before[:, -1] = [row.launched for row in rows]
+    by_cpu = np.array([row.lane == HOST for row in rows])
+    return before, (before[:, 0] < 0) & ~by_cpu, (before[:, -1] < 0) & by_cpu
 
 
-def _launch(
-    columns: Columns,
-    passes: Sequence[Pass],
-    number: Ints,
-    first: Ints,
-    previous: Ints,
-    entries: Ints | None,
-) -> None:
-    """Fill in what the CPU waits for before it launches an action: the launches of the action
-    before, and what the action itself waits for if `entries` are given."""
-    begin, end = np.array([each.launches for each in passes], dtype=np.int32).T[:, number]
-    last = np.where(end >= 0, first + end, -1)
-    actions = np.flatnonzero(begin >= 0)
-    before, rows = columns.before[-1], first[actions] + begin[actions]
-    if entries is not None:
-        before[rows, : WIDTH - 1] = entries[actions]
-    before[rows, -1] = np.where(previous[actions] >= 0, last[previous[actions]], -1)
+def _labels(pipeline: Pipeline, sent: Transfers) -> Ints:
+    """Place, peer, stage and micro-batch of actions, and then of transfers, a row each."""
+    asks, device = sent.receiver + sent.slot, pipeline.device
+    stage = pipeline.stage[asks] + np.where(pipeline.kind[asks] == FORWARD, -1, 1)
+    actions = device, np.full_like(device, -1), pipeline.stage, pipeline.micro
+    messages = device[sent.sender], device[sent.receiver], stage, pipeline.micro[asks]
+    return np.append(actions, messages, axis=1).T
 
 
-def _wait_to_send(columns: Columns, sent: Transfers, tails: Ints, send: Ints) -> None:
-    """Fill in what transfers wait for: the action before, and if they are blocking what the
-    receiver does before."""
-    before = columns.before[-1]
-    before[send, :2] = tails[sent.sender]
-    if sent.blocking:
-        ready = sent.before[sent.receiver]
-        before[send, 2:4] = np.where(ready[:, None] >= 0, tails[ready], -1)
-
-
-def _present(numbers: Ints) -> list[int]:
-    return [number for number in numbers.tolist() if number >= 0]
+def _graph(
+    times: GroupTimes, rows: Sequence[Row], source: Ints, labels: Ints, waits: Csr
+) -> StepGraph:
+    """The graph of tasks, each with the columns of a row, its `source`, and with labels."""
+    columns = dict(zip(("place", "peer", "stage", "micro"), labels.T, strict=True))
+    for name in ("lane", "seconds", "kind", "layer"):
+        columns[name] = np.array([getattr(row, name) for row in rows])[source]
+    called = {row.call: times.degrees.size(row.call.group) for row in rows if row.call}
+    calls = [call for call, ranks in called.items() if ranks > 1 and call.nbytes > 0]
+    number: dict[Call | None, int] = {call: place for place, call in enumerate(calls)}
+    columns["call"] = np.array([number.get(row.call, -1) for row in rows])[source]
+    return step_graph(
+        np.ascontiguousarray(times.degrees.groups("pp").T),
+        STREAMS,
+        columns,
+        waits,
+        calls=calls,
+        groups={call.group: times.degrees.groups(call.group) for call in calls},
+    )

@@ -108,7 +108,7 @@ def bound(outline: Outline) -> float:
     last = outline.devices - 1
     if outline.gradients.tied and last:
         nbytes = outline.gradients.tied
-        tied = outline.times.among((0, last), "all_reduce", nbytes)
+        tied = outline.times.seconds(f"0 to {last}", "all_reduce", nbytes)
         reduced[0] = reduced[last] = max(reduced[0], reduced[last]) + tied
     total = [end + _updating(outline, device) for device, end in enumerate(reduced)]
     return max(total) * ROUNDING

@@ -91,7 +91,7 @@ def activity(step: Step) -> Activity:
     timeline, schedule = step.timeline, step.schedule
     device = np.flatnonzero(schedule.lane != HOST)
     sends = np.flatnonzero(schedule.lane == SEND)
-    launched = step.work.pipeline.device[: len(step.first) if len(device) < len(schedule) else 0]
+    launched = step.work.pipeline.device[: len(step.number) if len(device) < len(schedule) else 0]
     begin, end = step.spans[: len(launched)].T
     rows = np.append(device, sends)
     return Activity(

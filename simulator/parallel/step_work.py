@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from simulator.parallel.blocks import Block
 from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.parallel.shard_passes import UnitRows
+from simulator.parallel.shard_passes import UnitPass
 from simulator.parallel.sharding import Sharding
 from topologies.errors import InputError
 
@@ -68,11 +69,10 @@ class Work:
         experts = any(block.expert_parameters for stage in self.stages for block in stage)
         return ("data", "experts") if experts else ("data",)
 
-    def units(self, stage: int, kind: int, *, last: bool = True) -> UnitRows | None:
-        """What a pass of a stage does for shared parameters; None for nothing. `last` is whether it
-        is the last one of its stage."""
-        degrees, zero = self.times.degrees, self.gradients.zero
-        if zero < 2 or max(degrees.size(group) for group in self.groups) == 1:
-            return None
-        rows = UnitRows(self.stages[stage], kind, self.sharding, self.gradients, last=last)
-        return rows if rows.gathers or rows.reduces else None
+    def action(self, stage: int, kind: int, *, last: bool = True) -> Pass:
+        """The pass of a stage, without its rows. `last` is whether it is the last of its stage."""
+        blocks, sharding, gradients = self.stages[stage], self.sharding, self.gradients
+        shared = max(self.times.degrees.size(group) for group in self.groups) > 1
+        if gradients.zero < 2 or not shared:
+            return Pass(blocks, kind, self.times)
+        return UnitPass(blocks, kind, self.times, sharding=sharding, gradients=gradients, last=last)

@@ -3,66 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from simulator.parallel.gradients import gathers, reductions
-from simulator.parallel.operations import Columns
-from simulator.parallel.passes import COMPUTE, STREAMS, TIED
+from simulator.parallel.passes import COMPUTE, STREAMS, TIED, Row, Rows
 from simulator.parallel.step_work import Work
 from simulator.steps.kinds import GATHER, OPTIMIZER, REDUCE
 from simulator.steps.step_graph import Call
 
 
-def add_updates(
-    columns: Columns, work: Work, ends: Sequence[list[int]], blocks: Sequence[list[list[int]]]
-) -> None:
-    """Add the reductions of gradients, the optimizers, and what gathers parameters.
+class Update(NamedTuple):
+    """A task behind the actions of a device."""
 
-    `ends` are the operations with which each device ends its last action, `blocks` those with which
-    each block ends its last backward, by copy and stage and in the order of the backward.
+    device: int
+    stage: int
+    row: Row
+
+
+def updates(
+    work: Work, first: int, ends: Sequence[Rows], blocks: Sequence[Sequence[Rows]]
+) -> list[Update]:
+    """The reductions of gradients, the optimizers, and what gathers parameters, from task `first`
+    on.
+
+    `ends` are the tasks with which each device ends its last action, `blocks` those with which each
+    block ends its last backward, by copy and stage and in the order of the backward.
     """
-    pipeline, gradients = work.pipeline, work.gradients
+    pipeline, gradients, rows = work.pipeline, work.gradients, list[Update]()
+
+    def add(device: int, stage: int, row: Row) -> int:
+        rows.append(Update(device, stage, row))
+        return first + len(rows) - 1
+
+    def call(device: int, stage: int, lane: int, kind: int, before: Rows, call: Call) -> int:
+        seconds = work.times.seconds(*call[:3])
+        return add(device, stage, Row(lane, seconds, kind, before, call=call))
+
     pending = [list(end) for end in ends]
     for number, made in enumerate(blocks):
         copy, stage = divmod(number, pipeline.stages)
         device = int(pipeline.place[copy, stage])
         if gradients.zero >= 2:
-            pending[device] += made[-1] if made else []
-        for block, call in reductions(work.stages[stage], gradients):
+            pending[device] += made[-1] if made else ()
+        for block, reduced in reductions(work.stages[stage], gradients):
             before = made[block] if block >= 0 else ends[device]
-            pending[device].append(_collective(columns, work, device, stage, REDUCE, call, before))
-    _tie(columns, work, pending)
+            lane = STREAMS.index(reduced.group)
+            pending[device].append(call(device, stage, lane, REDUCE, before, reduced))
+    for *pair, nbytes, stage in tied_gradients(work):
+        tied = Call(f"{pair[0]} to {pair[1]}", "all_reduce", nbytes)
+        before = (*pending[pair[0]], *pending[pair[1]])
+        for device in pair:
+            pending[device].append(call(device, stage, TIED, REDUCE, before, tied))
     for device in range(pipeline.devices):
         stages = np.flatnonzero((pipeline.place == device).any(axis=0)).tolist()
         seconds = sum(gradients.seconds_of(stage) for stage in stages)
-        updated = columns.one(
-            pending[device], place=device, lane=COMPUTE, kind=OPTIMIZER, seconds=seconds
-        )
+        updated = add(device, -1, Row(COMPUTE, seconds, OPTIMIZER, tuple(pending[device])))
         for stage in stages:
-            for each in gathers(work.stages[stage], gradients, work.sharding):
-                _collective(columns, work, device, stage, GATHER, each, [updated])
-
-
-def _collective(
-    columns: Columns,
-    work: Work,
-    device: int,
-    stage: int,
-    kind: int,
-    call: Call,
-    before: Sequence[int],
-) -> int:
-    """Add a collective of parameters or gradients; returns its operation."""
-    return columns.one(
-        before,
-        place=device,
-        lane=STREAMS.index(call.group.partition("/")[0]),
-        kind=kind,
-        stage=stage,
-        seconds=work.times.seconds(call.group, call.collective, call.nbytes),
-        call=columns.call(call),
-    )
+            for gathered in gathers(work.stages[stage], gradients, work.sharding):
+                lane = STREAMS.index(gathered.group.partition("/")[0])
+                call(device, stage, lane, GATHER, (updated,), gathered)
+    return rows
 
 
 def tied_gradients(work: Work) -> list[tuple[int, int, float, int]]:
@@ -75,14 +77,3 @@ def tied_gradients(work: Work) -> list[tuple[int, int, float, int]]:
         share = work.times.degrees.size("data") if gradients.zero else 1
         shared.append((devices[0], devices[1], nbytes / share, stage))
     return [row for row in shared if row[0] != row[1] and row[2]]
-
-
-def _tie(columns: Columns, work: Work, pending: list[list[int]]) -> None:
-    """Add the sums of gradients that two devices share."""
-    for first, last, nbytes, stage in tied_gradients(work):
-        call = columns.call(Call(f"{first} to {last}", "all_reduce", nbytes))
-        seconds = work.times.among((first, last), "all_reduce", nbytes)
-        before = [*pending[first], *pending[last]]
-        for device in (first, last):
-            row = {"place": device, "lane": TIED, "kind": REDUCE, "stage": stage, "call": call}
-            pending[device].append(columns.one(before, seconds=seconds, **row))

@@ -61,8 +61,7 @@ def _stage(work: Work, state: State, device: int) -> Stage:
     last = np.isin(np.arange(len(pipeline)), pipeline.last)
     actions = np.stack((pipeline.stage, pipeline.kind, last), axis=1)[pipeline.device == device]
     for (stage, kind, is_last), number in Counter(map(tuple, actions.tolist())).items():
-        units = work.units(stage, kind, last=bool(is_last))
-        calls += units.calls * number if units else []
+        calls += work.action(stage, kind, last=bool(is_last)).calls * number
     sent = sum(SENT[each.collective] * each.nbytes * (1 - 1 / size(each.group)) for each in calls)
     sent += sum(nbytes for *ends, nbytes, _ in tied_gradients(work) if device in ends)
     return Stage(gradients.zero, held, redundant, sent)

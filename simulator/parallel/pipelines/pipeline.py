@@ -83,6 +83,13 @@ class Pipeline:
         return np.asarray(places, dtype=np.int32)
 
     @cached_property
+    def before(self) -> Ints:
+        """The action before each one on its device; -1 for none."""
+        before = np.arange(-1, len(self) - 1, dtype=np.int32)
+        before[self.starts[:-1]] = -1
+        return before
+
+    @cached_property
     def last(self) -> Ints:
         """The last action of each stage, shape (copies, stages)."""
         last = np.zeros(self.place.shape, dtype=np.int32)
