@@ -194,8 +194,8 @@ def columns(result: Fit) -> dict[str, float]:
 
 def over_time(result: Fit, step: Step) -> list[dict[str, float]]:
     """When each action of the fullest device begins and ends, and what it holds at most."""
-    device, starts = result.memory.fullest, result.memory.starts
-    rows = slice(starts[device], starts[device + 1])
+    device = result.memory.fullest
+    rows = slice(*result.memory.pipeline.starts[device : device + 2])
     sizes = result.memory.held[rows].sum(axis=1)
     return [
         {"start_s": start, "end_s": end, "bytes": nbytes}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.engines import Engine, simulate
-from simulator.parallel.pipelines.pipeline import Pipeline
+from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
 from simulator.parallel.stage_transfers import transfers
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, TRANSFER, WEIGHTS
@@ -150,15 +150,9 @@ def peak_activations(pipeline: Pipeline, kept: float = 1.0, kept_for_weights: fl
     A chunk is what a stage keeps of a micro-batch. It is held from the start of its forward to the
     end of its backward, whole or for the inputs; the rest until the backward for the weights ends.
     """
-    change = np.array([[1, 0], [-1, 0], [-1, 1], [0, -1]], dtype=np.int32)
-    chunks = np.cumsum(change[pipeline.kind], axis=0, dtype=np.int32)
+    chunks = np.cumsum(KEPT[pipeline.kind], axis=0, dtype=np.int32)
     # Every device ends with nothing, so that the sums of the devices before are 0.
-    size = chunks @ np.array([kept, kept_for_weights])
-    peaks = [
-        chunks[begin + np.argmax(size[begin:end])]
-        for begin, end in zip(pipeline.starts[:-1], pipeline.starts[1:], strict=True)
-    ]
-    return np.array(peaks, dtype=np.int32)
+    return np.asarray(chunks[pipeline.fullest(chunks @ np.array([kept, kept_for_weights]))])
 
 
 def _seconds(pipeline: Pipeline, times: StageTimes) -> Floats:

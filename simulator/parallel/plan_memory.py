@@ -7,18 +7,23 @@ gathered, and gradients that have not been scattered.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from simulator.parallel.pass_memory import Moment, fullest, kept_by
-from simulator.parallel.sharding import elements
+from simulator.parallel.blocks import Block
+from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
+from simulator.parallel.sharding import Unit, elements, units
 from simulator.parallel.step_work import Work
-from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
+from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 from topologies.topology import Floats
+
+HEAD = "head"
+"""The name of the block whose activations are logits."""
 
 
 class State(NamedTuple):
@@ -51,29 +56,39 @@ class Overheads(NamedTuple):
 
 
 STATE, NONE = State(), Overheads()
-PARTS = (*State._fields, *Moment._fields, "buffers", "context", "fragmentation")
-"""The parts of the memory of a rank. `buffers` are those of communicators."""
+PARTS = (
+    *State._fields,
+    *("activations", "logits", "again", "gathered", "unsharded", "reducing"),
+    *("buffers", "context", "fragmentation"),
+)
+"""The parts of the memory of a rank.
+
+- activations, logits: what blocks keep for their backward, and what the head keeps.
+- again: what is computed again for the block whose backward runs.
+- gathered: parameters of units that are gathered.
+- unsharded: gradients that have not been scattered.
+- reducing: input and output of a reduction of gradients.
+- buffers: those of communicators.
+"""
+ACTIVATIONS, LOGITS, AGAIN, GATHERED, UNSHARDED, REDUCING = range(3, 9)
+MOVING = slice(ACTIVATIONS, REDUCING + 1)
+"""The parts that come and go in a step."""
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
     """Bytes of a rank of each device of a pipeline."""
 
+    pipeline: Pipeline
     fixed: Floats
     """What is held all the time, shape (devices, parts)."""
     held: Floats
     """What each action of the pipeline holds when it holds most, shape (actions, parts)."""
-    starts: tuple[int, ...]
-    """The first action of each device, and the number of actions."""
 
     @cached_property
     def peaks(self) -> Floats:
         """The parts at the moment at which each device holds most, shape (devices, parts)."""
-        rows = [
-            self.held[begin + self.held[begin:end].sum(axis=1).argmax()]
-            for begin, end in zip(self.starts[:-1], self.starts[1:], strict=True)
-        ]
-        return np.array(rows)
+        return np.asarray(self.held[self.pipeline.fullest(self.held.sum(axis=1))])
 
     @property
     def fullest(self) -> int:
@@ -95,67 +110,112 @@ def memory(work: Work, state: State = STATE, overheads: Overheads = NONE) -> Mem
     """The memory of a step. It follows from the order of actions: nothing is simulated."""
     if not overheads.fragmentation >= 1:
         raise InputError(f"fragmentation is {overheads.fragmentation}: 1 or more")
-    pipeline = work.pipeline
-    width = len(Moment._fields)
-    most = np.zeros((4, pipeline.stages, width))
-    ranks = sharing(work, "data")
-    for number in sorted(set(pipeline.kind.tolist())):
-        for place, blocks in enumerate(work.stages):
-            most[number, place] = fullest(blocks, number, work.gradients, work.sharding, ranks)
-    keeps = np.array([kept_by(blocks) for blocks in work.stages])
-    later = np.array([kept_by(blocks, weights=True) for blocks in work.stages])
-    kind, stage = pipeline.kind[:, None], pipeline.stage
-    change = np.where(kind == FORWARD, keeps[stage], 0.0 - keeps[stage])
-    change = np.where(kind == INPUTS, change + later[stage], change)
-    change = np.where(kind == WEIGHTS, 0.0 - later[stage], change)
+    pipeline, fixed = work.pipeline, _fixed(work, state, overheads)
+    kind, stage = pipeline.kind, pipeline.stage
+    most = np.zeros((4, pipeline.stages, len(PARTS)))
+    for number, place in np.unique(np.stack((kind, stage), axis=1), axis=0).tolist():
+        moments = _moments(work, place, number)
+        most[number, place] = moments[moments.sum(axis=1).argmax()]
+    # What a stage keeps of a micro-batch for its backward, and for that of the weights alone.
+    keeps = np.array([_kept(blocks).sum(axis=1) for blocks in work.stages])
+    changes = KEPT[kind, :, None] * keeps[stage]
     # Every device ends with nothing, so that the sums of the devices before are 0.
-    before = np.cumsum(change, axis=0) - change
-    released = np.where(kind == WEIGHTS, later[stage], keeps[stage])
-    moving = before - np.where(kind == FORWARD, 0.0, released) + most[pipeline.kind, stage]
+    before = np.cumsum(changes.sum(axis=1), axis=0) - changes.sum(axis=1)
+    moving = before + np.minimum(changes, 0.0).sum(axis=1) + most[kind, stage]
     second = np.flatnonzero(np.roll(pipeline.paired, 1))
-    moving[second] += most[FORWARD, stage[second - 1]] - keeps[stage[second - 1]]
-    fixed = _fixed(work, state, overheads)
-    moments = fixed[pipeline.device]
-    moments[:, 3 : 3 + width] += moving
-    moments[:, -1] = (overheads.fragmentation - 1) * moments[:, 3 : 3 + width].sum(axis=1)
-    return Memory(fixed, moments, tuple(pipeline.starts.tolist()))
+    moving[second] += (most[FORWARD] - keeps[:, 0])[stage[second - 1]]
+    held = fixed[pipeline.device] + moving
+    held[:, -1] = (overheads.fragmentation - 1) * held[:, MOVING].sum(axis=1)
+    return Memory(pipeline, fixed, held)
 
 
-def sharing(work: Work, group: str) -> int:
-    """The ranks that share the parameters of a kind of group."""
-    return work.sharding.shard or work.times.degrees.size(group)
+def _kept(blocks: Sequence[Block]) -> Floats:
+    """What blocks keep of a micro-batch for their backward, and for that of the weights alone,
+    shape (2, blocks, parts)."""
+    table = np.zeros((2, len(blocks), len(PARTS)))
+    for place, block in enumerate(blocks):
+        part = LOGITS if block.name == HEAD else ACTIVATIONS
+        table[:, place, part] = block.kept, block.kept_for_weights
+    return table
+
+
+def _moments(work: Work, stage: int, kind: int) -> Floats:
+    """What a pass of a `kind` holds of its micro-batch while each block runs, behind the backward
+    of each unit, and behind all blocks, shape (moments, parts).
+
+    Blocks behind that which runs have not run forward yet, or backward already.
+    """
+    blocks, gradients, sharding = work.stages[stage], work.gradients, work.sharding
+    keeps, later = _kept(blocks)
+    rows = np.cumsum(later if kind == WEIGHTS else keeps, axis=0)
+    if kind == INPUTS:
+        rows += np.cumsum(later[::-1], axis=0)[::-1]
+    if kind in (BACKWARD, INPUTS):
+        rows[:, AGAIN] = [block.working for block in blocks]
+    ranks = work.times.degrees.size(sharding.sharing("data"))
+    shared = units(blocks, sharding) if gradients.zero >= 2 and ranks > 1 else []
+    single = {unit.blocks[0]: unit.parameters for unit in shared if not unit.root}
+    whole = sum(unit.parameters for unit in shared if unit.root)
+    order = sorted(single, reverse=kind != FORWARD)
+    sizes, end = np.array([single[layer] for layer in order]), np.zeros((1, len(PARTS)))
+    behind = np.append(end, rows, axis=0)[order]
+    element = gradients.parameter if gradients.zero == 3 and kind != WEIGHTS else 0.0
+    # Version 1 of FSDP gathers as many units as its limit allows.
+    most = 2 if sharding.fsdp == 2 else sharding.limit or len(order)
+    for layer, row in enumerate(rows):
+        coming = [each for each in order if (each > layer if kind == FORWARD else each < layer)]
+        live = [layer, *coming[: most - 1]] if layer in single else coming[:1]
+        live = live if sharding.reshard else order
+        row[GATHERED] = element * (whole + sum(single[each] for each in live))
+    if kind in (BACKWARD, WEIGHTS):
+        reduced = gradients.nbytes * (1 + 1 / ranks)
+        if order:
+            rows[:, UNSHARDED] = gradients.parameter * _unreduced(blocks, shared)
+            rows[order[1:], REDUCING] = reduced * sizes[:-1]
+            behind[:, GATHERED] = rows[order, GATHERED] - element * sizes
+            behind[:, UNSHARDED] = rows[order, UNSHARDED]
+            behind[:, REDUCING] = reduced * sizes
+        end[:, GATHERED : REDUCING + 1] = np.multiply(
+            whole, (element, gradients.parameter, reduced)
+        )
+    return np.concatenate((rows, behind, end))
+
+
+def _unreduced(blocks: Sequence[Block], shared: Sequence[Unit]) -> Floats:
+    """Elements of the unit of each block whose backward runs, and of the blocks of the root whose
+    backward has begun."""
+    result = np.zeros(len(blocks))
+    for unit in shared:
+        if not unit.root:
+            result[unit.blocks[0]] += unit.parameters
+        for place in unit.blocks if unit.root else ():
+            result[: place + 1] += blocks[place].parameters + blocks[place].expert_parameters
+    return result
+
+
+def held_between_steps(work: Work, state: State, stage: int) -> Floats:
+    """What a rank of a stage holds between steps: parameters, gradients and the optimizer."""
+    degrees, zero, total = work.times.degrees, work.gradients.zero, np.zeros(3)
+    for group, count in elements(work.stages[stage]):
+        total += np.multiply(count, state.shared(zero, degrees.size(work.sharding.sharing(group))))
+    return total
 
 
 def _fixed(work: Work, state: State, overheads: Overheads) -> Floats:
     """What each device holds all the time."""
     pipeline, gradients, sharding = work.pipeline, work.gradients, work.sharding
-    degrees = work.times.degrees
+    of_stage = np.zeros((pipeline.stages, len(PARTS)))
+    for stage, row in enumerate(of_stage):
+        row[:ACTIVATIONS] = held_between_steps(work, state, stage)
+        whole = sum(count for _, count in elements(work.stages[stage]))
+        if gradients.zero >= 2 and not sharding.sync and pipeline.micro_batches > 1:
+            row[UNSHARDED] = whole * gradients.nbytes
+        if gradients.zero == 3 and sharding.reshard not in (True, False):
+            row[GATHERED] = whole * gradients.parameter / sharding.reshard
     fixed = np.zeros((pipeline.devices, len(PARTS)))
-    states = [_state_of(work, stage, state) for stage in range(pipeline.stages)]
-    whole = _whole(work)
-    for copy in pipeline.place.tolist():
-        for stage, device in enumerate(copy):
-            fixed[device, :3] += states[stage]
-            if gradients.zero >= 2 and not sharding.sync and pipeline.micro_batches > 1:
-                fixed[device, PARTS.index("unsharded")] += whole[stage] * gradients.nbytes
-            if gradients.zero == 3 and sharding.reshard not in (True, False):
-                share = whole[stage] * gradients.parameter / sharding.reshard
-                fixed[device, PARTS.index("gathered")] += share
+    np.add.at(fixed, pipeline.place, of_stage)
     kinds = ("tp", "cp", "pp", "ep", *work.groups)
-    groups = sum(degrees.size(kind) > 1 for kind in kinds) + bool(sharding.shard)
+    groups = sum(work.times.degrees.size(kind) > 1 for kind in kinds) + bool(sharding.shard)
     fixed[:, PARTS.index("buffers")] = groups * overheads.communicator
     fixed[:, PARTS.index("context")] = overheads.context
     return fixed
-
-
-def _whole(work: Work) -> list[float]:
-    """Elements of the parameters of each stage."""
-    return [sum(count for _, count in elements(stage)) for stage in work.stages]
-
-
-def _state_of(work: Work, stage: int, state: State) -> Floats:
-    """What a rank of a stage holds between steps."""
-    zero, total = work.gradients.zero, np.zeros(3)
-    for group, count in elements(work.stages[stage]):
-        total += count * np.array(state.shared(zero, sharing(work, group)))
-    return total

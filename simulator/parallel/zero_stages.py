@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.parallel.gradients import gathers, reductions
-from simulator.parallel.plan_memory import State, sharing
+from simulator.parallel.plan_memory import State, held_between_steps
 from simulator.parallel.sharding import elements
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import tied_gradients
@@ -48,20 +48,19 @@ def stages_of_zero(work: Work, state: Callable[[int], State], device: int = 0) -
 def _stage(work: Work, state: State, device: int) -> Stage:
     """The stage of ZeRO of a plan on a device."""
     pipeline, gradients, size = work.pipeline, work.gradients, work.times.degrees.size
-    held = redundant = 0.0
+    held = least = 0.0
     calls: list[Call] = []
     for stage in np.nonzero(pipeline.place == device)[1].tolist():
         blocks = work.stages[stage]
         calls += [call for _, call in reductions(blocks, gradients)]
         calls += gathers(blocks, gradients, work.sharding)
+        held += float(held_between_steps(work, state, stage).sum())
         for group, count in elements(blocks):
-            nbytes = sum(state.shared(gradients.zero, sharing(work, group)))
-            held += count * nbytes
-            redundant += count * (nbytes - sum(state.shared(3, size(group))))
+            least += count * sum(state.shared(3, size(group)))
     last = np.isin(np.arange(len(pipeline)), pipeline.last)
     actions = np.stack((pipeline.stage, pipeline.kind, last), axis=1)[pipeline.device == device]
     for (stage, kind, is_last), number in Counter(map(tuple, actions.tolist())).items():
         calls += work.action(stage, kind, last=bool(is_last)).calls * number
     sent = sum(SENT[each.collective] * each.nbytes * (1 - 1 / size(each.group)) for each in calls)
     sent += sum(nbytes for *ends, nbytes, _ in tied_gradients(work) if device in ends)
-    return Stage(gradients.zero, held, redundant, sent)
+    return Stage(gradients.zero, held, held - least, sent)

@@ -14,12 +14,15 @@ from simulator.schedules.schedule import Flags
 from simulator.schedules.whole_numbers import whole_number
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
-from topologies.topology import Ints
+from topologies.topology import Floats, Ints
 
 LETTERS = "FBIW"
 """The letters of the kinds, as PyTorch writes them."""
 LIMIT = 2**22
 """Actions of a pipeline, at most."""
+KEPT = np.array([[1, 0], [-1, 0], [-1, 1], [0, -1]], dtype=np.int32)
+"""By how much an action of each kind changes how many micro-batches a stage keeps for their
+backward, and for that of the weights alone."""
 Whole = npt.NDArray[np.int64]
 
 
@@ -95,6 +98,11 @@ class Pipeline:
         last = np.zeros(self.place.shape, dtype=np.int32)
         np.maximum.at(last, (self.copy, self.stage), np.arange(len(self), dtype=np.int32))
         return last
+
+    def fullest(self, sizes: Floats) -> Ints:
+        """The action of each device with the largest size, the first one of several."""
+        first = np.lexsort((-sizes, self.device))[self.starts[:-1]]
+        return np.asarray(first, dtype=np.int32)
 
     @cached_property
     def needs(self) -> Ints:
