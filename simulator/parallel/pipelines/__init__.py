@@ -14,7 +14,7 @@ from simulator.parallel.pipelines.pipeline import Pipeline, check
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
 from topologies.errors import InputError, nearest_name
 
-FIRST = ("formula_orders", "zb_v")
+FIRST = ("formula_orders", "two_stage_orders")
 """Files listed before the others."""
 
 

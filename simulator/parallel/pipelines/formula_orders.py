@@ -3,14 +3,17 @@ formula."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from simulator.parallel.pipelines.pipeline import Actions, Pipeline, Whole, assemble, check_sizes
+from simulator.parallel.pipelines.pipeline import Pipeline, assemble, check_sizes
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
+
+Whole = npt.NDArray[np.int64]
 
 
 def gpipe(devices: int, micro_batches: int) -> Pipeline:
@@ -55,13 +58,14 @@ def interleaved(devices: int, micro_batches: int, chunks: int = 2) -> Pipeline:
     micro = group * devices + place
     warm = 2 * (devices - 1 - device) + (chunks - 1) * devices
     last = chunks - 1
+    stage, back = chunk * devices + device, (last - chunk) * devices + device
     actions = [
-        Actions(FORWARD, chunk * devices + device, micro, 2 * number),
-        Actions(BACKWARD, (last - chunk) * devices + device, micro, 2 * (number + warm) + 1),
+        (FORWARD, stage, micro, 2 * number),
+        (BACKWARD, back, micro, 2 * (number + warm) + 1),
     ]
     stages = np.arange(devices * chunks) % devices
     name = "interleaved" if chunks == 2 else f"interleaved:chunks={chunks}"
-    return assemble(name, [stages.tolist()], micro_batches, actions)
+    return assemble(name, [stages.tolist()], micro_batches, _rows(actions))
 
 
 def zb_h1(devices: int, micro_batches: int) -> Pipeline:
@@ -95,8 +99,15 @@ def _of_turns(
     micro-batch."""
     check_sizes(name, devices, micro_batches)
     stage, micro = np.arange(devices)[:, None], np.arange(micro_batches)
-    actions = [Actions(kind, stage, micro, turn) for kind, turn in turns(stage, micro).items()]
-    return assemble(name, [range(devices)], micro_batches, actions)
+    actions = [(kind, stage, micro, turn) for kind, turn in turns(stage, micro).items()]
+    return assemble(name, [range(devices)], micro_batches, _rows(actions))
+
+
+def _rows(actions: Sequence[tuple[int, Whole, Whole, Whole]]) -> Whole:
+    """Kind, stage, micro-batch and turn of actions of each kind, which broadcast to one shape, a
+    row an action."""
+    tables = [np.stack(np.broadcast_arrays(*columns), axis=-1) for columns in actions]
+    return np.concatenate([table.reshape(-1, 4) for table in tables])
 
 
 ORDERS = (

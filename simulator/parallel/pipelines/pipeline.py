@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,21 +22,6 @@ LIMIT = 2**22
 KEPT = np.array([[1, 0], [-1, 0], [-1, 1], [0, -1]], dtype=np.int32)
 """By how much an action of each kind changes how many micro-batches a stage keeps for their
 backward, and for that of the weights alone."""
-Whole = npt.NDArray[np.int64]
-
-
-class Actions(NamedTuple):
-    """Actions of the same kind. The arrays broadcast to one shape."""
-
-    kind: int
-    """FORWARD, BACKWARD, INPUTS or WEIGHTS."""
-    stage: Whole
-    """The stage that acts."""
-    micro: Whole
-    """The micro-batch."""
-    turn: Whole
-    """A number that grows in the order in which a device runs its actions. A forward and a backward
-    of the same device and turn run together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,15 +156,16 @@ class Pipeline:
 
 
 def assemble(
-    name: str, place: Sequence[Sequence[int]], micro_batches: int, actions: Sequence[Actions]
+    name: str, place: Sequence[Sequence[int]], micro_batches: int, actions: npt.ArrayLike
 ) -> Pipeline:
-    """The pipeline of these actions, checked. Each device runs its actions in order of their
-    turns."""
-    places = np.array(place, dtype=np.int32)
-    columns = [np.broadcast_arrays(*each) for each in actions]
-    kind, stage, micro, turn = (
-        np.concatenate([each[number].ravel() for each in columns]) for number in range(4)
-    )
+    """The pipeline of these actions, checked. Micro-batches behind `micro_batches` are left out.
+
+    An action is a row of its kind, its stage, its micro-batch, and a turn: a number that grows in
+    the order in which a device runs its actions. A forward and a backward of the same device and
+    turn run together.
+    """
+    places, table = np.array(place, dtype=np.int32), np.asarray(actions)
+    kind, stage, micro, turn = table[table[:, 2] < micro_batches].T
     copy = micro * len(places) // micro_batches
     device = places[copy, stage]
     order = np.lexsort((kind, turn, device))

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.parallel.pipelines.device_actions import join
-from simulator.parallel.pipelines.pipeline import LETTERS, Pipeline
+from simulator.parallel.pipelines.pipeline import LETTERS, Pipeline, assemble
 from simulator.steps.kinds import BACKWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 
@@ -74,7 +73,7 @@ def read_pipeline(text: str, name: str) -> Pipeline:
         )
         for cell in cells
     ]
-    return join(name, place, micro_batches, rows)
+    return assemble(name, place, micro_batches, rows)
 
 
 def _place(cells: list[Cell], stages: int, micro_batches: int, name: str) -> list[list[int]]:
