@@ -6,7 +6,6 @@ the names of ranks and media, take as long, so that one of them is enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -36,93 +35,66 @@ PARTS = 4
 Longs = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Laid:
-    """A collective of all groups on the machine."""
-
-    algorithm: Algorithm
-    ranks: int
-    """The ranks of a group."""
-    least: float
-    """How long the busiest medium is busy, for V = 1 byte. The collective takes no less."""
-    write: Callable[[], list[Routed]] = field(repr=False)
-    """Writes `parts`."""
-
-    @cached_property
-    def parts(self) -> list[Routed]:
-        """Groups that meet, for V = 1 byte. Parts that are alike are left out."""
-        return self.write()
-
-
 class _Use(NamedTuple):
     """The links that each group crosses, in the order of its transfers."""
 
     links: list[Ints]
-    hops: list[Ints]
-    """The number of links of each transfer."""
-    seconds: list[Floats]
-    """How long the bytes of all groups keep each medium of each group busy, for V = 1 byte, at
-    least. The media are those of `links`."""
+    hops: Ints
+    """The number of links of each transfer, shape (groups, transfers)."""
+    busy: Floats
+    """How long the bytes of all groups keep the busiest medium of each group busy, for V = 1 byte,
+    at least."""
     total: Floats
     """The bytes of all groups over each medium of the machine."""
     sizes: Floats
     """The bytes of each transfer of a group."""
 
 
-def lay(algorithm: Algorithm, topology: Topology, groups: Ints, *, merges: bool = False) -> Laid:
-    """The parts of a machine on which `groups`, shape (groups, ranks), run an algorithm.
-
-    All groups have the schedule of the first one. With `merges` reductions may take time later.
-    Raises InputError if there are too many operations.
-    """
-    first = _machine(topology, groups[0])
-    size, folded = groups.shape[1], None
-    if estimate(algorithm, size) > FEW:
-        folded = fold(algorithm, first, size, merges=merges)
-    if folded is None:
-        _check(algorithm, size, estimate(algorithm, size))
-    fitted = algorithm.on(first, size, 1.0) if folded is None else folded.fitted
-    pairs, sizes = _pairs(fitted.schedule)
-    if pairs.shape[1] * len(groups) > ROUTES:
-        groups = _neighbours(topology, groups)
-    placements = [_placement(algorithm, topology, group, fitted) for group in groups]
-    use = _use(topology, placements, pairs, sizes)
-    parts = _parts(topology, use)
-    first_of = dict(zip(_keys(topology, use, parts, placements)[::-1], parts[::-1], strict=True))
-    busiest = sorted(first_of.values(), key=lambda part: -_load(use, part))[:PARTS]
-    laid = [
-        _Part(algorithm, topology, [placements[member] for member in part], merges)
-        for part in busiest
-    ]
-
-    def write() -> list[Routed]:
-        return [part.routed(fitted, use, of) for part, of in zip(laid, busiest, strict=True)]
-
-    return Laid(algorithm, size, _load(use, busiest[0]), write)
-
-
-class _Part(NamedTuple):
-    """Groups that meet."""
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """A collective of all groups on the machine."""
 
     algorithm: Algorithm
     topology: Topology
-    placements: list[Ints]
-    """The devices of each group."""
     merges: bool
+    fitted: Fitted
+    """What the algorithm does in the first group."""
+    placements: Ints
+    """The devices of each group, with the switches that its algorithm takes."""
+    use: _Use = field(repr=False)
+    members: list[Ints]
+    """The groups of each part, the one with the busiest medium first."""
 
-    def routed(self, fitted: Fitted, use: _Use, members: Ints) -> Routed:
+    @property
+    def ranks(self) -> int:
+        """The ranks of a group."""
+        return self.fitted.schedule.workers
+
+    @property
+    def least(self) -> float:
+        """How long the busiest medium is busy, for V = 1 byte. The collective takes no less."""
+        return float(self.use.busy[self.members[0]].max())
+
+    @cached_property
+    def parts(self) -> list[Routed]:
+        """Groups that meet, for V = 1 byte. Parts that are alike are left out."""
+        return [self._routed(members) for members in self.members]
+
+    def _routed(self, members: Ints) -> Routed:
         """The schedules of the groups as one. If there are too many operations, that of the group
         with the busiest medium, where it has its share of each medium."""
-        child, count = fitted.schedule, len(members)
+        child, count = self.fitted.schedule, len(members)
         if len(child) * child.members * count <= MOST and (count > 1 or child.fold is None):
-            whole = child if child.fold is None else self._whole(self.topology, 0).schedule
-            machine = replace(self.topology, placement=_joined(whole, self.placements))
-            return route(side_by_side(whole, count), machine)
-        busiest = int(np.argmax([use.seconds[member].max(initial=0.0) for member in members]))
-        machine = _crowded(self.topology, use, int(members[busiest]))
-        placement = self.placements[busiest]
+            if child.fold is not None:
+                child = self._whole(self.topology, members[0]).schedule
+            # The workers of all groups come first, then their switches.
+            devices = np.split(self.placements[members], [child.workers], axis=1)
+            placement = np.concatenate([each.ravel() for each in devices])
+            return route(side_by_side(child, count), replace(self.topology, placement=placement))
+        busiest = int(members[self.use.busy[members].argmax()])
+        machine = _crowded(self.topology, self.use, busiest)
         if child.fold is not None:
-            machine = replace(machine, placement=placement)
+            machine = replace(machine, placement=self.placements[busiest])
             folded = fold(self.algorithm, machine, child.workers, merges=self.merges)
             if folded is not None:
                 return folded.routed
@@ -132,7 +104,30 @@ class _Part(NamedTuple):
     def _whole(self, topology: Topology, group: int) -> Fitted:
         """What the algorithm does in a group, not folded."""
         machine = replace(topology, placement=self.placements[group])
-        return self.algorithm.on(machine, len(self.placements[group]), 1.0)
+        return self.algorithm.on(machine, len(machine.placement), 1.0)
+
+
+def lay(algorithm: Algorithm, topology: Topology, groups: Ints, *, merges: bool = False) -> Laid:
+    """The parts of a machine on which `groups`, shape (groups, ranks), run an algorithm.
+
+    All groups have the schedule of the first one. With `merges` reductions may take time later.
+    Raises InputError if there are too many operations.
+    """
+    first, size, folded = _machine(topology, groups[0]), groups.shape[1], None
+    if estimate(algorithm, size) > FEW:
+        folded = fold(algorithm, first, size, merges=merges)
+    if folded is None:
+        _check(algorithm, size, estimate(algorithm, size))
+    fitted = algorithm.on(first, size, 1.0) if folded is None else folded.fitted
+    pairs, sizes = _pairs(fitted.schedule)
+    if pairs.shape[1] * len(groups) > ROUTES:
+        groups = _neighbours(topology, groups)
+    placements = np.stack([_placement(algorithm, topology, group, fitted) for group in groups])
+    use = _use(topology, placements, pairs, sizes)
+    parts = _parts(topology, use)
+    first_of = dict(zip(_keys(topology, use, parts, placements)[::-1], parts[::-1], strict=True))
+    busiest = sorted(first_of.values(), key=lambda part: -use.busy[part].max())[:PARTS]
+    return Laid(algorithm, topology, merges, fitted, placements, use, busiest)
 
 
 def _check(algorithm: Algorithm, ranks: int, operations: float) -> None:
@@ -145,12 +140,6 @@ def _check(algorithm: Algorithm, ranks: int, operations: float) -> None:
 
 def _machine(topology: Topology, group: Ints) -> Topology:
     return replace(topology, placement=topology.placement[group])
-
-
-def _joined(child: Schedule, placements: list[Ints]) -> Ints:
-    """The devices of the workers of all groups, then those of their switches."""
-    workers = [each[: child.workers] for each in placements]
-    return np.concatenate([*workers, *(each[child.workers :] for each in placements)])
 
 
 def _placement(algorithm: Algorithm, topology: Topology, group: Ints, fitted: Fitted) -> Ints:
@@ -190,31 +179,19 @@ def _neighbours(topology: Topology, groups: Ints) -> Ints:
     return groups[near.any(axis=1)]
 
 
-def _use(topology: Topology, placements: list[Ints], pairs: Longs, sizes: Floats) -> _Use:
-    devices = np.stack(placements)
-    machine = replace(topology, placement=devices.ravel())
-    offset = np.arange(len(devices))[:, None] * devices.shape[1]
-    indptr, links = machine.routes(
-        (pairs[0] + offset).ravel(), (pairs[1] + offset).ravel(), np.tile(pairs[2], len(devices))
-    )
+def _use(topology: Topology, placements: Ints, pairs: Longs, sizes: Floats) -> _Use:
+    machine, count = replace(topology, placement=placements.ravel()), len(placements)
+    offset = np.arange(count)[:, None] * placements.shape[1]
+    sender, receiver = ((end + offset).ravel() for end in pairs[:2])
+    indptr, links = machine.routes(sender, receiver, np.tile(pairs[2], count))
     hops, crossed = np.diff(indptr), np.diff(topology.link_indptr)[links]
-    media = topology.crossings(links)[1]
-    nbytes = np.repeat(np.repeat(np.tile(sizes, len(devices)), hops), crossed)
+    media, ends = topology.crossings(links)[1], indptr[:: pairs.shape[1]]
+    nbytes = np.repeat(np.repeat(np.tile(sizes, count), hops), crossed)
     total: Floats = np.bincount(media, nbytes, len(topology.medium_bandwidth)).astype(np.float64)
-    ends = indptr[:: pairs.shape[1]]
-    of_media = np.concatenate(([0], np.cumsum(crossed)))[ends]
-    return _Use(
-        np.split(links, ends[1:-1]),
-        np.split(hops, len(devices)),
-        np.split((total / topology.medium_bandwidth)[media], of_media[1:-1]),
-        total,
-        sizes,
-    )
-
-
-def _load(use: _Use, part: Ints) -> float:
-    """How long the busiest medium of a part is busy."""
-    return max(float(use.seconds[group].max(initial=0.0)) for group in part)
+    of_group = np.repeat(np.repeat(np.arange(count), np.diff(ends)), crossed)
+    busy = np.zeros(count)
+    np.maximum.at(busy, of_group, (total / topology.medium_bandwidth)[media])
+    return _Use(np.split(links, ends[1:-1]), hops.reshape(count, -1), busy, total, sizes)
 
 
 def _limits(topology: Topology) -> npt.NDArray[np.bool_]:
@@ -243,44 +220,39 @@ def _parts(topology: Topology, use: _Use) -> list[Ints]:
     return np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
 
 
-def _keys(topology: Topology, use: _Use, parts: list[Ints], placements: list[Ints]) -> list[bytes]:
+def _keys(
+    topology: Topology, use: _Use, parts: list[Ints], placements: Ints
+) -> list[tuple[bytes, ...]]:
     """What the times of each part depend on: the same for parts that are alike."""
-    order = np.concatenate(parts)
-    links, hops, device = (
-        np.concatenate([each[group] for group in order])
-        for each in (use.links, use.hops, placements)
-    )
+    order, groups = np.concatenate(parts), np.cumsum([len(part) for part in parts])
+    links = np.concatenate([use.links[group] for group in order])
+    hops, device = use.hops[order], placements[order]
     media, crossed = topology.crossings(links)[1], np.diff(topology.link_indptr)[links]
-
-    def ends(lengths: list[int]) -> Longs:
-        """Where the rows of each part end, from the rows of each group."""
-        per_part = np.cumsum([len(part) for part in parts])
-        return np.asarray(np.concatenate(([0], np.cumsum(lengths)))[per_part], dtype=np.int64)
-
-    of_links = ends([len(use.links[group]) for group in order])
-    of_hops = ends([len(use.hops[group]) for group in order])
-    of_devices = ends([len(placements[group]) for group in order])
-    of_media = np.concatenate(([0], np.cumsum(crossed)))[of_links].astype(np.int64)
+    # Where the rows of each part end.
+    of_hops, of_devices = groups * hops.shape[1], groups * device.shape[1]
+    of_links = np.cumsum([len(use.links[group]) for group in order])[groups - 1]
+    of_media = np.append(0, np.cumsum(crossed))[of_links]
     named = np.where(_limits(topology)[media], _renamed(media, of_media), -1)
-    columns: list[tuple[Longs, list[npt.NDArray[np.generic]]]] = [
-        (of_hops, [hops]),
-        (of_links, [topology.link_kinds.codes[links], topology.latency[links], crossed]),
-        (of_media, [named, topology.medium_bandwidth[media], topology.medium_gap[media]]),
-        (of_devices, [topology.reduction[device], topology.copy[device]]),
-        (of_devices, [_renamed(topology.node[device], of_devices)]),
+    columns: list[tuple[Longs, npt.NDArray[np.generic]]] = [
+        (of_hops, hops),
+        (of_links, topology.link_kinds.codes[links]),
+        (of_links, topology.latency[links]),
+        (of_links, crossed),
+        (of_media, named),
+        (of_media, topology.medium_bandwidth[media]),
+        (of_media, topology.medium_gap[media]),
+        (of_devices, topology.reduction[device]),
+        (of_devices, topology.copy[device]),
+        (of_devices, _renamed(topology.node[device].ravel(), of_devices)),
     ]
 
-    def pieces(column: npt.NDArray[np.generic], end: Longs) -> list[bytes]:
+    def pieces(end: Longs, column: npt.NDArray[np.generic]) -> list[bytes]:
         """The bytes of each part. Thousands of slices of bytes take a fraction of the time of
         those of an array."""
         whole, at = column.tobytes(), [0, *(end * column.itemsize).tolist()]
         return [whole[begin:until] for begin, until in pairwise(at)]
 
-    split = [pieces(column, end) for end, each in columns for column in each]
-    return [
-        b"|".join([bytes([len(part) % 256]), *each])
-        for part, *each in zip(parts, *split, strict=True)
-    ]
+    return list(zip(*(pieces(*column) for column in columns), strict=True))
 
 
 def _renamed(numbers: Ints, ends: Longs) -> Longs:
