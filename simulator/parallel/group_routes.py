@@ -70,7 +70,7 @@ class Laid:
         """The ranks of a group."""
         return self.fitted.schedule.workers
 
-    @property
+    @cached_property
     def least(self) -> float:
         """How long the busiest medium is busy, for V = 1 byte. The collective takes no less."""
         return float(self.use.busy[self.members[0]].max())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -42,6 +43,8 @@ combine returns them."""
 End = Literal["time", "expected", "low", "high"]
 """What of a call counts: its simulated time, or its expected time or an end of its interval by the
 profile's measured runs."""
+Value = TypeVar("Value")
+Result = TypeVar("Result")
 Names = tuple[str | Algorithm, ...]
 """Algorithms, or their names."""
 
@@ -65,8 +68,7 @@ class Timed(NamedTuple):
         """Its time, or an end of its interval, in seconds."""
         if self.interval is None or end is None or end == "time":
             return self.seconds
-        ends = self.interval.expected, self.interval.low, self.interval.high
-        return dict(zip(("expected", "low", "high"), ends, strict=True))[end]
+        return float(getattr(self.interval, end))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,15 +114,18 @@ class GroupTimes:
         kind. Raises InputError for an unknown collective."""
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return 0.0
-        return self._fastest(kind, collective, nbytes)
+        key = *self._key(kind, collective), nbytes
+        if key not in self._times:
+            times = _allowed(partial(self._time, nbytes), self._every(kind, collective))
+            self._times[key] = min(times, key=lambda timed: timed.seconds)
+        return self._times[key].at(self.end)
 
     def least(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds that `seconds` does not go below, without a simulation: for how long the busiest
         medium of the machine is busy. Under a profile it is the same as `seconds`."""
         if nbytes <= 0 or self.degrees.size(kind) == 1 or self.profile is not None:
             return self.seconds(kind, collective, nbytes)
-        laid = self._remembered(kind, collective)
-        return nbytes * min(each.least for each in laid)
+        return nbytes * min(laid.least for laid in self._every(kind, collective))
 
     def transfer(self, sender: int, receiver: int, nbytes: float) -> float:
         """Seconds in which each rank of a device of the pipeline sends `nbytes` to its peer of
@@ -129,52 +134,26 @@ class GroupTimes:
 
     def fastest(self, kind: str, collective: str, nbytes: float) -> Algorithm:
         """The algorithm of a collective that has been timed."""
-        return self._times[
-            self._names[kind], collective, self._chosen(collective), nbytes
-        ].algorithm
+        return self._times[*self._key(kind, collective), nbytes].algorithm
 
-    def _fastest(self, kind: str, collective: str, nbytes: float) -> float:
-        key = self._name(kind), collective, self._chosen(collective), nbytes
-        if key not in self._times:
-            times, refused = list[Timed](), InputError("")
-            for laid in self._remembered(kind, collective):
-                try:
-                    times.append(self._time(laid, nbytes))
-                except InputError as error:
-                    refused = error
-            if not times:
-                raise refused
-            self._times[key] = min(times, key=lambda timed: timed.seconds)
-        return self._times[key].at(self.end)
-
-    def _name(self, kind: str) -> bytes:
-        """The ranks of groups, by which their times are remembered."""
+    def _key(self, kind: str, collective: str) -> tuple[bytes, str, Names]:
+        """By what a collective is remembered: the ranks of groups, and the algorithms that replace
+        those of `ALGORITHMS`."""
         if kind not in self._names:
             ranks = self.degrees.groups(kind)
             self._names[kind] = b"%d:" % ranks.shape[1] + ranks.tobytes()
-        return self._names[kind]
+        return self._names[kind], collective, tuple(self.algorithms.get(collective, ()))
 
-    def _remembered(self, kind: str, collective: str) -> list[Laid]:
-        key = self._name(kind), collective, self._chosen(collective)
+    def _every(self, kind: str, collective: str) -> list[Laid]:
+        """All algorithms of a collective that are not too large, on the machine."""
+        key = self._key(kind, collective)
         if key not in self._laid:
-            self._laid[key] = self._lay(collective, self.degrees.groups(kind))
+            groups, merges = self.degrees.groups(kind), self.profile is not None
+            self._laid[key] = _allowed(
+                lambda algorithm: lay(algorithm, self.topology, groups, merges=merges),
+                self._algorithms_of(collective, groups[0]),
+            )
         return self._laid[key]
-
-    def _chosen(self, collective: str) -> Names:
-        """The algorithms that replace those of `ALGORITHMS`."""
-        return tuple(self.algorithms.get(collective, ()))
-
-    def _lay(self, collective: str, groups: Ints) -> list[Laid]:
-        """The schedules of all algorithms of a collective that are not too large."""
-        laid, refused = [], InputError("")
-        for algorithm in self._algorithms_of(collective, groups[0]):
-            try:
-                laid.append(lay(algorithm, self.topology, groups, merges=self.profile is not None))
-            except InputError as error:
-                refused = error
-        if not laid:
-            raise refused
-        return laid
 
     def _algorithms_of(self, collective: str, group: Ints) -> list[Algorithm]:
         if collective == MESSAGE:
@@ -188,7 +167,7 @@ class GroupTimes:
             return chosen
         return instead + [each for each in chosen if not each.name.startswith("rings")]
 
-    def _time(self, laid: Laid, nbytes: float) -> Timed:
+    def _time(self, nbytes: float, laid: Laid) -> Timed:
         """The slowest part of the machine."""
         parts = [routed.scaled(nbytes) for routed in laid.parts]
         if self.profile is None:
@@ -201,3 +180,17 @@ class GroupTimes:
         place = replace(predicted.place, ranks=np.array([float(laid.ranks)]))
         sure = interval_of(predicted._replace(place=place))
         return Timed(slowest.seconds, laid.algorithm, sure)
+
+
+def _allowed(function: Callable[[Value], Result], values: Sequence[Value]) -> list[Result]:
+    """The results of a function for all values that it does not refuse. Raises InputError if it
+    refuses all."""
+    results, refused = list[Result](), InputError("")
+    for value in values:
+        try:
+            results.append(function(value))
+        except InputError as error:
+            refused = error
+    if not results:
+        raise refused
+    return results

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-import numpy as np
-
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.group_times import GroupTimes
 from simulator.steps.kinds import AGAIN, BACKWARD, FORWARD, INPUTS, LAUNCH
 from simulator.steps.step_graph import Call
-from topologies.topology import Floats
 
 STREAMS = (
     *("compute", "tp", "cp", "ep", "data", "experts", "send", "tied"),
@@ -59,20 +56,20 @@ class Pass:
     """The rows with which each block ends, in the order in which the blocks run."""
     launched: int = -1
     """The last row of the CPU so far; -1 for none."""
-    busy: Floats = field(default_factory=lambda: np.zeros(len(STREAMS)))
+    busy: list[float] = field(default_factory=lambda: [0.0] * len(STREAMS))
     """Seconds of rows on each stream."""
-    exposed: Floats = field(default_factory=lambda: np.zeros(len(STREAMS)))
+    exposed: list[float] = field(default_factory=lambda: [0.0] * len(STREAMS))
     """Seconds of communication beside which nothing is computed, by stream."""
 
     @property
     def seconds(self) -> float:
         """From the first row to the last one, if the CPU runs ahead."""
-        return float(self.busy[COMPUTE] + self.exposed.sum())
+        return self.busy[COMPUTE] + sum(self.exposed)
 
     @property
     def launch(self) -> float:
         """Seconds of the CPU."""
-        return float(self.busy[HOST])
+        return self.busy[HOST]
 
     @property
     def calls(self) -> list[Call]:

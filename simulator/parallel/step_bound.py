@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block
 from simulator.parallel.gradients import Gradients, gathers, reductions
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import Pass
 from simulator.parallel.sharding import Sharding, units
+from simulator.steps.kinds import BACKWARD, FORWARD
 from simulator.steps.step_graph import Call
 
 ROUNDING = 1 - 1e-9
@@ -44,28 +46,18 @@ class BlockSeconds:
     def of(self, block: Block) -> PassSeconds:
         """What a block takes."""
         if id(block) not in self._known:
-            back = (*block.again, *block.backward)
-            self._known[id(block)] = (
-                block,
-                PassSeconds(
-                    sum(map(self._part, block.forward)),
-                    sum(map(self._part, back)),
-                    sum(part.launch for part in block.forward),
-                    sum(part.launch for part in back),
-                ),
+            passes = [Pass((block,), kind, self.times).written() for kind in (FORWARD, BACKWARD)]
+            seconds, launches = (
+                [getattr(each, name) for each in passes] for name in ("seconds", "launch")
             )
+            self._known[id(block)] = block, PassSeconds(*seconds, *launches)
         return self._known[id(block)][1]
 
     def stage(self, blocks: Sequence[Block]) -> PassSeconds:
         """What a stage takes."""
-        each = [self.of(block) for block in blocks]
-        return PassSeconds(*map(sum, zip(*each, strict=True))) if each else PassSeconds(0, 0, 0, 0)
-
-    def _part(self, part: Part) -> float:
-        if not part.group:
-            return part.seconds
-        moved = self.times.seconds(part.group, part.collective, part.nbytes)
-        return max(part.seconds, moved) if part.overlaps else part.seconds + moved
+        return PassSeconds(
+            *map(sum, zip(PassSeconds(0, 0, 0, 0), *map(self.of, blocks), strict=True))
+        )
 
 
 @dataclass(frozen=True)
