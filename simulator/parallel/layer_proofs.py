@@ -52,43 +52,29 @@ def prove_experts(
 
     It returns how many copies of tokens are dropped.
     """
-    ranks, tokens, top = chosen.shape
+    ranks, tokens, _ = chosen.shape
     value = np.random.default_rng(0).integers(0, 2**64, size=(ranks, tokens), dtype=np.uint64)
-    owner = np.repeat(np.arange(ranks), tokens * top)
-    token = np.tile(np.repeat(np.arange(tokens), top), ranks)
-    expert = chosen.ravel()
+    owner, token, _ = (grid.ravel() for grid in np.indices(chosen.shape))
     # Copies for the same expert of the same owner are in the order of their tokens.
-    order = np.lexsort((token, expert, owner))
-    owner, token, expert = owner[order], token[order], expert[order]
-    _, first, size = np.unique(
-        owner * (ranks * local) + expert, return_index=True, return_counts=True
-    )
-    place = np.arange(len(owner)) - np.repeat(first, size)
-    kept = place < slots if slots else np.ones(len(owner), dtype=np.bool_)
+    order = np.lexsort((chosen.ravel(), owner))
+    owner, token, expert = owner[order], token[order], chosen.ravel()[order]
+    key = owner * ranks * local + expert
+    kept = np.arange(len(key)) - np.searchsorted(key, key) < (slots or len(key))
     owner, token, expert = owner[kept], token[kept], expert[kept]
-
-    blocks: dict[tuple[int, int], Data] = {}
-    rows: dict[tuple[int, int], Counts] = {}
-    pair, first = np.unique(owner * ranks + expert // local, return_index=True)
-    for number, mine in zip(pair.tolist(), np.split(np.arange(len(owner)), first[1:]), strict=True):
-        here, there = divmod(number, ranks)
-        copies = value[here, token[mine]]
-        blocks[here, there] = np.stack((expert[mine].astype(np.uint64), copies))
-        rows[here, there] = mine
-    results = {
-        (there, here): _expert(block[0], block[1])
-        for (here, there), block in exchanged(dispatch, ranks, blocks).items()
-    }
-    total = np.zeros_like(value)
-    for (there, here), block in exchanged(combine, ranks, results).items():
+    copies = np.stack((expert.astype(np.uint64), value[owner, token]))
+    number = owner * ranks + expert // local
+    rows = {divmod(pair, ranks): np.flatnonzero(number == pair) for pair in set(number.tolist())}
+    sent = {pair: copies[:, mine] for pair, mine in rows.items()}
+    made = {pair[::-1]: _expert(*block) for pair, block in exchanged(dispatch, ranks, sent).items()}
+    total, right = np.zeros_like(value), np.zeros_like(value)
+    for (there, here), block in exchanged(combine, ranks, made).items():
         mine = rows.get((here, there), np.zeros(0, dtype=np.int64))
         if len(mine) != len(block):
             raise WrongResult(
                 f"{len(block)} tokens return from rank {there} to {here}: {len(mine)}"
             )
         np.add.at(total[here], token[mine], block)
-    right = np.zeros_like(value)
-    np.add.at(right, (owner, token), _expert(expert.astype(np.uint64), value[owner, token]))
+    np.add.at(right, (owner, token), _expert(*copies))
     if (total != right).any():
         raise WrongResult(f"{(total != right).sum()} tokens return with a wrong sum")
     return int(np.count_nonzero(~kept))
