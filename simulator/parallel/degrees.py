@@ -92,39 +92,35 @@ class Degrees:
         """The ranks of a group of a kind."""
         if " to " in kind:
             return len(set(self._pair(kind)))
-        if kind == "ep":
-            return self.ep
-        if run := _run(kind):
-            name, cut, number = run
-            whole = self.size(name)
-            if not 1 <= number <= whole or whole % number:
-                raise InputError(
-                    f"runs of {number} ranks: {name} groups have {whole}, so take "
-                    f"{_divisor(whole, max(number, 1))}"
-                )
-            return number if cut == "/" else whole // number
-        size = int(prod(getattr(self, axis) for axis in _axes(kind)))
-        return size // self.ep if kind == "experts" else size
+        name, cut, number = _cut(kind)
+        whole = self.ep
+        if name != "ep":
+            whole = prod(getattr(self, axis) for axis in KINDS[name])
+            whole //= self.ep if name == "experts" else 1
+        if cut and (not 1 <= number <= whole or whole % number):
+            raise InputError(
+                f"runs of {number} ranks: {name} groups have {whole}, so take "
+                f"{_divisor(whole, max(number, 1))}"
+            )
+        return {"": whole, "/": number, "%": whole // (number or 1)}[cut]
 
     def groups(self, kind: str) -> Ints:
         """The ranks of all groups of a kind, shape (groups, ranks of a group), in ascending order
         within a group. That of the first device comes first in a group of two devices."""
         if " to " in kind:
             return self.groups("pp")[:, self._pair(kind)]
-        if run := _run(kind):
-            name, cut, number = run
-            size, grid = self.size(kind), self.groups(name)
-            runs = grid.reshape(len(grid), -1, number)
-            return (runs if cut == "/" else runs.swapaxes(1, 2)).reshape(-1, size)
-        members = _axes(kind)
+        (name, cut, number), size = _cut(kind), self.size(kind)
         outward = self.order.split("-")[::-1]
-        grid = np.arange(self.ranks).reshape([getattr(self, axis) for axis in outward])
-        last = [place for place, axis in enumerate(outward) if axis in members]
-        first = [place for place in range(len(outward)) if place not in last]
-        rows = grid.transpose(first + last)
-        if kind == "experts":
-            rows = rows.reshape(-1, self.size(kind), self.ep).swapaxes(1, 2)
-        return np.ascontiguousarray(rows.reshape(-1, self.size(kind)), dtype=np.int32)
+        ranks = np.arange(self.ranks, dtype=np.int32)
+        grid = ranks.reshape([getattr(self, axis) for axis in outward])
+        # The axes of a group come last.
+        rows = grid.transpose(sorted(range(len(outward)), key=lambda k: outward[k] in KINDS[name]))
+        if name == "experts":
+            rows = rows.reshape(-1, self.size(name), self.ep).swapaxes(1, 2)
+        if cut:
+            rows = rows.reshape(-1, self.size(name) // number, number)
+            rows = rows.swapaxes(1, 2) if cut == "%" else rows
+        return np.ascontiguousarray(rows.reshape(-1, size))
 
     def _pair(self, kind: str) -> list[int]:
         """The two devices of a kind like "0 to 1"."""
@@ -143,20 +139,14 @@ class Degrees:
         return {axis: places[axis] for axis in AXES}
 
 
-def _run(kind: str) -> tuple[str, str, int] | None:
-    """The kind of group that is cut in runs, "/" or "%", and the ranks of a run."""
-    for cut in "/%":
-        name, sign, number = kind.partition(cut)
-        if sign:
-            _axes(name)
-            return name, cut, int(number) if number.isdecimal() else 0
-    return None
-
-
-def _axes(kind: str) -> tuple[str, ...]:
-    if kind not in KINDS:
-        raise InputError(f"no kind of group {kind[:40]!r}: one of {', '.join(KINDS)}")
-    return KINDS[kind]
+def _cut(kind: str) -> tuple[str, str, int]:
+    """The kind of group that is cut in runs, "/", "%" or "" if it is not, and the ranks of a
+    run."""
+    cut = "/" if "/" in kind else "%" if "%" in kind else ""
+    name, _, number = kind.partition(cut) if cut else (kind, "", "")
+    if name not in KINDS:
+        raise InputError(f"no kind of group {name[:40]!r}: one of {', '.join(KINDS)}")
+    return name, cut, int(number) if number.isdecimal() else 0
 
 
 def _divisor(number: int, most: int) -> int:

@@ -108,17 +108,14 @@ def pipeline_graph(pipeline: Pipeline, times: StageTimes) -> tuple[StepGraph, In
     and lane 0, where the device computes, if it blocks. Transfers that take no time are left out.
     """
     seconds, rows, device = _seconds(pipeline, times), len(pipeline), pipeline.device
-    sent = transfers(pipeline)
-    takes_time = times.transfer > 0
+    sent, takes_time = transfers(pipeline), times.transfer > 0
     order = sent.order if takes_time else sent.order[sent.order < rows]
     number = np.empty(len(order), dtype=np.int64)
     number[order] = np.arange(len(order))
     tasks, sends = number[:rows], number[rows:]
-    waits = np.full((len(order), 3), -1, dtype=np.int32)
-    needs = np.where(np.roll(pipeline.paired, 1)[:, None], -1, pipeline.needs)
-    waits[tasks, :2] = np.where(needs >= 0, tasks[needs], -1)
     sender, ends = sent.sender[: len(sends)], sent.receiver[: len(sends)]
-    waits[tasks[ends], sent.slot[: len(sends)]] = sends
+    waits = np.full((len(order), 3), -1, dtype=np.int32)
+    waits[tasks[sent.receiver], sent.slot] = sends if takes_time else tasks[sent.sender]
     waits[sends, 0] = tasks[sender]
     place = np.concatenate((device, device[sender]))[order]
     lane = np.zeros(len(order), dtype=np.int32)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -48,10 +47,10 @@ class Sharding:
     def __post_init__(self) -> None:
         if self.fsdp not in (1, 2):
             raise InputError(f"fsdp is {self.fsdp}: 1 or 2")
-        for name, least in (("shard", 0), ("limit", 0), ("reshard", 0)):
+        for name in ("shard", "limit", "reshard"):
             value = getattr(self, name)
-            if int(value) != value or value < least:
-                raise InputError(f"{name} is {value}: a whole number of {least} or more")
+            if int(value) != value or value < 0:
+                raise InputError(f"{name} is {value}: a whole number of 0 or more")
         if not self.bandwidth > 0:
             raise InputError(f"bandwidth is {self.bandwidth}: it is above 0")
 
@@ -68,13 +67,6 @@ class Sharding:
         if self.reshard is True:
             return self.sharing(group)
         return f"{group}/{self.reshard}" if self.reshard else ""
-
-    @cached_property
-    def kinds(self) -> tuple[str, ...]:
-        """All kinds of groups that communicate for shared parameters."""
-        ways = (str, self.sharing, self.replicas, self.backward)
-        kinds = [way(group) for group in ("data", "experts") for way in ways]
-        return tuple(dict.fromkeys(filter(None, kinds)))
 
     def check(self, group: str, size: int) -> None:
         """Raise InputError unless groups of a kind and size can be cut in runs."""
