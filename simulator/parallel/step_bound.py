@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.gradients import Gradients, gathers, reductions
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import Pass
-from simulator.parallel.sharding import Sharding, units
+from simulator.parallel.shard_passes import UnitPass
+from simulator.parallel.sharding import Sharding
 from simulator.steps.kinds import BACKWARD, FORWARD
 from simulator.steps.step_graph import Call
 
@@ -109,24 +111,26 @@ def bound(outline: Outline) -> float:
 def _pass(outline: Outline, stage: Sequence[Block]) -> PassSeconds:
     """What a stage takes for a micro-batch. From stage 2 of ZeRO on, a pass also takes as long as
     the collectives of its units, one after the other."""
-    seconds, zero, sharding = outline.seconds.stage(stage), outline.gradients.zero, outline.sharding
-    if zero < 2:
+    seconds = outline.seconds.stage(stage)
+    if outline.gradients.zero < 2:
         return seconds
-    gathered, again, reduced = 0.0, 0.0, 0.0
-    for unit in units(stage, sharding):
-        for group, elements in unit.elements:
-            nbytes = elements * outline.gradients.parameter
-            shared = sharding.sharing(group)
-            gathered += outline.times.least(shared, "all_gather", nbytes)
-            if sharding.reshard and not unit.root:
-                again += outline.times.least(sharding.backward(group), "all_gather", nbytes)
-            nbytes = elements * outline.gradients.nbytes
-            reduced += outline.times.least(shared, "reduce_scatter", nbytes)
+    shared = partial(
+        UnitPass,
+        stage,
+        times=outline.times,
+        sharding=outline.sharding,
+        gradients=outline.gradients,
+        last=False,
+    )
+
+    def least(kind: int, collective: str) -> float:
+        calls = shared(kind=kind).calls
+        return sum(outline.times.least(*c[:3]) for c in calls if c.collective == collective)
+
+    backward = least(BACKWARD, "all_gather"), least(BACKWARD, "reduce_scatter")
     return seconds._replace(
-        forward=max(seconds.forward, gathered if zero == 3 else 0.0),
-        backward=max(
-            seconds.backward, again if zero == 3 else 0.0, reduced if sharding.sync else 0.0
-        ),
+        forward=max(seconds.forward, least(FORWARD, "all_gather")),
+        backward=max(seconds.backward, *backward),
     )
 
 
@@ -195,7 +199,7 @@ def _behind(outline: Outline, stage: Sequence[Block]) -> float:
     behind = 0.0
     queued = dict.fromkeys(("data", "experts"), 0.0)
     for block, call in reversed(reductions(stage, outline.gradients)):
-        queued[call.group] += outline.times.least(call.group, call.collective, call.nbytes)
+        queued[call.group] += outline.times.least(*call[:3])
         behind = max(behind, queued[call.group] - sum(made[block + 1 :]))
     return behind
 
@@ -213,6 +217,6 @@ def _updating(outline: Outline, device: int) -> float:
 def _longest(outline: Outline, collectives: Sequence[Call]) -> float:
     """Seconds of collectives, where those of each group come one after the other."""
     queued = dict.fromkeys(("data", "experts"), 0.0)
-    for each in collectives:
-        queued[each.group] += outline.times.least(each.group, each.collective, each.nbytes)
+    for call in collectives:
+        queued[call.group] += outline.times.least(*call[:3])
     return max(queued.values())
