@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simulator.engines import Engine, simulate
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
-from simulator.parallel.stage_transfers import transfers
+from simulator.parallel.stage_transfers import item_order
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, TRANSFER, WEIGHTS
 from simulator.steps.priced import priced
@@ -108,14 +108,15 @@ def pipeline_graph(pipeline: Pipeline, times: StageTimes) -> tuple[StepGraph, In
     and lane 0, where the device computes, if it blocks. Transfers that take no time are left out.
     """
     seconds, rows, device = _seconds(pipeline, times), len(pipeline), pipeline.device
-    sent, takes_time = transfers(pipeline), times.transfer > 0
-    order = sent.order if takes_time else sent.order[sent.order < rows]
+    takes_time, (sender, ends, slot) = times.transfer > 0, pipeline.transfers
+    order = item_order(pipeline)
+    order = order if takes_time else order[order < rows]
     number = np.empty(len(order), dtype=np.int64)
     number[order] = np.arange(len(order))
     tasks, sends = number[:rows], number[rows:]
-    sender, ends = sent.sender[: len(sends)], sent.receiver[: len(sends)]
     waits = np.full((len(order), 3), -1, dtype=np.int32)
-    waits[tasks[sent.receiver], sent.slot] = sends if takes_time else tasks[sent.sender]
+    waits[tasks[ends], slot] = sends if takes_time else tasks[sender]
+    sender, ends = sender[: len(sends)], ends[: len(sends)]
     waits[sends, 0] = tasks[sender]
     place = np.concatenate((device, device[sender]))[order]
     lane = np.zeros(len(order), dtype=np.int32)

@@ -122,8 +122,7 @@ def memory(work: Work, state: State = STATE, overheads: Overheads = NONE) -> Mem
     # Every device ends with nothing, so that the sums of the devices before are 0.
     before = np.cumsum(changes.sum(axis=1), axis=0) - changes.sum(axis=1)
     moving = before + np.minimum(changes, 0.0).sum(axis=1) + most[kind, stage]
-    second = np.flatnonzero(np.roll(pipeline.paired, 1))
-    moving[second] += (most[FORWARD] - keeps[:, 0])[stage[second - 1]]
+    moving[pipeline.second] += (most[FORWARD] - keeps[:, 0])[stage[pipeline.second - 1]]
     held = fixed[pipeline.device] + moving
     held[:, -1] = (overheads.fragmentation - 1) * held[:, MOVING].sum(axis=1)
     return Memory(pipeline, fixed, held)

@@ -1,8 +1,11 @@
-"""Transfers between the stages of a pipeline, and the order in which a step may be written."""
+"""Actions of a pipeline and the transfers between its stages: what each waits for, and the order in
+which a step may be written.
+
+An item is an action, or a transfer: the number of actions plus its place in
+:attr:`Pipeline.transfers`.
+"""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,60 +18,42 @@ from topologies.topology import Ints
 Longs = npt.NDArray[np.int64]
 
 
-class Transfers(NamedTuple):
-    """The transfers of a pipeline, a row each."""
+def item_waits(pipeline: Pipeline, *, blocking: bool = False, synchronous: bool = False) -> Ints:
+    """The items that each item waits for, shape (items, 5); -1 is none.
 
-    sender: Ints
-    """The action whose result is sent."""
-    receiver: Ints
-    """The action that waits for it, on another device."""
-    slot: Ints
-    """0 for the first result that the receiver waits for, 1 for the second one."""
-    order: Longs
-    """Actions, and transfers as the number of actions plus their row: each behind those that it
-    waits for."""
+    An action waits for the action before on its device and for what arrives, and if transfers are
+    blocking or the device is synchronous for the transfers of the action before. The second action
+    of a pair waits for what the first one waits for. A transfer waits for its sender, and if it is
+    blocking for what the receiver does before.
+    """
+    count, before, (sender, receiver, slot) = len(pipeline), pipeline.before, pipeline.transfers
+    sends = np.arange(count, count + len(sender))
+    waits = np.full((count + len(sends), 5), -1, dtype=np.int32)
+    waits[:count, 0] = before
+    waits[receiver, 1 + slot] = sends
+    if blocking or synchronous:
+        sent, later = np.full((count + 1, 2), -1, dtype=np.int32), np.ones(len(sends), np.int32)
+        later[np.unique(sender, return_index=True)[1]] = 0
+        sent[sender, later] = sends
+        waits[:count, 3:] = sent[before]
+    waits[pipeline.second] = waits[pipeline.second - 1]
+    waits[count:, 0] = sender
+    if blocking:
+        waits[count:, 1] = before[receiver]
+    return waits
 
 
-def transfers(pipeline: Pipeline, blocking: bool = False) -> Transfers:
-    """The transfers of a pipeline. Raises InputError if they are blocking and devices wait for each
-    other without end."""
-    count = len(pipeline)
-    needs = np.where(np.roll(pipeline.paired, 1)[:, None], -1, pipeline.needs)
-    remote = (needs >= 0) & (pipeline.device[needs] != pipeline.device[:, None])
-    receiver, slot = np.nonzero(remote)
-    sender = needs[receiver, slot]
+def item_order(pipeline: Pipeline, waits: Ints | None = None) -> Longs:
+    """The items, each behind those that it waits for: without transfers that block, or with these
+    `waits`. Raises InputError if devices wait for each other without end."""
+    count, sender = len(pipeline), pipeline.transfers[0]
     turn = np.empty(count, dtype=np.int64)
     turn[pipeline.order] = np.arange(count)
-    place = np.concatenate((2 * turn, 2 * turn[sender] + 1))
-    if blocking:
-        order = _blocking_order(pipeline, sender, receiver, place)
-    else:
-        order = np.argsort(place, kind="stable")
-    sender, arrives, place = np.array((sender, receiver, slot), dtype=np.int32)
-    return Transfers(sender, arrives, place, order)
-
-
-def _blocking_order(pipeline: Pipeline, sender: Ints, receiver: Longs, place: Longs) -> Longs:
-    """Actions and transfers by their `place`, each behind those that it waits for, where an action
-    also waits for the transfers of the action before, and a transfer for the action before its
-    receiver."""
-    count, sends, before = len(pipeline), len(sender), pipeline.before
-    transfer = count + np.arange(sends)
-    behind = np.flatnonzero(before >= 0)
-    follower = np.full(count, -1, dtype=np.int64)
-    follower[before[behind]] = behind
-    blocked, ready = follower[sender] >= 0, before[receiver] >= 0
-    edges = np.concatenate(
-        [
-            np.stack((before[behind], behind)),
-            np.stack((sender, transfer)),
-            np.stack((transfer, receiver)),
-            np.stack((transfer[blocked], follower[sender][blocked])),
-            np.stack((before[receiver][ready], transfer[ready])),
-        ],
-        axis=1,
-    )
-    order = topological_order(edges, place, np.arange(len(place)))
+    place = np.append(2 * turn, 2 * turn[sender] + 1)
+    if waits is None:
+        return np.argsort(place, kind="stable")
+    later, column = np.nonzero(waits >= 0)
+    order = topological_order(np.stack((waits[later, column], later)), place, np.arange(len(place)))
     if len(order) < len(place):
         stuck = int(np.setdiff1d(np.arange(len(place)), order)[0])
         row = stuck if stuck < count else int(sender[stuck - count])

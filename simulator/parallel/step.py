@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ from simulator.kernels.records import Csr
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, Row
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.parallel.stage_transfers import Transfers, transfers
+from simulator.parallel.stage_transfers import item_order, item_waits
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import updates
 from simulator.schedules.routed import Routed, route
@@ -33,7 +32,7 @@ from simulator.steps.step_graph import MESSAGE, Call, StepGraph, padded, step_gr
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
-WIDTH = 7
+WIDTH = 11
 """What a task of an action waits for, at most. The last column is for the CPU."""
 
 
@@ -44,7 +43,7 @@ class Step:
     work: Work
     graph: StepGraph
     entries: Ints
-    """What the operations of each action wait for, shape (actions, 6); -1 is none."""
+    """What the operations of each action wait for, shape (actions, 10); -1 is none."""
     tails: Ints
     """The operations with which each action ends, shape (actions, 2); -1 is none."""
     passes: tuple[Pass, ...]
@@ -96,31 +95,34 @@ def write(work: Work, detail: Detail = "layers") -> Step:
 
     Raises InputError if transfers are blocking and devices wait for each other without end.
     """
-    pipeline, sent = work.pipeline, transfers(work.pipeline, work.blocking)
+    pipeline, blocking = work.pipeline, work.blocking
+    asked = item_waits(pipeline, blocking=blocking, synchronous=work.synchronous)
+    order = item_order(pipeline, asked if blocking else None)
     passes, number = _passes(work, detail)
-    messages, message = _messages(work, sent)
-    # Each item, an action or a transfer, becomes the rows of its pattern.
-    patterns = [*(each.rows for each in passes), *([row] for row in messages)]
-    pattern, sizes = np.append(number, len(passes) + message), np.array(list(map(len, patterns)))
-    counts = sizes[pattern[sent.order]]
-    first = np.empty(len(pattern), dtype=np.int32)
-    first[sent.order] = np.cumsum(counts) - counts
-    item = np.repeat(sent.order, counts)
+    messages, message = _messages(work)
+    # Each item, an action or a transfer, becomes the rows of its pattern. The last item is none.
+    patterns = [*passes, *messages]
+    pattern = np.concatenate((number, len(passes) + message, [-1]))
+    sizes = np.array([len(each.rows) for each in patterns])
+    counts = sizes[pattern[order]]
+    first = np.zeros(len(pattern), dtype=np.int32)
+    first[order] = np.cumsum(counts) - counts
+    item = np.repeat(order, counts)
     source = (np.cumsum(sizes) - sizes)[pattern[item]] + np.arange(len(item)) - first[item]
-    rows = list(chain.from_iterable(patterns))
+    rows = [row for each in patterns for row in each.rows]
 
-    begin, second = first[: len(pipeline)], np.flatnonzero(np.roll(pipeline.paired, 1))
-    tails = _tasks(padded([each.tails for each in passes], 2)[number], begin[:, None])
+    tails = _tasks(padded([*(each.tails for each in patterns), ()], 2)[pattern], first[:, None])
+    second = pipeline.second
     ends = tails[second - 1]
     tails[second - 1] = tails[second]
-    entries = _entries(work, sent, tails, first[len(pipeline) :])
+    entries = tails[asked].reshape(len(asked), -1)
     before, enters, launches = _before(rows)
     waits = _tasks(before[source], first[item, None])
     starts = (enters | launches if work.synchronous else enters)[source]
     waits[starts, :-1] = entries[item[starts]]
     starts = launches[source]
-    launched = _tasks(np.array([each.launched for each in passes])[number], begin)
-    waits[starts, -1] = np.append(launched, -1)[pipeline.before[item[starts]]]
+    launched = _tasks(np.array([*(each.launched for each in patterns), -1])[pattern], first)
+    waits[starts, -1] = launched[pipeline.before[item[starts]]]
     # A pair of actions ends with a task that waits for both.
     join = tails[second, 0]
     waits[join, :4] = np.append(ends, waits[join, :2], axis=1)
@@ -130,7 +132,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
         len(item),
         [tuple(tail[tail >= 0].tolist()) for tail in tails[pipeline.starts[1:] - 1]],
         [
-            [tuple(int(begin[last]) + end for end in each) for each in passes[number[last]].ends]
+            [tuple(int(first[last]) + end for end in each) for each in passes[number[last]].ends]
             for last in pipeline.last.ravel().tolist()
         ],
     )
@@ -139,10 +141,10 @@ def write(work: Work, detail: Detail = "layers") -> Step:
         work.times,
         rows + [each.row for each in rest],
         np.append(source, len(rows) + np.arange(len(rest))),
-        np.append(_labels(pipeline, sent)[item], labels, axis=0),
+        np.append(_labels(pipeline)[item], labels, axis=0),
         waits_of([waits, *(np.array([each.row.before], dtype=np.int32) for each in rest)]),
     )
-    return Step(work, graph, entries[: len(pipeline)], tails, passes, number)
+    return Step(work, graph, entries[: len(pipeline)], tails[: len(pipeline)], passes, number)
 
 
 def _tasks(rows: Ints, first: Ints) -> Ints:
@@ -153,8 +155,8 @@ def _tasks(rows: Ints, first: Ints) -> Ints:
 def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     """The passes of all stages, and the number of that of each action. Collapsed are those during
     which no gradients are reduced. The second action of a pair ends with a further row."""
-    pipeline, second = work.pipeline, np.roll(work.pipeline.paired, 1)
-    last = np.isin(np.arange(len(pipeline)), pipeline.last)
+    pipeline, places = work.pipeline, np.arange(len(work.pipeline))
+    last, second = np.isin(places, pipeline.last), np.isin(places, pipeline.second)
     in_full = pipeline.paired | second | (last & work.gradients.overlap) | (detail == "layers")
     columns = pipeline.kind, pipeline.stage, last, in_full, second
     names, number = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
@@ -170,48 +172,27 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     return tuple(passes), number.ravel().astype(np.int32)
 
 
-def _messages(work: Work, sent: Transfers) -> tuple[list[Row], Ints]:
-    """The rows of transfers, each once, and the place of that of each transfer."""
-    pipeline, asks, known = work.pipeline, sent.receiver + sent.slot, dict[Call, int]()
+def _messages(work: Work) -> tuple[list[Pass], Ints]:
+    """What sends, each once, and the place of that of each transfer."""
+    pipeline, known = work.pipeline, dict[Call, int]()
+    sender, receiver, slot = pipeline.transfers
+    asks = receiver + slot
     boundary = pipeline.stage[asks] - (pipeline.kind[asks] == FORWARD)
     outputs = np.array([stage[-1].output if stage else 0.0 for stage in work.stages])
-    columns = pipeline.device[sent.sender], pipeline.device[sent.receiver], outputs[boundary]
+    columns = pipeline.device[sender], pipeline.device[receiver], outputs[boundary]
     place = [
         known.setdefault(Call(f"{start} to {end}", MESSAGE, nbytes), len(known))
         for start, end, nbytes in zip(*(column.tolist() for column in columns), strict=True)
     ]
-    rows = [Row(SEND, work.times.seconds(*call[:3]), TRANSFER, call=call) for call in known]
-    return rows, np.array(place, dtype=np.int32)
-
-
-def _entries(work: Work, sent: Transfers, tails: Ints, send: Ints) -> Ints:
-    """What actions, and then transfers, wait for, shape (items, 6).
-
-    An action waits for the action before on its device, for what arrives, and if that counts for
-    the ends of transfers behind the action before. The second action of a pair waits for what the
-    first one waits for. A transfer waits for its sender, and if it is blocking for what the
-    receiver does before."""
-    pipeline, none = work.pipeline, np.full((1, 2), -1, dtype=np.int32)
-    count, before, behind = len(pipeline), pipeline.before, np.append(tails, none, axis=0)
-    entries = np.full((count + len(send), WIDTH - 1), -1, dtype=np.int32)
-    entries[:count, :2] = behind[before]
-    entries[sent.receiver, 2 + sent.slot] = send
-    if work.blocking or work.synchronous:
-        ended = np.full((count + 1, 2), -1, dtype=np.int32)
-        slot = np.ones(len(send), dtype=np.int32)
-        slot[np.unique(sent.sender, return_index=True)[1]] = 0
-        ended[sent.sender, slot] = send
-        entries[:count, 4:] = ended[before]
-    second = np.flatnonzero(np.roll(pipeline.paired, 1))
-    entries[second] = entries[second - 1]
-    entries[count:, :2] = tails[sent.sender]
-    if work.blocking:
-        entries[count:, 2:4] = behind[before[sent.receiver]]
-    return entries
+    messages = []
+    for call in known:
+        row = Row(SEND, work.times.seconds(*call[:3]), TRANSFER, call=call)
+        messages.append(Pass((), TRANSFER, work.times, [row], (0,)))
+    return messages, np.array(place, dtype=np.int32)
 
 
 def _before(rows: Sequence[Row]) -> tuple[Ints, Flags, Flags]:
-    """What rows wait for, shape (rows, 7), which of them wait for what their pass waits for, and
+    """What rows wait for, shape (rows, 11), which of them wait for what their pass waits for, and
     with which the CPU begins to launch a pass."""
     before = padded([row.before for row in rows], WIDTH)
     before[:, -1] = [row.launched for row in rows]
@@ -219,12 +200,13 @@ def _before(rows: Sequence[Row]) -> tuple[Ints, Flags, Flags]:
     return before, (before[:, 0] < 0) & ~by_cpu, (before[:, -1] < 0) & by_cpu
 
 
-def _labels(pipeline: Pipeline, sent: Transfers) -> Ints:
+def _labels(pipeline: Pipeline) -> Ints:
     """Place, peer, stage and micro-batch of actions, and then of transfers, a row each."""
-    asks, device = sent.receiver + sent.slot, pipeline.device
+    (sender, receiver, slot), device = pipeline.transfers, pipeline.device
+    asks = receiver + slot
     stage = pipeline.stage[asks] + np.where(pipeline.kind[asks] == FORWARD, -1, 1)
     actions = device, np.full_like(device, -1), pipeline.stage, pipeline.micro
-    messages = device[sent.sender], device[sent.receiver], stage, pipeline.micro[asks]
+    messages = device[sender], device[receiver], stage, pipeline.micro[asks]
     return np.append(actions, messages, axis=1).T
 
 

@@ -77,6 +77,11 @@ class Pipeline:
         return before
 
     @cached_property
+    def second(self) -> Ints:
+        """The second action of each pair."""
+        return np.asarray(np.flatnonzero(self.paired) + 1, dtype=np.int32)
+
+    @cached_property
     def last(self) -> Ints:
         """The last action of each stage, shape (copies, stages)."""
         last = np.zeros(self.place.shape, dtype=np.int32)
@@ -109,6 +114,16 @@ class Pipeline:
         needs = np.where(needs >= 0, needs + self.paired[needs], -1)
         both = np.where(self.paired, np.roll(needs, -1), -1)
         return np.stack([needs, both], axis=1).astype(np.int32)
+
+    @cached_property
+    def transfers(self) -> Ints:
+        """The results that go to another device, shape (3, transfers): the row that sends, the row
+        that waits, and the column of `needs`. The second action of a pair waits with the first."""
+        needs = self.needs.copy()
+        needs[self.second] = -1
+        remote = (needs >= 0) & (self.device[needs] != self.device[:, None])
+        receiver, column = np.nonzero(remote)
+        return np.array((needs[receiver, column], receiver, column), dtype=np.int32)
 
     @cached_property
     def order(self) -> Ints:
