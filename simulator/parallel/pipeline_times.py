@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.engines import Engine, simulate
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
@@ -155,7 +154,7 @@ def peak_activations(pipeline: Pipeline, kept: float = 1.0, kept_for_weights: fl
 
 def _seconds(pipeline: Pipeline, times: StageTimes) -> Floats:
     """What each action takes."""
-    parts: dict[int, npt.NDArray[np.float64]] = {}
+    table = np.zeros((4, pipeline.stages))
     for kind, name in ((FORWARD, "forward"), (INPUTS, "inputs"), (WEIGHTS, "weights")):
         value = np.asarray(getattr(times, name), dtype=np.float64)
         if value.shape not in ((), (pipeline.stages,)) or not np.all(
@@ -165,11 +164,10 @@ def _seconds(pipeline: Pipeline, times: StageTimes) -> Floats:
                 f"pipeline {pipeline.name}: the time {name} is not 0 or more, or not one for each "
                 f"of {pipeline.stages} stages"
             )
-        parts[kind] = np.broadcast_to(value, pipeline.stages)
+        table[kind] = value
     if not 0 <= times.transfer < np.inf:
         raise InputError(
             f"pipeline {pipeline.name}: a transfer takes {times.transfer} s: 0 or more"
         )
-    parts[BACKWARD] = parts[INPUTS] + parts[WEIGHTS]
-    table = np.stack([parts[kind] for kind in range(4)])
+    table[BACKWARD] = table[INPUTS] + table[WEIGHTS]
     return np.asarray(table[pipeline.kind, pipeline.stage])

@@ -4,7 +4,9 @@ and a cell for each action, like 0F0: stage, kind, micro-batch."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -64,45 +66,30 @@ def read_pipeline(text: str, name: str) -> Pipeline:
             f"{name} has {len(cells)} actions, too few for {stages} stages and {micro_batches} "
             f"micro-batches: each stage needs a forward and a backward of each micro-batch"
         )
-    split = {(cell.stage, cell.micro) for cell in cells if cell.kind == WEIGHTS}
-    place = _place(cells, stages, micro_batches, name)
-    rows = [
-        (
-            INPUTS if cell.kind == BACKWARD and (cell.stage, cell.micro) in split else cell.kind,
-            *cell[2:5],
-        )
-        for cell in cells
-    ]
-    return assemble(name, place, micro_batches, rows)
+    table = np.array([cell[1:5] for cell in cells])
+    split = np.zeros((stages, micro_batches), dtype=np.bool_)
+    split[tuple(table[table[:, 0] == WEIGHTS, 1:3].T)] = True
+    table[(table[:, 0] == BACKWARD) & split[table[:, 1], table[:, 2]], 0] = INPUTS
+    return assemble(name, _place(cells, stages, micro_batches, name), micro_batches, table)
 
 
 def _place(cells: list[Cell], stages: int, micro_batches: int, name: str) -> list[list[int]]:
     """The device of each stage of each copy. There are two copies if a stage is on two devices."""
-    devices: dict[int, list[int]] = {}
+    stages_on = Counter(stage for stage, _ in {(cell.stage, cell.device) for cell in cells})
+    copies, place = 2 if 2 in stages_on.values() else 1, dict[tuple[int, int], int]()
     for cell in cells:
-        known = devices.setdefault(cell.stage, [])
-        if cell.device not in known:
-            known.append(cell.device)
-    copies = 2 if any(len(known) == 2 for known in devices.values()) else 1
-    place = {
-        (cell.micro * copies // micro_batches, cell.stage): cell.device for cell in reversed(cells)
-    }
-    for cell in cells:
-        home = place[cell.micro * copies // micro_batches, cell.stage]
+        copy = cell.micro * copies // micro_batches
+        home = place.setdefault((copy, cell.stage), cell.device)
         if cell.device != home:
             raise InputError(
                 f"{name}: line {cell.device + 1} has {cell.text}, but line {home + 1} has that "
                 f"stage: keep a stage on one device, or one copy of it on two"
             )
-    missing = [
-        (copy, stage)
-        for copy in range(copies)
-        for stage in range(stages)
-        if (copy, stage) not in place
-    ]
-    if missing:
-        raise InputError(f"{name}: no device has stage {missing[0][1]}: {EXPECTED}")
-    return [[place[copy, stage] for stage in range(stages)] for copy in range(copies)]
+    every = [[(copy, stage) for stage in range(stages)] for copy in range(copies)]
+    for key in chain.from_iterable(every):
+        if key not in place:
+            raise InputError(f"{name}: no device has stage {key[1]}: {EXPECTED}")
+    return [[place[key] for key in row] for row in every]
 
 
 def _cells(text: str, name: str) -> Iterator[Cell]:
