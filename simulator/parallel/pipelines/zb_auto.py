@@ -4,7 +4,7 @@ memory."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
@@ -52,20 +52,18 @@ def zb_auto(
             f"pipeline zb_auto: memory is {memory}, kept is {kept}: 1 or more, and at most 100"
         )
     seconds = forward, inputs + weights, inputs, weights
-    searches = [
-        _Search(
-            [_Device(stage, memory * (devices - stage)) for stage in range(devices)],
-            seconds,
-            transfer,
-            memory * devices + 1e-9,
-            kept / 100,
-            patience * weights,
-        )
-        for patience in PATIENCE
-    ]
-    best = min(searches, key=lambda search: search.span(micro_batches))
+    searches = []
+    for patience in PATIENCE:
+        line = [
+            _Device(stage, memory * devices + 1e-9, memory * (devices - stage), patience * weights)
+            for stage in range(devices)
+        ]
+        line[0].arrivals[FORWARD] = [0.0] * micro_batches
+        rows = _search(line, seconds, transfer, kept / 100)
+        searches.append((max(device.free - device.start for device in line), rows))
     name = "zb_auto" if memory == 1 else f"zb_auto:memory={memory}"
-    return assemble(name, [range(devices)], micro_batches, best.rows)
+    best = min(searches, key=lambda search: search[0])[1]
+    return assemble(name, [range(devices)], micro_batches, best)
 
 
 @dataclass
@@ -73,8 +71,12 @@ class _Device:
     """A device, and what has come to it."""
 
     stage: int
+    memory: float
+    """What it holds at most, in activations of a micro-batch."""
     most: float
     """Micro-batches that are behind its forward and have not come back, at most."""
+    gap: float
+    """From which length on it fills a gap with a backward for weights."""
     arrivals: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     """When what an action of each kind needs comes, for each micro-batch of which that is known."""
     done: Counter[int] = field(default_factory=Counter)
@@ -90,78 +92,63 @@ class _Device:
         arrivals, number = self.arrivals[kind], self.done[kind]
         return arrivals[number] if number < len(arrivals) else inf
 
-
-@dataclass
-class _Search:
-    """A greedy order: events in order of their times."""
-
-    devices: list[_Device]
-    seconds: tuple[float, float, float, float]
-    """What an action takes, by its kind."""
-    transfer: float
-    memory: float
-    """What a device holds at most, in activations of a micro-batch."""
-    kept: float
-    """What is kept for the weights, as a share of what is kept for a whole backward."""
-    gap: float
-    """From which length on a gap is filled with a backward for weights."""
-    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """Kind, stage, micro-batch and turn of the actions so far."""
-    _events: list[tuple[float, int, int]] = field(default_factory=list)
-    """Time, number and device of what comes."""
-    _numbers: Iterator[int] = field(default_factory=count)
-
-    def span(self, micro_batches: int) -> float:
-        """Run all actions. Returns the time between the first and the last action of a device."""
-        self.devices[0].arrivals[FORWARD] = [0.0] * micro_batches
-        for device in self.devices:
-            self._wake(device, 0.0)
-        while self._events:
-            time, _, stage = heappop(self._events)
-            if time >= self.devices[stage].free:
-                self._decide(self.devices[stage], time)
-        return max(device.free - device.start for device in self.devices)
-
-    def _decide(self, device: _Device, time: float) -> None:
-        """Run the action that is best at this time, or wait for what comes next."""
-        waiting = device.done[FORWARD] - device.done[INPUTS]
-        room = device.held + 1 <= self.memory and waiting < device.most
-        forward = device.arrival(FORWARD) if room else inf
-        backward = device.arrival(INPUTS)
+    def choose(self, time: float) -> tuple[int | None, float]:
+        """The kind of the action that is best at this time; None to wait until the second value."""
+        waiting = self.done[FORWARD] - self.done[INPUTS]
+        room = self.held + 1 <= self.memory and waiting < self.most
+        forward, backward = self.arrival(FORWARD) if room else inf, self.arrival(INPUTS)
         following = min(forward, backward)
-        full = device.arrival(FORWARD) <= time and not room
         if following <= time:
-            first = forward <= time and (backward > time or device.last == INPUTS)
-            self._run(device, FORWARD if first else INPUTS, time)
-        elif device.arrival(WEIGHTS) <= time and (full or following - time >= self.gap):
-            self._run(device, WEIGHTS, time)
-        elif following < inf:
-            self._wake(device, following)
+            first = forward <= time and (backward > time or self.last == INPUTS)
+            return FORWARD if first else INPUTS, time
+        full = self.arrival(FORWARD) <= time and not room
+        fills = self.arrival(WEIGHTS) <= time and (full or following - time >= self.gap)
+        return WEIGHTS if fills else None, following
 
-    def _run(self, device: _Device, kind: int, time: float) -> None:
-        stage, end = device.stage, time + self.seconds[kind]
-        self.rows.append((kind, stage, device.done[kind], len(self.rows)))
+
+def _search(
+    devices: Sequence[_Device],
+    seconds: tuple[float, float, float, float],
+    transfer: float,
+    kept: float,
+) -> list[tuple[int, int, int, int]]:
+    """Kind, stage, micro-batch and turn of the actions of a greedy order: events in order of their
+    times. An action takes `seconds` by its kind. The share `kept` stays for the weights."""
+    rows, numbers = list[tuple[int, int, int, int]](), count(len(devices))
+    events = [(0.0, device.stage, device.stage) for device in devices]
+
+    def wake(stage: int, time: float, kind: int | None = None) -> None:
+        """An event of a device. With a kind, the next action of that kind has what it needs."""
+        if kind is not None:
+            devices[stage].arrivals[kind].append(time)
+            time = max(time, devices[stage].free)
+        heappush(events, (time, next(numbers), stage))
+
+    while events:
+        time, _, stage = heappop(events)
+        device = devices[stage]
+        if time < device.free:
+            continue
+        kind, following = device.choose(time)
+        if kind is None:
+            if following < inf:
+                wake(stage, following)
+            continue
+        rows.append((kind, stage, device.done[kind], len(rows)))
         device.last = device.last if kind == WEIGHTS else kind
         device.done[kind] += 1
-        device.held += (1.0, 0.0, self.kept - 1.0, -self.kept)[kind]
-        device.start, device.free = min(device.start, time), end
-        if kind == FORWARD and stage == len(self.devices) - 1:
-            self._arrive(device, INPUTS, end)
+        device.held += (1.0, 0.0, kept - 1.0, -kept)[kind]
+        device.start, device.free = min(device.start, time), time + seconds[kind]
+        if kind == FORWARD and stage == len(devices) - 1:
+            wake(stage, device.free, INPUTS)
         elif kind == FORWARD:
-            self._arrive(self.devices[stage + 1], FORWARD, end + self.transfer)
+            wake(stage + 1, device.free + transfer, FORWARD)
         elif kind == INPUTS and stage:
-            self._arrive(self.devices[stage - 1], INPUTS, end + self.transfer)
+            wake(stage - 1, device.free + transfer, INPUTS)
         if kind == INPUTS:
-            self._arrive(device, WEIGHTS, end)
-        self._wake(device, end)
-
-    def _arrive(self, device: _Device, kind: int, time: float) -> None:
-        """What the next action of a kind needs comes."""
-        device.arrivals[kind].append(time)
-        self._wake(device, max(time, device.free))
-
-    def _wake(self, device: _Device, time: float) -> None:
-        heappush(self._events, (time, next(self._numbers), device.stage))
+            wake(stage, device.free, WEIGHTS)
+        wake(stage, device.free)
+    return rows
 
 
 ORDERS = (
