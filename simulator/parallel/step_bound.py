@@ -7,6 +7,7 @@ go back through them. Then gradients are reduced and parameters updated.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -98,7 +99,8 @@ def bound(outline: Outline) -> float:
     reduced = []
     for device, end in enumerate(_ends(outline, passes)):
         launching = _launching(outline, passes[device :: outline.devices])
-        reduced.append(max(end + _reducing(outline, len(passes), device), launching))
+        reducing = _reducing(outline, outline.stages[device :: outline.devices])
+        reduced.append(max(end + reducing, launching))
     last = outline.devices - 1
     if outline.gradients.tied and last:
         nbytes = outline.gradients.tied
@@ -137,7 +139,10 @@ def _pass(outline: Outline, stage: Sequence[Block]) -> PassSeconds:
 def _ends(outline: Outline, passes: Sequence[PassSeconds]) -> list[float]:
     """When each device ends its last backward, at the earliest."""
     devices, count = outline.devices, outline.micro_batches
-    outward, back = _transfers(outline)
+    sizes = [stage[-1].output if stage else 0.0 for stage in outline.stages[: devices - 1]]
+    transfer = outline.times.transfer
+    outward = [*(transfer(d, d + 1, nbytes) for d, nbytes in enumerate(sizes)), 0.0]
+    back = [*(transfer(d + 1, d, nbytes) for d, nbytes in enumerate(sizes)), 0.0]
     begin, around, ends = 0.0, 0.0, [0.0] * devices
     rounds = [0.0] * devices
     for device in reversed(range(devices)):
@@ -169,35 +174,20 @@ def _launching(outline: Outline, passes: Sequence[PassSeconds]) -> float:
     return sum(count * each.launch_forward + ahead * each.launch_backward for each in passes)
 
 
-def _transfers(outline: Outline) -> tuple[list[float], list[float]]:
-    """Seconds from each device to the next one, and back."""
-    outward, back = [0.0] * outline.devices, [0.0] * outline.devices
-    for device in range(outline.devices - 1):
-        stage = outline.stages[device]
-        nbytes = stage[-1].output if stage else 0.0
-        outward[device] = outline.times.transfer(device, device + 1, nbytes)
-        back[device] = outline.times.transfer(device + 1, device, nbytes)
-    return outward, back
-
-
-def _reducing(outline: Outline, stages: int, device: int) -> float:
+def _reducing(outline: Outline, stages: Sequence[Sequence[Block]]) -> float:
     """Seconds from a device's last backward to the end of its last reduction of gradients. What
     overlaps counts from the begin of the last backward, which is that of some stage."""
-    gradients, numbers = outline.gradients, range(device, stages, outline.devices)
-    if not gradients.overlap:
-        return _longest(
-            outline,
-            [call for s in numbers for _, call in reductions(outline.stages[s], gradients)],
-        )
-    return min(_behind(outline, outline.stages[number]) for number in numbers)
+    if outline.gradients.overlap:
+        return min(_behind(outline, stage) for stage in stages)
+    reduced = [row for stage in stages for row in reductions(stage, outline.gradients)]
+    return _longest(outline, [call for _, call in reduced])
 
 
 def _behind(outline: Outline, stage: Sequence[Block]) -> float:
     """Seconds from the last backward of a stage to the end of its reductions: from each one on,
     reductions of a group come one after the other."""
     made = [outline.seconds.of(block).backward for block in reversed(stage)]
-    behind = 0.0
-    queued = dict.fromkeys(("data", "experts"), 0.0)
+    behind, queued = 0.0, defaultdict[str, float](float)
     for block, call in reversed(reductions(stage, outline.gradients)):
         queued[call.group] += outline.times.least(*call[:3])
         behind = max(behind, queued[call.group] - sum(made[block + 1 :]))
@@ -206,17 +196,16 @@ def _behind(outline: Outline, stage: Sequence[Block]) -> float:
 
 def _updating(outline: Outline, device: int) -> float:
     """Seconds of the optimizer of a device, and of what gathers its parameters."""
-    gradients, stages = outline.gradients, range(device, len(outline.stages), outline.devices)
-    gathered = [
-        each for s in stages for each in gathers(outline.stages[s], gradients, outline.sharding)
-    ]
-    seconds = sum(gradients.seconds_of(stage) for stage in stages)
-    return seconds + _longest(outline, gathered)
+    gradients, total, calls = outline.gradients, 0.0, list[Call]()
+    for number in range(device, len(outline.stages), outline.devices):
+        total += gradients.seconds_of(number)
+        calls += gathers(outline.stages[number], gradients, outline.sharding)
+    return total + _longest(outline, calls)
 
 
 def _longest(outline: Outline, collectives: Sequence[Call]) -> float:
     """Seconds of collectives, where those of each group come one after the other."""
-    queued = dict.fromkeys(("data", "experts"), 0.0)
+    queued = defaultdict[str, float](float)
     for call in collectives:
         queued[call.group] += outline.times.least(*call[:3])
-    return max(queued.values())
+    return max(queued.values(), default=0.0)

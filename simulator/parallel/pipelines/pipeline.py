@@ -101,16 +101,18 @@ class Pipeline:
         last stage's backward waits for its forward, and WEIGHTS for the INPUTS of their stage. The
         first action of a pair waits for what either needs, and its result comes from the second.
         """
-        at = self._rows
-        before, behind = self.stage - 1, self.stage + 1
-        backward = np.where(
-            behind < self.stages,
-            at[1, np.minimum(behind, self.stages - 1), self.micro],
-            at[0, self.stage, self.micro],
+        # A further stage has what the last stage's backward waits for. Its forwards are none: they
+        # are those of stage -1.
+        at = np.full((2, self.stages + 1, self.micro_batches), -1, dtype=np.int32)
+        for backward, kinds in enumerate(((FORWARD,), (BACKWARD, INPUTS))):
+            rows = np.flatnonzero(np.isin(self.kind, kinds))
+            at[backward, self.stage[rows], self.micro[rows]] = rows
+        at[1, -1] = at[0, -2]
+        needs = np.where(
+            self.kind == FORWARD,
+            at[0, self.stage - 1, self.micro],
+            at[1, self.stage + (self.kind != WEIGHTS), self.micro],
         )
-        forward = np.where(before >= 0, at[0, np.maximum(before, 0), self.micro], -1)
-        needs = np.where(self.kind == FORWARD, forward, backward)
-        needs = np.where(self.kind == WEIGHTS, at[1, self.stage, self.micro], needs)
         needs = np.where(needs >= 0, needs + self.paired[needs], -1)
         both = np.where(self.paired, np.roll(needs, -1), -1)
         return np.stack([needs, both], axis=1).astype(np.int32)
@@ -155,15 +157,6 @@ class Pipeline:
                 f"needs"
             )
         return np.array(order, dtype=np.int32)
-
-    @cached_property
-    def _rows(self) -> Ints:
-        """The row of each forward and of each backward, whole or for inputs."""
-        at = np.full((2, self.stages, self.micro_batches), -1, dtype=np.int32)
-        for backward, kinds in enumerate(((FORWARD,), (BACKWARD, INPUTS))):
-            rows = np.flatnonzero(np.isin(self.kind, kinds))
-            at[backward, self.stage[rows], self.micro[rows]] = rows
-        return at
 
     def text(self, row: int) -> str:
         """An action as PyTorch writes it: stage, kind, micro-batch, like 0F0."""

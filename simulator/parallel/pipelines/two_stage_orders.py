@@ -48,8 +48,9 @@ def dual_pipe(devices: int, micro_batches: int) -> Pipeline:
         text = "F" * (2 * inner) + "Ff" * (near + 1) + "i*f" * inner
         text += "(Fb)(fB)" * (half - devices + near + 1) + "b(fB)" * inner
         # The second half of the last backwards runs in two parts, which fills the end of the step.
-        whole = ("bB" * (near + 1))[: near + 1]
-        text += whole + ("iI" * (near + 1))[near + 1 :] + "*I" * inner
+        last = range(2 * (near + 1))
+        text += "".join("bBiI"[number % 2 + 2 * (number > near)] for number in last)
+        text += "*I" * inner
         for kind, stage, micro, turn in _rows(text, near, devices - 1 - near):
             # Copy 0 has stage d on device d. The second half of the micro-batches goes
             # through copy 1.
