@@ -94,9 +94,9 @@ def prove_attention(context: str, ranks: int) -> None:
         met = _scattered_heads(ranks, size)
     else:
         cut = balanced(ranks)
-        keys = _ring(ranks) if context == "ring" else _gathered(ranks)
+        owners = _ring(ranks) if context == "ring" else _gathered(ranks)
         met, work = np.zeros((size, size), dtype=np.int64), np.zeros(ranks, dtype=np.int64)
-        for rank, owner in keys:
+        for (rank, _), owner in np.ndenumerate(owners):
             seen = cut[rank][:, None] >= cut[owner]
             met[np.ix_(cut[rank], cut[owner])] += seen
             work[rank] += seen.sum()
@@ -112,44 +112,42 @@ def balanced(ranks: int) -> list[Counts]:
     return [np.concatenate((parts[rank], parts[-1 - rank])) for rank in range(ranks)]
 
 
-def _ring(ranks: int) -> list[tuple[int, int]]:
+def _ring(ranks: int) -> Counts:
     """Whose keys each rank holds in each step of a ring, which passes them on."""
     schedule = find("shift").build(ranks, 1.0)
     data = np.zeros((schedule.ranks, schedule.slots), dtype=np.uint64)
     data[:ranks, 0] = np.arange(ranks)
-    pairs = []
-    for step in range(ranks):
-        data = semantics.run(schedule, data) if step else data
-        pairs += list(enumerate(data[:ranks, 0].astype(int).tolist()))
-    return pairs
+    held = [data]
+    for _ in range(ranks - 1):
+        held.append(semantics.run(schedule, held[-1]))
+    return np.stack([data[:ranks, 0] for data in held], axis=1).astype(np.int64)
 
 
-def _gathered(ranks: int) -> list[tuple[int, int]]:
+def _gathered(ranks: int) -> Counts:
     """Whose keys each rank holds after an all-gather."""
     schedule = find("ring_all_gather").build(ranks, 1.0)
     data = np.full((schedule.ranks, schedule.slots), ranks, dtype=np.uint64)
     chunks = schedule.buffer // ranks
     for rank in range(ranks):
         data[rank, rank * chunks] = rank
-    after = semantics.run(schedule, data)[:ranks, : schedule.buffer : chunks].astype(int)
-    return [(rank, owner) for rank, row in enumerate(after.tolist()) for owner in row]
+    after = semantics.run(schedule, data)[:ranks, : schedule.buffer : chunks]
+    return np.asarray(after, dtype=np.int64)
 
 
 def _scattered_heads(ranks: int, size: int) -> Counts:
     """How often queries meet keys in each head, a head a rank, after its results have returned to
     the owners of their tokens, shape (heads, tokens, tokens)."""
     exchange, cut = find("pairwise"), np.arange(size, dtype=np.uint64).reshape(ranks, -1)
-    pairs = [(here, there) for here in range(ranks) for there in range(ranks)]
-    whole = exchanged(exchange, ranks, {pair: cut[pair[0]] for pair in pairs})
+    parts = {(here, there): cut[here] for here, there in np.ndindex(ranks, ranks)}
+    whole = exchanged(exchange, ranks, parts)
     results = {}
     for head in range(ranks):
         keys = np.concatenate([whole[rank, head] for rank in range(ranks)]).astype(int)
         for rank in range(ranks):
             query = whole[rank, head].astype(int)
-            met = np.zeros((len(query), size), dtype=np.uint64)
-            row, column = np.nonzero(query[:, None] >= keys)
-            np.add.at(met, (row, keys[column]), 1)
-            results[head, rank] = met
+            met = np.zeros((size, len(query)), dtype=np.uint64)
+            np.add.at(met, keys, query >= keys[:, None])
+            results[head, rank] = met.T
     returned = exchanged(exchange, ranks, results)
     total = np.zeros((ranks, size, size), dtype=np.int64)
     for (head, rank), met in returned.items():
