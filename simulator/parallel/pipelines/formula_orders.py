@@ -3,7 +3,7 @@ formula."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,26 +18,13 @@ Whole = npt.NDArray[np.int64]
 
 def gpipe(devices: int, micro_batches: int) -> Pipeline:
     """All forwards, then all backwards (Huang et al., 2019)."""
-    return _of_turns(
-        "gpipe",
-        devices,
-        micro_batches,
-        lambda stage, micro: {FORWARD: micro, BACKWARD: micro_batches + micro},
-    )
+    return _one_stage_each("gpipe", devices, micro_batches, 0, micro_batches)
 
 
 def one_f_one_b(devices: int, micro_batches: int) -> Pipeline:
     """A forward, then a backward, in turn (Narayanan et al., 2021). Device d first runs
     devices - 1 - d forwards."""
-    return _of_turns(
-        "1f1b",
-        devices,
-        micro_batches,
-        lambda stage, micro: {
-            FORWARD: 2 * micro,
-            BACKWARD: 2 * (micro + devices - 1 - stage) + 1,
-        },
-    )
+    return _one_stage_each("1f1b", devices, micro_batches, 1)
 
 
 def interleaved(devices: int, micro_batches: int, chunks: int = 2) -> Pipeline:
@@ -71,36 +58,30 @@ def interleaved(devices: int, micro_batches: int, chunks: int = 2) -> Pipeline:
 def zb_h1(devices: int, micro_batches: int) -> Pipeline:
     """1F1B in two parts: device d runs the backward for weights d micro-batches late, and so holds
     no more than in 1F1B (Qi et al., 2023)."""
-    return _delayed("zb_h1", devices, micro_batches, 1)
+    return _one_stage_each("zb_h1", devices, micro_batches, 1, split=True)
 
 
 def zb_h2(devices: int, micro_batches: int) -> Pipeline:
     """As :func:`zb_h1`, with twice as many forwards first, and twice the delay: no idle time
     between the first and the last action of a device if all three parts take equally long."""
-    return _delayed("zb_h2", devices, micro_batches, 2)
+    return _one_stage_each("zb_h2", devices, micro_batches, 2, split=True)
 
 
-def _delayed(name: str, devices: int, micro_batches: int, factor: int) -> Pipeline:
-    def turns(stage: Whole, micro: Whole) -> dict[int, Whole]:
-        backward = micro + factor * (devices - 1 - stage)
-        weights = 3 * (backward + factor * stage) + 2
-        return {FORWARD: 3 * micro, INPUTS: 3 * backward + 1, WEIGHTS: weights}
-
-    return _of_turns(name, devices, micro_batches, turns)
-
-
-def _of_turns(
-    name: str,
-    devices: int,
-    micro_batches: int,
-    turns: Callable[[Whole, Whole], Mapping[int, Whole]],
+def _one_stage_each(
+    name: str, devices: int, micro_batches: int, ahead: int, first: int = 0, *, split: bool = False
 ) -> Pipeline:
-    """A pipeline of one stage a device, from the turns of each kind of action by stage and
-    micro-batch."""
+    """A pipeline of one stage a device. Forwards, backwards and backwards for weights take turns.
+    A device runs `first` forwards before the first backward, and `ahead` more for each device
+    behind it."""
     check_sizes(name, devices, micro_batches)
     stage, micro = np.arange(devices)[:, None], np.arange(micro_batches)
-    actions = [(kind, stage, micro, turn) for kind, turn in turns(stage, micro).items()]
-    return assemble(name, [range(devices)], micro_batches, _rows(actions))
+    backward = micro + first + ahead * (devices - 1 - stage)
+    actions = [
+        (FORWARD, stage, micro, 3 * micro),
+        (INPUTS if split else BACKWARD, stage, micro, 3 * backward + 1),
+        (WEIGHTS, stage, micro, 3 * (backward + ahead * stage) + 2),
+    ]
+    return assemble(name, [range(devices)], micro_batches, _rows(actions[: 2 + split]))
 
 
 def _rows(actions: Sequence[tuple[int, Whole, Whole, Whole]]) -> Whole:
