@@ -82,10 +82,9 @@ class Degrees:
         """Raise InputError unless the degrees multiply to `gpus`, with degrees that do."""
         if self.ranks == gpus:
             return
-        right = next((text for text in _other_degrees(self, gpus) if text), "other degrees")
         raise InputError(
             f"dp x tp x pp x cp = {self.dp} x {self.tp} x {self.pp} x {self.cp} = {self.ranks}, "
-            f"and there are {gpus} GPUs: take {right}"
+            f"and there are {gpus} GPUs: take {_other_degrees(self, gpus)}"
         )
 
     def size(self, kind: str) -> int:
@@ -154,18 +153,14 @@ def _divisor(number: int, most: int) -> int:
     return next(divisor for divisor in range(min(most, number), 0, -1) if number % divisor == 0)
 
 
-def _other_degrees(degrees: Degrees, gpus: int) -> list[str]:
-    """Degrees that multiply to `gpus`, as text: only dp is another, or dp and one more."""
-    texts = []
-    for axis in ("dp", "pp", "tp", "cp"):
-        rest = degrees.ranks // degrees.dp
-        if axis != "dp":
-            rest //= getattr(degrees, axis)
-        if gpus % rest:
-            continue
-        if axis == "dp":
-            texts.append(f"dp={gpus // rest}")
-            continue
-        degree = _divisor(gpus // rest, getattr(degrees, axis))
-        texts.append(f"{axis}={degree} and dp={gpus // rest // degree}")
-    return texts
+def _other_degrees(degrees: Degrees, gpus: int) -> str:
+    """Degrees that multiply to `gpus`: only dp is another, or dp and one more."""
+    rest = degrees.ranks // degrees.dp
+    if gpus % rest == 0:
+        return f"dp={gpus // rest}"
+    for axis in ("pp", "tp", "cp"):
+        most = getattr(degrees, axis)
+        if gpus % (rest // most) == 0:
+            degree = _divisor(gpus // (rest // most), most)
+            return f"{axis}={degree} and dp={gpus // (rest // most) // degree}"
+    return "other degrees"

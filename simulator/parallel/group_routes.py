@@ -63,7 +63,7 @@ class Laid:
     """The devices of each group, with the switches that its algorithm takes."""
     use: _Use = field(repr=False)
     members: list[Ints]
-    """The groups of each part, the one with the busiest medium first."""
+    """The groups of each part; the part with the busiest medium comes first."""
 
     @property
     def ranks(self) -> int:

@@ -107,7 +107,7 @@ def pipeline_graph(pipeline: Pipeline, times: StageTimes) -> tuple[StepGraph, In
     and lane 0, where the device computes, if it blocks. Transfers that take no time are left out.
     """
     seconds, rows, device = _seconds(pipeline, times), len(pipeline), pipeline.device
-    takes_time, (sender, ends, slot) = times.transfer > 0, pipeline.transfers
+    takes_time, (sender, ends, slot) = times.transfer > 0, pipeline.transfers[:3]
     order = item_order(pipeline)
     order = order if takes_time else order[order < rows]
     number = np.empty(len(order), dtype=np.int64)

@@ -26,7 +26,7 @@ def item_waits(pipeline: Pipeline, *, blocking: bool = False, synchronous: bool 
     of a pair waits for what the first one waits for. A transfer waits for its sender, and if it is
     blocking for what the receiver does before.
     """
-    count, before, (sender, receiver, slot) = len(pipeline), pipeline.before, pipeline.transfers
+    count, before, (sender, receiver, slot) = len(pipeline), pipeline.before, pipeline.transfers[:3]
     sends = np.arange(count, count + len(sender))
     waits = np.full((count + len(sends), 5), -1, dtype=np.int32)
     waits[:count, 0] = before

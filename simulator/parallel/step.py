@@ -101,6 +101,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     passes, number = _passes(work, detail)
     messages, message = _messages(work)
     # Each item, an action or a transfer, becomes the rows of its pattern. The last item is none.
+    # Of each item, `first` is its first task; of each task, `source` is its row.
     patterns = [*passes, *messages]
     pattern = np.concatenate((number, len(passes) + message, [-1]))
     sizes = np.array([len(each.rows) for each in patterns])
@@ -175,8 +176,7 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
 def _messages(work: Work) -> tuple[list[Pass], Ints]:
     """What sends, each once, and the place of that of each transfer."""
     pipeline, known = work.pipeline, dict[Call, int]()
-    sender, receiver, slot = pipeline.transfers
-    asks = receiver + slot
+    sender, receiver, _, asks = pipeline.transfers
     boundary = pipeline.stage[asks] - (pipeline.kind[asks] == FORWARD)
     outputs = np.array([stage[-1].output if stage else 0.0 for stage in work.stages])
     columns = pipeline.device[sender], pipeline.device[receiver], outputs[boundary]
@@ -202,8 +202,7 @@ def _before(rows: Sequence[Row]) -> tuple[Ints, Flags, Flags]:
 
 def _labels(pipeline: Pipeline) -> Ints:
     """Place, peer, stage and micro-batch of actions, and then of transfers, a row each."""
-    (sender, receiver, slot), device = pipeline.transfers, pipeline.device
-    asks = receiver + slot
+    (sender, receiver, _, asks), device = pipeline.transfers, pipeline.device
     stage = pipeline.stage[asks] + np.where(pipeline.kind[asks] == FORWARD, -1, 1)
     actions = device, np.full_like(device, -1), pipeline.stage, pipeline.micro
     messages = device[sender], device[receiver], stage, pipeline.micro[asks]

@@ -37,7 +37,7 @@ def updates(
         rows.append(Update(device, stage, row))
         return first + len(rows) - 1
 
-    def call(device: int, stage: int, lane: int, kind: int, before: Rows, call: Call) -> int:
+    def add_call(device: int, stage: int, lane: int, kind: int, before: Rows, call: Call) -> int:
         seconds = work.times.seconds(*call[:3])
         return add(device, stage, Row(lane, seconds, kind, before, call=call))
 
@@ -50,12 +50,12 @@ def updates(
         for block, reduced in reductions(work.stages[stage], gradients):
             before = made[block] if block >= 0 else ends[device]
             lane = STREAMS.index(reduced.group)
-            pending[device].append(call(device, stage, lane, REDUCE, before, reduced))
+            pending[device].append(add_call(device, stage, lane, REDUCE, before, reduced))
     for *pair, nbytes, stage in tied_gradients(work):
         tied = Call(f"{pair[0]} to {pair[1]}", "all_reduce", nbytes)
         before = (*pending[pair[0]], *pending[pair[1]])
         for device in pair:
-            pending[device].append(call(device, stage, TIED, REDUCE, before, tied))
+            pending[device].append(add_call(device, stage, TIED, REDUCE, before, tied))
     for device in range(pipeline.devices):
         stages = np.flatnonzero((pipeline.place == device).any(axis=0)).tolist()
         seconds = sum(gradients.seconds_of(stage) for stage in stages)
@@ -63,7 +63,7 @@ def updates(
         for stage in stages:
             for gathered in gathers(work.stages[stage], gradients, work.sharding):
                 lane = STREAMS.index(gathered.group.partition("/")[0])
-                call(device, stage, lane, GATHER, (updated,), gathered)
+                add_call(device, stage, lane, GATHER, (updated,), gathered)
     return rows
 
 

@@ -119,13 +119,15 @@ class Pipeline:
 
     @cached_property
     def transfers(self) -> Ints:
-        """The results that go to another device, shape (3, transfers): the row that sends, the row
-        that waits, and the column of `needs`. The second action of a pair waits with the first."""
+        """The results that go to another device, shape (4, transfers): the row that sends, the row
+        that waits, the column of `needs`, and the row that needs the result. The first action of a
+        pair waits for what the second one needs."""
         needs = self.needs.copy()
         needs[self.second] = -1
         remote = (needs >= 0) & (self.device[needs] != self.device[:, None])
         receiver, column = np.nonzero(remote)
-        return np.array((needs[receiver, column], receiver, column), dtype=np.int32)
+        rows = needs[receiver, column], receiver, column, receiver + column
+        return np.array(rows, dtype=np.int32)
 
     @cached_property
     def order(self) -> Ints:

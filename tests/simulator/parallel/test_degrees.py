@@ -114,3 +114,11 @@ def test_unknown_groups_and_ranks_are_refused() -> None:
     for kind in ("data/4", "data%0", "data/x"):
         with pytest.raises(InputError, match=r"data groups have 6, so take [13]$"):
             Degrees(dp=6).groups(kind)
+
+
+def test_groups_of_two_devices_have_a_rank_of_each() -> None:
+    plan = Degrees(tp=2, pp=3)
+    assert plan.groups("2 to 0").tolist() == [[4, 0], [5, 1]]
+    assert (plan.size("2 to 0"), plan.size("1 to 1")) == (2, 1)
+    with pytest.raises(InputError, match="device 0 to 3: the pipeline has 3 devices"):
+        plan.size("0 to 3")
