@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.engines import Engine, simulate
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
-from simulator.parallel.stage_transfers import item_order
+from simulator.parallel.stage_transfers import item_order, item_waits
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, TRANSFER, WEIGHTS
 from simulator.steps.priced import priced
@@ -106,37 +106,34 @@ def pipeline_graph(pipeline: Pipeline, times: StageTimes) -> tuple[StepGraph, In
     A transfer is a task on a lane of the sender: lane 1 to later devices, lane 2 to earlier ones,
     and lane 0, where the device computes, if it blocks. Transfers that take no time are left out.
     """
-    seconds, rows, device = _seconds(pipeline, times), len(pipeline), pipeline.device
-    takes_time, (sender, ends, slot) = times.transfer > 0, pipeline.transfers[:3]
-    order = item_order(pipeline)
+    rows, device, (sender, receiver) = len(pipeline), pipeline.device, pipeline.transfers[:2]
+    takes_time, count, order = times.transfer > 0, len(sender), item_order(pipeline)
     order = order if takes_time else order[order < rows]
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = np.arange(len(order))
-    tasks, sends = number[:rows], number[rows:]
-    waits = np.full((len(order), 3), -1, dtype=np.int32)
-    waits[tasks[ends], slot] = sends if takes_time else tasks[sender]
-    sender, ends = sender[: len(sends)], ends[: len(sends)]
-    waits[sends, 0] = tasks[sender]
-    place = np.concatenate((device, device[sender]))[order]
-    lane = np.zeros(len(order), dtype=np.int32)
-    if not times.blocking:
-        lane[sends] = np.where(device[ends] > device[sender], 1, 2)
+    # The task of each item. A transfer that takes no time stands for its sender, the last is none.
+    task = np.full(rows + count + 1, -1, dtype=np.int32)
+    task[order] = np.arange(len(order))
+    if not takes_time:
+        task[rows:-1] = task[sender]
+    back = 0 if times.blocking else np.where(device[receiver] > device[sender], 1, 2)
+    columns = {
+        "place": np.append(device, device[sender])[order],
+        "lane": np.append(np.zeros_like(device), np.broadcast_to(back, count))[order],
+        "kind": np.append(pipeline.kind, np.full(count, TRANSFER))[order],
+        "seconds": np.append(_seconds(pipeline, times), np.full(count, times.transfer))[order],
+    }
+    waits = np.append(task[item_waits(pipeline)[order]], np.full((len(order), 1), -1), axis=1)
     # What computes, and blocks, follows the task before it on the same device.
-    main = np.lexsort((np.arange(len(order)), place, lane))[: np.count_nonzero(lane == 0)]
-    follows = np.flatnonzero(np.diff(place[main]) == 0)
-    waits[main[follows + 1], 2] = main[follows]
+    main = np.flatnonzero(columns["lane"] == 0)
+    main = main[np.argsort(columns["place"][main], kind="stable")]
+    follows = np.flatnonzero(np.diff(columns["place"][main]) == 0)
+    waits[main[follows + 1], -1] = main[follows]
     graph = step_graph(
         np.arange(pipeline.devices, dtype=np.int32)[:, None],
         ("compute", "send", "send back"),
-        {
-            "place": place,
-            "lane": lane,
-            "kind": np.concatenate((pipeline.kind, np.full(len(sends), TRANSFER)))[order],
-            "seconds": np.concatenate((seconds, np.full(len(sends), times.transfer)))[order],
-        },
+        columns,
         waits_of([waits]),
     )
-    return graph, tasks.astype(np.int32)
+    return graph, task[:rows]
 
 
 def peak_activations(pipeline: Pipeline, kept: float = 1.0, kept_for_weights: float = 0.0) -> Ints:
