@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.engines import run
 from simulator.kernels.records import Csr
@@ -32,8 +33,6 @@ from simulator.steps.step_graph import MESSAGE, Call, StepGraph, padded, step_gr
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
-WIDTH = 11
-"""What a task of an action waits for, at most. The last column is for the CPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,7 @@ class Step:
     work: Work
     graph: StepGraph
     entries: Ints
-    """What the operations of each action wait for, shape (actions, 10); -1 is none."""
+    """What the operations of each action wait for, a row an action; -1 is none."""
     tails: Ints
     """The operations with which each action ends, shape (actions, 2); -1 is none."""
     passes: tuple[Pass, ...]
@@ -117,10 +116,11 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     ends = tails[second - 1]
     tails[second - 1] = tails[second]
     entries = tails[asked].reshape(len(asked), -1)
-    before, enters, launches = _before(rows)
+    entries = entries[:, (entries >= 0).any(axis=0)]
+    before, enters, launches = _before(rows, max(4, entries.shape[1]))
     waits = _tasks(before[source], first[item, None])
     starts = (enters | launches if work.synchronous else enters)[source]
-    waits[starts, :-1] = entries[item[starts]]
+    waits[starts, : entries.shape[1]] = entries[item[starts]]
     starts = launches[source]
     launched = _tasks(np.array([*(each.launched for each in patterns), -1])[pattern], first)
     waits[starts, -1] = launched[pipeline.before[item[starts]]]
@@ -160,41 +160,48 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     last, second = np.isin(places, pipeline.last), np.isin(places, pipeline.second)
     in_full = pipeline.paired | second | (last & work.gradients.overlap) | (detail == "layers")
     columns = pipeline.kind, pipeline.stage, last, in_full, second
-    names, number = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    names, number = _distinct(columns, (4, pipeline.stages, 2, 2, 2))
     known: dict[tuple[int, ...], Pass] = {}
     passes = []
-    for kind, stage, is_last, is_full, is_second in names.tolist():
+    for kind, stage, is_last, is_full, is_second in names:
         made = work.action(stage, kind, last=bool(is_last))
         alike = kind, is_last if made.calls else 0, *map(id, made.stage)
         if alike not in known:
             known[alike] = made.written()
         made = known[alike] if is_full or made.calls else known[alike].collapsed()
         passes.append(made.joined() if is_second else made)
-    return tuple(passes), number.ravel().astype(np.int32)
+    return tuple(passes), number
 
 
 def _messages(work: Work) -> tuple[list[Pass], Ints]:
     """What sends, each once, and the place of that of each transfer."""
-    pipeline, known = work.pipeline, dict[Call, int]()
+    pipeline, messages = work.pipeline, []
     sender, receiver, _, asks = pipeline.transfers
     boundary = pipeline.stage[asks] - (pipeline.kind[asks] == FORWARD)
-    outputs = np.array([stage[-1].output if stage else 0.0 for stage in work.stages])
-    columns = pipeline.device[sender], pipeline.device[receiver], outputs[boundary]
-    place = [
-        known.setdefault(Call(f"{start} to {end}", MESSAGE, nbytes), len(known))
-        for start, end, nbytes in zip(*(column.tolist() for column in columns), strict=True)
-    ]
-    messages = []
-    for call in known:
+    columns = pipeline.device[sender], pipeline.device[receiver], boundary
+    names, number = _distinct(columns, (pipeline.devices, pipeline.devices, pipeline.stages))
+    for start, end, stage in names:
+        nbytes = work.stages[stage][-1].output if work.stages[stage] else 0.0
+        call = Call(f"{start} to {end}", MESSAGE, nbytes)
         row = Row(SEND, work.times.seconds(*call[:3]), TRANSFER, call=call)
         messages.append(Pass((), TRANSFER, work.times, [row], (0,)))
-    return messages, np.array(place, dtype=np.int32)
+    return messages, number
 
 
-def _before(rows: Sequence[Row]) -> tuple[Ints, Flags, Flags]:
-    """What rows wait for, shape (rows, 11), which of them wait for what their pass waits for, and
-    with which the CPU begins to launch a pass."""
-    before = padded([row.before for row in rows], WIDTH)
+def _distinct(
+    columns: Sequence[npt.ArrayLike], shape: tuple[int, ...]
+) -> tuple[list[list[int]], Ints]:
+    """The rows of columns, each once, and the place of each row among these. The numbers of a
+    column are below that in `shape`."""
+    key = np.ravel_multi_index(tuple(np.array(columns, dtype=np.int64)), shape)
+    known, place = np.unique(key, return_inverse=True)
+    return np.transpose(np.unravel_index(known, shape)).tolist(), place.astype(np.int32)
+
+
+def _before(rows: Sequence[Row], width: int) -> tuple[Ints, Flags, Flags]:
+    """What rows wait for, in at least so many columns and one for the CPU; which of them wait for
+    what their pass waits for, and with which the CPU begins to launch a pass."""
+    before = padded([(*row.before, -1) for row in rows], width + 1)
     before[:, -1] = [row.launched for row in rows]
     by_cpu = np.array([row.lane == HOST for row in rows])
     return before, (before[:, 0] < 0) & ~by_cpu, (before[:, -1] < 0) & by_cpu
