@@ -56,7 +56,7 @@ def reductions(stage: Sequence[Block], gradients: Gradients) -> list[tuple[int, 
     for group in ("data", "experts"):
         waiting = 0.0
         for number, block in enumerate(reversed(stage)):
-            waiting += dict(elements([block])).get(group, 0.0) * gradients.nbytes
+            waiting += elements([block]).get(group, 0.0) * gradients.nbytes
             if gradients.overlap and waiting and waiting >= gradients.bucket:
                 reduced.append((number, Call(group, collective, waiting)))
                 waiting = 0.0
@@ -72,5 +72,5 @@ def gathers(stage: Sequence[Block], gradients: Gradients, sharding: Sharding) ->
         return []
     return [
         Call(sharding.sharing(group), "all_gather", count * gradients.parameter)
-        for group, count in elements(stage)
+        for group, count in elements(stage).items()
     ]

@@ -195,7 +195,7 @@ def _unreduced(blocks: Sequence[Block], shared: Sequence[Unit]) -> Floats:
 def held_between_steps(work: Work, state: State, stage: int) -> Floats:
     """What a rank of a stage holds between steps: parameters, gradients and the optimizer."""
     degrees, zero, total = work.times.degrees, work.gradients.zero, np.zeros(3)
-    for group, count in elements(work.stages[stage]):
+    for group, count in elements(work.stages[stage]).items():
         total += np.multiply(count, state.shared(zero, degrees.size(work.sharding.sharing(group))))
     return total
 
@@ -206,7 +206,7 @@ def _fixed(work: Work, state: State, overheads: Overheads) -> Floats:
     of_stage = np.zeros((pipeline.stages, len(PARTS)))
     for stage, row in enumerate(of_stage):
         row[:ACTIVATIONS] = held_between_steps(work, state, stage)
-        whole = sum(count for _, count in elements(work.stages[stage]))
+        whole = sum(elements(work.stages[stage]).values())
         if gradients.zero >= 2 and not sharding.sync and pipeline.micro_batches > 1:
             row[UNSHARDED] = whole * gradients.nbytes
         if gradients.zero == 3 and sharding.reshard not in (True, False):

@@ -104,13 +104,13 @@ class UnitPass(Pass):
         kind = self.sharding.sharing if self.kind == FORWARD else self.sharding.backward
         return [
             Call(kind(group), "all_gather", count * self.gradients.parameter)
-            for group, count in unit.elements
+            for group, count in unit.elements.items()
         ]
 
     def _reducing(self, unit: Unit) -> list[Call]:
         """The collectives that reduce the gradients of a unit."""
         sharding, calls = self.sharding, list[Call]()
-        for group, count in unit.elements:
+        for group, count in unit.elements.items():
             nbytes = count * self.gradients.nbytes
             calls.append(Call(sharding.sharing(group), "reduce_scatter", nbytes))
             if replicas := sharding.replicas(group):

@@ -7,7 +7,7 @@ its parameters, and one reduces its gradients. The root's unit has what is left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -87,7 +87,7 @@ class Unit(NamedTuple):
 
     blocks: tuple[int, ...]
     """Their places in the stage."""
-    elements: tuple[tuple[str, float], ...]
+    elements: Mapping[str, float]
     """Elements of parameters by the group that shares them: "data", and "experts" if there are."""
     root: bool
     """Whether this is the root's unit: it stays gathered behind the forward."""
@@ -95,7 +95,7 @@ class Unit(NamedTuple):
     @property
     def parameters(self) -> float:
         """Elements of all groups."""
-        return sum(count for _, count in self.elements)
+        return sum(self.elements.values())
 
 
 def units(stage: Sequence[Block], sharding: Sharding) -> list[Unit]:
@@ -109,10 +109,10 @@ def units(stage: Sequence[Block], sharding: Sharding) -> list[Unit]:
     ]
 
 
-def elements(blocks: Sequence[Block]) -> tuple[tuple[str, float], ...]:
+def elements(blocks: Sequence[Block]) -> dict[str, float]:
     """Elements of parameters by the group that shares them: "data", and "experts" if there are."""
     counts = {
         "data": sum(block.parameters for block in blocks),
         "experts": sum(block.expert_parameters for block in blocks),
     }
-    return tuple((group, count) for group, count in counts.items() if count)
+    return {group: count for group, count in counts.items() if count}

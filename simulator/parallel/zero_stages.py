@@ -55,7 +55,7 @@ def _stage(work: Work, state: State, device: int) -> Stage:
         calls += [call for _, call in reductions(blocks, gradients)]
         calls += gathers(blocks, gradients, work.sharding)
         held += float(held_between_steps(work, state, stage).sum())
-        for group, count in elements(blocks):
+        for group, count in elements(blocks).items():
             least += count * sum(state.shared(3, size(group)))
     last = np.isin(np.arange(len(pipeline)), pipeline.last)
     actions = np.stack((pipeline.stage, pipeline.kind, last), axis=1)[pipeline.device == device]
