@@ -20,8 +20,12 @@ from experiments.benchmarks.table_rows import grouped
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.calibrated_compute import MeasuredStep, row_of
-from experiments.parallel.compute_calibration import Row, calibrate
+from experiments.parallel.compute_calibration import (
+    CriticalPath,
+    MeasuredStep,
+    calibrate,
+    critical_path,
+)
 from experiments.parallel.plan_errors import Kind, PlanError, kind_of, span_of
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
@@ -89,7 +93,8 @@ def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predict
         models = grouped(alike, lambda row: row.group if by_model else "").values()
         firsts = [min(model, key=lambda row: row.order) for model in models]
         usual = DeviceTimes(alike[0].device, alike[0].dtype)
-        times = calibrate([_fitted(first, usual) for first in firsts]).of(usual)
+        paths = [_path(first, usual) for first in firsts]
+        times = calibrate(paths, [first.seconds for first in firsts]).of(usual)
         for model, first in zip(models, firsts, strict=True):
             predicted += [
                 Predicted(
@@ -104,9 +109,9 @@ def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predict
     return predicted
 
 
-def _fitted(row: Measured, times: DeviceTimes) -> Row:
+def _path(row: Measured, times: DeviceTimes) -> CriticalPath:
     step = MeasuredStep(row.table, row.model, row.plan, row.seconds)
-    return row_of(step, times, lambda plan: _times(row.machine, plan.degrees))
+    return critical_path(step, times, lambda plan: _times(row.machine, plan.degrees))
 
 
 def plain(row: Measured) -> float:

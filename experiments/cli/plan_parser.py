@@ -14,7 +14,7 @@ from experiments.execution.choice import HERE, Execution
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.calibrated_compute import calibrated_by
+from experiments.parallel.compute_calibration import calibrated_by
 from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Setting, Training
 from experiments.parallel.plan_text import parse_plan

@@ -1,4 +1,5 @@
-"""Calibrate the times of a device with measured steps.
+"""Calibrate the times of a device with measured steps: a CSV with the columns model, plan and
+seconds.
 
 A step is bound by the device or by the CPU that launches its kernels. What a row tells of the two
 is weighed against what is known before: tables of matrix products know a device well, and the
@@ -7,22 +8,32 @@ launch of a kernel is a guess.
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from experiments import output
 from experiments.models.device_times import DeviceTimes
+from experiments.models.model_catalogue import find_transformer
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import Plan, parse_plan
+from simulator.analysis.critical_path import trace_back
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS
+from simulator.parallel.step import Step, write
 from topologies.errors import InputError
+from topologies.readers.contents import text_of
 from topologies.topology import Floats
 
-KNOWN = 0.15
-"""The standard deviation of the logarithm of the factor on a device's times, before a row is
-seen."""
-GUESSED = 1.0
-"""The same of the factor on the launch of a kernel, which depends on CPU and framework."""
+KNOWN, GUESSED = 0.15, 1.0
+"""The standard deviations of the logarithms of the factors on a device's times and on the launch of
+a kernel, before a row is seen. Launches depend on CPU and framework."""
 ROW = 0.15
 """The standard deviation of the logarithm of a measured step over that of a model with the right
 factors. Some jobs run short of memory or share a machine, which no model of compute knows."""
@@ -33,6 +44,13 @@ ROUNDS = 30
 PRECISE = 1e-9
 """The error of a step by its known paths, as a share of it."""
 FINENESS = 0.03
+KEPT = 4
+"""Steps that stay written while a fit simulates them, at most: a large one takes 400 MB."""
+BOUND = np.full(len(STREAMS), 2)
+"""Which factor the times of a stream have: 0 that of the device, 1 that of launches, 2 none."""
+BOUND[[COMPUTE, COPIES]], BOUND[HOST] = 0, 1
+MOST_BYTES, MOST_ROWS = 2**20, 1000
+COLUMNS = "model", "plan", "seconds"
 
 
 class Factors(NamedTuple):
@@ -48,74 +66,169 @@ class Factors(NamedTuple):
         return replace(times, scale=times.scale * self.scale, launch=times.launch * self.launch)
 
 
-class Row(NamedTuple):
-    """A measured step."""
+class MeasuredStep(NamedTuple):
+    """A step that was measured."""
 
-    path: Callable[[Factors], Floats]
-    """The seconds of its critical path with factors, shape (3,): of the device, of launches, and
-    of all else."""
-    measured: float
-    """Its measured seconds."""
+    where: str
+    """Its file and line, for messages."""
+    model: str
+    """The model, as `--model` takes it."""
+    plan: str
+    """The plan, as `--plan` takes it."""
+    seconds: float
+    """Seconds of the step."""
 
 
-def calibrate(rows: Sequence[Row]) -> Factors:
-    """The likeliest factors.
+CriticalPath = Callable[[Factors], Floats]
+"""The seconds of the critical path of a step with factors, shape (3,): of the device, of launches,
+and of all else."""
 
-    All logarithms are taken as normal. So one row that is bound by the device moves the factor on
-    its times half of the way, by the root of what the row says; one that is bound by the CPU moves
-    the launch nearly all of the way. Raises InputError for a step of 0 s or less.
+
+def read_steps(path: Path) -> tuple[MeasuredStep, ...]:
+    """The steps in a CSV with the columns model, plan and seconds. More columns count for nothing.
+
+    Raises InputError with file and line of the first mistake.
     """
-    for row in rows:
-        if not 0 < row.measured < float("inf"):
-            raise InputError(f"a step of {row.measured} s was measured: it is above 0")
+    expected = f"a CSV of {', '.join(COLUMNS)}"
+    text = text_of(path, MOST_BYTES, expected, f"take at most {MOST_ROWS} steps")
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    steps = []
+    try:
+        missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError(f"{path} line 1: no column {missing[0]}: expected {expected}")
+        for row in reader:
+            steps.append(_step(row, f"{path} line {reader.line_num}"))
+            if len(steps) > MOST_ROWS:
+                raise InputError(f"{path}: more than {MOST_ROWS} steps")
+    except csv.Error as error:
+        raise InputError(f"{path} line {reader.line_num}: {error}: expected a CSV") from None
+    if not steps:
+        raise InputError(f"{path} has no step: expected a line with {', '.join(COLUMNS)}")
+    return tuple(steps)
+
+
+def _step(row: dict[str, str | None], where: str) -> MeasuredStep:
+    model, plan, text = (row[column] for column in COLUMNS)
+    if not model or not plan or not text:
+        raise InputError(f'{where}: a value is missing: write gpt2,"dp=2,micro=1",0.25')
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"{where}: seconds is {text[:40]!r}: a number above 0")
+    return MeasuredStep(where, model, plan, seconds)
+
+
+def calibrated_by(
+    path: Path, times: DeviceTimes, groups: Callable[[Plan], GroupTimes]
+) -> DeviceTimes:
+    """The times with the factors that the steps of a file tell, where `groups` has the times of
+    collectives. Says on stderr what they are.
+
+    Raises InputError for a step that cannot be simulated.
+    """
+    steps, paths = read_steps(path), list[CriticalPath]()
+    for number, step in enumerate(steps):
+        try:
+            paths.append(critical_path(step, times, groups, keeps=number < KEPT))
+            paths[-1](Factors())
+        except InputError as error:
+            raise InputError(f"{step.where}: {error}") from None
+    factors = calibrate(paths, [step.seconds for step in steps])
+    output.note(
+        f"{path.name}: {output.counted(len(steps), 'measured step')}: times of the device x "
+        f"{factors.scale:.3f}, launches x {factors.launch:.3f}"
+    )
+    return factors.of(times)
+
+
+def critical_path(
+    step: MeasuredStep,
+    times: DeviceTimes,
+    groups: Callable[[Plan], GroupTimes],
+    *,
+    keeps: bool = True,
+) -> CriticalPath:
+    """The critical path of a step with times of a device that factors multiply, where `groups` has
+    the times of collectives. It `keeps` the written step, or writes it for each simulation.
+
+    Raises InputError for a step that cannot be simulated.
+    """
+    plan, entry = parse_plan(step.plan), find_transformer(step.model)
+    collectives = groups(plan)
+
+    def written(factors: Factors) -> Step:
+        training = Training(entry.name, entry.shape, entry.size, factors.of(times))
+        return write(work_of(training, plan, collectives))
+
+    usual = cache(written) if keeps else written
+
+    @cache
+    def path(factors: Factors) -> Floats:
+        if factors == Factors():
+            timeline = usual(Factors()).timeline
+        elif "forward" in plan.pipeline.options:
+            # The times of the device decide in which order its pipeline runs.
+            timeline = written(factors).timeline
+        else:
+            first, factor = usual(Factors()), np.array([*factors, 1.0])
+            timeline = first.simulated(first.graph.seconds * factor[BOUND[first.graph.lane]])
+        critical = trace_back(timeline)
+        bound = BOUND[timeline.schedule.lane[critical.operation]]
+        return np.bincount(bound, critical.seconds, 3).astype(np.float64)
+
+    return path
+
+
+def calibrate(paths: Sequence[CriticalPath], measured: Sequence[float]) -> Factors:
+    """The likeliest factors by the critical paths of steps and their measured seconds.
+
+    All logarithms are taken as normal. So one step that is bound by the device moves the factor on
+    its times half of the way, by the root of what the step says; one that is bound by the CPU moves
+    the launch nearly all of the way.
+    """
     # A step takes as long as its longest path, and the time of a path is linear in both factors.
     # So the likeliest factors by the paths that are known say where to simulate next, which adds
     # the path that is critical there, until no path is new.
-    paths = [np.zeros((0, 3)) for _ in rows]
+    known = [np.zeros((0, 3)) for _ in paths]
     for start in STARTS:
-        _learn(rows, paths, Factors(launch=start))
+        _learn(paths, known, Factors(launch=start))
     for _ in range(ROUNDS):
-        factors = _likeliest(rows, paths)
-        if not _learn(rows, paths, factors):
+        factors = _likeliest(known, np.log(measured))
+        if not _learn(paths, known, factors):
             break
     return factors
 
 
-def _learn(rows: Sequence[Row], paths: list[Floats], factors: Factors) -> bool:
-    """Add the critical path of each row to its paths, seconds for factors of 1, shape (paths, 3).
-    Returns whether a row takes another time than the longest path that was known."""
+def _learn(paths: Sequence[CriticalPath], known: list[Floats], factors: Factors) -> bool:
+    """Add the critical path of each step to its known ones, seconds for factors of 1, shape (paths,
+    3). Returns whether a step takes another time than the longest path that was known."""
     point, learnt = np.array([*factors, 1.0]), False
-    for number, row in enumerate(rows):
-        path = row.path(factors)
-        step, known = path.sum(), paths[number] @ point
-        learnt |= bool(abs(known.max(initial=0.0) - step) > PRECISE * step)
+    for number, path in enumerate(paths):
+        critical, seconds = path(factors), known[number] @ point
+        step = critical.sum()
+        learnt |= bool(abs(seconds.max(initial=0.0) - step) > PRECISE * step)
         # Where factors change the order of operations, an old path may take longer than the step.
-        rest = paths[number][known <= (1 + PRECISE) * step]
-        paths[number] = np.append(rest, [path / point], axis=0)
+        rest = known[number][seconds <= (1 + PRECISE) * step]
+        known[number] = np.append(rest, [critical / point], axis=0)
     return learnt
 
 
-def _doubts(rows: Sequence[Row], paths: Sequence[Floats], logs: Floats) -> Floats:
-    """How unlikely logarithms of factors are, in standard deviations: of each factor, then of each
-    row by its paths."""
-    point = np.append(np.exp(logs), 1.0)
-    steps = [(known @ point).max() for known in paths]
-    missed = np.log(steps) - np.log([row.measured for row in rows])
-    return np.array([logs[0] / KNOWN, logs[1] / GUESSED, *(missed / ROW)])
-
-
-def _likeliest(rows: Sequence[Row], paths: Sequence[Floats]) -> Factors:
-    """The likeliest factors by paths of each row."""
+def _likeliest(known: Sequence[Floats], measured: Floats) -> Factors:
+    """The likeliest factors by known paths of each step and the logarithms of measured seconds."""
     from scipy.optimize import least_squares
 
+    def doubts(logs: Floats) -> Floats:
+        """How unlikely logarithms of factors are, in standard deviations: of each factor, then of
+        each step."""
+        point = np.append(np.exp(logs), 1.0)
+        missed = np.log([(paths @ point).max() for paths in known]) - measured
+        return np.concatenate([logs / (KNOWN, GUESSED), missed / ROW])
+
     fits = [
-        least_squares(
-            partial(_doubts, rows, paths),
-            [0.0, np.log(start)],
-            diff_step=[FINENESS, FINENESS],
-            x_scale=0.1,
-        )
+        least_squares(doubts, [0.0, np.log(start)], diff_step=[FINENESS] * 2, x_scale=0.1)
         for start in STARTS
     ]
-    best = min(fits, key=lambda each: float(each.cost))
-    return Factors(*np.exp(best.x).tolist())
+    return Factors(*np.exp(min(fits, key=lambda fit: float(fit.cost)).x).tolist())

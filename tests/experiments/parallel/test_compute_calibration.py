@@ -1,6 +1,7 @@
-"""Factors on the times of a device from measured steps."""
+"""Files of measured steps, and factors on the times of a device that are fitted to them."""
 
 from math import exp, log
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,9 +9,108 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.models.device_times import DeviceTimes
-from experiments.parallel.compute_calibration import KNOWN, ROW, Factors, Row, calibrate
+from experiments.models.model_catalogue import find_transformer
+from experiments.parallel.compute_calibration import (
+    KNOWN,
+    MOST_ROWS,
+    ROW,
+    Factors,
+    MeasuredStep,
+    calibrate,
+    calibrated_by,
+    critical_path,
+    read_steps,
+)
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import Plan, parse_plan
+from grouped_cases import each_case
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import write
+from topologies.catalogue import find
 from topologies.errors import InputError
 from topologies.topology import Floats
+
+STEP = 'gpt2:layers=2,"dp=2,micro=1,batch=4",0.05\n'
+GOOD = f"model,plan,seconds\n{STEP}"
+
+
+def test_steps_are_read_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text("plan,note,seconds,model\n" + '"dp=2,micro=1",x,0.5,gpt2\n')
+    (step,) = read_steps(path)
+    assert (step.model, step.plan, step.seconds) == ("gpt2", "dp=2,micro=1", 0.5)
+    assert step.where.endswith("line 2")
+
+
+@each_case(
+    ("text", "words"),
+    [
+        ("", "no column model"),
+        ("model,plan\n", "no column seconds"),
+        ("model,plan,seconds\n", "has no step"),
+        ("model,plan,seconds\ngpt2\n", "a value is missing"),
+        ("model,plan,seconds\ngpt2,dp=2,fast\n", "'fast': a number above 0"),
+        ("model,plan,seconds\ngpt2,dp=2,-1\n", "a number above 0"),
+        ("model,plan,seconds\ngpt2,dp=2,nan\n", "a number above 0"),
+        ('model,plan,seconds\n"gpt2', "expected a CSV"),
+        ("model,plan,seconds\n" + "a,b,1\n" * (MOST_ROWS + 1), "more than 1000 steps"),
+        ("x" * (2**20 + 1), "larger than 1 MiB"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_steps(path)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_steps(path)
+
+
+def groups(plan: Plan) -> GroupTimes:
+    """The times of collectives on a DGX A100."""
+    return GroupTimes(find("dgx_a100").build(plan.degrees.ranks), plan.degrees)
+
+
+def test_times_are_fitted_to_the_steps_of_a_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text(GOOD)
+    times = calibrated_by(path, DeviceTimes("a100"), groups)
+    assert times.launch > 1e-5
+    assert "1 measured step: times of the device x" in capsys.readouterr().err
+
+
+@each_case(
+    "plan",
+    [
+        "dp=8,zero=3,micro=1,batch=16",
+        "dp=2,tp=2,pp=2,micro=1,batch=8,sp=yes,pieces=yes,overlap=yes",
+        "dp=2,tp=2,pp=2,micro=1,batch=8,overlap=yes,slowdown=0.2",
+        "dp=2,tp=2,pp=2,micro=1,batch=8,schedule=zb_auto",
+    ],
+)
+def test_a_row_with_factors_is_the_step_of_a_device_with_these_times(plan: str) -> None:
+    usual, factors = DeviceTimes("a100"), Factors(0.5, 3.0)
+    path = critical_path(MeasuredStep("line 2", "gpt2:layers=4", plan, 0.1), usual, groups)
+    entry, parsed = find_transformer("gpt2:layers=4"), parse_plan(plan)
+    training = Training(entry.name, entry.shape, entry.size, factors.of(usual))
+    step = write(work_of(training, parsed, groups(parsed)))
+    assert path(factors).sum() == pytest.approx(step.timeline.makespan, rel=1e-12)
+
+
+def test_a_step_that_cannot_be_simulated_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text(GOOD + 'gpt2,"dp=1,tp=5",0.5\n')
+    with pytest.raises(InputError, match="line 3: gpt2 has 12 heads"):
+        calibrated_by(path, DeviceTimes("a100"), groups)
 
 
 def device(factors: Factors) -> Floats:
@@ -29,24 +129,23 @@ def step(factors: Factors) -> Floats:
 def test_a_row_that_the_device_binds_moves_its_factor_half_way(factor: float) -> None:
     """Two normal logarithms with the same standard deviation."""
     assert KNOWN == ROW
-    got = calibrate([Row(device, 2 * factor)])
+    got = calibrate([device], [2 * factor])
     assert got.scale == pytest.approx(factor**0.5, rel=1e-3)
     assert got.launch == pytest.approx(1, rel=1e-3)
 
 
 def test_a_row_far_above_the_device_tells_of_the_launch() -> None:
-    got = calibrate([Row(step, 10.0)])
+    got = calibrate([step], [10.0])
     assert got.launch == pytest.approx(exp(log(10) / (1 + ROW**2)), rel=0.01)
     assert got.scale == pytest.approx(1, abs=0.01)
 
 
 def test_many_rows_leave_little_of_what_was_known_before() -> None:
-    rows = [Row(device, 3.0)] * 20
-    assert calibrate(rows).scale == pytest.approx(1.5 ** (20 / 21), rel=1e-3)
+    assert calibrate([device] * 20, [3.0] * 20).scale == pytest.approx(1.5 ** (20 / 21), rel=1e-3)
 
 
 def test_a_row_that_is_predicted_changes_nothing() -> None:
-    assert calibrate([Row(step, 2.0)]) == pytest.approx(Factors(), rel=1e-6)
+    assert calibrate([step], [2.0]) == pytest.approx(Factors(), rel=1e-6)
 
 
 def test_a_few_simulations_find_the_path_that_binds() -> None:
@@ -56,15 +155,10 @@ def test_a_few_simulations_find_the_path_that_binds() -> None:
         tried.append(factors)
         return step(factors)
 
-    calibrate([Row(counted, 5.0)])
+    calibrate([counted], [5.0])
     assert len(tried) <= 6
 
 
 def test_factors_apply_to_times() -> None:
     times = Factors(2.0, 3.0).of(DeviceTimes("a100", launch=1e-3))
     assert (times.scale, times.launch) == (2.0, 3e-3)
-
-
-def test_a_step_without_seconds_is_refused() -> None:
-    with pytest.raises(InputError, match="above 0"):
-        calibrate([Row(step, 0.0)])
