@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from string import Formatter
 from textwrap import wrap
+from typing import Any, ClassVar
 
-from topologies.units import format_seconds
+from topologies.errors import InputError
+from topologies.units import format_bytes, format_seconds
 
 WIDEST, NARROWEST = 120, 12
 """Characters of a line, and of a column of words whose cells go on in lines below, at the least."""
@@ -74,3 +78,40 @@ def visible(text: str) -> str:
 def share_cells(name: str, seconds: float, total: float, *about: str) -> list[str]:
     """A line of a report: seconds, and what share of all they are."""
     return [f"  {name}", format_seconds(seconds), f"{seconds / (total or 1.0):.1%}", *about]
+
+
+def bytes_cell(nbytes: float | None) -> str:
+    """Bytes of memory as text, or a dash if they are not known."""
+    return "-" if nbytes is None else format_bytes(float(nbytes), binary=False)
+
+
+class Sentences(Formatter):
+    """Fills in the fields of a record, written in their units: `s` are seconds, `B` bytes.
+
+    >>> Sentences().fill("{plan}: {step_s:s}", {"plan": "dp=8", "step_s": 0.5})
+    'dp=8: 500ms'
+    """
+
+    units: ClassVar[Mapping[str, Callable[[float], str]]] = {
+        "s": format_seconds,
+        "B": partial(format_bytes, binary=False),
+    }
+    """What writes a number in a unit."""
+
+    def fill(self, template: str, record: Mapping[str, Any]) -> str:
+        """The text. Raises InputError if the record has no such value."""
+        return self.vformat(template, (), record)
+
+    def get_value(self, key: int | str, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """A value of the record."""
+        if kwargs.get(str(key)) is None:
+            raise InputError(f"no {key!r} in the result")
+        return kwargs[str(key)]
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """A value in its unit."""
+        unit = self.units.get(format_spec)
+        try:
+            return unit(value) if unit else format(value, format_spec)
+        except (TypeError, ValueError):
+            raise InputError(f"no number but {str(value)[:40]!r} in the result") from None

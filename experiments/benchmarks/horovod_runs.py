@@ -129,10 +129,10 @@ def run_seconds(measured: Sequence[Nodes], fits: Mapping[int, Fit], pause: float
     longer by their exposed communication.
     """
     epochs, first = Epochs(EPOCHS, IMAGES, pause), measured[0]
-    steps = epochs.training(first.samples, 0.0).steps
+    steps = epochs.training(first.samples, 0.0)["epoch_steps"]
     alone = first._replace(step=(first.seconds / EPOCHS - pause) / steps)
     return [
-        epochs.training(run.samples, alone.step * (1 + loss.loss)).seconds
+        epochs.training(run.samples, alone.step * (1 + loss.loss))["training_s"]
         for run, loss in zip(measured, losses([alone, *measured[1:]], fits), strict=True)
     ]
 

@@ -19,14 +19,14 @@ from experiments.pictures.timelines.trace_folder import (
     is_folder,
     write_timeline,
 )
+from experiments.profiles.interval_levels import level_of
 from experiments.simulations import workload
 from experiments.training.changes import run_seconds, simulates_again, what_if
-from experiments.training.fastest import comparison_text
 from experiments.training.job import Job, TrainingRun
-from experiments.training.scaling import scaling_text
+from experiments.training.scaling import comparison_text, scaling_text
 from experiments.training.training_grid import TrainingGrid, failure_of
 from experiments.training.training_report import report, text
-from experiments.training.training_table import DISPENSABLE, cells
+from experiments.training.training_table import table
 from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.resources import duration
@@ -184,8 +184,7 @@ def _several(
 def _words(grid: TrainingGrid, records: Sequence[output.Record]) -> Iterator[str]:
     """The table, and for people what is fastest and where more workers stop paying."""
     swept, names = grid.swept, grid.names
-    columns = cells(swept, names, [job for _, job in grid.variants])
-    yield output.render(records, columns, DISPENSABLE)
+    yield table(records, swept, names, level_of(grid.job.profile))
     if len(names) > 1:
         yield comparison_text(records, swept, names)
     if text := scaling_text(records, swept, names):

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
 from experiments.models.model_shapes import Shape
+from experiments.option_text import parse_zipf
 from experiments.parallel.plan_text import Plan
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.forwarded import forwarded_all_to_allv
 from simulator.collectives.routers import TOKENS, Counts, Returned, Tokens
 from simulator.collectives.uneven import all_to_allv
+from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -21,6 +24,7 @@ SCORES = 2**22
 """Scores of tokens for experts that a router draws; more where a rank has fewer than 512 tokens."""
 PAIRS = 2**16
 """Pairs of ranks whose messages are simulated one by one, at most."""
+EXCHANGES = "dispatch", "combine"
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,10 @@ class Routing:
     """What the router of a plan does. Every group of ranks with all experts, and every layer, has
     the same popularity of experts and the same tokens."""
 
+    plan: Plan
     router: Tokens
-    ranks: int
-    """Ranks that share the experts."""
     tokens: float
     """Tokens of a rank in a micro-batch."""
-    capacity: float
-    """Tokens that a rank may send to an expert, over those of even routing; 0: any number."""
     forwards: bool
     """Whether a token crosses the network once for each node, as in DeepEP."""
     even: str
@@ -43,27 +44,50 @@ class Routing:
     @cached_property
     def counts(self) -> Counts:
         """Tokens of each rank for each expert, of those that the router draws."""
-        return self.router.expert_counts(self.ranks)
+        return self.router.expert_counts(self.plan.ep)
 
     @cached_property
     def imbalance(self) -> float:
         """Tokens of the busiest rank over the mean."""
-        arriving = self.counts.sum(axis=0).reshape(self.ranks, -1).sum(axis=1)
+        arriving = self.counts.sum(axis=0).reshape(self.plan.ep, -1).sum(axis=1)
         return float(arriving.max() / arriving.mean())
 
     @cached_property
     def dropped(self) -> float:
         """The share of what the router sends that exceeds the capacity of experts."""
-        if not self.capacity:
+        if not self.plan.capacity:
             return 0.0
         even = self.tokens * self.router.top / self.counts.shape[1]
-        slots = np.ceil(even * self.capacity) * self.router.tokens / self.tokens
+        slots = np.ceil(even * self.plan.capacity) * self.router.tokens / self.tokens
         return float(np.maximum(self.counts - slots, 0.0).sum() / self.counts.sum())
 
     @property
     def algorithms(self) -> Mapping[str, tuple[Algorithm, ...]]:
         """The algorithms of dispatch and combine; none if they are even."""
         return {} if self.even else _algorithms(self.router, forwards=self.forwards)
+
+    def figures(self, work: Work, exposed: float) -> dict[str, Any]:
+        """What the router does, for JSON: of a forward, how long a dispatch and a combine take, and
+        their shares of the seconds that a device waits for them in a step, `exposed`."""
+        record = {"busiest": self.imbalance, "dropped": self.dropped, "even": self.even}
+        blocks = (block for stage in work.stages for block in stage)
+        block = next((each for each in blocks if "ep" in {p.group for p in each.forward}), None)
+        if block is None:
+            return record
+        passes = [
+            [
+                work.times.seconds("ep", part.collective, part.nbytes)
+                for part in parts
+                if part.group == "ep"
+            ]
+            for parts in (block.forward, block.again, block.backward)
+        ]
+        # Gradients of what is dispatched, and of what returns, travel in this order too.
+        both = np.sum([seconds for seconds in passes if seconds], axis=0)
+        shares = both / (both.sum() or 1.0) * exposed
+        for name, seconds, share in zip(EXCHANGES, passes[0], shares.tolist(), strict=True):
+            record |= {f"{name}_s": seconds, f"exposed_{name}_s": share}
+        return record
 
 
 def routing_of(shape: Shape, plan: Plan, seq: int, topology: Topology) -> Routing | None:
@@ -85,21 +109,17 @@ def routing_of(shape: Shape, plan: Plan, seq: int, topology: Topology) -> Routin
             f"nodes={plan.nodes} of {size * local} experts have fewer than the {experts.top} that "
             f"a token passes: take nodes={-(-experts.top // (size * local))}"
         )
-    exponent = float(plan.router.partition(":")[2])
-    limits = plan.nodes, size, local, max(1, int(drawn))
     forwards = plan.nodes > 0 and size < plan.ep
-    if plan.ep == 1:
-        even = "one rank has all experts"
-    elif plan.capacity:
-        even = "each expert has as many slots"
-    elif plan.ep * plan.ep > PAIRS:
-        even = "too many pairs of ranks"
-    elif forwards and not regular:
-        even = "the ranks of a node do not follow one another"
-    else:
-        even = ""
+    reasons = {
+        "one rank has all experts": plan.ep == 1,
+        "each expert has as many slots": plan.capacity > 0,
+        "too many pairs of ranks": plan.ep * plan.ep > PAIRS,
+        "the ranks of a node do not follow one another": forwards and not regular,
+    }
+    exponent, limits = parse_zipf(plan.router), (plan.nodes, size, local, max(1, int(drawn)))
     router = Tokens(exponent, plan.seed, experts.top, *limits)
-    return Routing(router, plan.ep, tokens, plan.capacity, forwards, even)
+    even = next((reason for reason, holds in reasons.items() if holds), "")
+    return Routing(plan, router, tokens, forwards, even)
 
 
 def _nodes(plan: Plan, topology: Topology) -> tuple[int, bool]:
@@ -120,6 +140,5 @@ def _nodes(plan: Plan, topology: Topology) -> tuple[int, bool]:
 def _algorithms(router: Tokens, *, forwards: bool) -> Mapping[str, tuple[Algorithm, ...]]:
     """A combine sends back what a dispatch sends. Across nodes it takes as long as the dispatch."""
     if forwards:
-        both = (forwarded_all_to_allv(router),)
-        return {"dispatch": both, "combine": both}
+        return dict.fromkeys(EXCHANGES, (forwarded_all_to_allv(router),))
     return {"dispatch": (all_to_allv(router),), "combine": (all_to_allv(Returned(router)),)}

@@ -7,12 +7,19 @@ from dataclasses import dataclass, field, fields
 
 from experiments.models.block_cut import Cut
 from experiments.models.transformer_blocks import blocks
-from experiments.parallel.fitting import OVERHEADS, state_of
-from experiments.parallel.plan_step import Stages, Training, gradients_of, sharding_of, share_out
+from experiments.parallel.plan_step import (
+    OVERHEADS,
+    Stages,
+    Training,
+    gradients_of,
+    sharding_of,
+    share_out,
+    state_of,
+)
 from experiments.parallel.plan_text import Plan
 from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.plan_memory import State
+from simulator.parallel.sharding import elements
 from simulator.parallel.step_bound import BlockSeconds, Outline, bound
 
 
@@ -39,11 +46,9 @@ class PlanBounds:
 
     def seconds(self, plan: Plan) -> float:
         """Seconds that the step of a plan does not go below."""
-        degrees = plan.degrees
-        key = str(degrees)
+        stages, key = self.stages(plan), str(plan.degrees)
         if key not in self._seconds:
-            self._seconds[key] = BlockSeconds(self.times.under(degrees))
-        stages = self.stages(plan)
+            self._seconds[key] = BlockSeconds(self.times.under(plan.degrees))
         outline = Outline(
             stages,
             plan.micro_batches,
@@ -57,30 +62,20 @@ class PlanBounds:
     def memory(self, plan: Plan) -> float:
         """Bytes that the fullest rank holds at least: parameters, gradients, optimizer, the
         activations of the micro-batches that are on their way, and overheads."""
-        stages, degrees = self.stages(plan), plan.degrees
-        state = state_of(self.training, plan)
-        sizes = [
-            _held(plan, stages[device :: plan.pp], state)
-            + OVERHEADS.fragmentation * _activations(plan, stages, device)
-            for device in range(plan.pp)
-        ]
-        kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * _has_experts(stages))]
-        groups = sum(degrees.size(kind) > 1 for kind in kinds)
-        return max(sizes) + groups * OVERHEADS.communicator + OVERHEADS.context
-
-
-def _has_experts(stages: Stages) -> bool:
-    return any(block.expert_parameters for stage in stages for block in stage)
-
-
-def _held(plan: Plan, stages: Stages, state: State) -> float:
-    """Bytes of parameters, gradients and the optimizer, or of a rank's shares of them."""
-    total = 0.0
-    for kind, name in (("data", "parameters"), ("experts", "expert_parameters")):
-        elements = sum(getattr(block, name) for stage in stages for block in stage)
-        if elements:
-            total += elements * sum(state.shared(plan.zero, plan.degrees.size(kind)))
-    return total
+        stages, size = self.stages(plan), plan.degrees.size
+        state, has_experts = state_of(self.training, plan), False
+        held = []
+        for device in range(plan.pp):
+            blocks = [block for stage in stages[device :: plan.pp] for block in stage]
+            counts = dict(elements(blocks))
+            has_experts |= "experts" in counts
+            held.append(
+                sum(n * sum(state.shared(plan.zero, size(kind))) for kind, n in counts.items())
+                + OVERHEADS.fragmentation * _activations(plan, stages, device)
+            )
+        kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * has_experts)]
+        groups = sum(size(kind) > 1 for kind in kinds)
+        return max(held) + groups * OVERHEADS.communicator + OVERHEADS.context
 
 
 def _activations(plan: Plan, stages: Stages, device: int) -> float:
@@ -89,7 +84,7 @@ def _activations(plan: Plan, stages: Stages, device: int) -> float:
     chunks ahead (Narayanan et al., 2021)."""
     mine, pp, count = stages[device :: plan.pp], plan.pp, plan.micro_batches
     keeps = [sum(block.kept for block in stage) for stage in mine]
-    again = max((block.working for stage in mine for block in stage), default=0.0)
+    again = max(block.working for stage in mine for block in stage)
     if device == pp - 1:
         # The logits are free before anything is computed again.
         again = max(0.0, again - stages[-1][-1].kept)
@@ -97,8 +92,5 @@ def _activations(plan: Plan, stages: Stages, device: int) -> float:
         return min(pp - device, count) * keeps[0] + again
     ahead = min(2 * (pp - 1 - device) + (plan.v - 1) * pp + 1, count * plan.v)
     whole, rest = divmod(ahead, plan.v * pp)
-    total = whole * pp * sum(keeps)
-    for keep in keeps:
-        total += min(rest, pp) * keep
-        rest -= min(rest, pp)
-    return total + again
+    flying = [whole * pp + min(max(rest - chunk * pp, 0), pp) for chunk in range(plan.v)]
+    return sum(kept * number for kept, number in zip(keeps, flying, strict=True)) + again

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.models.accelerators import accelerator
-from experiments.parallel.fitting import OVERHEADS, state_of
 from experiments.parallel.plan_bounds import PlanBounds
-from experiments.parallel.plan_report import MEANINGS
+from experiments.parallel.plan_errors import kind_of, mean_error
+from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_space import Space
-from experiments.parallel.plan_step import Training, interval_of, work_of
+from experiments.parallel.plan_step import Training, interval_of, memory_of, work_of
 from experiments.parallel.plan_text import Plan
-from simulator.parallel.bound_search import KEEP, LEAST, SAME, distinct, search
+from experiments.profiles.interval_levels import interval_columns
+from experiments.text_lines import bytes_cell
+from simulator.parallel.bound_search import KEEP, LEAST, distinct, search
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, STREAMS, TP
-from simulator.parallel.plan_memory import memory
 from simulator.parallel.step import Detail, write
 from simulator.parallel.step_measures import StepMeasures, measure
 from simulator.parallel.step_work import Work
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
-from topologies.units import format_bytes
+from topologies.units import format_seconds
 
 Progress = Callable[[int, int], object]
 ROUNDING = 1e-12
@@ -35,6 +37,10 @@ FEW, MANY = 40_000, 1_000_000
 LIMITING = 0.5
 """Seconds of launches over those of computing from which on the CPU may limit a step."""
 TOO_LARGE = "does not fit in memory"
+REASONS = 2
+"""Reasons for which a plan loses that a table shows, at most."""
+SHOWN = 0.02
+"""Only reasons that make up this share of a loss, at least, are shown."""
 
 
 class Simulated(NamedTuple):
@@ -50,7 +56,9 @@ class Simulated(NamedTuple):
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found."""
+    """What a search found. A place is that of a plan in `plans`: first come those that are
+    simulated, the fastest first, and of as fast ones those that hold least; then the others, those
+    with the lowest bound first."""
 
     space: Space
     """The plans among which it chose."""
@@ -58,45 +66,74 @@ class SearchResult:
     """Plans that are not bounded, by the reason."""
     limit: float
     """Bytes of the memory of a device."""
-    plans: tuple[Plan, ...]
+    plans: Sequence[Plan]
     """The plans that fit in memory."""
-    memory: tuple[float, ...]
+    memory: Sequence[float]
     """Bytes that the fullest rank of each plan holds at least."""
-    bounds: tuple[float, ...]
+    bounds: Sequence[float]
     """Seconds that no step of a plan goes below."""
     simulated: Mapping[int, Simulated]
-    """The plans that are simulated, by their place, the fastest first."""
-    intervals: Mapping[int, Interval] = field(default_factory=dict)
+    """The plans that are simulated, by their place."""
+    alike: Mapping[int, int]
+    """The places of the fastest plans, and how many others take as long. Of these, the one that
+    holds least stands for all."""
+    intervals: Mapping[int, Interval]
     """Those of the steps of the fastest plans, by their place, if a profile says how sure it is."""
 
-    @cached_property
-    def first(self) -> list[int]:
-        """The places of the fastest plans. Of plans with the same time, the one that holds least
-        stands for all."""
-        return [self._alike(place)[0] for place in distinct(self._times)[:KEEP]]
-
     @property
-    def ranked(self) -> list[int]:
-        """The places of all simulated plans, the fastest first, then those that hold least."""
-        groups = (self._alike(place) for place in distinct(self._times))
-        return list(dict.fromkeys(place for group in groups for place in group))
+    def first(self) -> list[int]:
+        """The places of the fastest plans."""
+        return list(self.alike)
 
-    def alike(self, place: int) -> list[int]:
-        """Other simulated plans with the same time."""
-        return [other for other in self._alike(place) if other != place]
+    def error(self, place: int) -> tuple[float | None, str]:
+        """The error on measured steps of plans like one of the search, and what it is of."""
+        space = self.space
+        return mean_error(kind_of(space.training.times, self.plans[place].zero, space.span))
+
+    def loses_to(self, place: int) -> str:
+        """What a plan loses to the fastest one, the most first; empty for the fastest one
+        itself."""
+        best, run = self.simulated[0], self.simulated[place]
+        lost = {name: seconds - best.parts[name] for name, seconds in run.parts.items()}
+        least = max(SHOWN * (run.seconds - best.seconds), 1e-12)
+        most = sorted(lost, key=lambda name: -lost[name])[:REASONS]
+        return ", ".join(
+            f"{name} +{format_seconds(lost[name])}" for name in most if lost[name] > least
+        )
 
     @cached_property
-    def _times(self) -> dict[int, float]:
-        return {place: run.seconds for place, run in self.simulated.items()}
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each plan that fits in memory. What only a simulation tells is None without
+        one, and the memory is what the plan holds at least."""
+        return [self._row(place, self.simulated.get(place)) for place in range(len(self.plans))]
 
-    def _alike(self, place: int) -> list[int]:
-        """All plans with the time of a plan, those that hold least first, then those with the
-        least context parallelism."""
-        least, most = (self._times[place] * (1 + sign * 2 * SAME) for sign in (-1, 1))
-        same = [other for other, seconds in self._times.items() if least <= seconds <= most]
-        return sorted(
-            same, key=lambda other: (round(self.simulated[other].memory), self.plans[other].cp)
-        )
+    def _row(self, place: int, run: Simulated | None) -> dict[str, Any]:
+        space, training = self.space, self.space.training
+        memory = run.memory if run else self.memory[place]
+        tokens_per_s = space.batch * training.seq / run.seconds if run else None
+        return {
+            "model": training.name,
+            "gpus": space.gpus,
+            "plan": str(self.plans[place]),
+            "bound_s": self.bounds[place],
+            "step_s": run and run.seconds,
+            "tokens_per_s": tokens_per_s,
+            "mfu": tokens_per_s and training.mfu(tokens_per_s, space.gpus),
+            "memory_bytes": memory,
+            "left_bytes": self.limit - memory,
+            "loses_to": self.loses_to(place) if run else "",
+            "fits": run and run.memory <= self.limit,
+            "model_error": self.error(place)[0],
+            **interval_columns(self.intervals.get(place)),
+        }
+
+    def figures(self) -> dict[str, object]:
+        """All figures, for JSON."""
+        return {
+            "left_out": dict(self.left_out.most_common()),
+            "plans": self.rows,
+            "parts_s": {str(self.plans[place]): run.parts for place, run in self.simulated.items()},
+        }
 
 
 def find_plans(
@@ -104,59 +141,65 @@ def find_plans(
     times: GroupTimes,
     progress: Callable[[str], Progress] = lambda _: lambda *_: None,
     least: int = LEAST,
+    level: float = 0.0,
 ) -> SearchResult:
     """Bound all plans that fit, and simulate those that may be among the fastest. `progress` makes
-    what hears how far a kind of work has come.
+    what hears how far a kind of work has come. With a `level` the fastest plans have intervals that
+    hold this share of runs.
 
     Raises InputError if no plan fits in the memory of a device.
     """
     training = space.training
     plans, left_out = space.plans()
     bounds, limit = PlanBounds(training, times), accelerator(training.times.device).capacity
-    least_memory = [bounds.memory(plan) for plan in plans]
-    fitting = [number for number, nbytes in enumerate(least_memory) if nbytes <= limit]
+    memory = {plan: bounds.memory(plan) for plan in plans}
+    fitting = [plan for plan in plans if memory[plan] <= limit]
     seconds, runs = list[float](), dict[int, Simulated]()
     bounded, simulated = progress("plans bounded"), progress("plans simulated")
-    for done, number in enumerate(fitting, 1):
-        seconds.append(bounds.seconds(plans[number]))
+    for done, plan in enumerate(fitting, 1):
+        seconds.append(bounds.seconds(plan))
         bounded(done, len(fitting))
 
-    def simulate(place: int) -> float:
-        runs[place] = simulate_plan(training, plans[fitting[place]], times)
-        return runs[place].seconds if runs[place].memory <= limit else inf
+    def simulate(number: int) -> float:
+        runs[number] = simulate_plan(training, fitting[number], times)
+        return runs[number].seconds if runs[number].memory <= limit else inf
 
-    order = search(seconds, simulate, least=least, progress=simulated)
-    simulated(len(order), len(order))
-    if not order:
-        best = min(range(len(plans)), key=least_memory.__getitem__)
-        needed, device = (format_bytes(size, binary=False) for size in (least_memory[best], limit))
+    found = search(seconds, simulate, least=least, progress=simulated)
+    simulated(len(found), len(found))
+    if not found:
+        best = min(plans, key=memory.__getitem__)
         raise InputError(
-            f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {plans[best]} needs "
-            f"at least {needed} of {device}: take more GPUs"
+            f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {best} needs at "
+            f"least {bytes_cell(memory[best])} of {bytes_cell(limit)}: take more GPUs"
         )
-    kept = [place for place in range(len(fitting)) if place in order or place not in runs]
-    left_out[TOO_LARGE] = len(plans) - len(kept)
-    new = {place: number for number, place in enumerate(kept)}
+    # Plans with the same time make a group.
+    starts = set(distinct(found))
+    group = dict(zip(found, accumulate(number in starts for number in found), strict=True))
+    ranked = sorted(
+        found, key=lambda number: (group[number], round(runs[number].memory), fitting[number].cp)
+    )
+    bounded_only = [number for number in range(len(fitting)) if number not in runs]
+    order = [*ranked, *sorted(bounded_only, key=seconds.__getitem__)]
+    left_out[TOO_LARGE] = len(plans) - len(order)
+    sizes = list(Counter(group.values()).values())[:KEEP]
+    first = [end - size for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    sure = times.at("time") if level else None
     return SearchResult(
         space,
         left_out,
         limit,
-        tuple(plans[fitting[place]] for place in kept),
-        tuple(least_memory[fitting[place]] for place in kept),
-        tuple(seconds[place] for place in kept),
-        {new[place]: runs[place] for place in order},
+        [fitting[number] for number in order],
+        [memory[fitting[number]] for number in order],
+        [seconds[number] for number in order],
+        {place: runs[number] for place, number in enumerate(ranked)},
+        {place: size - 1 for place, size in zip(first, sizes, strict=True)},
+        {place: _interval(training, fitting[order[place]], sure, level) for place in first if sure},
     )
 
 
-def with_intervals(result: SearchResult, times: GroupTimes, level: float) -> SearchResult:
-    """The result with the intervals of the fastest plans, from those of collectives, which hold the
-    share `level` of runs."""
-    sure, intervals = times.at("time"), dict[int, Interval]()
-    for place in result.first:
-        plan = result.plans[place]
-        work = work_of(result.space.training, plan, sure.under(plan.degrees))
-        intervals[place] = interval_of(work, level, detail_of(work))
-    return replace(result, intervals=intervals)
+def _interval(training: Training, plan: Plan, times: GroupTimes, level: float) -> Interval:
+    work = work_of(training, plan, times.under(plan.degrees))
+    return interval_of(work, level, detail_of(work))
 
 
 def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulated:
@@ -165,7 +208,7 @@ def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulate
     measures = measure(write(work, detail_of(work)))
     again = sum(part.seconds for stage in work.stages for block in stage for part in block.again)
     again *= work.pipeline.micro_batches / plan.pp
-    peak = memory(work, state_of(training, plan), OVERHEADS).peak
+    peak = memory_of(training, plan, work).peak
     return Simulated(measures.step, _parts(measures, again), peak)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import accumulate
 
-from experiments.models.accelerators import accelerator
+from experiments.models.accelerators import PRECISIONS, accelerator
 from experiments.models.block_cut import GRADIENTS
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import Shape
@@ -21,7 +22,8 @@ from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines import Pipeline
-from simulator.parallel.sharding import Sharding
+from simulator.parallel.plan_memory import Memory, Overheads, State, memory
+from simulator.parallel.sharding import Sharding, elements
 from simulator.parallel.step import Detail, write
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
@@ -35,6 +37,9 @@ UPDATE = 44.0
 """Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its norm
 is found (4); parameter, gradient and two moments are read (16), and written but for the gradient
 (12); the parameter is copied in 16 bits (6)."""
+OVERHEADS = Overheads(communicator=300 * 2.0**20, context=2.0**30, fragmentation=1.05)
+"""Recalled: a communicator of NCCL takes 200 to 400 MiB, the context of CUDA with the workspaces of
+its libraries 0.5 to 1.5 GiB. Assumed: the allocator takes 5% more than what comes and goes."""
 ENDS: tuple[End, ...] = ("expected", "low", "high")
 Stages = tuple[tuple[Block, ...], ...]
 
@@ -113,79 +118,77 @@ def stages_of(training: Training, plan: Plan, routing: Routing | None = None) ->
 def share_out(layers: Sequence[Block], plan: Plan, stages: int, name: str) -> Stages:
     """The blocks of each stage of a model called `name`, from all of its blocks: the embedding in
     front of the first layer, the head behind the last one."""
-    first, *layers, last = layers
-    sizes = stage_sizes(len(layers), plan, stages)
+    count = len(layers) - 2
+    sizes = stage_sizes(count, plan, stages)
     if sizes is None:
-        raise InputError(_indivisible(name, plan, len(layers), stages))
-    cut: list[tuple[Block, ...]] = []
-    for stage, size in enumerate(sizes):
-        ends = (first,) * (stage == 0), (last,) * (stage == stages - 1)
-        cut.append((*ends[0], *layers[:size], *ends[1]))
-        layers = layers[size:]
-    return _scattered(cut, plan) if plan.scatter and plan.tp > 1 and not plan.sp else tuple(cut)
+        pp = next(
+            (pp for pp in range(plan.pp, 0, -1) if count * plan.pp % (pp * stages) == 0), None
+        )
+        right = f"pp={pp}" if pp else "another pp"
+        raise InputError(
+            f"{name} has {count} layers, which {stages} stages do not divide: take {right} or "
+            f"uneven=yes"
+        )
+    sizes[0] += 1
+    sizes[-1] += 1
+    ends = accumulate(sizes)
+    cut = tuple(tuple(layers[end - size : end]) for size, end in zip(sizes, ends, strict=True))
+    return _scattered(cut, plan.tp) if plan.scatter and plan.tp > 1 and not plan.sp else cut
 
 
-def _scattered(stages: list[tuple[Block, ...]], plan: Plan) -> Stages:
+def _scattered(stages: Stages, tp: int) -> Stages:
     """The stages, where each rank sends its share of a tensor and the next stage gathers it. Stages
     that were alike still are."""
-    whole = stages[0][-1].output
+    whole, end = stages[0][-1].output, len(stages) - 1
     gather = (Part(group="tp", collective="all_gather", nbytes=whole),)
 
     @cache
-    def first_of(block: Block) -> Block:
-        return replace(block, forward=gather + block.forward)
-
-    @cache
-    def last_of(block: Block, *, sends: bool) -> Block:
+    def cut(stage: tuple[Block, ...], *, receives: bool, sends: bool) -> tuple[Block, ...]:
+        first, *rest = stage
+        if receives:
+            first = replace(first, forward=gather + first.forward)
+        *rest, last = first, *rest
         back = gather if sends else ()
-        inputs, backward = back + block.inputs, back + block.backward
-        return replace(block, inputs=inputs, backward=backward, output=whole / plan.tp)
+        inputs, backward = back + last.inputs, back + last.backward
+        return (*rest, replace(last, inputs=inputs, backward=backward, output=whole / tp))
 
-    cut = []
-    for number, stage in enumerate(stages):
-        enters = [first_of(block) for block in stage[: number > 0]]
-        passed = [*enters, *stage[len(enters) :]]
-        cut.append((*passed[:-1], last_of(passed[-1], sends=number < len(stages) - 1)))
-    return tuple(cut)
+    return tuple(
+        cut(stage, receives=number > 0, sends=number < end) for number, stage in enumerate(stages)
+    )
 
 
 def stage_sizes(layers: int, plan: Plan, stages: int) -> list[int] | None:
     """The layers of each stage; None if they cannot be shared out evenly. If stages do not divide
     the layers, the embedding and the head count as a layer each."""
-    if layers % stages == 0:
-        return [layers // stages] * stages
-    if (layers + 2) % stages == 0 and stages > 1:
-        sizes = [(layers + 2) // stages] * stages
-        sizes[0] -= 1
-        sizes[-1] -= 1
-        return sizes
-    if not plan.uneven or layers < stages:
+    size, rest = divmod(layers, stages)
+    if not rest:
+        return [size] * stages
+    if (layers + 2) % stages == 0:
+        inner = (layers + 2) // stages
+        return [inner - 1, *[inner] * (stages - 2), inner - 1]
+    if not plan.uneven or not size:
         return None
-    sizes = [layers // stages] * stages
-    middle = (stages - layers % stages) // 2
-    for stage in range(middle, middle + layers % stages):
-        sizes[stage] += 1
-    return sizes
-
-
-def _indivisible(name: str, plan: Plan, layers: int, stages: int) -> str:
-    per_device = stages // plan.pp
-    whole = [pp for pp in range(plan.pp, 0, -1) if layers % (pp * per_device) == 0]
-    right = f"pp={whole[0]} or uneven=yes" if whole else "another pp or uneven=yes"
-    return f"{name} has {layers} layers, which {stages} stages do not divide: take {right}"
+    middle = (stages - rest) // 2
+    return [size + (middle <= stage < middle + rest) for stage in range(stages)]
 
 
 def gradients_of(training: Training, plan: Plan, stages: Stages) -> Gradients:
     """How the gradients of the stages are reduced, and parameters updated."""
-    shape = training.shape
-    table = shape.parts.embedding / plan.tp * GRADIENTS[plan.grads][0]
+    shape, nbytes = training.shape, GRADIENTS[plan.grads][0]
+    shards = {
+        group: (plan.shard or plan.degrees.size(group)) if plan.zero else 1
+        for group in ("data", "experts")
+    }
+    updated = [
+        sum(count / shards[group] for group, count in elements(stage).items()) for stage in stages
+    ]
     return Gradients(
-        nbytes=GRADIENTS[plan.grads][0],
+        nbytes=nbytes,
         zero=plan.zero,
         overlap=plan.overlap,
         bucket=plan.bucket,
-        optimizer=tuple(_optimizer(stage, training.times, plan) for stage in stages),
-        tied=table if shape.tied and plan.pp > 1 else 0.0,
+        optimizer=tuple(training.times.traffic(UPDATE * count) for count in updated),
+        tied=shape.parts.embedding / plan.tp * nbytes if shape.tied and plan.pp > 1 else 0.0,
     )
 
 
@@ -195,24 +198,36 @@ def sharding_of(training: Training, plan: Plan) -> Sharding:
     return Sharding(plan.reshard, plan.shard, plan.sync, plan.fsdp, bandwidth=bandwidth)
 
 
+def state_of(training: Training, plan: Plan) -> State:
+    """What is held between steps for each element of the parameters.
+
+    FSDP holds shares of parameters and gradients in fp32, and converts what it gathers; others hold
+    a copy of the parameters in fp32 with the optimizer.
+    """
+    if PRECISIONS[training.times.dtype].width > 2 or plan.zero == 3:
+        return State(4.0, 4.0, 8.0)
+    return State(2.0, GRADIENTS[plan.grads][0], 12.0)
+
+
+def memory_of(training: Training, plan: Plan, work: Work) -> Memory:
+    """The memory of a step."""
+    return memory(work, state_of(training, plan), OVERHEADS)
+
+
 def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     """What a step does. Raises InputError for a plan that does not fit the model."""
     routing = routing_of(training.shape, plan, training.seq, times.topology)
     if routing is not None:
         times = times.with_algorithms(routing.algorithms)
     stages = stages_of(training, plan, routing)
-    gradients = gradients_of(training, plan, stages)
-    pipeline = pipeline_of(plan, stages, times)
-    synchronous = plan.synchronous and plan.pp > 1
-    sharding = sharding_of(training, plan)
     return Work(
         stages,
-        pipeline,
+        pipeline_of(plan, stages, times),
         times,
-        gradients,
+        gradients_of(training, plan, stages),
         plan.blocking,
-        synchronous,
-        sharding,
+        plan.synchronous and plan.pp > 1,
+        sharding_of(training, plan),
         plan.slowdown,
     )
 
@@ -247,14 +262,3 @@ def pipeline_of(plan: Plan, stages: Stages, times: GroupTimes) -> Pipeline:
         transfer=times.transfer(0, min(1, plan.pp - 1), middle[-1].output),
         kept=min(100.0, 100 * later / kept) if kept else 100.0,
     )
-
-
-def _optimizer(stage: tuple[Block, ...], times: DeviceTimes, plan: Plan) -> float:
-    """Seconds of the optimizer of a stage."""
-    degrees = plan.degrees
-    shards = [
-        (plan.shard or degrees.size(kind)) if plan.zero else 1 for kind in ("data", "experts")
-    ]
-    dense = sum(block.parameters for block in stage) / shards[0]
-    experts = sum(block.expert_parameters for block in stage) / shards[1]
-    return times.traffic(UPDATE * (dense + experts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -32,13 +32,14 @@ def _parse_router(text: str) -> str:
     return text
 
 
-def _choice(known: Sequence[object], text: str) -> object:
+def _parse_choice(known: Sequence[object], text: str) -> object:
     """The value that is written as `text`."""
-    names = [str(value) for value in known]
+    names = {str(value): value for value in known}
     if text not in names:
+        *first, last = names
         value = "" if isinstance(known[0], int) else f"{text[:40]!r}: "
-        raise InputError(f"{value}{', '.join(names[:-1])} or {names[-1]}")
-    return known[names.index(text)]
+        raise InputError(f"{value}{', '.join(first)} or {last}")
+    return names[text]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Plan(Cut):
     """Pipeline parallel: devices of a pipeline."""
     batch: Degree = 0
     """Sequences of a step. By default 4 micro-batches for each device of a pipeline."""
-    zero: Annotated[int, partial(_choice, range(4))] = 0
+    zero: Annotated[int, partial(_parse_choice, range(4))] = 0
     """What data-parallel ranks share: 1 the optimizer, 2 gradients too, 3 parameters too (FSDP);
     0: nothing."""
     reshard: Annotated[bool | int, _parse_reshard] = True
@@ -101,15 +102,15 @@ class Plan(Cut):
     @property
     def sequences(self) -> int:
         """Sequences of a step."""
-        usual = self.dp * self.micro * (MICRO_BATCHES * self.pp if self.pp > 1 else 1)
-        return self.batch or usual
+        per_device = MICRO_BATCHES * self.pp if self.pp > 1 else 1
+        return self.batch or self.dp * self.micro * per_device
 
     @property
     def micro_batches(self) -> int:
         """Micro-batches of each pipeline. Raises InputError if the batch cannot be cut so."""
-        number, rest = divmod(self.sequences, self.dp * self.micro)
+        unit = self.dp * self.micro
+        number, rest = divmod(self.sequences, unit)
         if rest or not number:
-            unit = self.dp * self.micro
             raise InputError(
                 f"batch={self.sequences} is not a multiple of dp x micro = {unit}: take "
                 f"batch={max(1, number) * unit}"
@@ -121,11 +122,9 @@ class Plan(Cut):
         """The order of the pipeline."""
         name = self.schedule or ("interleaved" if self.v > 1 else "1f1b")
         order = find_order(name)
-        if self.v == 1:
-            return order
-        if "chunks" not in order.options:
+        if self.v > 1 and "chunks" not in order.options:
             raise InputError(f"v={self.v}: schedule {name} has no stages to choose: leave v out")
-        return order.with_options(f"chunks={self.v}")
+        return order.with_options(f"chunks={self.v}") if self.v > 1 else order
 
     @property
     def stages(self) -> int:
@@ -141,18 +140,14 @@ class Plan(Cut):
     def __str__(self) -> str:
         """The plan as a user would write it, with the degrees in front."""
         parts = [str(self.degrees)]
-        usual = Plan()
         for key in KEYS[5:]:
             value = getattr(self, key)
-            if value != getattr(usual, key) or key == "micro":
-                parts.append(f"{key}={_text(key, value)}")
+            if value == getattr(Plan, key) and key != "micro":
+                continue
+            if isinstance(value, bool):
+                value = "yes" if value else "no"
+            parts.append(f"{key}={format_bytes(value) if key == 'bucket' else value}")
         return ",".join(parts)
-
-
-def _text(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return format_bytes(value) if name == "bucket" and isinstance(value, float) else f"{value}"
 
 
 _DEGREES = "dp", "tp", "pp", "cp", "ep", "micro"
@@ -168,11 +163,13 @@ def _parser_of(kind: Any) -> Parser:
     if get_origin(kind) is Annotated:
         parser: Parser = get_args(kind)[1]
         return parser
-    return PARSERS.get(kind) or partial(_choice, get_args(kind))
+    return PARSERS.get(kind) or partial(_parse_choice, get_args(kind))
 
 
 _KINDS = get_type_hints(Plan, include_extras=True)
 _PARSERS = {key: _parser_of(_KINDS[key]) for key in KEYS}
+_LEAST_ZERO = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2}
+"""Stages of ZeRO from which on a key counts."""
 
 
 def parse_values(text: str) -> dict[str, Any]:
@@ -195,17 +192,16 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
     """
     values = parse_values(text)
     plan = Plan(**values)
-    for key, least in (("reshard", 3), ("fsdp", 3), ("shard", 2), ("sync", 2)):
-        if key in values and plan.zero < least:
+    for key in values:
+        if plan.zero < (least := _LEAST_ZERO.get(key, 0)):
             raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")
-    for key in ("seed", "nodes"):
-        if key in values and not plan.router:
+        if key in ("seed", "nodes") and not plan.router:
             raise InputError(f"plan: {key} goes with router, like router=zipf:1.2,{key}=4")
     if plan.router and "imbalance" in values:
         raise InputError(f"plan: router={plan.router} has an imbalance: leave out imbalance")
     if not plan.dp:
         rest = plan.tp * plan.pp * plan.cp
-        plan = Plan(**values | {"dp": max(1, (gpus or rest) // rest)})
+        plan = replace(plan, dp=max(1, (gpus or rest) // rest))
     if gpus is not None:
         plan.degrees.check(gpus)
     return plan

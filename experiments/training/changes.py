@@ -12,12 +12,14 @@ from simulator.training.measures import window
 from simulator.training.plan import Plan
 from simulator.training.plan_simulation import train
 from simulator.training.size import AGAIN, OPERATION, QUICK
-from topologies.topology import Floats, Topology
+from topologies.topology import Topology
 
-CHANGES = "twice the bandwidth", "half the latency", "twice the compute"
-TWICE_BANDWIDTH, HALF_LATENCY, TWICE_COMPUTE = CHANGES
-LINKS = {TWICE_BANDWIDTH: (1.0, 2.0), HALF_LATENCY: (0.5, 1.0)}
-"""Multiples of latencies and of bandwidths."""
+CHANGES = {
+    "twice the bandwidth": (1.0, 2.0, 1.0),
+    "half the latency": (0.5, 1.0, 1.0),
+    "twice the compute": (1.0, 1.0, 2.0),
+}
+"""Multiples of latencies, of bandwidths, and of the rate of computations."""
 WhatIf = Mapping[str, Mapping[str, float | None]]
 """Seconds of a step by what changes: to first order (`first_order`), and `simulated`."""
 
@@ -38,41 +40,29 @@ def what_if(run: TrainingRun, *, always: bool = False) -> WhatIf:
     """Seconds of a step under each change: to first order from the critical path of the run, and
     simulated. Large runs are simulated again `always`, or not at all. Routes stay."""
     again = always or simulates_again(run.job, run.plan)
-    steps = run.measures.window.steps
-    half = {part: seconds / 2 / steps for part, seconds in worth(run.path).items()}
+    steps, spent = run.measures.window.steps, worth(run.path)
     # A faster device does not shorten restarts.
-    restarts = run.by_phase().get(KINDS[RESTART], 0.0) / steps
-    saved = {
-        TWICE_BANDWIDTH: half["serialisation"],
-        HALF_LATENCY: half["latency"] + half["gap"],
-        TWICE_COMPUTE: half["compute"] - restarts / 2,
-    }
+    computing = spent["compute"] - run.by_phase().get(KINDS[RESTART], 0.0)
+    twice = spent["serialisation"], spent["latency"] + spent["gap"], computing
     return {
-        change: {
-            "first_order": max(run.length / steps - seconds, run.least),
-            "simulated": max(_simulated(run, change), run.least) if again else None,
+        name: {
+            "first_order": max((run.length - seconds / 2) / steps, run.least),
+            "simulated": max(_simulated(run, *CHANGES[name]), run.least) if again else None,
         }
-        for change, seconds in saved.items()
+        for name, seconds in zip(CHANGES, twice, strict=True)
     }
 
 
-def _simulated(run: TrainingRun, change: str) -> float:
-    """Seconds of a step under a change."""
+def _simulated(run: TrainingRun, latency: float, bandwidth: float, compute: float) -> float:
+    """Seconds of a step with these multiples of links and devices."""
 
     def machine(topology: Topology) -> Topology:
         usual = run.costs.machine(topology) if run.costs else topology
-        latency, bandwidth = LINKS.get(change, (1.0, 1.0))
         return with_links(usual, latency, bandwidth)
 
-    seconds = _faster(run.plan) if change == TWICE_COMPUTE else run.plan.schedule.seconds
-    timeline = train(run.plan, run.job.rules.training(machine), seconds)
-    counted = window(run.plan, timeline)
+    plan, usual_seconds = run.plan, run.plan.schedule.seconds
+    seconds, restarts = usual_seconds / compute, plan.first[plan.graph.kind == RESTART]
+    seconds[restarts] = usual_seconds[restarts]
+    timeline = train(plan, run.job.rules.training(machine), seconds)
+    counted = window(plan, timeline)
     return float(timeline.finish[counted.last]) / counted.steps
-
-
-def _faster(plan: Plan) -> Floats:
-    """What computations take on a device that is twice as fast."""
-    seconds = plan.schedule.seconds / 2
-    restarts = plan.first[plan.graph.kind == RESTART]
-    seconds[restarts] = plan.schedule.seconds[restarts]
-    return seconds

@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import NamedTuple
 
 from topologies.errors import InputError
-
-
-class Training(NamedTuple):
-    """The time of a training."""
-
-    steps: int
-    """Steps of an epoch."""
-    epoch: float
-    """Seconds of an epoch."""
-    seconds: float
-    """Seconds of all epochs."""
 
 
 @dataclass(frozen=True)
@@ -47,28 +35,21 @@ class Epochs:
         """Seconds in which `samples` samples are read."""
         return samples / self.input_rate
 
-    def training(self, samples: float, step: float) -> Training:
-        """The time of all epochs with steps of `samples` samples that take `step` seconds.
+    def training(self, samples: float, step: float) -> dict[str, float]:
+        """The columns of all epochs with steps of `samples` samples that take `step` seconds.
 
         The last step of an epoch is a whole one, as in a sampler that pads.
 
         >>> Epochs(90, dataset=1000, pause=10.0).training(samples=64, step=0.5)
-        Training(steps=16, epoch=18.0, seconds=1620.0)
+        {'epochs': 90, 'epoch_steps': 16, 'epoch_s': 18.0, 'training_s': 1620.0}
         """
         steps = ceil((self.dataset or 0) / samples)
         epoch = steps * step + self.pause
-        return Training(steps, epoch, self.number * epoch)
+        counts = {"epochs": self.number, "epoch_steps": steps}
+        return counts | {"epoch_s": epoch, "training_s": self.number * epoch}
 
     def columns(self, samples: float, step: float, wait: float) -> Mapping[str, float]:
         """What a table has of steps of `samples` samples that take `step` seconds, `wait` of them
         for input."""
-        columns: dict[str, float] = {} if self.input_rate == inf else {"input_s": wait}
-        if self.dataset is None:
-            return columns
-        training = self.training(samples, step)
-        return columns | {
-            "epochs": self.number,
-            "epoch_steps": training.steps,
-            "epoch_s": training.epoch,
-            "training_s": training.seconds,
-        }
+        columns = {} if self.input_rate == inf else {"input_s": wait}
+        return columns if self.dataset is None else columns | self.training(samples, step)

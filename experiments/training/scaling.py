@@ -1,12 +1,13 @@
-"""Where more workers stop paying, from the runs of a table."""
+"""What the runs of a table tell: which is the fastest, and where more workers stop paying."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from experiments.output import Record, counted
-from experiments.training.training_table import COLUMNS
+from experiments.output import counted
+from experiments.training.training_table import COLUMNS, rate
 from topologies.units import format_seconds
 
 PAYS = 0.5
@@ -14,6 +15,12 @@ PAYS = 0.5
 TERMS = """
   efficiency    samples/s as a share of p times one worker alone
   stops paying  a further worker adds less than half of what a worker alone does"""
+UNLIKE = ("asgd", "ssp", "local_sgd")
+"""Strategies whose steps do not learn the same as those of a single worker."""
+ALIKE = 1.005
+"""A strategy that is at most so many times as fast as another is as fast."""
+Rows = Sequence[Mapping[str, Any]]
+"""Rows of runs, as tables and files have them."""
 
 
 class Scaling(NamedTuple):
@@ -27,8 +34,9 @@ class Scaling(NamedTuple):
     def added(self, place: int) -> tuple[float, int]:
         """The most that each further worker adds from one number to a later one, as a share of a
         worker alone, and the later number."""
-        p, speed_up = self.ranks[place], self.speed_up[place]
-        later = zip(self.ranks[place + 1 :], self.speed_up[place + 1 :], strict=True)
+        points = list(zip(self.ranks, self.speed_up, strict=True))
+        p, speed_up = points[place]
+        later = points[place + 1 :]
         return max(((faster - speed_up) / (number - p), number) for number, faster in later)
 
     @property
@@ -52,57 +60,82 @@ class Scaling(NamedTuple):
                 f"worker ({speed_up / last:.0%})"
             )
         share, up_to = self.added(self.end)
-        beyond = counted(self.ranks[self.end], "worker")
-        if share < 0:
-            return f"stops paying beyond {beyond}: {up_to} are slower"
-        return (
-            f"stops paying beyond {beyond}: up to {up_to}, each further worker adds {share:.1%} of "
-            f"a worker alone"
-        )
+        adds = f"up to {up_to}, each further worker adds {share:.1%} of a worker alone"
+        ends = f"{up_to} are slower" if share < 0 else adds
+        return f"stops paying beyond {counted(self.ranks[self.end], 'worker')}: {ends}"
 
 
-def scaling(records: Sequence[Record]) -> Scaling:
+def scaling(records: Rows) -> Scaling:
     """The scaling of the runs of one job."""
-    speed_up = {
-        int(record["ranks"] or 0): float(record["efficiency"] or 0.0) * int(record["ranks"] or 0)
-        for record in records
-    }
-    ranks = sorted(speed_up)
-    return Scaling(ranks, [speed_up[p] for p in ranks])
+    speed_up = {record["ranks"]: record["efficiency"] * record["ranks"] for record in records}
+    return Scaling(sorted(speed_up), [speed_up[p] for p in sorted(speed_up)])
 
 
-def series(records: Sequence[Record], swept: str) -> dict[str, list[Record]]:
+def series(records: Rows, swept: str) -> dict[str, Rows]:
     """The runs of each value of the swept option, by ascending numbers of workers."""
-    curves: dict[str, list[Record]] = {}
-    for record in records:
-        curves.setdefault(str(record[swept]) if swept else "", []).append(record)
-    return {
-        value: sorted(curve, key=lambda record: int(record["ranks"] or 0))
-        for value, curve in curves.items()
-    }
+    values = [str(record[swept]) if swept else "" for record in records]
+    runs = sorted(zip(values, records, strict=True), key=lambda run: run[1]["ranks"])
+    return {value: [run for key, run in runs if key == value] for value in dict.fromkeys(values)}
 
 
-def scaling_text(records: Sequence[Record], swept: str, names: Mapping[str, str]) -> str:
-    """Where more workers stop paying, a line each value of the swept option.
+def scaling_text(records: Rows, swept: str, names: Mapping[str, str]) -> str:
+    """Where more workers stop paying, a line each value of the swept option; of a single job also
+    which change of the machine would help most on the most workers.
 
     Empty for one number of workers, and where there are more values of an option than numbers.
     """
     numbers, values = len({record["ranks"] for record in records}), len(names)
     if numbers < 2 or (values >= numbers and swept != "strategy"):
         return ""
-    lines = []
-    for value, curve in series(records, swept).items():
-        lines.append(f"{f'{swept} {names[value]}' if swept else 'scaling'} {scaling(curve)}")
-        lines += [] if swept else [_help(curve[-1])]
-    return "\n".join(lines) + "\n" + TERMS
-
-
-def _help(record: Record) -> str:
-    """Which change of the machine would help most on the most workers."""
-    step = float(record["step_s"] or 0.0)
-    times = {name: float(record[f"{column}_s"] or 0.0) for name, column in COLUMNS.items()}
-    name = min(times, key=lambda name: times[name])
+    curves = series(records, swept)
+    if swept:
+        lines = [f"{swept} {names[value]} {scaling(curve)}" for value, curve in curves.items()]
+        return "\n".join([*lines, TERMS])
+    last = curves[""][-1]
+    steps = {name: last[f"{column}_s"] for name, column in COLUMNS.items()}
+    best = min(steps, key=steps.__getitem__)
     return (
-        f"on {record['ranks']} workers {name} would help most: {format_seconds(times[name])} a "
-        f"step instead of {format_seconds(step)}"
+        f"scaling {scaling(records)}\n"
+        f"on {last['ranks']} workers {best} would help most: {format_seconds(steps[best])} a step "
+        f"instead of {format_seconds(last['step_s'])}\n{TERMS}"
     )
+
+
+def comparison_text(records: Rows, swept: str, names: Mapping[str, str]) -> str:
+    """The value of the swept option that is fastest at the numbers of workers, and by how much."""
+    ordered = []
+    for p in dict.fromkeys(record["ranks"] for record in records):
+        alike = [record for record in records if record["ranks"] == p]
+        fitting = [record for record in alike if record.get("fits") is not False]
+        ordered.append(sorted(fitting or alike, key=lambda run: -run["samples_per_s"]))
+    winners = groupby(ordered, key=lambda runs: runs[0][swept])
+    lines = [_words(swept, names, list(span)) for _, span in winners]
+    strategies = dict.fromkeys(str(record["strategy"]).partition(":")[0] for record in records)
+    unlike = ", ".join(name for name in strategies if name in UNLIKE)
+    if unlike and swept == "strategy":
+        lines.append(f"samples/s do not show the learning of {unlike}: --learn mlp compares it")
+    return "\n".join(lines)
+
+
+def _words(swept: str, names: Mapping[str, str], span: Sequence[Rows]) -> str:
+    """The same winner at some numbers of workers, in words. At each number the runs that fit are
+    in the order of their rates."""
+    first, last, many = span[0][0], span[-1][0], len(span) > 1
+
+    def lead(runs: Rows) -> float:
+        """How many times as fast as the second run the first one is; 1 if it is alone."""
+        first, second, *_ = (run["samples_per_s"] for run in (*runs, runs[0]))
+        return float(first / (second or 1.0))
+
+    most = max(span, key=lead)
+    ahead = "and no other fits in memory"
+    if len(most) > 1:
+        second, factor = names[str(most[1][swept])], lead(most)
+        ahead = f"{second} is as fast"
+        if factor > ALIKE:
+            ahead = f"{'up to ' * many}{factor:.3g} times {second}"
+    ranks = counted(first["ranks"], "worker")
+    ranks = f"{first['ranks']} to {last['ranks']} workers" if many else ranks
+    rates = " to ".join(dict.fromkeys(rate(run["samples_per_s"]) for run in (first, last)))
+    noun = "" if swept == "strategy" else f"{swept} "
+    return f"{ranks}: {noun}{names[str(first[swept])]} is fastest, {rates} samples/s, {ahead}"

@@ -90,22 +90,18 @@ def swept_values(strategy: Strategy, name: str, key: str, text: str) -> list[Swe
     list with commas.
     """
     field = find_option(strategy, name, key)
-
-    def listed(text: str) -> list[SweptValue]:
-        parts = split(text)
-        return [SweptValue(each, parse_option(strategy, name, key, each), each) for each in parts]
-
-    if ".." not in text:
-        return listed(text)
-    if field.metadata["unit"] == "bytes":
-        zero, _, rest = text.partition(",") if re.match(r"0B?,", text) else ("", "", text)
+    listed, sizes = text, list[SweptValue]()
+    if ".." in text and field.metadata["unit"] == "bytes":
+        listed, _, rest = text.partition(",") if re.match(r"0B?,", text) else ("", "", text)
         sizes = [SweptValue(f"{size!r}B", size, format_bytes(size)) for size in parse_sizes(rest)]
-        return [*listed(zero), *sizes]
-    if isinstance(field.default, int) and not isinstance(field.default, bool):
-        return [SweptValue(str(count), count, str(count)) for count in parse_counts(text)]
-    raise InputError(
-        f"{key}={text}: a range is of sizes or of whole numbers, list the others like 1us,2us"
-    )
+    elif ".." in text and type(field.default) is int:
+        listed = ",".join(map(str, parse_counts(text)))
+    elif ".." in text:
+        raise InputError(
+            f"{key}={text}: a range is of sizes or of whole numbers, list the others like 1us,2us"
+        )
+    values = {each: parse_option(strategy, name, key, each) for each in split(listed)}
+    return [*(SweptValue(each, value, each) for each, value in values.items()), *sizes]
 
 
 def split(text: str) -> list[str]:

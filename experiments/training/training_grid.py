@@ -60,8 +60,12 @@ class TrainingGrid:
         for number in numbers:
             (value, job), p = runs[number]
             training = job.run(p)
-            swept: dict[str, Value] = {self.swept: value.text} if value else {}
-            record = swept | _record(training, changed=not value)
+            record: dict[str, Value] = {self.swept: value.text} if value else {}
+            record |= training.row
+            if value is None:
+                for name, seconds in what_if(training, always=True).items():
+                    record[f"{COLUMNS[name]}_first_order_s"] = seconds["first_order"]
+                    record[f"{COLUMNS[name]}_s"] = seconds["simulated"]
             yield Outcome(record, failure_of(training))
 
     def encode(self, outcome: Outcome) -> Any:
@@ -71,15 +75,6 @@ class TrainingGrid:
     def decode(self, encoded: Any) -> Outcome:
         """The outcome that was encoded."""
         return Outcome(*encoded)
-
-
-def _record(training: TrainingRun, changed: bool) -> dict[str, Value]:
-    """A run as a row, on request with what changes of the machine would save."""
-    record = {**training.row}
-    for name, seconds in what_if(training, always=True).items() if changed else ():
-        record[f"{COLUMNS[name]}_first_order_s"] = seconds["first_order"]
-        record[f"{COLUMNS[name]}_s"] = seconds["simulated"]
-    return record
 
 
 def failure_of(training: TrainingRun) -> str:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from experiments.output import Cell, Value
+from experiments.output import Record, render
 from experiments.profiles.interval_levels import span
+from experiments.text_lines import bytes_cell
 from experiments.training.changes import CHANGES
-from experiments.training.job import Job
-from topologies.units import format_bytes, format_seconds
+from topologies.units import format_seconds
 
 FITS = {True: "yes", False: "no", None: "?"}
 """Whether a run fits into the memory of its devices."""
 DISPENSABLE = ("drain", "slower peer", "sent", "hidden", "contention", "transfer", "exposed")
 """Columns that the table leaves out, in this order, where others need their place."""
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
+SHARES = ("transfer_s", "contention_s", "slower_peer_s", "drain_s", "input_s")
+"""Columns that the table shows as shares of a step."""
 
 
 def rate(samples: float) -> str:
@@ -24,65 +26,59 @@ def rate(samples: float) -> str:
     return f"{samples:.0f}" if samples >= 1000 else f"{samples:.4g}"
 
 
-def memory_cell(nbytes: Value) -> str:
-    """Bytes as text, or a dash if the memory was not traced."""
-    return "-" if nbytes is None else format_bytes(float(nbytes), binary=False)
+Column = tuple[str, Callable[[Any], str]]
+"""The key of a column, and what writes its values."""
+HEADINGS: Mapping[str, Column] = {
+    "p": ("ranks", str),
+    "memory": ("peak_B", bytes_cell),
+    "fits": ("fits", str),
+    "step": ("step_s", format_seconds),
+    "expected": ("expected_s", format_seconds),
+    "interval": ("interval", str),
+    "samples/s": ("samples_per_s", rate),
+    "efficiency": ("efficiency", "{:.1%}".format),
+    "exposed": ("exposed_s", format_seconds),
+    "hidden": ("hidden_s", format_seconds),
+    "transfer": ("transfer_s", "{:.1%}".format),
+    "contention": ("contention_s", "{:.1%}".format),
+    "slower peer": ("slower_peer_s", "{:.1%}".format),
+    "drain": ("drain_s", "{:.1%}".format),
+    "sent": ("volume_B", bytes_cell),
+    "input": ("input_s", "{:.1%}".format),
+    "epoch": ("epoch_s", format_seconds),
+    "training": ("training_s", format_seconds),
+    "staleness": ("staleness", "{:.2f}".format),
+    "2β": ("twice_bandwidth_s", format_seconds),
+    "α/2": ("half_latency_s", format_seconds),
+    "2x compute": ("twice_compute_s", format_seconds),
+}
+"""The columns of a table."""
 
 
-def _seconds(key: str) -> Cell:
-    return lambda record: format_seconds(float(record[key] or 0.0))
-
-
-def _share(key: str) -> Cell:
-    return lambda record: (
-        f"{float(record[key] or 0.0) / (float(record['step_s'] or 0.0) or 1.0):.1%}"
-    )
-
-
-def cells(swept: str, names: Mapping[str, str], jobs: Sequence[Job]) -> Mapping[str, Cell]:
-    """The columns of a table of runs of the jobs. `swept` is the option whose values differ, or "".
-    `names` has what the table shows for a value."""
-    epochs = jobs[0].epochs
-    columns: dict[str, Cell] = {}
-    if swept:
-        columns[swept] = lambda record: names[str(record[swept])]
-    columns |= {
-        "p": lambda record: str(record["ranks"]),
-        "memory": lambda record: memory_cell(record["peak_B"]),
-        "fits": lambda record: FITS[cast(bool | None, record["fits"])],
-        "step": _seconds("step_s"),
-        **_interval(jobs),
-        "samples/s": lambda record: rate(float(record["samples_per_s"] or 0.0)),
-        "efficiency": lambda record: f"{float(record['efficiency'] or 0.0):.1%}",
-        "exposed": _seconds("exposed_s"),
-        "hidden": _seconds("hidden_s"),
-        "transfer": _share("transfer_s"),
-        "contention": _share("contention_s"),
-        "slower peer": _share("slower_peer_s"),
-        "drain": _share("drain_s"),
-        "sent": lambda record: format_bytes(float(record["volume_B"] or 0.0), binary=False),
+def table(records: Sequence[Record], swept: str, names: Mapping[str, str], level: float) -> str:
+    """The runs as a table. `swept` is the option whose values differ, or "". `names` has what the
+    table shows for a value. Runs have intervals of `level`; 0: they have none."""
+    rows = [_shown(record, swept, names) for record in records]
+    absent = set() if level else {"expected", "interval"}
+    if not any(str(row["strategy"]).startswith(("asgd", "ssp")) for row in rows):
+        absent.add("staleness")
+    columns: dict[str, Column] = {swept: (swept, str), **HEADINGS}
+    cells = {
+        f"{level:.0%} of steps" if heading == "interval" else heading: partial(_cell, *column)
+        for heading, column in columns.items()
+        if column[0] in rows[0] and heading not in absent
     }
-    if epochs.input_rate < inf:
-        columns["input"] = _share("input_s")
-    if epochs.dataset is not None:
-        columns |= {"epoch": _seconds("epoch_s"), "training": _seconds("training_s")}
-    if any(job.name.partition(":")[0] in ("asgd", "ssp") for job in jobs):
-        columns["staleness"] = lambda record: f"{float(record['staleness'] or 0.0):.2f}"
-    if not swept:
-        for name, heading in zip(COLUMNS.values(), ("2β", "α/2", "2x compute"), strict=True):
-            columns[heading] = _seconds(f"{name}_s")
-    return columns
+    return render(rows, cells, DISPENSABLE)
 
 
-def _interval(jobs: Sequence[Job]) -> Mapping[str, Cell]:
-    """The columns of intervals, if libraries say how sure they are."""
-    profile = jobs[0].profile
-    if profile is None or profile.uncertainty is None:
-        return {}
+def _shown(record: Mapping[str, Any], swept: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """A row with the values that the table shows."""
+    ends = None if record["level"] is None else span(record["low_s"], record["high_s"])
+    step = record["step_s"] or 1.0
+    shares = {key: record[key] / step for key in SHARES if key in record}
+    values = {swept: names[str(record[swept])]} if swept else {}
+    return {**record, **shares, **values, "fits": FITS[record["fits"]], "interval": ends}
 
-    def shown(cell: Cell) -> Cell:
-        return lambda record: "-" if record["level"] is None else cell(record)
 
-    ends = shown(lambda record: span(cast(float, record["low_s"]), cast(float, record["high_s"])))
-    level = f"{profile.uncertainty.level:.0%} of steps"
-    return {"expected": shown(_seconds("expected_s")), level: ends}
+def _cell(key: str, written: Callable[[Any], str], row: Record) -> str:
+    return "-" if row[key] is None else written(row[key])

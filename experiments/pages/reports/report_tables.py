@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar
 
 from experiments.pages.page import Cell, Heading, Table
 from experiments.terms import TERMS
+from experiments.text_lines import Sentences
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
@@ -85,6 +86,14 @@ def written(field: str, value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+class _Sentences(Sentences):
+    units: ClassVar = {**Sentences.units, "share": share}
+
+
+sentence = _Sentences().fill
+"""Fills in the values of a record. Raises InputError if it has none there."""
+
+
 def number(record: Record, field: str) -> float:
     """A number of a record. Raises InputError if the record has none there."""
     value = record.get(field)
@@ -99,6 +108,11 @@ def word(record: Record, field: str) -> str:
     if value is None:
         raise InputError(f"no {field!r} in the result")
     return str(value)
+
+
+def figures(record: Record, fields: Mapping[str, str]) -> dict[str, str]:
+    """Values of a record for people. `fields` has the field of each name."""
+    return {name: written(field, record.get(field)) for name, field in fields.items()}
 
 
 def table(

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from experiments.output import counted
 from experiments.pages.page import Block, Facts, Lines
 from experiments.pages.reports.collective_story import CAUSES, PATH
 from experiments.pages.reports.report_tables import (
     Record,
+    figures,
     interval,
     listed,
     number,
+    sentence,
     share,
     shares,
     span,
     table,
     times,
-    word,
-    written,
 )
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
-from experiments.training.fastest import comparison_text
-from experiments.training.scaling import scaling, series
+from experiments.training.scaling import comparison_text, scaling, series
 from topologies.units import format_bytes, format_seconds
 
 BUBBLES = {
-    "transfer": "their own messages, which are on links",
-    "contention": "messages of others in front of their own",
-    "slower_peer": "a slower peer",
-    "drain": "the end of the run: they have nothing left to do",
-    "input": "input",
+    "transfer_s": "their own messages, which are on links",
+    "contention_s": "messages of others in front of their own",
+    "slower_peer_s": "a slower peer",
+    "drain_s": "the end of the run: they have nothing left to do",
+    "input_s": "input",
 }
-"""What a device waits for, in words."""
+"""What a worker waits for, in words."""
 WAITS = (
     "A bubble is time in which a device computes nothing. Exposed communication makes the step "
     "longer, hidden communication runs beside computing.\n"
@@ -62,73 +60,96 @@ RUNS = {
     "twice the compute": "twice_compute_s",
     "epoch": "epoch_s",
 }
+FIGURES = {
+    "step": "step_s",
+    "samples/s": "samples_per_s",
+    "efficiency": "efficiency",
+    "computing, a mean worker": "computing_s",
+    "communication that the step waits for (exposed)": "exposed_s",
+    "communication beside computing (hidden)": "hidden_s",
+    "bytes that all ranks send in a step": "volume_B",
+    "peak memory of the fullest rank": "peak_B",
+    "redundant: duplicate data over all ranks": "redundant_B",
+    "staleness: updates between reading and updating weights": "staleness",
+}
+RANK_COLUMNS = {
+    "rank": "rank",
+    "computing": "computing_s",
+    "hidden": "hidden_s",
+    "exposed": "exposed_s",
+    **{f"waits: {field[:-2].replace('_', ' ')}": field for field in BUBBLES},
+}
+LEARNT = {
+    "strategy": "strategy",
+    "workers": "ranks",
+    "disturbance": "disturbance",
+    "updates": "updates",
+    "time": "time_s",
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "to the target": "target_s",
+    "staleness": "staleness",
+    "idle": "idle_share",
+    "cause": "cause",
+}
 
 
 def one(result: Result) -> Story:
     """A run: the time of a step, bubbles and their causes."""
     report, row = result.report, result.report["summary"]
-    step = number(row, "step_s")
-    parameters = result.origin.get("parameters", {})
-    where = parameters.get("topology")
-    case = f"{word(row, 'model')} with {word(row, 'strategy')} on {word(row, 'ranks')} workers"
-    steps = max(1, len(report["steps_s"]))
-    summary = [
-        f"How long does a training step of {case} take on {where}, and what stalls it?",
-        f"A step takes {format_seconds(step)}: {number(row, 'samples_per_s'):,.0f} samples/s, "
-        f"{share(number(row, 'efficiency'))} of {word(row, 'ranks')} times one worker alone.",
-        _stall(report, row, step),
-        _advice(report["what_if_s"], step),
-    ]
-    ranks = [
-        {**each, **{f"{name}_s": value for name, value in each["bubble_s"].items()}}
-        for each in report["ranks"]
-    ]
-    columns = {"rank": "rank", "computing": "computing_s", "hidden": "hidden_s"}
-    columns |= {"exposed": "exposed_s"}
-    columns |= {f"waits: {name.replace('_', ' ')}": f"{name}_s" for name in BUBBLES}
+    step, changes = number(row, "step_s"), report["what_if_s"]
+    where = result.origin.get("parameters", {}).get("topology")
+    case = sentence("{model} with {strategy} on {ranks} workers", row)
+    rate = "{samples_per_s:,.0f} samples/s, {efficiency:share} of {ranks} times one worker alone."
     helping = [
         {"change": name, "step_s": each["simulated"], "first_s": each["first_order"]}
         | {"share": _saved(each, step)}
-        for name, each in report["what_if_s"].items()
+        for name, each in changes.items()
     ]
-    heads = {"change": "change", "a step takes": "step_s", "saves": "share"}
     path = {
         f"computing: {name}": value for name, value in report["critical_path_by_phase_s"].items()
     }
-    rest = {
+    path |= {
         CAUSES.get(part, part): value
         for part, value in report["critical_path_s"].items()
         if part != "compute"
     }
+    ranks = [
+        {**each, **{f"{name}_s": value for name, value in each["bubble_s"].items()}}
+        for each in report["ranks"]
+    ]
+    heads = {"change": "change", "a step takes": "step_s", "saves": "share"}
     blocks: list[Block] = [
-        Facts("The answer in figures", _figures(row)),
+        Facts("The answer in figures", figures(row, FIGURES) | interval(row, "expected step")),
         table("What would help", helping, heads | {"to first order": "first_s"}),
         *scenes(result),
-        shares("Where the time goes", {**path, **rest}, step * steps, PATH),
-        table("What each rank does", ranks, columns, note=WAITS, zeros=False),
+        shares("Where the time goes", path, step * max(1, len(report["steps_s"])), PATH),
+        table("What each rank does", ranks, RANK_COLUMNS, note=WAITS, zeros=False),
     ]
     if report["chosen"]:
         blocks.append(Lines("What the strategy chose for this machine", report["chosen"]))
     left = [f"Times of layers: {report['model_source']}."]
-    if any(each["simulated"] is None for each in report["what_if_s"].values()):
+    if any(each["simulated"] is None for each in changes.values()):
         left.append("What would help is known to first order alone: --force simulates it.")
     if report["memory"] is None:
         left.append("The memory was not traced: the run has too many operations.")
+    summary = [
+        f"How long does a training step of {case} take on {where}, and what stalls it?",
+        sentence(f"A step takes {{step_s:s}}: {rate}", row),
+        _stall(row, step),
+        _advice(changes, step),
+    ]
     return Story(f"{case}: {format_seconds(step)} a step", summary, blocks, left)
 
 
-def _stall(report: Mapping[str, Any], row: Record, step: float) -> str:
-    lost = {
-        words: number(row, f"{name}_s")
-        for name, words in BUBBLES.items()
-        if isinstance(row.get(f"{name}_s"), int | float)
-    }
+def _stall(row: Record, step: float) -> str:
+    lost = {field: row[field] for field in BUBBLES if isinstance(row.get(field), int | float)}
     total = sum(lost.values())
     if total <= 1e-6 * step:
         return "Devices never wait: all communication is hidden behind computing."
-    cause = max(lost, key=lambda words: lost[words])
+    cause = max(lost, key=lost.__getitem__)
     return (
-        f"Devices wait for {share(total / (step or 1.0))} of the step, mostly for {cause} "
+        f"Devices wait for {share(total / (step or 1.0))} of the step, mostly for {BUBBLES[cause]} "
         f"({share(lost[cause] / (step or 1.0))})."
     )
 
@@ -147,49 +168,32 @@ def _advice(changes: Mapping[str, Mapping[str, float | None]], step: float) -> s
     return f"What would shorten a step: {words}."
 
 
-def _figures(row: Record) -> dict[str, str]:
-    names = {
-        "step": "step_s",
-        "samples/s": "samples_per_s",
-        "efficiency": "efficiency",
-        "computing, a mean worker": "computing_s",
-        "communication that the step waits for (exposed)": "exposed_s",
-        "communication beside computing (hidden)": "hidden_s",
-        "bytes that all ranks send in a step": "volume_B",
-        "peak memory of the fullest rank": "peak_B",
-        "redundant: duplicate data over all ranks": "redundant_B",
-        "staleness: updates between reading and updating weights": "staleness",
-    }
-    figures = {name: written(field, row.get(field)) for name, field in names.items()}
-    return figures | interval(row, "expected step")
-
-
 def several(result: Result) -> Story:
     """Several runs: numbers of workers, or values of an option."""
     rows: Sequence[Record] = result.report
-    first = rows[0]
     swept = _swept(result)
     best = max(rows, key=lambda row: number(row, "samples_per_s"))
+    several_counts = len({row.get("ranks") for row in rows}) > 1
     workers = span((number(row, "ranks") for row in rows), lambda value: f"{value:.0f}", "worker")
     value = f"{swept} {_option(best, swept)} and " if swept else ""
     values = f", for several values of {swept}" if swept not in ("", "strategy") else ""
-    strategies = listed(word(row, "strategy") for row in rows)
+    strategies = listed(str(row["strategy"]) for row in rows)
     alike = [row for row in rows if row.get(swept) == best.get(swept)] if swept else rows
-    several_counts = len({row.get("ranks") for row in rows}) > 1
     summary = [
-        f"How does {word(first, 'model')} do with {strategies} on {workers}{values}?",
-        f"The most samples a second are {number(best, 'samples_per_s'):,.0f}, with {value}"
-        f"{word(best, 'ranks')} workers, at an efficiency of {share(number(best, 'efficiency'))}.",
+        f"How does {rows[0]['model']} do with {strategies} on {workers}{values}?",
+        sentence("The most samples a second are {samples_per_s:,.0f}, with ", best)
+        + value
+        + sentence("{ranks} workers, at an efficiency of {efficiency:share}.", best),
         _values(rows, swept) if swept else "",
         f"Adding workers {scaling(alike)}." if several_counts else "",
     ]
     columns = {swept: swept, **RUNS} if swept not in ("", "strategy") else RUNS
-    note = "efficiency: samples/s as a share of as many single workers."
-    blocks: list[Block] = [table("All runs", rows, columns, note=f"{WAITS}\n{note}", zeros=False)]
+    note = f"{WAITS}\nefficiency: samples/s as a share of as many single workers."
+    blocks: list[Block] = [table("All runs", rows, columns, note=note, zeros=False)]
     if words := _strategies(rows) if swept == "strategy" else []:
         blocks.insert(0, Lines("Strategies compared", words))
-    title = f"{word(first, 'model')}: {counted(len(rows), 'run')}"
-    return Story(f"{title}, {workers}", summary, blocks)
+    title = f"{rows[0]['model']}: {counted(len(rows), 'run')}, {workers}"
+    return Story(title, summary, blocks)
 
 
 def _strategies(rows: Sequence[Record]) -> list[str]:
@@ -198,10 +202,10 @@ def _strategies(rows: Sequence[Record]) -> list[str]:
     numbers = {number(row, "ranks") for row in rows}
     if len(curves) < 2 or any(len(curve) != len(numbers) for curve in curves.values()):
         return []
-    fastest = comparison_text(rows, "strategy", {name: name for name in curves})
-    scales = len(numbers) > 1
-    scalings = [f"{name} {scaling(curve)}" for name, curve in curves.items() if scales]
-    return [f"{line}." for line in [*fastest.split("\n"), *scalings]]
+    lines = comparison_text(rows, "strategy", {name: name for name in curves}).split("\n")
+    if len(numbers) > 1:
+        lines += [f"{name} {scaling(curve)}" for name, curve in curves.items()]
+    return [f"{line}." for line in lines]
 
 
 def _swept(result: Result) -> str:
@@ -222,9 +226,10 @@ def _option(row: Record, swept: str) -> str:
 def _values(rows: Sequence[Record], swept: str) -> str:
     """How far the values of an option are from each other, on the most workers."""
     most = max(number(row, "ranks") for row in rows)
-    rows = [row for row in rows if number(row, "ranks") == most]
-    fast = max(rows, key=lambda row: number(row, "samples_per_s"))
-    slow = min(rows, key=lambda row: number(row, "samples_per_s"))
+    slow, *_, fast = sorted(
+        (row for row in rows if number(row, "ranks") == most),
+        key=lambda row: number(row, "samples_per_s"),
+    )
     factor = number(fast, "samples_per_s") / (number(slow, "samples_per_s") or 1.0)
     if factor < 1.001:
         return f"On {most:.0f} workers all values of {swept} are as fast."
@@ -238,32 +243,27 @@ def learning(result: Result) -> Story:
     """What a network learns along runs."""
     rows: Sequence[Record] = result.report
     reached = [row for row in rows if row.get("target_s") is not None]
-    first = rows[0]
-    target = share(number(first, "target"))
+    answer = sentence("No run names {target:share} of the digits that it has not seen.", rows[0])
     if reached:
-        best = min(reached, key=lambda row: number(row, "target_s"))
-        answer = (
-            f"{word(best, 'strategy')} is the first to name {target} of the digits it has not "
-            f"seen: after {format_seconds(number(best, 'target_s'))}."
+        answer = sentence(
+            "{strategy} is the first to name {target:share} of the digits it has not seen: after "
+            "{target_s:s}.",
+            min(reached, key=lambda row: number(row, "target_s")),
         )
-    else:
-        answer = f"No run names {target} of the digits that it has not seen."
-    idle = max(rows, key=lambda row: number(row, "idle"))
     summary = [
         f"Which strategy learns fastest, in simulated seconds? This page compares "
-        f"{counted(len(rows), 'run')} of {word(first, 'network')}.",
+        f"{counted(len(rows), 'run')} of {rows[0]['network']}.",
         answer,
-        f"Workers idle most with {word(idle, 'strategy')}: {share(number(idle, 'idle'))} of the "
-        f"time.",
+        sentence(
+            "Workers idle most with {strategy}: {idle:share} of the time.",
+            max(rows, key=lambda row: number(row, "idle")),
+        ),
     ]
-    columns = {"strategy": "strategy", "workers": "ranks", "disturbance": "disturbance"}
-    columns |= {"updates": "updates", "time": "time_s", "loss": "loss", "accuracy": "accuracy"}
-    columns |= {"to the target": "target_s", "staleness": "staleness", "idle": "idle_share"}
     shown = [
         {**row, "time_s": row.get("seconds"), "accuracy": share(number(row, "accuracy"))}
         | {"idle_share": share(number(row, "idle"))}
         for row in rows
     ]
     note = "staleness: mean number of updates between reading weights and updating them."
-    table_of_runs = table("All runs", shown, columns | {"cause": "cause"}, note=note)
+    table_of_runs = table("All runs", shown, LEARNT, note=note)
     return Story("Learning over simulated time", summary, [table_of_runs])

@@ -6,12 +6,11 @@ from functools import cache
 
 import pytest
 
-from experiments.parallel.fitting import fit
 from experiments.parallel.plan_bounds import PlanBounds
 from experiments.parallel.plan_search import SearchResult, detail_of, find_plans
-from experiments.parallel.plan_step import work_of
+from experiments.parallel.plan_step import memory_of, work_of
 from experiments.parallel.plan_text import parse_plan
-from experiments.parallel.search_report import report, rows, text
+from experiments.parallel.search_report import text
 from grouped_cases import each_case
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
@@ -56,13 +55,13 @@ def test_bounds_hold_for_steps_in_full() -> None:
     for plan in searched.plans()[0][::19]:
         work = work_of(searched.training, plan, times().under(plan.degrees))
         assert bounds.seconds(plan) <= measure(write(work)).step
-        needed = fit(searched.training, plan, work).memory
+        needed = memory_of(searched.training, plan, work)
         assert bounds.memory(plan) <= needed.peak * (1 + 1e-9)
 
 
 def test_a_report_says_why_plans_lose() -> None:
     result = found(GPT, 0)
-    listed = rows(result)
+    listed = result.rows
     assert listed[0]["loses_to"] == ""
     assert [row["step_s"] for row in listed[:10]] == sorted(
         row["step_s"] or 0 for row in listed[:10]
@@ -72,7 +71,7 @@ def test_a_report_says_why_plans_lose() -> None:
     assert f"{len(result.plans)} fit and are bounded" in page
     assert "tp reaches beyond a node" in page
     assert str(result.plans[result.first[0]]) in page
-    assert set(report(result)) == {"left_out", "plans", "parts_s"}
+    assert set(result.figures()) == {"left_out", "plans", "parts_s"}
 
 
 def test_a_model_that_does_not_fit_is_refused() -> None:

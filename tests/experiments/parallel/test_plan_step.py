@@ -8,13 +8,10 @@ import pytest
 
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.plan_report import path_of, report, row_of, text
-from experiments.parallel.plan_step import Training, pipeline_of, stages_of, work_of
+from experiments.parallel.plan_step import Training, pipeline_of, stages_of
 from experiments.parallel.plan_text import parse_plan
 from grouped_cases import each_case
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.step import write
-from simulator.parallel.step_measures import measure
 from topologies.catalogue import find
 from topologies.errors import InputError
 
@@ -55,38 +52,6 @@ def test_a_search_takes_the_times_of_the_blocks() -> None:
     usual, other = (pipeline_of(plan, each, times) for each in (stages, short))
     assert (usual.name, usual.devices, usual.micro_batches) == ("zb_auto:memory=2", 2, 8)
     assert usual.kind.tolist() != other.kind.tolist()
-
-
-def test_a_report_has_the_figures_of_a_step() -> None:
-    plan = parse_plan("dp=2,tp=2,pp=2,batch=16,zero=1", gpus=8)
-    times = GroupTimes(find("dgx_a100").build(8), plan.degrees)
-    step = write(work_of(training(), plan, times))
-    measures = measure(step)
-    row = row_of(training(), plan, step, measures)
-    parts = (
-        row["computing_s"]
-        + row["optimizer_s"]
-        + row["exposed_s"]
-        + row["launching_s"]
-        + row["idle_s"]
-    )
-    assert parts == pytest.approx(row["step_s"])
-    assert sum(path_of(step).values()) == pytest.approx(row["step_s"])
-    assert row["tokens_per_s"] == pytest.approx(16 * 256 / row["step_s"])
-    assert 0 < row["mfu"] < 1
-    assert set(report(row, step, measures)) == {"summary", "critical_path_s", "devices"}
-    words = text(row, step, measures)
-    for word in ("exposed tp", "gather parameters", "devices of the pipeline", "(MFU)"):
-        assert word in words
-
-
-def test_a_report_of_shared_parameters_names_gathers_and_copies() -> None:
-    plan = parse_plan("dp=8,batch=16,zero=3,shard=4", gpus=8)
-    step = write(work_of(training(), plan, GroupTimes(find("dgx_a100").build(8), plan.degrees)))
-    measures = measure(step)
-    words = text(row_of(training(), plan, step, measures), step, measures)
-    for word in ("exposed gather", "exposed reduce", "across replicas", "copy gradients"):
-        assert word in words
 
 
 def test_the_flops_of_a_model_are_those_of_its_matrices_and_scores() -> None:

@@ -59,9 +59,10 @@ def test_a_training_is_whole_steps_and_a_pause_in_each_epoch(
     samples: int, step: float, number: int, dataset: int, pause: float
 ) -> None:
     training = Epochs(number, dataset, pause).training(samples, step)
-    assert (training.steps - 1) * samples < dataset <= training.steps * samples
-    assert training.epoch == pytest.approx(training.steps * step + pause)
-    assert training.seconds == pytest.approx(number * training.epoch)
+    steps, epoch = training["epoch_steps"], training["epoch_s"]
+    assert (steps - 1) * samples < dataset <= steps * samples
+    assert epoch == pytest.approx(steps * step + pause)
+    assert training["training_s"] == pytest.approx(number * epoch)
 
 
 def test_tables_have_the_time_of_epochs_only_on_request(

@@ -1,0 +1,220 @@
+"""A step of a plan that has been simulated: a row for tables and files, and all figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from experiments.models.accelerators import accelerator
+from experiments.output import Record
+from experiments.parallel.expert_routing import Routing, routing_of
+from experiments.parallel.memory_advice import advice
+from experiments.parallel.plan_errors import kind_of, mean_error, span_of
+from experiments.parallel.plan_proofs import prove
+from experiments.parallel.plan_step import Training, memory_of, state_of
+from experiments.parallel.plan_text import Plan
+from experiments.profiles.interval_levels import interval_columns
+from simulator.analysis.critical_path import trace_back
+from simulator.parallel.passes import COMPUTE, EP, HOST, STREAMS
+from simulator.parallel.plan_memory import PARTS, Memory, State
+from simulator.parallel.step import Step
+from simulator.parallel.step_measures import StepMeasures, measure
+from simulator.parallel.zero_stages import Stage, stages_of_zero
+from simulator.steps.kinds import GATHER, KINDS, REDUCE
+from simulator.uncertainty.interval import Interval
+
+MEANINGS = {
+    "tp": "tensor parallel",
+    "cp": "context parallel",
+    "ep": "experts' all-to-all",
+    "data": "gradients and parameters",
+    "experts": "gradients of experts",
+    "send": "transfers between stages",
+    "tied": "gradients that two devices share",
+    "gather": "parameters of units",
+    "reduce": "gradients of units",
+    "replica": "gradients across replicas",
+    "copy": "into the buffers of gathers",
+}
+"""What each stream carries."""
+COPIED = {GATHER: "copy parameters", REDUCE: "copy gradients"}
+"""What a device computes for collectives: copies out of their buffers and into them."""
+MEANS = "computing", "optimizer", "exposed", "hidden", "launching", "idle", "idle_between"
+"""The measures of which a row has the mean over the devices of the pipeline."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanRun:
+    """A step of a plan."""
+
+    training: Training
+    plan: Plan
+    step: Step
+    transfers_s: float | None = None
+    """Seconds of the step with every transfer of all ranks, if they are simulated."""
+    interval: Interval | None = None
+    """The interval of the step, if the profile says how sure it is."""
+
+    @cached_property
+    def measures(self) -> StepMeasures:
+        """What the devices of the pipeline do."""
+        return measure(self.step)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """The memory of a rank of each device."""
+        return memory_of(self.training, self.plan, self.step.work)
+
+    @property
+    def capacity(self) -> float:
+        """Bytes of a device."""
+        return accelerator(self.training.times.device).capacity
+
+    @property
+    def missing(self) -> float:
+        """Bytes that a device lacks; 0 if the plan fits."""
+        return max(0.0, self.memory.peak - self.capacity)
+
+    @cached_property
+    def advice(self) -> str:
+        """What would make the plan fit; empty for a plan that fits."""
+        topology = self.step.work.times.topology
+        return advice(self.training, self.plan, topology) if self.missing else ""
+
+    @cached_property
+    def zero(self) -> list[Stage]:
+        """What each stage of ZeRO would hold and send on the fullest device."""
+
+        def state(zero: int) -> State:
+            return state_of(self.training, replace(self.plan, zero=zero))
+
+        return stages_of_zero(self.step.work, state, self.memory.fullest)
+
+    @cached_property
+    def routing(self) -> Routing | None:
+        """What the router of the plan does; None for a plan without one."""
+        training = self.training
+        topology = self.step.work.times.topology
+        return routing_of(training.shape, self.plan, training.seq, topology)
+
+    @cached_property
+    def row(self) -> dict[str, Any]:
+        """The columns of the step. Seconds are means over the devices of the pipeline, samples are
+        sequences, and rates are of all GPUs together."""
+        training, plan, seconds = self.training, self.plan, self.measures.step
+        gpus, times, sequences = plan.degrees.ranks, training.times, plan.sequences
+        tokens_per_s = sequences * training.seq / (seconds or 1.0)
+        span = span_of(self.step.work.times.topology, gpus)
+        error, measured = mean_error(kind_of(times, plan.zero, span))
+        means = {name: getattr(self.measures, name).reshape(plan.pp, -1) for name in MEANS}
+        return {
+            "model": training.name,
+            "device": times.device,
+            "plan": str(plan),
+            "gpus": gpus,
+            "batch": sequences,
+            "micro_batches": plan.micro_batches,
+            "step_s": seconds,
+            "samples_per_s": sequences / (seconds or 1.0),
+            "tokens_per_s": tokens_per_s,
+            # Those of the model on each GPU: what is computed again does not count.
+            "tflops": tokens_per_s * training.flops_per_token / gpus / 1e12,
+            "mfu": training.mfu(tokens_per_s, gpus),
+            **{f"{name}_s": float(each.sum(axis=1).mean()) for name, each in means.items()},
+            "model_error": error,
+            "measured": measured,
+            "memory_bytes": self.memory.peak,
+            "missing_bytes": self.missing,
+            "transfers_s": self.transfers_s,
+            **interval_columns(self.interval),
+        }
+
+    @property
+    def record(self) -> Record:
+        """The row with the parts of the memory of the fullest device."""
+        parts = self.memory.peaks[self.memory.fullest].tolist()
+        return self.row | {f"{name}_bytes": part for name, part in zip(PARTS, parts, strict=True)}
+
+    @cached_property
+    def path(self) -> Mapping[str, float]:
+        """Seconds of the critical path, by what runs there; the longest first."""
+        path, graph, lane = trace_back(self.step.timeline), self.step.graph, self.step.schedule.lane
+        seconds = np.zeros((len(STREAMS), len(KINDS)))
+        np.add.at(seconds, (lane[path.operation], graph.kind[path.operation]), path.seconds)
+        parts = {
+            _named(stream, kind): float(seconds[stream, kind])
+            for stream, kind in np.argwhere(seconds)
+        }
+        return dict(sorted(parts.items(), key=lambda part: -part[1]))
+
+    @cached_property
+    def devices(self) -> list[dict[str, Any]]:
+        """What each device of the pipeline does, a record each."""
+        measures, place = self.measures, self.step.work.pipeline.place
+        seconds = {f"{name}_s": getattr(measures, name) for name in ("computing", "optimizer")}
+        seconds["launching_s"] = measures.launching
+        for stream, name in enumerate(STREAMS):
+            if name in MEANINGS:
+                seconds[f"exposed_{name}_s"] = measures.exposed[:, stream]
+                seconds[f"hidden_{name}_s"] = measures.hidden[:, stream]
+        seconds |= {f"{name}_s": getattr(measures, name) for name in ("idle", "idle_between")}
+        stages = [np.flatnonzero((place == device).any(axis=0)) for device in range(self.plan.pp)]
+        return [
+            {
+                "device": device,
+                "stages": " ".join(map(str, stages[device].tolist())),
+                **{name: float(column[device]) for name, column in seconds.items()},
+            }
+            for device in range(self.plan.pp)
+        ]
+
+    @cached_property
+    def router(self) -> Mapping[str, Any]:
+        """What a router does, empty without one: of a forward, how long a dispatch and a combine
+        take, and their shares of what a mean device waits for all-to-alls of experts in a step."""
+        exposed = float(self.measures.exposed[:, EP].mean())
+        return self.routing.figures(self.step.work, exposed) if self.routing else {}
+
+    @cached_property
+    def proven(self) -> Mapping[str, str]:
+        """What is proven on integers, by the kind of group. Raises WrongResult if it is wrong."""
+        return prove(self.plan, self.routing, self.training.shape.experts)
+
+    def figures(self) -> dict[str, object]:
+        """All figures, for JSON. Sizes are bytes."""
+        memory = self.memory
+        return {
+            "summary": self.row,
+            "critical_path_s": self.path,
+            "devices": self.devices,
+            "memory": {
+                "advice": self.advice,
+                "capacity": self.capacity,
+                "missing": self.missing,
+                "fullest_device": memory.fullest,
+                "devices": [memory.parts(device) for device in range(self.plan.pp)],
+                "over_time": self.held,
+                "zero": [each._asdict() for each in self.zero],
+            },
+            "router": self.router,
+            "proven": self.proven,
+        }
+
+    @property
+    def held(self) -> list[dict[str, float]]:
+        """When each action of the fullest device begins and ends, and what it holds at most."""
+        device = self.memory.fullest
+        rows = slice(*self.memory.pipeline.starts[device : device + 2])
+        sizes = self.memory.held[rows].sum(axis=1)
+        actions = np.column_stack((self.step.spans[rows], sizes)).tolist()
+        return [dict(zip(("start_s", "end_s", "bytes"), each, strict=True)) for each in actions]
+
+
+def _named(stream: int, kind: int) -> str:
+    if stream == COMPUTE:
+        return COPIED.get(kind, KINDS[kind])
+    return "launch" if stream == HOST else f"{STREAMS[stream]}: {KINDS[kind]}"
