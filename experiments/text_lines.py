@@ -16,6 +16,8 @@ WIDEST, NARROWEST = 120, 12
 """Characters of a line, and of a column of words whose cells go on in lines below, at the least."""
 GAP = "  "
 """What parts two columns."""
+Lines = list[list[str]]
+"""The cells of a table, line by line."""
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 

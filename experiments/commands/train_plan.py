@@ -13,13 +13,12 @@ import numpy as np
 from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.parallel.plan_errors import span_of
-from experiments.parallel.plan_report import text
+from experiments.parallel.plan_report import search_text, text
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Setting, interval_of, work_of
 from experiments.parallel.plan_text import Plan
-from experiments.parallel.search_report import text as search_text
 from experiments.pictures.timelines.trace_folder import check_timeline, write_timeline
 from experiments.profiles.interval_levels import level_of
 from experiments.trace_choice import TraceChoice

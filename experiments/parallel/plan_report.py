@@ -1,4 +1,4 @@
-"""A step of a plan as text."""
+"""A step of a plan as text, and the fastest plans of a search."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from experiments.output import align, counted
 from experiments.parallel.expert_routing import EXCHANGES
 from experiments.parallel.plan_errors import error_cells
 from experiments.parallel.plan_run import MEANINGS, PlanRun
-from experiments.profiles.interval_levels import expected_cells
-from experiments.text_lines import Sentences, bytes_cell, share_cells
+from experiments.parallel.plan_search import SearchResult
+from experiments.profiles.interval_levels import expected_cells, span
+from experiments.text_lines import Lines, Sentences, bytes_cell, share_cells
 from simulator.parallel.passes import STREAMS
 from simulator.parallel.zero_stages import Stage
 from topologies.units import format_seconds
@@ -67,7 +68,7 @@ def _title(run: PlanRun) -> str:
     )
 
 
-def _memory(run: PlanRun) -> list[list[str]]:
+def _memory(run: PlanRun) -> Lines:
     memory = run.memory
     lines = [
         [f"  {NAMES.get(name, name)}", bytes_cell(nbytes), f"{nbytes / memory.peak:.1%}"]
@@ -77,7 +78,7 @@ def _memory(run: PlanRun) -> list[list[str]]:
     return [*lines, ["  all", bytes_cell(memory.peak), of_device]]
 
 
-def _figures(run: PlanRun) -> list[list[str]]:
+def _figures(run: PlanRun) -> Lines:
     row, fill = run.row, partial(SENTENCES.fill, record=run.row)
     lines = [
         ["  step", fill("{step_s:s}"), fill("{batch} sequences, {tokens_per_s:.0f} tokens/s")],
@@ -99,7 +100,7 @@ def _figures(run: PlanRun) -> list[list[str]]:
     return lines
 
 
-def _shares(run: PlanRun) -> list[list[str]]:
+def _shares(run: PlanRun) -> Lines:
     row, measures = run.row, run.measures
     seconds = {name: (row[f"{name}_s"], "") for name in ("computing", "optimizer")}
     exposed, hidden = (each.mean(axis=0).tolist() for each in (measures.exposed, measures.hidden))
@@ -117,7 +118,7 @@ def _shares(run: PlanRun) -> list[list[str]]:
     ]
 
 
-def _devices(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def _devices(records: Sequence[Mapping[str, Any]]) -> Lines:
     """The first and the last devices, if there are many."""
     rows = [["  device", "stages", "computing", "exposed", "idle", "between"]]
     for record in records:
@@ -130,7 +131,7 @@ def _devices(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return rows
 
 
-def _tokens(run: PlanRun) -> list[list[str]]:
+def _tokens(run: PlanRun) -> Lines:
     """What a router does; nothing without one."""
     router, capacity = run.router, run.plan.capacity
     if not router:
@@ -150,9 +151,69 @@ def _tokens(run: PlanRun) -> list[list[str]]:
     return lines
 
 
-def _zero(stages: Sequence[Stage]) -> list[list[str]]:
+def _zero(stages: Sequence[Stage]) -> Lines:
     """What each stage of ZeRO holds; nothing if ranks share nothing."""
     if not stages[0].redundant:
         return []
     head = ["  zero", "held", "redundant", "sent in a step"]
     return [head, *([f"  {zero}", *map(bytes_cell, sizes)] for zero, *sizes in stages)]
+
+
+def search_text(result: SearchResult) -> str:
+    """The fastest plans with why each loses, and what is left out."""
+    space, training, first = result.space, result.space.training, result.first
+    number = len(result.plans)
+    title = (
+        f"{training.name} on {counted(space.gpus, 'GPU')} ({training.times.device}), "
+        f"{space.batch} sequences of {training.seq} tokens: "
+        f"{counted(number + result.left_out.total(), 'plan')}, {number} fit and are bounded, "
+        f"{len(result.simulated)} simulated"
+    )
+    reasons = [
+        [f"{number:2d}", result.rows[place]["plan"], result.rows[place]["loses_to"]]
+        for number, place in enumerate(first, 1)
+    ]
+    errors = dict.fromkeys(result.error(place) for place in first)
+    tables = {
+        "the plans, and why they are slower than the first": reasons,
+        "model's error on measured steps": [["", *error_cells(*error)] for error in errors],
+        "where a mean device spends the step": _parts(result),
+        "left out": [[str(count), why] for why, count in result.left_out.most_common() if count],
+    }
+    blocks = [f"{name}\n{align(table)}" for name, table in tables.items() if table]
+    return "\n\n".join([title, align(_table(result)), *blocks])
+
+
+def _table(result: SearchResult) -> Lines:
+    best = result.rows[0]
+    ends = [] if best["level"] is None else ["expected", f"{best['level']:.0%} of steps"]
+    table = [["", "step", *ends, "slower", "tokens/s", "MFU", "memory", "free", "as fast"]]
+    for place, others in result.alike.items():
+        row = result.rows[place]
+        sure = (
+            [format_seconds(row["expected_s"]), span(row["low_s"], row["high_s"])] if ends else []
+        )
+        table.append(
+            [
+                str(len(table)),
+                format_seconds(row["step_s"]),
+                *sure,
+                f"{row['step_s'] / best['step_s'] - 1:+.1%}" if place else "",
+                f"{row['tokens_per_s']:.0f}",
+                f"{row['mfu']:.1%}",
+                bytes_cell(row["memory_bytes"]),
+                bytes_cell(row["left_bytes"]),
+                f"{others} more" if others else "",
+            ]
+        )
+    return table
+
+
+def _parts(result: SearchResult) -> Lines:
+    """A row for each part, a column for each of the fastest plans."""
+    runs = [result.simulated[place].parts for place in result.first]
+    parts = {name: [run[name] for run in runs] for name in runs[0]}
+    return [
+        ["", *(str(number) for number in range(1, len(runs) + 1))],
+        *([f"  {name}", *map(format_seconds, row)] for name, row in parts.items() if max(row) > 0),
+    ]

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import accumulate
 from math import inf
 from typing import Any, NamedTuple
 
 from experiments.models.accelerators import accelerator
-from experiments.parallel.plan_bounds import PlanBounds
+from experiments.models.block_cut import Cut
+from experiments.models.transformer_blocks import blocks
 from experiments.parallel.plan_errors import kind_of, mean_error
 from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_space import Space
-from experiments.parallel.plan_step import Training, interval_of, memory_of, work_of
+from experiments.parallel.plan_step import (
+    OVERHEADS,
+    Stages,
+    Training,
+    gradients_of,
+    interval_of,
+    memory_of,
+    sharding_of,
+    share_out,
+    state_of,
+    work_of,
+)
 from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import interval_columns
 from experiments.text_lines import bytes_cell
+from simulator.parallel.blocks import Block
 from simulator.parallel.bound_search import KEEP, LEAST, distinct, search
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, STREAMS, TP
+from simulator.parallel.sharding import elements
 from simulator.parallel.step import Detail, write
-from simulator.parallel.step_measures import StepMeasures, measure
+from simulator.parallel.step_bound import BlockSeconds, Outline, bound
+from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
@@ -208,8 +223,20 @@ def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulate
     measures = measure(write(work, detail_of(work)))
     again = sum(part.seconds for stage in work.stages for block in stage for part in block.again)
     again *= work.pipeline.micro_batches / plan.pp
-    peak = memory_of(training, plan, work).peak
-    return Simulated(measures.step, _parts(measures, again), peak)
+    exposed = measures.exposed.mean(axis=0)
+    named = {MEANINGS[STREAMS[stream]]: float(exposed[stream]) for stream in (TP, CP, EP, SEND)}
+    parts = {
+        "computing": float(measures.computing.mean()) - again,
+        "recomputation": again,
+        **named,
+        MEANINGS["data"]: float(exposed.sum()) - sum(named.values()),
+        "launches": float(measures.launching.mean()),
+        "optimizer": float(measures.optimizer.mean()),
+        "bubble": float(measures.idle.mean()),
+    }
+    least = ROUNDING * measures.step
+    parts = {name: seconds if seconds > least else 0.0 for name, seconds in parts.items()}
+    return Simulated(measures.step, parts, memory_of(training, plan, work).peak)
 
 
 def detail_of(work: Work) -> Detail:
@@ -226,18 +253,75 @@ def detail_of(work: Work) -> Detail:
     return "layers" if len(parts) * work.pipeline.micro_batches <= most else "passes"
 
 
-def _parts(measures: StepMeasures, again: float) -> dict[str, float]:
-    """What a mean device does."""
-    exposed = measures.exposed.mean(axis=0)
-    named = {MEANINGS[STREAMS[stream]]: float(exposed[stream]) for stream in (TP, CP, EP, SEND)}
-    parts = {
-        "computing": float(measures.computing.mean()) - again,
-        "recomputation": again,
-        **named,
-        MEANINGS["data"]: float(exposed.sum()) - sum(named.values()),
-        "launches": float(measures.launching.mean()),
-        "optimizer": float(measures.optimizer.mean()),
-        "bubble": float(measures.idle.mean()),
-    }
-    least = ROUNDING * measures.step
-    return {name: seconds if seconds > least else 0.0 for name, seconds in parts.items()}
+@dataclass
+class PlanBounds:
+    """Bounds of plans: of the step's time and of the memory. Plans share the blocks of a cut and
+    the times of collectives."""
+
+    training: Training
+    """The model on a device."""
+    times: GroupTimes
+    """The times of collectives, under any degrees."""
+    _blocks: dict[tuple[object, ...], list[Block]] = field(default_factory=dict, repr=False)
+    _seconds: dict[str, BlockSeconds] = field(default_factory=dict, repr=False)
+
+    def stages(self, plan: Plan) -> Stages:
+        """The blocks of each stage."""
+        training = self.training
+        cut = plan.accumulated, *(getattr(plan, each.name) for each in fields(Cut))
+        if cut not in self._blocks:
+            self._blocks[cut] = blocks(
+                training.shape, training.seq, plan, training.times, training.name
+            )
+        return share_out(self._blocks[cut], plan, plan.pp * plan.v, training.name)
+
+    def seconds(self, plan: Plan) -> float:
+        """Seconds that the step of a plan does not go below."""
+        stages, key = self.stages(plan), str(plan.degrees)
+        if key not in self._seconds:
+            self._seconds[key] = BlockSeconds(self.times.under(plan.degrees))
+        outline = Outline(
+            stages,
+            plan.micro_batches,
+            self._seconds[key],
+            gradients_of(self.training, plan, stages),
+            sharding_of(self.training, plan),
+            in_turn=plan.v == 1,
+        )
+        return bound(outline)
+
+    def memory(self, plan: Plan) -> float:
+        """Bytes that the fullest rank holds at least: parameters, gradients, optimizer, the
+        activations of the micro-batches that are on their way, and overheads."""
+        stages, size = self.stages(plan), plan.degrees.size
+        state, has_experts = state_of(self.training, plan), False
+        held = []
+        for device in range(plan.pp):
+            blocks = [block for stage in stages[device :: plan.pp] for block in stage]
+            counts = dict(elements(blocks))
+            has_experts |= "experts" in counts
+            held.append(
+                sum(n * sum(state.shared(plan.zero, size(kind))) for kind, n in counts.items())
+                + OVERHEADS.fragmentation * _activations(plan, stages, device)
+            )
+        kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * has_experts)]
+        groups = sum(size(kind) > 1 for kind in kinds)
+        return max(held) + groups * OVERHEADS.communicator + OVERHEADS.context
+
+
+def _activations(plan: Plan, stages: Stages, device: int) -> float:
+    """Bytes of what the forwards of a device keep when most are on their way, and of what one
+    backward computes again. Interleaved 1F1B runs 2 (pp - 1 - d) + (v - 1) pp + 1 forwards of
+    chunks ahead (Narayanan et al., 2021)."""
+    mine, pp, count = stages[device :: plan.pp], plan.pp, plan.micro_batches
+    keeps = [sum(block.kept for block in stage) for stage in mine]
+    again = max(block.working for stage in mine for block in stage)
+    if device == pp - 1:
+        # The logits are free before anything is computed again.
+        again = max(0.0, again - stages[-1][-1].kept)
+    if plan.v == 1:
+        return min(pp - device, count) * keeps[0] + again
+    ahead = min(2 * (pp - 1 - device) + (plan.v - 1) * pp + 1, count * plan.v)
+    whole, rest = divmod(ahead, plan.v * pp)
+    flying = [whole * pp + min(max(rest - chunk * pp, 0), pp) for chunk in range(plan.v)]
+    return sum(kept * number for kept, number in zip(keeps, flying, strict=True)) + again

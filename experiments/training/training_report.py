@@ -14,7 +14,7 @@ from experiments.models.model_shapes import Shape
 from experiments.output import Value, align, counted
 from experiments.profiles.interval_levels import expected_cells
 from experiments.terms import footnote
-from experiments.text_lines import Sentences, bytes_cell, share_cells
+from experiments.text_lines import Lines, Sentences, bytes_cell, share_cells
 from experiments.training.changes import WhatIf
 from experiments.training.job import CAUSE_KEYS, TrainingRun
 from experiments.training.training_table import rate
@@ -129,7 +129,7 @@ def _title(run: TrainingRun) -> str:
     )
 
 
-def _summary(run: TrainingRun) -> list[list[str]]:
+def _summary(run: TrainingRun) -> Lines:
     row, epochs, staleness = run.row, run.job.epochs, run.measures.staleness
     step, fill = run.step, partial(SENTENCES.fill, record=run.row)
     limit = f"of {bytes_cell(run.capacity)}, " if run.capacity else ""
@@ -194,7 +194,7 @@ def _stale(staleness: Ints) -> str:
     return f"updates, mean; 10% {low}, median {middle}, 90% {high}, most {staleness.max()}"
 
 
-def _bubbles(run: TrainingRun) -> list[list[str]]:
+def _bubbles(run: TrainingRun) -> Lines:
     """Mean and worst idle time by cause, for a step, with their shares of the run."""
     steps, window = run.measures.window.steps, run.measures.window
     seconds = run.measures.bubbles.seconds / steps
@@ -211,7 +211,7 @@ def _bubbles(run: TrainingRun) -> list[list[str]]:
     return lines
 
 
-def _path(run: TrainingRun) -> list[list[str]]:
+def _path(run: TrainingRun) -> Lines:
     steps, on_path = run.measures.window.steps, parts(run.path)
     length = run.length / steps + run.input_s or 1.0
     together = {
@@ -226,7 +226,7 @@ def _path(run: TrainingRun) -> list[list[str]]:
     ]
 
 
-def _helping(run: TrainingRun, what_if: WhatIf) -> list[list[str]]:
+def _helping(run: TrainingRun, what_if: WhatIf) -> Lines:
     now = run.length / run.measures.window.steps + run.input_s or 1.0
     changes = {name: (each["first_order"], each["simulated"]) for name, each in what_if.items()}
     if run.input_s:

@@ -6,11 +6,10 @@ from functools import cache
 
 import pytest
 
-from experiments.parallel.plan_bounds import PlanBounds
-from experiments.parallel.plan_search import SearchResult, detail_of, find_plans
+from experiments.parallel.plan_report import search_text
+from experiments.parallel.plan_search import PlanBounds, SearchResult, detail_of, find_plans
 from experiments.parallel.plan_step import memory_of, work_of
 from experiments.parallel.plan_text import parse_plan
-from experiments.parallel.search_report import text
 from grouped_cases import each_case
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
@@ -67,7 +66,7 @@ def test_a_report_says_why_plans_lose() -> None:
         row["step_s"] or 0 for row in listed[:10]
     )
     assert listed[-1]["step_s"] is None
-    page = text(result)
+    page = search_text(result)
     assert f"{len(result.plans)} fit and are bounded" in page
     assert "tp reaches beyond a node" in page
     assert str(result.plans[result.first[0]]) in page
