@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 Drawing = tuple[str, "Callable[[], Figure]"]
 """A title, and what draws the figure."""
-Keeper = Callable[[output.RunFiles, Sequence[str]], None]
-"""Writes a result and a report to files, and what the answer leaves out."""
+Details = Callable[[], Mapping[str, Any]]
+"""Makes what a result has besides its report, by field: spans, use and memory."""
 
 
 def check_files(
@@ -69,10 +69,10 @@ class Answer:
         out: Path | None = None,
         plot: Path | None = None,
         report: Path | None = None,
-        keep: Keeper | None = None,
+        details: Details = dict,
     ) -> None:
-        """Write the table or the result to `out`, and pictures and a report to their files. `keep`
-        writes a result that has more than its pictures."""
+        """Write the table or the result to `out`, and pictures and a report to their files. A
+        result has `details`."""
         if out and not output.is_result(out):
             output.write_table(out, self.records, output.provenance(**self.parameters))
         if plot:
@@ -80,17 +80,24 @@ class Answer:
 
             for _, draw in self.pictures:
                 write_figure(plot, draw())
-        if report or output.is_result(out):
-            files = output.RunFiles(None, out if output.is_result(out) else None, report)
-            (keep or self._keep)(files, self._left_out())
+        self._keep(out if output.is_result(out) else None, report, details)
 
-    def _keep(self, files: output.RunFiles, left_out: Sequence[str]) -> None:
+    def _keep(
+        self,
+        out: Path | None,
+        report: Path | None,
+        details: Details,
+        remarks: Sequence[str] = (),
+    ) -> None:
+        if not out and not report:
+            return
         from experiments.pages.reports.kept import keep
         from experiments.pages.reports.result import Picture, Result, origin
 
         pictures = [Picture(*picture) for picture in self.pictures]
-        result = Result(self.kind, self.report, origin(self.parameters), pictures, left_out)
-        keep(result, files.out, files.report)
+        left_out = [*remarks, *self._left_out()]
+        made = self.kind, self.report, origin(self.parameters), pictures, left_out
+        keep(Result(*made, **details()), out, report)
 
     def write_run(
         self, files: output.RunFiles, timeline: Timeline, title: str, remarks: Sequence[str] = ()
@@ -100,11 +107,13 @@ class Answer:
             from experiments.pictures.timelines.collective_file import write_collective
 
             write_collective(timeline, files, title, self.parameters)
-        if files.out or files.report:
-            from experiments.pages.reports.kept import keep_run
 
-            left_out = [*remarks, *self._left_out()]
-            keep_run(self.kind, self.report, timeline, files, self.parameters, left_out)
+        def details() -> Mapping[str, Any]:
+            from experiments.pages.reports.kept import run_details
+
+            return run_details(timeline)
+
+        self._keep(files.out, files.report, details, remarks)
 
     def _left_out(self) -> list[str]:
         """Sentences on what the answer does not contain."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments import output
 from experiments.commands.answer import Answer, check_files
@@ -91,12 +91,12 @@ def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
     document = report(result, record, changes) if explained else None
     answer = Answer("train", document, [record], *about)
 
-    def keep(files: output.RunFiles, left_out: Sequence[str]) -> None:
-        from experiments.pages.reports.kept import keep_training
+    def details() -> Mapping[str, Any]:
+        from experiments.pages.reports.kept import training_details
 
-        keep_training(document, result, files, grid.parameters, left_out)
+        return training_details(result)
 
-    answer.write(files.out, report=files.report, keep=keep)
+    answer.write(files.out, report=files.report, details=details)
     answer.show(how, lambda: text(result, changes))
     return _verdict([failure_of(result)], [record])
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -69,15 +69,15 @@ def run(
         _draw(result, files.timeline, request, files.trace)
     about = request.parameters, request.machine, request.profile
     answer = Answer("plan", result.figures(), [result.record], *about)
-    answer.write(files.out, report=files.report, keep=partial(_keep, result.step, answer))
+    answer.write(files.out, report=files.report, details=partial(_details, result.step))
     answer.show(how, lambda: text(result))
     return int(result.missing > 0)
 
 
-def _keep(step: Step, answer: Answer, files: output.RunFiles, left_out: Sequence[str]) -> None:
-    from experiments.pages.reports.kept import keep_step
+def _details(step: Step) -> Mapping[str, Any]:
+    from experiments.pages.reports.kept import step_details
 
-    keep_step(answer.report, step, files, answer.parameters, left_out)
+    return step_details(step)
 
 
 def _note_nodes(times: GroupTimes) -> None:
