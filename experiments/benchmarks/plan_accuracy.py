@@ -22,7 +22,6 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.compute_calibration import (
     CriticalPath,
-    MeasuredStep,
     calibrate,
     critical_path,
 )
@@ -110,8 +109,7 @@ def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predict
 
 
 def _path(row: Measured, times: DeviceTimes) -> CriticalPath:
-    step = MeasuredStep(row.table, row.model, row.plan, row.seconds)
-    return critical_path(step, times, lambda plan: _times(row.machine, plan.degrees))
+    return critical_path(row.model, row.plan, times, lambda plan: _times(row.machine, plan.degrees))
 
 
 def plain(row: Measured) -> float:

@@ -66,50 +66,40 @@ class Factors(NamedTuple):
         return replace(times, scale=times.scale * self.scale, launch=times.launch * self.launch)
 
 
-class MeasuredStep(NamedTuple):
-    """A step that was measured."""
-
-    where: str
-    """Its file and line, for messages."""
-    model: str
-    """The model, as `--model` takes it."""
-    plan: str
-    """The plan, as `--plan` takes it."""
-    seconds: float
-    """Seconds of the step."""
-
-
 CriticalPath = Callable[[Factors], Floats]
 """The seconds of the critical path of a step with factors, shape (3,): of the device, of launches,
 and of all else."""
 
 
-def read_steps(path: Path) -> tuple[MeasuredStep, ...]:
-    """The steps in a CSV with the columns model, plan and seconds. More columns count for nothing.
+def read_steps(path: Path) -> dict[str, tuple[str, str, float]]:
+    """The steps in a CSV with the columns model, plan and seconds, by file and line: the model and
+    the plan as options take them, and the seconds. More columns count for nothing.
 
     Raises InputError with file and line of the first mistake.
     """
     expected = f"a CSV of {', '.join(COLUMNS)}"
     text = text_of(path, MOST_BYTES, expected, f"take at most {MOST_ROWS} steps")
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    steps = []
+    steps = {}
     try:
         missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
         if missing:
             raise InputError(f"{path} line 1: no column {missing[0]}: expected {expected}")
         for row in reader:
-            steps.append(_step(row, f"{path} line {reader.line_num}"))
+            where = f"{path} line {reader.line_num}"
+            steps[where] = _step(where, *(row[column] for column in COLUMNS))
             if len(steps) > MOST_ROWS:
                 raise InputError(f"{path}: more than {MOST_ROWS} steps")
     except csv.Error as error:
         raise InputError(f"{path} line {reader.line_num}: {error}: expected a CSV") from None
     if not steps:
         raise InputError(f"{path} has no step: expected a line with {', '.join(COLUMNS)}")
-    return tuple(steps)
+    return steps
 
 
-def _step(row: dict[str, str | None], where: str) -> MeasuredStep:
-    model, plan, text = (row[column] for column in COLUMNS)
+def _step(
+    where: str, model: str | None, plan: str | None, text: str | None
+) -> tuple[str, str, float]:
     if not model or not plan or not text:
         raise InputError(f'{where}: a value is missing: write gpt2,"dp=2,micro=1",0.25')
     try:
@@ -118,7 +108,7 @@ def _step(row: dict[str, str | None], where: str) -> MeasuredStep:
         seconds = -1.0
     if not 0 < seconds < float("inf"):
         raise InputError(f"{where}: seconds is {text[:40]!r}: a number above 0")
-    return MeasuredStep(where, model, plan, seconds)
+    return model, plan, seconds
 
 
 def calibrated_by(
@@ -130,13 +120,13 @@ def calibrated_by(
     Raises InputError for a step that cannot be simulated.
     """
     steps, paths = read_steps(path), list[CriticalPath]()
-    for number, step in enumerate(steps):
+    for where, (model, plan, _) in steps.items():
         try:
-            paths.append(critical_path(step, times, groups, keeps=number < KEPT))
+            paths.append(critical_path(model, plan, times, groups, keeps=len(paths) < KEPT))
             paths[-1](Factors())
         except InputError as error:
-            raise InputError(f"{step.where}: {error}") from None
-    factors = calibrate(paths, [step.seconds for step in steps])
+            raise InputError(f"{where}: {error}") from None
+    factors = calibrate(paths, [seconds for *_, seconds in steps.values()])
     output.note(
         f"{path.name}: {output.counted(len(steps), 'measured step')}: times of the device x "
         f"{factors.scale:.3f}, launches x {factors.launch:.3f}"
@@ -145,18 +135,20 @@ def calibrated_by(
 
 
 def critical_path(
-    step: MeasuredStep,
+    model: str,
+    text: str,
     times: DeviceTimes,
     groups: Callable[[Plan], GroupTimes],
     *,
     keeps: bool = True,
 ) -> CriticalPath:
-    """The critical path of a step with times of a device that factors multiply, where `groups` has
-    the times of collectives. It `keeps` the written step, or writes it for each simulation.
+    """The critical path of a step of a model and of the plan that `text` says, with times of a
+    device that factors multiply, where `groups` has the times of collectives. It `keeps` the
+    written step, or writes it for each simulation.
 
     Raises InputError for a step that cannot be simulated.
     """
-    plan, entry = parse_plan(step.plan), find_transformer(step.model)
+    plan, entry = parse_plan(text), find_transformer(model)
     collectives = groups(plan)
 
     def written(factors: Factors) -> Step:

@@ -15,7 +15,6 @@ from experiments.parallel.compute_calibration import (
     MOST_ROWS,
     ROW,
     Factors,
-    MeasuredStep,
     calibrate,
     calibrated_by,
     critical_path,
@@ -37,9 +36,7 @@ GOOD = f"model,plan,seconds\n{STEP}"
 def test_steps_are_read_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "steps.csv"
     path.write_text("plan,note,seconds,model\n" + '"dp=2,micro=1",x,0.5,gpt2\n')
-    (step,) = read_steps(path)
-    assert (step.model, step.plan, step.seconds) == ("gpt2", "dp=2,micro=1", 0.5)
-    assert step.where.endswith("line 2")
+    assert read_steps(path) == {f"{path} line 2": ("gpt2", "dp=2,micro=1", 0.5)}
 
 
 @each_case(
@@ -99,7 +96,7 @@ def test_times_are_fitted_to_the_steps_of_a_machine(
 )
 def test_a_row_with_factors_is_the_step_of_a_device_with_these_times(plan: str) -> None:
     usual, factors = DeviceTimes("a100"), Factors(0.5, 3.0)
-    path = critical_path(MeasuredStep("line 2", "gpt2:layers=4", plan, 0.1), usual, groups)
+    path = critical_path("gpt2:layers=4", plan, usual, groups)
     entry, parsed = find_transformer("gpt2:layers=4"), parse_plan(plan)
     training = Training(entry.name, entry.shape, entry.size, factors.of(usual))
     step = write(work_of(training, parsed, groups(parsed)))
