@@ -104,6 +104,43 @@ class Sentences(Formatter):
         """The text. Raises InputError if the record has no such value."""
         return self.vformat(template, (), record)
 
+    def cells(
+        self, columns: Mapping[str, str], record: Mapping[str, Any]
+    ) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+        """The columns of a table, by heading, whose fields a record has. A value that is None is a
+        dash.
+
+        >>> cells = Sentences().cells({"step": "{step_s:s}", "p": "{ranks}"}, {"step_s": 0.0})
+        >>> list(cells), cells["step"]({"step_s": 2.0}), cells["step"]({"step_s": None})
+        (['step'], '2s', '-')
+        """
+        return {
+            heading: partial(self._cell, template)
+            for heading, template in columns.items()
+            if record.keys() >= self._fields(template)
+        }
+
+    def lines(self, templates: Mapping[str, Sequence[str]], record: Mapping[str, Any]) -> Lines:
+        """The cells of a report, a line for each name, without lines of values that are None or
+        missing.
+
+        >>> Sentences().lines({"step": ["{step_s:s}", "a step"], "p": ["{p}"]}, {"step_s": 2.0})
+        [['  step', '2s', 'a step']]
+        """
+        known = {name for name, value in record.items() if value is not None}
+        return [
+            [f"  {name}", *(self.fill(cell, record) for cell in cells)]
+            for name, cells in templates.items()
+            if known >= self._fields("".join(cells))
+        ]
+
+    def _fields(self, template: str) -> set[str]:
+        return {name for _, name, _, _ in self.parse(template) if name}
+
+    def _cell(self, template: str, record: Mapping[str, Any]) -> str:
+        unknown = any(record[name] is None for name in self._fields(template))
+        return "-" if unknown else self.fill(template, record)
+
     def get_value(self, key: int | str, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """A value of the record."""
         if kwargs.get(str(key)) is None:
@@ -117,3 +154,6 @@ class Sentences(Formatter):
             return unit(value) if unit else format(value, format_spec)
         except (TypeError, ValueError):
             raise InputError(f"no number but {str(value)[:40]!r} in the result") from None
+
+
+SENTENCES = Sentences()

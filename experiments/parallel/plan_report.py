@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from experiments.output import align, counted
-from experiments.parallel.expert_routing import EXCHANGES
+from experiments.output import align, counted, render
 from experiments.parallel.plan_errors import error_cells
 from experiments.parallel.plan_run import MEANINGS, PlanRun
 from experiments.parallel.plan_search import SearchResult
-from experiments.profiles.interval_levels import expected_cells, span
-from experiments.text_lines import Lines, Sentences, bytes_cell, share_cells
+from experiments.profiles.interval_levels import EXPECTED, INTERVAL, columns_at
+from experiments.text_lines import SENTENCES, Lines, bytes_cell, share_cells
 from simulator.parallel.passes import STREAMS
 from simulator.parallel.zero_stages import Stage
 from topologies.units import format_seconds
@@ -31,7 +29,34 @@ NAMES = {
     "context": "context and libraries",
 }
 """The parts of the memory, where a report gives them another name."""
-SENTENCES = Sentences()
+FIGURES = {
+    "step": ("{step_s:s}", "{batch} sequences, {tokens_per_s:.0f} tokens/s"),
+    "expected": EXPECTED,
+    "model FLOP/s": ("{tflops:.1f} TFLOP/s", "a GPU, {mfu:.1%} of its peak (MFU)"),
+    "micro-batches": ("{micro_batches}", "of each pipeline"),
+    "model's error": ("{error}", "{measured}"),
+    "all transfers": ("{transfers_s:s}", "{beyond:+z.2%} {why}"),
+}
+TOKENS = {
+    "busiest rank": ("{busiest:.2f}", "times the tokens of a mean rank"),
+    "dropped": ("{dropped:.1%}", "experts take {slots}"),
+    "dispatch": ("{dispatch_s:s}", "of a layer and a micro-batch; exposed {exposed_dispatch_s:s}"),
+    "combine": ("{combine_s:s}", "of a layer and a micro-batch; exposed {exposed_combine_s:s}"),
+    "all-to-alls": ("even", "{why_even}"),
+}
+"""What a router does."""
+PLANS = {
+    "": "{number}",
+    "step": "{step_s:s}",
+    **INTERVAL,
+    "slower": "{slower}",
+    "tokens/s": "{tokens_per_s:.0f}",
+    "MFU": "{mfu:.1%}",
+    "memory": "{memory_bytes:B}",
+    "free": "{left_bytes:B}",
+    "as fast": "{alike}",
+}
+"""The columns of a table of plans."""
 
 
 def text(run: PlanRun) -> str:
@@ -79,25 +104,13 @@ def _memory(run: PlanRun) -> Lines:
 
 
 def _figures(run: PlanRun) -> Lines:
-    row, fill = run.row, partial(SENTENCES.fill, record=run.row)
-    lines = [
-        ["  step", fill("{step_s:s}"), fill("{batch} sequences, {tokens_per_s:.0f} tokens/s")],
-        *([expected_cells(row)] if run.interval else []),
-        [
-            "  model FLOP/s",
-            fill("{tflops:.1f} TFLOP/s"),
-            fill("a GPU, {mfu:.1%} of its peak (MFU)"),
-        ],
-        ["  micro-batches", fill("{micro_batches}"), "of each pipeline"],
-        ["  model's error", *error_cells(row["model_error"], row["measured"])],
-    ]
-    if run.transfers_s is not None:
-        share = round(run.transfers_s / (row["step_s"] or 1.0) - 1, 4)
-        # The step gives each collective and transfer the time of the last group of its kind.
-        sooner = "as ranks go on before the last group ends"
-        why = sooner if share < 0 else "with streams that share links"
-        lines.append(["  all transfers", fill("{transfers_s:s}"), f"{share:+z.2%} {why}"])
-    return lines
+    row = run.row
+    error, _ = error_cells(row["model_error"], row["measured"])
+    beyond = round((run.transfers_s or 0.0) / (row["step_s"] or 1.0) - 1, 4)
+    # The step gives each collective and transfer the time of the last group of its kind.
+    sooner = "as ranks go on before the last group ends"
+    why = sooner if beyond < 0 else "with streams that share links"
+    return SENTENCES.lines(FIGURES, {**row, "error": error, "beyond": beyond, "why": why})
 
 
 def _shares(run: PlanRun) -> Lines:
@@ -133,22 +146,13 @@ def _devices(records: Sequence[Mapping[str, Any]]) -> Lines:
 
 def _tokens(run: PlanRun) -> Lines:
     """What a router does; nothing without one."""
-    router, capacity = run.router, run.plan.capacity
-    if not router:
-        return []
-    slots = f"{capacity:g} times the tokens of even routing" if capacity else "all tokens"
-    lines = [
-        ["  busiest rank", f"{router['busiest']:.2f}", "times the tokens of a mean rank"],
-        ["  dropped", f"{router['dropped']:.1%}", f"experts take {slots}"],
-    ]
-    for name in EXCHANGES:
-        if f"{name}_s" in router:
-            about = f"of a layer and a micro-batch; exposed {{exposed_{name}_s:s}}"
-            words = f"{{{name}_s:s}}", about
-            lines.append([f"  {name}", *(SENTENCES.fill(each, router) for each in words)])
-    if router["even"] and run.plan.ep > 1:
-        lines.append(["  all-to-alls", "even", router["even"]])
-    return lines
+    router, plan = run.router, run.plan
+    even = f"{plan.capacity:g} times the tokens of even routing"
+    words = {
+        "slots": even if plan.capacity else "all tokens",
+        "why_even": (plan.ep > 1 and router.get("even")) or None,
+    }
+    return SENTENCES.lines(TOKENS, {**router, **words})
 
 
 def _zero(stages: Sequence[Stage]) -> Lines:
@@ -181,32 +185,17 @@ def search_text(result: SearchResult) -> str:
         "left out": [[str(count), why] for why, count in result.left_out.most_common() if count],
     }
     blocks = [f"{name}\n{align(table)}" for name, table in tables.items() if table]
-    return "\n\n".join([title, align(_table(result)), *blocks])
+    return "\n\n".join([title, _table(result), *blocks])
 
 
-def _table(result: SearchResult) -> Lines:
-    best = result.rows[0]
-    ends = [] if best["level"] is None else ["expected", f"{best['level']:.0%} of steps"]
-    table = [["", "step", *ends, "slower", "tokens/s", "MFU", "memory", "free", "as fast"]]
-    for place, others in result.alike.items():
+def _table(result: SearchResult) -> str:
+    best, rows = result.rows[0], []
+    for number, (place, others) in enumerate(result.alike.items(), 1):
         row = result.rows[place]
-        sure = (
-            [format_seconds(row["expected_s"]), span(row["low_s"], row["high_s"])] if ends else []
-        )
-        table.append(
-            [
-                str(len(table)),
-                format_seconds(row["step_s"]),
-                *sure,
-                f"{row['step_s'] / best['step_s'] - 1:+.1%}" if place else "",
-                f"{row['tokens_per_s']:.0f}",
-                f"{row['mfu']:.1%}",
-                bytes_cell(row["memory_bytes"]),
-                bytes_cell(row["left_bytes"]),
-                f"{others} more" if others else "",
-            ]
-        )
-    return table
+        slower = f"{row['step_s'] / best['step_s'] - 1:+.1%}" if place else ""
+        alike = f"{others} more" if others else ""
+        rows.append({**row, "number": number, "slower": slower, "alike": alike})
+    return render(rows, SENTENCES.cells(columns_at(best["level"] or 0.0, PLANS), rows[0]))
 
 
 def _parts(result: SearchResult) -> Lines:

@@ -1,7 +1,6 @@
 """Intervals of a profile: their level, and their ends in words."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from experiments import output
 from simulator.profile import Profile
@@ -34,11 +33,23 @@ def interval_columns(interval: Interval | None) -> dict[str, float | None]:
     return dict(zip(("expected_s", "low_s", "high_s", "level"), values, strict=True))
 
 
-def expected_cells(row: Mapping[str, Any]) -> list[str]:
-    """The interval of a step as a line of a report, from its columns."""
-    about = f"{row['level']:.0%} of steps: {span(row['low_s'], row['high_s'])}"
-    expected = format_seconds(row["expected_s"])
-    return ["  expected", expected, f"{about}, by the error of communication"]
+INTERVAL = {"expected": "{expected_s:s}", "interval": "{low_s:s} - {high_s:s}"}
+"""The columns of a table of steps that have intervals."""
+EXPECTED = (
+    "{expected_s:s}",
+    "{level:.0%} of steps: {low_s:s} - {high_s:s}, by the error of communication",
+)
+"""The interval of a step as cells of a report."""
+
+
+def columns_at(level: float, columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a table of steps with intervals of `level`; 0: they have none."""
+    name = f"{level:.0%} of steps"
+    return {
+        name if heading == "interval" else heading: template
+        for heading, template in columns.items()
+        if level or heading not in INTERVAL
+    }
 
 
 def span(low: float | None, high: float | None) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,9 @@ import numpy as np
 from experiments.models.model_catalogue import MODELS
 from experiments.models.model_shapes import Shape
 from experiments.output import Value, align, counted
-from experiments.profiles.interval_levels import expected_cells
+from experiments.profiles.interval_levels import EXPECTED
 from experiments.terms import footnote
-from experiments.text_lines import Lines, Sentences, bytes_cell, share_cells
+from experiments.text_lines import SENTENCES, Lines, bytes_cell, share_cells
 from experiments.training.changes import WhatIf
 from experiments.training.job import CAUSE_KEYS, TrainingRun
 from experiments.training.training_table import rate
@@ -29,8 +27,26 @@ POINTS = 1000
 """In JSON, the memory of a rank has about this many points at most."""
 WORDS = 3
 """At most this many lines on choices for the machine are printed."""
-REDUNDANT = "the peak amount of duplicate data over all ranks"
-SENTENCES = Sentences()
+FIGURES = {
+    "peak memory": ("{peak_B:B}", "{limit}the fullest rank{traced}"),
+    "step": ("{step_s:s}", "{spread}"),
+    "expected": EXPECTED,
+    "waiting for input": (
+        "{input_s:s}",
+        "{input_share:.1%} of the step: the pipeline reads {reads} samples/s",
+    ),
+    "epoch": ("{epoch_s:s}", "{epoch_steps} steps, and {pause:s} beside them"),
+    "training": ("{training_s:s}", "{number}"),
+    "samples/s": ("{rate}", "{efficiency:.1%} of {ranks} times one worker alone"),
+    "computing": ("{computing_s:s}", "{computing_share:.1%} of the step"),
+    "restarting": ("{restarting_s:s}", "of the mean step"),
+    "communicating": ("{communicating_s:s}", "{hidden_s:s} hidden, {exposed_s:s} exposed"),
+    "sent": ("{volume_B:B}", "all ranks, a step"),
+    "redundant": ("{redundant}", "the peak amount of duplicate data over all ranks"),
+    "staleness": ("{staleness:.2f}", "{stale}"),
+    "simulated": ("{who}", "{parts}"),
+    "verdict": ("{verdict}", "{proof}"),
+}
 
 
 def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> object:
@@ -131,40 +147,30 @@ def _title(run: TrainingRun) -> str:
 
 def _summary(run: TrainingRun) -> Lines:
     row, epochs, staleness = run.row, run.job.epochs, run.measures.staleness
-    step, fill = run.step, partial(SENTENCES.fill, record=run.row)
-    limit = f"of {bytes_cell(run.capacity)}, " if run.capacity else ""
-    traced = "" if run.memory else ", without messages on their way"
-    lines = [
-        ["  peak memory", fill("{peak_B:B}"), f"{limit}the fullest rank{traced}"],
-        ["  step", fill("{step_s:s}"), _spread(run)],
-    ]
+    step, who = row["step_s"] or 1.0, _simulated(run)
+    words = {
+        "limit": f"of {bytes_cell(run.capacity)}, " if run.capacity else "",
+        "traced": "" if run.memory else ", without messages on their way",
+        "spread": _spread(run),
+        "input_share": run.input_s / step,
+        "reads": rate(epochs.input_rate),
+        "pause": epochs.pause,
+        "number": counted(epochs.number, "epoch"),
+        "rate": rate(row["samples_per_s"]),
+        "computing_share": row["computing_s"] / step,
+        "restarting_s": row["restarting_s"] or None,
+        "communicating_s": row["exposed_s"] + row["hidden_s"],
+        "redundant": bytes_cell(row["redundant_B"]),
+        "stale": _stale(staleness) if len(staleness) else None,
+        "who": who[0],
+        "parts": who[1],
+        "verdict": f"FAIL: {run.wrong}" if run.wrong else "ok",
+        "proof": run.proof,
+    }
+    lines = SENTENCES.lines(FIGURES, {**row, **words})
     if run.interval is not None:
-        unsure = (["", "", f"unsure: {reason}"] for reason in run.interval.unsure)
-        lines += [expected_cells(row), *unsure]
-    if epochs.input_rate < inf:
-        name, seconds, share = share_cells("waiting for input", run.input_s, step)
-        reads = f"the pipeline reads {rate(epochs.input_rate)} samples/s"
-        lines.append([name, seconds, f"{share} of the step: {reads}"])
-    if epochs.dataset is not None:
-        words = f"{row['epoch_steps']} steps, and {format_seconds(epochs.pause)} beside them"
-        lines.append(["  epoch", fill("{epoch_s:s}"), words])
-        lines.append(["  training", fill("{training_s:s}"), counted(epochs.number, "epoch")])
-    alone = fill("{efficiency:.1%} of {ranks} times one worker alone")
-    *computing, share = share_cells("computing", row["computing_s"], step)
-    communicating = format_seconds(row["exposed_s"] + row["hidden_s"])
-    lines += [
-        ["  samples/s", rate(row["samples_per_s"]), alone],
-        [*computing, f"{share} of the step"],
-        ["  restarting", fill("{restarting_s:s}"), "of the mean step"],
-        ["  communicating", communicating, fill("{hidden_s:s} hidden, {exposed_s:s} exposed")],
-        ["  sent", fill("{volume_B:B}"), "all ranks, a step"],
-        ["  redundant", bytes_cell(row["redundant_B"]), REDUNDANT],
-        ["  staleness", fill("{staleness:.2f}"), _stale(staleness)],
-        ["  simulated", *_simulated(run)],
-        ["  verdict", f"FAIL: {run.wrong}" if run.wrong else "ok", run.proof],
-    ]
-    shown = {"  restarting": row["restarting_s"] > 0, "  staleness": len(staleness) > 0}
-    return [line for line in lines if shown.get(line[0], True)]
+        lines[3:3] = [["", "", f"unsure: {reason}"] for reason in run.interval.unsure]
+    return lines
 
 
 def _simulated(run: TrainingRun) -> tuple[str, str]:
@@ -188,8 +194,6 @@ def _spread(run: TrainingRun) -> str:
 
 
 def _stale(staleness: Ints) -> str:
-    if not len(staleness):
-        return ""
     low, middle, high = np.quantile(staleness, (0.1, 0.5, 0.9), method="nearest").astype(int)
     return f"updates, mean; 10% {low}, median {middle}, 90% {high}, most {staleness.max()}"
 

@@ -106,11 +106,10 @@ def one(result: Result) -> Story:
         summary.append(f"To make it fit: {memory['advice']}.")
     groups = dict.fromkeys(part.partition(":")[0] for part in path)
     meanings = [f"{group}: {MEANINGS[group]}." for group in groups if group in MEANINGS]
-    sure = {}
+    names = dict(FIGURES)
     if row.get("level") is not None:
-        where = f"interval of {share(number(row, 'level'))} of steps"
-        ends = {"expected step": "expected_s", f"{where}, from": "low_s", "to": "high_s"}
-        sure = figures(row, ends)
+        begin = sentence("interval of {level:share} of steps, from", row)
+        names |= {"expected step": "expected_s", begin: "low_s", "to": "high_s"}
     devices = memory.get("devices", [])
     parts = dict.fromkeys([*MEMORY, *(name for each in devices for name in each)])
     held = [
@@ -120,7 +119,7 @@ def one(result: Result) -> Story:
     columns = {"device": "device", **{name: f"{name}_bytes" for name in parts}}
     note = "What a GPU of each device holds at its fullest moment."
     blocks: list[Block] = [
-        Facts("The answer in figures", figures(row, FIGURES) | sure),
+        Facts("The answer in figures", figures(row, names)),
         shares("Where the time goes", path, step, "\n".join([PATH, *meanings])),
         *scenes(result),
         table(
