@@ -12,6 +12,7 @@ from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.learning.learning_run import LearningRun
 from experiments.learning.task import Task
+from experiments.text_lines import SENTENCES
 from topologies.catalogue import Blueprint
 from topologies.units import format_seconds
 
@@ -48,7 +49,7 @@ def run(
     pictures = [("Accuracy over time", partial(_curves, runs))]
     answer = Answer("learn", documents, records, request.parameters, pictures=pictures)
     answer.write(out, plot, page)
-    table = partial(output.render, records, _cells(runs, request.task))
+    table = partial(_table, runs, request.task, records)
     answer.show(how, lambda: f"{request.machine.description}\n\n{table()}")
     return 0
 
@@ -59,24 +60,29 @@ def _curves(runs: Sequence[LearningRun]) -> Figure:
     return learning_drawing(runs)
 
 
-def _cells(runs: Sequence[LearningRun], task: Task) -> Mapping[str, output.Cell]:
-    """The columns of the table."""
-    columns: dict[str, output.Cell] = {"strategy": lambda record: str(record["strategy"])}
-    if any(run.row.disturbance for run in runs):
-        columns["workers"] = lambda record: str(record["disturbance"] or "alike")
-    return columns | {
-        "updates": lambda record: str(record["updates"]),
-        "time": lambda record: format_seconds(float(record["seconds"] or 0.0)),
-        "loss": lambda record: f"{float(record['loss'] or 0.0):.4f}",
-        "accuracy": lambda record: f"{float(record['accuracy'] or 0.0):.1%}",
-        f"to {task.target:.4g}": _reached,
-        "staleness": lambda record: f"{float(record['staleness'] or 0.0):.2f}",
-        "most": lambda record: str(record["staleness_max"]),
-        "idle": lambda record: f"{float(record['idle'] or 0.0):.1%}",
-        "cause": lambda record: str(record["cause"] or "-"),
+def _table(runs: Sequence[LearningRun], task: Task, records: Sequence[output.Record]) -> str:
+    columns = {
+        "strategy": "{strategy}",
+        "workers": "{alike}",
+        "updates": "{updates}",
+        "time": "{seconds:s}",
+        "loss": "{loss:.4f}",
+        "accuracy": "{accuracy:.1%}",
+        f"to {task.target:.4g}": "{reached}",
+        "staleness": "{staleness:.2f}",
+        "most": "{staleness_max}",
+        "idle": "{idle:.1%}",
+        "cause": "{cause}",
     }
-
-
-def _reached(record: output.Record) -> str:
-    seconds = record["target_s"]
-    return "never" if seconds is None else format_seconds(float(seconds))
+    if not any(run.row.disturbance for run in runs):
+        del columns["workers"]
+    rows = []
+    for record, run in zip(records, runs, strict=True):
+        seconds = run.row.target_s
+        words = {
+            "alike": run.row.disturbance or "alike",
+            "reached": "never" if seconds is None else format_seconds(seconds),
+            "cause": run.row.cause or None,
+        }
+        rows.append({**record, **words})
+    return output.render(rows, SENTENCES.cells(columns, rows[0]))

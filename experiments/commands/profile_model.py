@@ -16,9 +16,10 @@ from experiments import output
 from experiments.commands.answer import Answer
 from experiments.models.torch_module import Training, profile
 from experiments.models.torch_run import find_device, first_line, require_torch
+from experiments.text_lines import SENTENCES
 from simulator.training.model import Layer, Model
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds
+from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
     import torch
@@ -227,13 +228,15 @@ def _text(model: Model) -> str:
     title = (
         f"{model.name}: batches of {model.batch}, {model.dtype}, on {model.device}\n{model.source}"
     )
-    return "\n\n".join([title, output.render(records, CELLS), output.align(rest)])
+    return "\n\n".join(
+        [title, output.render(records, SENTENCES.cells(COLUMNS, total)), output.align(rest)]
+    )
 
 
-CELLS: dict[str, output.Cell] = {
-    "layer": lambda record: str(record["layer"]),
-    "forward": lambda record: format_seconds(float(record["forward_s"] or 0)),
-    "backward": lambda record: format_seconds(float(record["backward_s"] or 0)),
-    "parameters": lambda record: format_bytes(float(record["parameters_B"] or 0), binary=False),
-    "activation": lambda record: format_bytes(float(record["activation_B"] or 0), binary=False),
+COLUMNS = {
+    "layer": "{layer}",
+    "forward": "{forward_s:s}",
+    "backward": "{backward_s:s}",
+    "parameters": "{parameters_B:B}",
+    "activation": "{activation_B:B}",
 }

@@ -88,7 +88,7 @@ def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
     changes = what_if(result) if explained else {}
     progress(3, 3)
     about = grid.parameters, job.machine, job.profile
-    document = report(result, record, changes) if explained else None
+    document = report(result, changes) if explained else None
     answer = Answer("train", document, [record], *about)
 
     def details() -> Mapping[str, Any]:

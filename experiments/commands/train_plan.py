@@ -103,14 +103,13 @@ def _draw(result: PlanRun, timeline: Path, request: Request, choice: TraceChoice
     from experiments.pictures.timelines.step_spans import step_spans
     from simulator.parallel.step_transfers import ranks_of
 
-    parameters = dict(request.parameters)
     write_timeline(
         timeline,
         lambda: step_spans(result.step),
         lambda: ranks_of(result.step),
         f"{result.training.name}, {result.plan}",
-        str(parameters.get("device", "")),
-        parameters,
+        result.training.times.device,
+        dict(request.parameters),
         choice,
     )
 

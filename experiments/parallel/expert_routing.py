@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from experiments.models.model_shapes import Shape
-from experiments.option_text import parse_zipf
 from experiments.parallel.plan_text import Plan
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.forwarded import forwarded_all_to_allv
@@ -116,7 +115,8 @@ def routing_of(shape: Shape, plan: Plan, seq: int, topology: Topology) -> Routin
         "too many pairs of ranks": plan.ep * plan.ep > PAIRS,
         "the ranks of a node do not follow one another": forwards and not regular,
     }
-    exponent, limits = parse_zipf(plan.router), (plan.nodes, size, local, max(1, int(drawn)))
+    exponent = float(plan.router.partition(":")[2])
+    limits = plan.nodes, size, local, max(1, int(drawn))
     router = Tokens(exponent, plan.seed, experts.top, *limits)
     even = next((reason for reason, holds in reasons.items() if holds), "")
     return Routing(plan, router, tokens, forwards, even)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from experiments.models.model_catalogue import MODELS
 from experiments.models.model_shapes import Shape
-from experiments.output import Value, align, counted
+from experiments.output import align, counted
 from experiments.profiles.interval_levels import EXPECTED
 from experiments.terms import footnote
 from experiments.text_lines import SENTENCES, Lines, bytes_cell, share_cells
@@ -18,7 +17,7 @@ from experiments.training.job import CAUSE_KEYS, TrainingRun
 from experiments.training.training_table import rate
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bubbles import CAUSES
-from simulator.analysis.critical_path import PARTS, parts
+from simulator.analysis.critical_path import parts
 from simulator.analysis.memory import Memory
 from topologies.topology import Floats, Ints
 from topologies.units import format_seconds
@@ -49,7 +48,7 @@ FIGURES = {
 }
 
 
-def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> object:
+def report(run: TrainingRun, what_if: WhatIf) -> object:
     """The whole run as values for JSON."""
     measures, plan = run.measures, run.plan
     # Without a fixed order of updates, no step is lost.
@@ -60,7 +59,7 @@ def report(run: TrainingRun, record: Mapping[str, Value], what_if: WhatIf) -> ob
     seconds = {f"{name}_s": getattr(measures, name) for name in ("computing", "exposed", "hidden")}
     bubbles = measures.bubbles.seconds.tolist()
     return {
-        "summary": record,
+        "summary": run.row,
         "steps_s": measures.steps.tolist(),
         "step_numbers": list(numbers),
         "steps_lost": lost,
@@ -200,15 +199,15 @@ def _stale(staleness: Ints) -> str:
 
 def _bubbles(run: TrainingRun) -> Lines:
     """Mean and worst idle time by cause, for a step, with their shares of the run."""
-    steps, window = run.measures.window.steps, run.measures.window
-    seconds = run.measures.bubbles.seconds / steps
+    window = run.measures.window
+    seconds = run.measures.bubbles.seconds / window.steps
     worst = int(seconds.sum(axis=1).argmax())
     both = np.stack((seconds.mean(axis=0), seconds[worst]), axis=1).tolist()
     rows = dict(zip(CAUSES, both, strict=True))
     if run.input_s:
         rows["input"] = [run.input_s] * 2
     rows["in all"] = [sum(column) for column in zip(*rows.values(), strict=True)]
-    whole = (window.end or 1.0) / steps + run.input_s
+    whole = (window.end or 1.0) / window.steps + run.input_s
     lines = [["", "mean", "", f"worst: rank {run.plan.standing[worst]}", ""]]
     for name, (mean, most) in rows.items():
         lines.append([*share_cells(name, mean, whole), *share_cells("", most, whole)[1:]])
@@ -216,17 +215,13 @@ def _bubbles(run: TrainingRun) -> Lines:
 
 
 def _path(run: TrainingRun) -> Lines:
-    steps, on_path = run.measures.window.steps, parts(run.path)
-    length = run.length / steps + run.input_s or 1.0
-    together = {
-        **{f"compute: {phase}": seconds for phase, seconds in run.by_phase().items()},
-        **{part: on_path[part] for part in PARTS if part != "compute"},
-        "waiting for input": run.input_s * steps,
-    }
+    steps, spent = run.measures.window.steps, parts(run.path)
+    del spent["compute"]
+    seconds = {f"compute: {phase}": value for phase, value in run.by_phase().items()} | spent
+    seconds["waiting for input"] = run.input_s * steps
+    length = run.length / steps + run.input_s
     return [
-        share_cells(name, seconds / steps, length)
-        for name, seconds in together.items()
-        if seconds > 0
+        share_cells(name, value / steps, length) for name, value in seconds.items() if value > 0
     ]
 
 

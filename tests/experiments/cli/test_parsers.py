@@ -52,7 +52,7 @@ CALLS = {
     "cli/pattern_options.py: parse_skew": "--skew",
     "parallel/plan_space.py: parse_values": "keys of --plan auto",
     "parallel/plan_text.py: parse_values": "keys of --plan",
-    "parallel/calibrated_compute.py: parse_plan": "a line of --calibrate-compute",
+    "parallel/compute_calibration.py: parse_plan": "a line of --calibrate-compute",
     "cli/plan_parser.py: parse_counts": "--p with --plan",
     "cli/plan_parser.py: parse_plan": "--plan",
     "cli/plan_parser.py: parse_space": "--plan auto",
