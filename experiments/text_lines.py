@@ -120,6 +120,13 @@ class Sentences(Formatter):
             if record.keys() >= self._fields(template)
         }
 
+    def table(self, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Lines:
+        """The cells of a table with its headings; nothing without rows."""
+        if not rows:
+            return []
+        cells = self.cells(columns, rows[0])
+        return [list(cells), *([cell(row) for cell in cells.values()] for row in rows)]
+
     def lines(self, templates: Mapping[str, Sequence[str]], record: Mapping[str, Any]) -> Lines:
         """The cells of a report, a line for each name, without lines of values that are None or
         missing.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.output import align, counted, render
+from experiments.output import align, counted
 from experiments.parallel.plan_errors import error_cells
 from experiments.parallel.plan_run import MEANINGS, PlanRun
 from experiments.parallel.plan_search import SearchResult
 from experiments.profiles.interval_levels import EXPECTED, INTERVAL, columns_at
 from experiments.text_lines import SENTENCES, Lines, bytes_cell, share_cells
 from simulator.parallel.passes import STREAMS
-from simulator.parallel.zero_stages import Stage
 from topologies.units import format_seconds
 
 SHOWN = 16
@@ -45,6 +44,20 @@ TOKENS = {
     "all-to-alls": ("even", "{why_even}"),
 }
 """What a router does."""
+DEVICES = {
+    "  device": "  {device}",
+    "stages": "{stages}",
+    "computing": "{computing_s:s}",
+    "exposed": "{exposed_s:s}",
+    "idle": "{idle_s:s}",
+    "between": "{idle_between_s:s}",
+}
+ZERO = {
+    "  zero": "  {zero}",
+    "held": "{held:B}",
+    "redundant": "{redundant:B}",
+    "sent in a step": "{sent:B}",
+}
 PLANS = {
     "": "{number}",
     "step": "{step_s:s}",
@@ -63,6 +76,7 @@ def text(run: PlanRun) -> str:
     """The report."""
     plan, total = run.plan, run.row["step_s"]
     path = [share_cells(name, seconds, total) for name, seconds in run.path.items()]
+    stages = [stage._asdict() for stage in run.zero if run.zero[0].redundant]
     tables = {
         f"memory of a GPU of device {run.memory.fullest} when it holds most": _memory(run),
         "where a mean device spends the step": _shares(run),
@@ -70,7 +84,7 @@ def text(run: PlanRun) -> str:
         "devices of the pipeline": _devices(run.devices) if plan.pp > 1 else [],
         f"tokens of experts ({plan.router}, seed {plan.seed})": _tokens(run),
         "proven on integers": [[f"  {kind}", words] for kind, words in run.proven.items()],
-        "stages of ZeRO: what it holds between steps": _zero(run.zero),
+        "stages of ZeRO: what it holds between steps": SENTENCES.table(ZERO, stages),
     }
     memory, *rest = (f"{title}\n{align(lines)}" for title, lines in tables.items() if lines)
     return "\n\n".join([_title(run), memory, align(_figures(run)), *rest])
@@ -133,15 +147,13 @@ def _shares(run: PlanRun) -> Lines:
 
 def _devices(records: Sequence[Mapping[str, Any]]) -> Lines:
     """The first and the last devices, if there are many."""
-    rows = [["  device", "stages", "computing", "exposed", "idle", "between"]]
-    for record in records:
-        exposed = sum(record[f"exposed_{name}_s"] for name in MEANINGS)
-        seconds = record["computing_s"], exposed, record["idle_s"], record["idle_between_s"]
-        rows.append([f"  {record['device']}", record["stages"], *map(format_seconds, seconds)])
+    exposed = [sum(record[f"exposed_{name}_s"] for name in MEANINGS) for record in records]
+    rows = [{**record, "exposed_s": each} for record, each in zip(records, exposed, strict=True)]
+    lines = SENTENCES.table(DEVICES, rows)
     if (more := len(records) - SHOWN) > 0:
-        rows[1 + SHOWN // 2 : -SHOWN // 2] = []
-        rows.append([f"  {more} more in between", *[""] * 5])
-    return rows
+        lines[1 + SHOWN // 2 : -SHOWN // 2] = []
+        lines.append([f"  {more} more in between", *[""] * 5])
+    return lines
 
 
 def _tokens(run: PlanRun) -> Lines:
@@ -153,14 +165,6 @@ def _tokens(run: PlanRun) -> Lines:
         "why_even": (plan.ep > 1 and router.get("even")) or None,
     }
     return SENTENCES.lines(TOKENS, {**router, **words})
-
-
-def _zero(stages: Sequence[Stage]) -> Lines:
-    """What each stage of ZeRO holds; nothing if ranks share nothing."""
-    if not stages[0].redundant:
-        return []
-    head = ["  zero", "held", "redundant", "sent in a step"]
-    return [head, *([f"  {zero}", *map(bytes_cell, sizes)] for zero, *sizes in stages)]
 
 
 def search_text(result: SearchResult) -> str:
@@ -185,17 +189,17 @@ def search_text(result: SearchResult) -> str:
         "left out": [[str(count), why] for why, count in result.left_out.most_common() if count],
     }
     blocks = [f"{name}\n{align(table)}" for name, table in tables.items() if table]
-    return "\n\n".join([title, _table(result), *blocks])
+    return "\n\n".join([title, align(_table(result)), *blocks])
 
 
-def _table(result: SearchResult) -> str:
+def _table(result: SearchResult) -> Lines:
     best, rows = result.rows[0], []
     for number, (place, others) in enumerate(result.alike.items(), 1):
         row = result.rows[place]
         slower = f"{row['step_s'] / best['step_s'] - 1:+.1%}" if place else ""
         alike = f"{others} more" if others else ""
         rows.append({**row, "number": number, "slower": slower, "alike": alike})
-    return render(rows, SENTENCES.cells(columns_at(best["level"] or 0.0, PLANS), rows[0]))
+    return SENTENCES.table(columns_at(best["level"] or 0.0, PLANS), rows)
 
 
 def _parts(result: SearchResult) -> Lines:

@@ -26,6 +26,12 @@ POINTS = 1000
 """In JSON, the memory of a rank has about this many points at most."""
 WORDS = 3
 """At most this many lines on choices for the machine are printed."""
+CHANGED = {
+    "": "  {name}",
+    "a step": "{simulated:s}",
+    "saves": "{saved:.1%}",
+    "to first order": "{first_order:s}",
+}
 FIGURES = {
     "peak memory": ("{peak_B:B}", "{limit}the fullest rank{traced}"),
     "step": ("{step_s:s}", "{spread}"),
@@ -226,14 +232,12 @@ def _path(run: TrainingRun) -> Lines:
 
 
 def _helping(run: TrainingRun, what_if: WhatIf) -> Lines:
-    now = run.length / run.measures.window.steps + run.input_s or 1.0
-    changes = {name: (each["first_order"], each["simulated"]) for name, each in what_if.items()}
+    now, changes = run.length / run.measures.window.steps + run.input_s or 1.0, dict(what_if)
     if run.input_s:
-        changes["twice the input rate"] = (max(run.measures.step, run.least / 2),) * 2
-    lines = [["", "a step", "saves", "to first order"]]
-    for name, (first_order, simulated) in changes.items():
-        again = ["-", "-"]
-        if simulated is not None:
-            again = [format_seconds(simulated), f"{1 - simulated / now:.1%}"]
-        lines.append([f"  {name}", *again, format_seconds(first_order or 0.0)])
-    return lines
+        step = max(run.measures.step, run.least / 2)
+        changes["twice the input rate"] = {"first_order": step, "simulated": step}
+    rows = []
+    for name, each in changes.items():
+        saved = None if each["simulated"] is None else 1 - each["simulated"] / now
+        rows.append({"name": name, **each, "saved": saved})
+    return SENTENCES.table(CHANGED, rows)
