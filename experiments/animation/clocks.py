@@ -24,12 +24,15 @@ class Clock:
     """When each operation starts."""
     finish: Floats
     """When each operation ends."""
-    order: Ints
-    """The operations in the order of their ends."""
     marks: Floats
     """When each step ends; the first mark is 0."""
     part: float = 1.0
     """The share of a step in which messages move."""
+
+    @property
+    def order(self) -> Ints:
+        """The operations in the order of their ends."""
+        return np.argsort(self.finish, kind="stable").astype(np.int32)
 
 
 def depths(schedule: Schedule) -> Ints:
@@ -41,22 +44,16 @@ def depths(schedule: Schedule) -> Ints:
 
 def simulated(timeline: Timeline, depth: Ints) -> Clock:
     """The clock of simulated time. A step ends when its last operation ends."""
-    finish = timeline.finish
     marks = np.zeros(int(depth.max(initial=0)) + 1)
-    np.maximum.at(marks, depth, finish)
+    np.maximum.at(marks, depth, timeline.finish)
     marks[0] = 0.0
-    return Clock(timeline.start, finish, _by_end(finish), np.maximum.accumulate(marks))
+    return Clock(timeline.start, timeline.finish, np.maximum.accumulate(marks))
 
 
 def equal_steps(schedule: Schedule, depth: Ints) -> Clock:
     """The clock on which each step takes 1: first its transfers, then what ranks do by
     themselves."""
-    arrival = depth - LOCAL
-    start = np.where(schedule.remote, depth - 1.0, arrival)
-    finish = np.where(schedule.remote, arrival, depth)
-    marks = np.arange(int(depth.max(initial=0)) + 1, dtype=np.float64)
-    return Clock(start, finish, _by_end(finish), marks, 1 - LOCAL)
-
-
-def _by_end(finish: Floats) -> Ints:
-    return np.argsort(finish, kind="stable").astype(np.int32)
+    arrival, remote = depth - LOCAL, schedule.remote
+    marks = np.arange(depth.max(initial=0) + 1.0)
+    start, finish = np.where(remote, depth - 1.0, arrival), np.where(remote, arrival, depth)
+    return Clock(start, finish, marks, 1 - LOCAL)

@@ -18,15 +18,6 @@ class FirstWrong(NamedTuple):
     """What is wrong with the value, in words."""
 
 
-class Miss(NamedTuple):
-    """A wrong result."""
-
-    expected: int
-    """The contributions that are promised."""
-    actual: int
-    """Those that the result holds."""
-
-
 def first_wrong(run: Run) -> FirstWrong | None:
     """The first write after which a promised result cannot become right; None if all are right.
 
@@ -37,42 +28,40 @@ def first_wrong(run: Run) -> FirstWrong | None:
     - overwrites a contribution that the result misses in the end;
     - makes the value that the result has in the end, which misses a contribution.
     """
-    sets = run.values.sets
-    doubled = _doubled(run)
+    doubled, reduces = _doubled(run), run.schedule.reduces.tolist()
     ends = {
-        cell: Miss(expected, sets[run.last[cell]])
-        for cell, expected in run.promise.cells.items()
-        if sets[run.last[cell]] != expected or cell in doubled
+        cell: (expected, run.last[cell])
+        for cell, expected in run.promise.items()
+        if run.last[cell] != expected or cell in doubled
     }
     if not ends:
         return None
     misses = list(dict.fromkeys(ends.values()))
     number = {miss: place for place, miss in enumerate(misses)}
     reach = {cell: 1 << number[miss] for cell, miss in ends.items()}
-    flows = [0] * len(run.writes)
-    reduces = run.schedule.reduces.tolist()
-    for place in range(len(run.writes) - 1, -1, -1):
-        write = run.writes[place]
-        into = flows[place] = reach.get(write.cell, 0)
+    flows = list[int]()
+    for write in reversed(run.writes):
+        into = reach.get(write.cell, 0)
+        flows.append(into)
         if into:
             if not reduces[write.operation]:
                 del reach[write.cell]
             reach[write.origin] = reach.get(write.origin, 0) | into
-    for place, write in enumerate(run.writes):
-        if flows[place] and (reason := _reason(run, write, flows[place], misses)):
+    for place, (write, into) in enumerate(zip(run.writes, reversed(flows), strict=True)):
+        flawed = [miss for bit, miss in enumerate(misses) if into >> bit & 1]
+        if flawed and (reason := _reason(run, write, flawed)):
             return FirstWrong(place, write.cell, reason)
-    cell, miss = next(iter(ends.items()))
-    lacking = _named(run, miss.expected & ~miss.actual)
-    return FirstWrong(None, cell, f"nothing brings the contribution of {lacking}")
+    cell, (expected, actual) = next(iter(ends.items()))
+    lacking = _named(run, expected & ~actual)
+    return FirstWrong(None, cell, f"nothing brings {lacking}")
 
 
 def _doubled(run: Run) -> set[int]:
     """Cells that end with a contribution more than once."""
-    sets, reduces = run.values.sets, run.schedule.reduces.tolist()
-    doubled = set[int]()
+    reduces, doubled = run.schedule.reduces.tolist(), set[int]()
     for write in run.writes:
         adds = reduces[write.operation]
-        twice = adds and sets[write.carried] & sets[write.before]
+        twice = adds and write.carried & write.before
         if twice or write.origin in doubled or (adds and write.cell in doubled):
             doubled.add(write.cell)
         else:
@@ -80,36 +69,32 @@ def _doubled(run: Run) -> set[int]:
     return doubled
 
 
-def _reason(run: Run, write: Write, into: int, misses: list[Miss]) -> str:
-    """What is wrong with a write that flows into these results; "" if nothing is."""
-    sets, reduces = run.values.sets, run.schedule.reduces[write.operation]
-    before, carried, value = sets[write.before], sets[write.carried], sets[write.value]
-    if reduces and (twice := before & carried):
-        return f"the contribution of {_named(run, twice)} is added twice"
-    while into:
-        miss = misses[(into & -into).bit_length() - 1]
-        into &= into - 1
-        if strange := value & ~miss.expected:
-            return f"the contribution of {_named(run, strange)} does not belong there"
-        missing = miss.expected & ~miss.actual
+def _reason(run: Run, write: Write, misses: list[tuple[int, int]]) -> str:
+    """What is wrong with a write that flows into results with an expected and an actual value; ""
+    if nothing is."""
+    reduces, before, value = run.schedule.reduces[write.operation], write.before, write.value
+    if reduces and (twice := before & write.carried):
+        return f"{_named(run, twice)} is added twice"
+    for expected, actual in misses:
+        missing = expected & ~actual
+        if strange := value & ~expected:
+            return f"{_named(run, strange)} does not belong there"
         if not reduces and (lost := before & missing & ~value):
-            return f"the contribution of {_named(run, lost)} is overwritten"
-        if missing and value == miss.actual:
-            return (
-                f"the contribution of {_named(run, missing)} is missing, and nothing adds it later"
-            )
+            return f"{_named(run, lost)} is overwritten"
+        if missing and value == actual:
+            return f"{_named(run, missing)} is missing, and nothing adds it later"
     return ""
 
 
 def _named(run: Run, contributions: int) -> str:
     """The lowest of some contributions, and how many more there are."""
     schedule, bit = run.schedule, (contributions & -contributions).bit_length() - 1
-    own = schedule.workers * schedule.buffer
-    if bit < own:
+    inputs = schedule.workers * schedule.buffer
+    if bit < inputs:
         rank, slot = divmod(bit, schedule.buffer)
         name = f"rank {rank}, slot {slot}"
     else:
-        rank, slot = divmod(bit - own, schedule.slots)
+        rank = (bit - inputs) // schedule.slots
         name = f"scratch of rank {rank} that nothing has been written to"
     more = contributions.bit_count() - 1
-    return f"{name} (and {more} more)" if more else name
+    return f"the contribution of {name}" + f" (and {more} more)" * (more > 0)

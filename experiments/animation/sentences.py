@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from experiments.animation.slot_contents import Run, Write
 from experiments.output import counted
@@ -20,7 +21,7 @@ class Speaker:
         self._writes: dict[int, list[Write]] = {}
         for write in run.writes:
             self._writes.setdefault(write.operation, []).append(write)
-        self._sums = run.promise.whole > 1
+        self._sums = run.most > 1
 
     def rank(self, rank: int) -> str:
         """What a rank is called."""
@@ -70,10 +71,10 @@ class Speaker:
         first, others = self.operation(operations[0]), len(operations) - 1
         if not others:
             return f"{first}."
-        same = sum(self._pattern(k) == self._pattern(operations[0]) for k in operations[1:])
-        if same == others:
-            return f"{first}. {counted(others, 'more transfer')} {_verb(others)} the same."
-        return f"{first}. {counted(others, 'other transfer')} {_verb(others, 'run')} meanwhile."
+        if len({self._pattern(k) for k in operations}) == 1:
+            does = "does" if others == 1 else "do"
+            return f"{first}. {counted(others, 'more transfer')} {does} the same."
+        return f"{first}. {counted(others, 'other transfer')} run{'s' * (others == 1)} meanwhile."
 
     def _pattern(self, number: int) -> tuple[object, ...]:
         """What an operation has in common with others that do the same."""
@@ -86,11 +87,10 @@ class Speaker:
 
     def _share(self, write: Write, noun: str) -> str:
         """How much of the promised value a slot holds after a write."""
-        run = self.run
-        contributions, promised = run.values.sets[write.value], run.promise.cells.get(write.cell)
-        whole = run.promise.whole if promised is None else promised.bit_count()
-        count = (contributions & run.promise.useful).bit_count()
-        complete = contributions == promised
+        run, promised = self.run, self.run.promise.get(write.cell)
+        whole = run.most if promised is None else promised.bit_count()
+        count = (write.value & run.useful).bit_count()
+        complete = write.value == promised
         if not self._sums or not count:
             return "complete" if complete else ""
         return f"{count} of {whole} {noun}{', complete' if complete else ''}"
@@ -109,22 +109,14 @@ def numbered(titles: Sequence[str]) -> list[str]:
     >>> numbered(["reduce", "reduce", "broadcast"])
     ['reduce, step 1 of 2', 'reduce, step 2 of 2', 'broadcast']
     """
-    result, begin = list[str](), 0
-    while begin < len(titles):
-        end = begin
-        while end < len(titles) and titles[end] == titles[begin]:
-            end += 1
-        steps = end - begin
-        names = [f"{titles[begin]}, step {k + 1} of {steps}" for k in range(steps)]
-        result += names if steps > 1 else [titles[begin]]
-        begin = end
+    result = list[str]()
+    for name, alike in groupby(titles):
+        steps = len(list(alike))
+        result += (
+            [f"{name}, step {k + 1} of {steps}" for k in range(steps)] if steps > 1 else [name]
+        )
     return result
 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _verb(number: int, verb: str = "do") -> str:
-    singular = {"do": "does", "run": "runs"}
-    return verb if number != 1 else singular[verb]

@@ -1,151 +1,209 @@
-"""The animation of a training step: devices as rows, and what moves between them."""
+"""The film of a training step: devices as rows, what they do, and items that move between them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from topologies.topology import Floats, Ints
+from experiments.animation.film import (
+    ACCENT,
+    GROUND,
+    INK,
+    PANEL,
+    Act,
+    Figure,
+    Film,
+    Key,
+    Layout,
+    Look,
+    Shape,
+    changing,
+    moving,
+)
+from topologies.topology import Floats
 
+NOTE = (
+    "A row is a device. Its numbered cells are {items}: colour and sign say in which state each "
+    "is. Boxes move from row to row. The bars below are the timeline so far. Keys: space plays, "
+    "arrows go from event to event, Home and End jump."
+)
+WIDE, NARROW = (1010.0, 88.0), (300.0, 58.0)
+"""Pixels of the rows and of their names, in wide windows and in narrow ones."""
+FEW, SMALL, LARGE = 8, (16, 8, 8), (24, 14, 14)
+"""Rows up to which they are large; and pixels of the height of cells, of a lane, and of the gap to
+the next row."""
 SAMPLES = 400
 """Moments at which figures are sampled."""
+CELL, NAME = 64.0, 16.0
+"""Pixels of the width of a cell and of the height of a name, at most."""
 
 
-class Look(NamedTuple):
-    """How boxes of a kind, or items in a state, are drawn."""
+class Task(NamedTuple):
+    """Something that a row does."""
 
-    name: str
-    colour: str
-    sign: str = ""
-    """A sign beside the colour."""
-
-
-class Boxes(NamedTuple):
-    """What devices do, a row for each box."""
-
-    row: Ints
-    lane: Ints
-    start: Floats
-    end: Floats
-    look: Ints
-    """The kind, as a place in the looks of boxes."""
-    item: Ints
+    row: int
+    lane: int
+    begin: float
+    end: float
+    key: Key
+    item: int
     """The item that it works on, or -1."""
 
 
-class Changes(NamedTuple):
-    """States of items at rows, in the order of time."""
+class Change(NamedTuple):
+    """An item at a row gets into another state."""
 
-    time: Floats
-    row: Ints
-    item: Ints
-    state: Ints
-    """The state from then on, as a place in the looks of states."""
+    time: float
+    row: int
+    item: int
+    state: Key
 
 
-class Flights(NamedTuple):
-    """Items on their way from row to row."""
+class Flight(NamedTuple):
+    """An item on its way from row to row."""
 
-    start: Floats
-    end: Floats
-    row: Ints
-    peer: Ints
-    item: Ints
+    begin: float
+    end: float
+    row: int
+    peer: int
+    item: int
 
 
 class Event(NamedTuple):
-    """A mark of the animation: what ends at a moment."""
+    """A mark of the film: what ends at a moment."""
 
     time: float
     title: str
     sentence: str
 
 
-class Figure(NamedTuple):
-    """A figure that changes, sampled at the same moments as all others."""
-
-    name: str
-    unit: str
-    """seconds, bytes, share or count."""
-    values: Floats
-
-
 @dataclass(frozen=True, eq=False)
-class StepFilm:
-    """What an animation of a training step shows."""
+class Step:
+    """What happens in a step."""
 
     rows: Sequence[str]
     """What each row is called."""
-    lanes: Sequence[str]
-    """The lanes of a row."""
     items: str
-    """What an item is called: "bucket" or "micro-batch"."""
-    count: int
-    """The number of items."""
-    kinds: Sequence[Look]
-    """The looks of boxes."""
-    states: Sequence[Look]
-    """The looks of items; the first is the state at the start."""
-    boxes: Boxes
-    changes: Changes
-    flights: Flights
-    end: float
-    """The length of the step in seconds."""
+    """What several items are called."""
+    keys: Sequence[Key]
+    """The states of items, the first is that at the start; and the kinds of tasks."""
+    tasks: Sequence[Task]
+    changes: Sequence[Change]
+    flights: Sequence[Flight]
     events: Sequence[Event]
-    """What happens, in the order of time. The last event is at the end."""
-    figures: Sequence[Figure] = field(default=())
+    """The last one is at the end of the step."""
 
     @property
     def marks(self) -> list[float]:
         """The moments of the events, behind 0."""
         return [0.0, *(event.time for event in self.events)]
 
-    @property
-    def moments(self) -> Floats:
-        """The moments at which figures are sampled."""
-        return np.linspace(0.0, self.end, SAMPLES)
+    @cached_property
+    def lanes(self) -> int:
+        """The number of lanes of a row."""
+        return max(task.lane for task in self.tasks) + 1
 
-    def event(self, moment: float) -> Event:
-        """What goes on at a moment."""
-        place = int(np.searchsorted(self.marks[1:], moment - 1e-9 * self.end))
-        return self.events[min(place, len(self.events) - 1)]
+    @cached_property
+    def count(self) -> int:
+        """The number of items."""
+        return max(change.item for change in self.changes) + 1
 
-    def states_at(self, moment: float) -> Ints:
-        """The state of each item at each row, shape (rows, items)."""
-        states = np.zeros((len(self.rows), self.count), dtype=np.int32)
-        done = int(np.searchsorted(self.changes.time, moment, side="right"))
-        states[self.changes.row[:done], self.changes.item[:done]] = self.changes.state[:done]
-        return states
+
+def step_film(step: Step, figures: Sequence[Figure], facts: Sequence[str]) -> Film:
+    """The film of a step."""
+    marks, events = step.marks, step.events
+    ends = np.array([0.0, marks[-1]])
+    act = Act(
+        "simulated time",
+        marks,
+        ["before the first event", *(event.title for event in events)],
+        ["", *(event.sentence for event in events)],
+        list(_shapes(step)),
+        [Figure("time", "seconds", ends, ends, marks[-1]), *figures],
+        marks[-1],
+    )
+    used = {change.state for change in step.changes} | {task.key for task in step.tasks}
+    used.add(step.keys[0])
+    return Film(
+        [act],
+        [_layout(step, *size) for size in (WIDE, NARROW)],
+        facts,
+        NOTE.format(items=step.items),
+        [key for key in step.keys if key in used],
+        stops=40,
+        frames=80,
+        pause=600,
+    )
+
+
+def _layout(step: Step, width: float, margin: float) -> Layout:
+    """The boxes of cells, row by row; of names, of the ground of lanes, and of the present at the
+    start and at the end, for each row; and of tasks as they begin and as they end."""
+    rows, count = len(step.rows), step.count
+    strip, lane, gap = LARGE if rows <= FEW else SMALL
+    height, lanes = strip + 6 + lane * step.lanes + gap, lane * step.lanes
+    cell = min(CELL, width / count)
+    top = 4.0 + np.arange(rows) * height
+    begin, end = np.array([task[2:4] for task in step.tasks]).T * width / step.marks[-1]
+    task_top = np.array([top[task.row] + strip + 4.5 + task.lane * lane for task in step.tasks])
+    boxes = [
+        _boxes(np.tile(np.arange(count) * cell + 1, rows), top.repeat(count), cell - 2, strip),
+        _boxes(-margin, top + (strip - NAME) / 2, margin, NAME),
+        _boxes(0.0, top + strip + 4, width, lanes),
+        _boxes(0.0, top + strip + 2, 0.0, lanes + 4),
+        _boxes(width, top + strip + 2, 0.0, lanes + 4),
+        _boxes(begin, task_top, 0.0, lane - 1),
+        _boxes(begin, task_top, np.maximum(0.7, end - begin - 0.5), lane - 1),
+    ]
+    down = 4.0 + height * rows
+    return Layout(width, down, np.concatenate(boxes), margin=margin, stretches=True)
+
+
+def _boxes(*sides: npt.ArrayLike) -> Floats:
+    """Boxes from left, top, width and height, shape (boxes, 4)."""
+    return np.stack(np.broadcast_arrays(*sides), axis=1)
+
+
+def _shapes(step: Step) -> Iterator[Shape]:
+    """All shapes, at the places of :func:`_layout`."""
+    rows, count, start = len(step.rows), step.count, step.keys[0]
+    names = rows * count
+    for row, name in enumerate(step.rows, names):
+        yield Shape(Look(text=name, style="left"), row)
+        yield Shape(Look(fill=PANEL), row + rows)
+        present = Shape(Look(edge=INK, width=1.5), row + 2 * rows, 0.0, goal=row + 3 * rows)
+        yield present._replace(arrival=step.marks[-1])
+    states = defaultdict[int, list[tuple[float, Look]]](list)
+    for place in range(names):
+        states[place].append((-np.inf, _cell(place % count, start)))
+    for time, row, item, state in sorted(step.changes, key=lambda change: change.time):
+        states[row * count + item].append((time, _cell(item, state)))
+    for place, looks in states.items():
+        yield from changing(place, looks)
+    first = names + 4 * rows
+    for place, task in enumerate(step.tasks, first):
+        look = Look(fill=task.key.colour, text=f"{task.item}" if task.item >= 0 else "")
+        yield Shape(look, place, task.begin, goal=place + len(step.tasks), arrival=task.end)
+    for begin, end, row, peer, item in step.flights:
+        text = f"{item} {'↓' if peer > row else '↑'}"
+        look = Look(fill=GROUND, text=text, edge=ACCENT, width=2, ink=ACCENT)
+        yield moving(look, (row * count + item, peer * count + item), begin, end)
+
+
+def _cell(item: int, state: Key) -> Look:
+    return Look(fill=state.colour, text=f"{item} {state.sign}".strip())
 
 
 def merged(events: Sequence[Event], end: float) -> list[Event]:
-    """Events in the order of time; of those at one moment the first, and one at the end."""
+    """Events in the order of time; of those at one moment the first."""
     result = list[Event]()
     for event in sorted(events, key=lambda event: event.time):
-        if event.time <= 0:
-            continue
-        if result and event.time - result[-1].time <= 1e-6 * end:
-            continue
-        result.append(event)
+        if event.time - (result[-1].time if result else 0.0) > 1e-6 * end:
+            result.append(event)
     return result
-
-
-def covered(start: Floats, end: Floats, moments: Floats) -> Floats:
-    """For how long at least one of some spans has covered the time up to each moment."""
-    order = np.argsort(start)
-    begins, ends = start[order], np.maximum.accumulate(end[order]) if len(end) else end
-    before = np.append(0.0, ends[:-1])[: len(ends)]
-    length = np.maximum(0.0, ends - np.maximum(begins, before))
-    first = ends - length
-    share = np.clip(moments[:, None] - first, 0.0, length)
-    return np.asarray(share.sum(axis=1))
-
-
-def sorted_changes(rows: Sequence[tuple[float, int, int, int]]) -> Changes:
-    """Changes from (time, row, item, state)."""
-    ordered = sorted(rows, key=lambda change: (change[0], change[3]))
-    time, row, item, state = (np.array(column) for column in zip(*ordered, strict=True))
-    return Changes(time.astype(np.float64), *(c.astype(np.int32) for c in (row, item, state)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-
-import networkx as nx
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from experiments.animation.colours import rank_colours
-from experiments.pictures.timelines.palette import ink_on
+from experiments.output import counted
+from experiments.pages import page as pages
 from simulator.schedules.schedule import Schedule
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST = 2
 """Of more trees, as a ring has of the parts that it gathers, none is shown."""
@@ -36,16 +38,38 @@ def trees(schedule: Schedule) -> list[tuple[Edge, ...]]:
     kinds = sorted({tuple(sorted(pairs)) for pairs in edges.values()})
     if len(kinds) > MOST or any(len(pairs) != schedule.ranks - 1 for pairs in kinds):
         return []
-    return kinds if all(nx.is_arborescence(nx.DiGraph(pairs)) for pairs in kinds) else []
+    return kinds if all(map(depths_of, kinds)) else []
+
+
+def depths_of(edges: tuple[Edge, ...]) -> dict[int, int]:
+    """How far each rank is from the root; none if the edges are not a tree."""
+    parents = {child: parent for parent, child in edges}
+    depth = {parent: 0 for parent, _ in edges if parent not in parents}
+    for _ in edges:
+        depth |= {child: depth[up] + 1 for child, up in parents.items() if up in depth}
+    return depth if len(depth) == len(edges) + 1 == len(parents) + 1 else {}
+
+
+def trees_figures(schedule: Schedule) -> list[pages.Figure]:
+    """A picture of the trees for a page, if there are any."""
+    if not (kinds := trees(schedule)):
+        return []
+    from experiments.pages.inline_svg import inline_svg
+
+    title = counted(len(kinds), "tree")
+    svg = inline_svg(tree_figure(schedule, kinds), "trees", title)
+    return [pages.Figure(title, svg, NOTE)]
 
 
 def tree_figure(schedule: Schedule, kinds: list[tuple[Edge, ...]]) -> Figure:
     """The trees side by side: a rank is as far to the right as its number says."""
+    from matplotlib.figure import Figure
+
+    from experiments.pictures.timelines.palette import ink_on
+
     figure, colours = Figure(figsize=(10, 3)), rank_colours(schedule.ranks)
     for place, edges in enumerate(kinds, 1):
-        graph = nx.DiGraph(edges)
-        root = next(rank for rank, parents in graph.in_degree if not parents)
-        depth = nx.single_source_shortest_path_length(graph, root)
+        depth = depths_of(edges)
         axes = figure.add_subplot(1, len(kinds), place)
         axes.set_axis_off()
         axes.margins(0.08, 0.15)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.animation.film import Film, check_ranks, film_of
+from experiments.animation.collective_film import check_ranks, collective_film
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
@@ -17,12 +17,11 @@ from simulator.schedules.routed import route
 from simulator.schedules.timeline import Timeline
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.units import format_bytes, format_seconds, in_binary
+from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from experiments.animation.picture import Reel
-    from experiments.animation.step_film import StepFilm
-    from experiments.pages.page import Page
+    from experiments.animation.film import Film
+    from experiments.pages.page import Figure
     from experiments.training.job import Job
     from simulator.parallel.pipeline_times import StageTimes
     from simulator.parallel.pipelines import Pipeline
@@ -49,26 +48,22 @@ def run(request: Request, out: Path) -> int:
     """Write the animation of a collective; 1 if the algorithm is wrong."""
     check_out(out)
     check_ranks(request.ranks)
-    film = film_of(_timeline(request), request.algorithm.collective)
+    timeline = _timeline(request)
+    film = collective_film(timeline, request.algorithm.collective)
     case = f"{request.algorithm.name}, {request.ranks} ranks, {format_bytes(request.size)}"
     name = f"{case} on {request.machine.text}"
 
-    def page() -> Page:
-        from experiments.animation.collective_page import collective_page
+    def trees() -> list[Figure]:
+        from experiments.animation.tree_picture import trees_figures
 
-        return collective_page(film, name, _summary(film, request), request.parameters)
+        return trees_figures(timeline.schedule)
 
-    def reel() -> Reel:
-        from experiments.animation.picture import collective_reel
-
-        return collective_reel(film)
-
-    steps = output.counted(film.steps, "step")
-    made = _write(out, page, reel)
-    output.say(f"{name}: {steps}, {format_seconds(film.timeline.makespan)}{made}")
-    if film.wrong:
-        output.note(f"{request.algorithm.name} is wrong. {film.wrong}")
-    return 1 if film.wrong else 0
+    made = _write(film, name, request.parameters, out, trees)
+    steps = output.counted(len(film.acts[0].marks) - 1, "step")
+    output.say(f"{name}: {steps}, {format_seconds(timeline.makespan)}{made}")
+    if wrong := film.acts[0].wrong:
+        output.note(f"{request.algorithm.name} is wrong. {wrong}")
+    return 1 if wrong else 0
 
 
 def run_ddp(job: Job, ranks: int, out: Path, parameters: Parameters) -> None:
@@ -84,10 +79,7 @@ def run_ddp(job: Job, ranks: int, out: Path, parameters: Parameters) -> None:
     written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
     training = written.run(ranks)
     film = ddp_film(training.plan, training.timeline, strategy)
-    facts = [f"A step takes {format_seconds(film.end)}. It has {training.plan.words[0]}."]
-    if not len(film.flights.start):
-        facts.append("The messages of its buckets are too many to draw.")
-    _write_step(film, training.title, facts, parameters, out)
+    _write_step(film, training.title, parameters, out)
 
 
 def run_pipeline(pipeline: Pipeline, times: StageTimes, out: Path, parameters: Parameters) -> None:
@@ -97,30 +89,15 @@ def run_pipeline(pipeline: Pipeline, times: StageTimes, out: Path, parameters: P
     from simulator.parallel.pipeline_times import of_stages, pipeline_times
 
     check_out(out)
-    timed = pipeline_times(pipeline, of_stages(pipeline, times))
-    film = pipeline_film(timed, times.transfer)
+    film = pipeline_film(pipeline_times(pipeline, of_stages(pipeline, times)), times.transfer)
     several = "es" * (pipeline.micro_batches > 1)
     sizes = f"{pipeline.devices} devices, {pipeline.micro_batches} micro-batch{several}"
-    idle = format_seconds(float(timed.idle.max()))
-    facts = [f"A step takes {format_seconds(film.end)}. The most idle device waits for {idle}."]
-    _write_step(film, f"{pipeline.name}, {sizes}", facts, parameters, out)
+    _write_step(film, f"{pipeline.name}, {sizes}", parameters, out)
 
 
-def _write_step(
-    film: StepFilm, name: str, facts: Sequence[str], parameters: Parameters, out: Path
-) -> None:
-    def page() -> Page:
-        from experiments.animation.step_page import step_page
-
-        return step_page(film, name, facts, parameters)
-
-    def reel() -> Reel:
-        from experiments.animation.picture import step_reel
-
-        return step_reel(film)
-
-    made = _write(out, page, reel)
-    output.say(f"{name}: {format_seconds(film.end)} a step{made}")
+def _write_step(film: Film, name: str, parameters: Parameters, out: Path) -> None:
+    made = _write(film, name, parameters, out)
+    output.say(f"{name}: {format_seconds(film.acts[0].end)} a step{made}")
 
 
 def check_out(out: Path) -> None:
@@ -135,23 +112,30 @@ def check_out(out: Path) -> None:
         output.check_folder(out, (), ())
 
 
-def _write(out: Path, page: Callable[[], Page], reel: Callable[[], Reel]) -> str:
-    """Write the animation; returns how many pictures it has, in words."""
+def _write(
+    film: Film,
+    name: str,
+    parameters: Parameters,
+    out: Path,
+    figures: Callable[[], Sequence[Figure]] = tuple,
+) -> str:
+    """Write the film; returns how many pictures it has, in words. A page has further figures."""
     if out.suffix.lower() == ".html":
+        from experiments.animation.film_page import film_page
         from experiments.pages.page import to_html
 
-        output.write(out, to_html(page()))
+        output.write(out, to_html(film_page(film, name, parameters, figures())))
         return ""
     from experiments.animation.picture import gif, step_pictures
 
-    pictures = reel()
     if out.suffix:
-        content, frames = gif(pictures)
+        content, frames = gif(film)
         output.write(out, content)
         return f", {output.counted(frames, 'frame')}"
-    output.check_folder(out, pictures.names, (".svg",))
-    output.write_folder(out, dict(step_pictures(pictures)))
-    return f", {output.counted(len(pictures.names), 'picture')}"
+    files = step_pictures(film)
+    output.check_folder(out, list(files), (".svg",))
+    output.write_folder(out, files)
+    return f", {output.counted(len(files), 'picture')}"
 
 
 def _timeline(request: Request) -> Timeline:
@@ -165,16 +149,3 @@ def _timeline(request: Request) -> Timeline:
         fitted = algorithm.on(topology, ranks, request.size)
         fair = rules.sharing == "fair"
         return rules.run(route(fitted.schedule, fitted.topology, fair=fair))
-
-
-def _summary(film: Film, request: Request) -> list[str]:
-    """What the reader of a page should know."""
-    schedule, binary = film.schedule, in_binary([request.size])
-    moved = format_bytes(schedule.volume, binary)
-    redundant = format_bytes(film.memory.peak_redundant, binary)
-    time = format_seconds(film.timeline.makespan)
-    told = [f"{request.algorithm.collective.name}: {output.counted(film.steps, 'step')} in {time}."]
-    if film.wrong:
-        return [*told, f"The algorithm is wrong, and the animation stops there. {film.wrong}"]
-    rate = f"{film.busbw / 1e9:.4g} GB/s busbw, " if film.busbw else ""
-    return [*told, f"{rate}{moved} moved, {redundant} of duplicate data at the peak."]

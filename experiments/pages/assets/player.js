@@ -2,6 +2,7 @@
 // Buttons, keys and a slider that move a moment through an animation.
 
 const SECONDS_A_STEP = 1.6;
+const LEAST = 7; // Pixels of letters that people can read.
 
 /** Where a moment is among marks: 2.5 is in the middle of step 3. */
 function along(marks, moment) {
@@ -170,7 +171,7 @@ function inkOn(colour) {
 
 /** Text in the middle of a place, if its letters are large enough to read. */
 function write(context, text, x, y, size, colour, align = "center") {
-  if (size < 7) return;
+  if (size < LEAST) return;
   context.font = `${size}px system-ui, "Noto Sans", sans-serif`;
   context.textAlign = align;
   context.textBaseline = "middle";
