@@ -12,7 +12,7 @@ from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.learning.learning_run import LearningRun
 from experiments.learning.task import Task
-from experiments.text_lines import SENTENCES
+from experiments.templates import cells_of
 from topologies.catalogue import Blueprint
 from topologies.units import format_seconds
 
@@ -85,4 +85,4 @@ def _table(runs: Sequence[LearningRun], task: Task, records: Sequence[output.Rec
             "cause": run.row.cause or None,
         }
         rows.append({**record, **words})
-    return output.render(rows, SENTENCES.cells(columns, rows[0]))
+    return output.render(rows, cells_of(columns, rows[0]))

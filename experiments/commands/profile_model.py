@@ -16,7 +16,7 @@ from experiments import output
 from experiments.commands.answer import Answer
 from experiments.models.torch_module import Training, profile
 from experiments.models.torch_run import find_device, first_line, require_torch
-from experiments.text_lines import SENTENCES
+from experiments.templates import cells_of
 from simulator.training.model import Layer, Model
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds
@@ -229,7 +229,7 @@ def _text(model: Model) -> str:
         f"{model.name}: batches of {model.batch}, {model.dtype}, on {model.device}\n{model.source}"
     )
     return "\n\n".join(
-        [title, output.render(records, SENTENCES.cells(COLUMNS, total)), output.align(rest)]
+        [title, output.render(records, cells_of(COLUMNS, total)), output.align(rest)]
     )
 
 

@@ -3,7 +3,7 @@
 from experiments import output
 from experiments.commands.answer import Answer
 from experiments.option_text import options_of
-from experiments.text_lines import SENTENCES
+from experiments.templates import cells_of
 from experiments.training.strategy_options import default_text
 from simulator.training import strategies
 
@@ -17,5 +17,5 @@ def run(how: str) -> None:
             records.append(
                 {"strategy": name, "option": key, "default": default, "meaning": meaning}
             )
-    cells = SENTENCES.cells({key: f"{{{key}}}" for key in records[0]}, records[0])
+    cells = cells_of({key: f"{{{key}}}" for key in records[0]}, records[0])
     Answer("strategies", records, records).show(how, lambda: output.render(records, cells))

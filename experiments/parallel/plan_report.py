@@ -10,7 +10,8 @@ from experiments.parallel.plan_errors import error_cells
 from experiments.parallel.plan_run import MEANINGS, PlanRun
 from experiments.parallel.plan_search import SearchResult
 from experiments.profiles.interval_levels import EXPECTED, INTERVAL, columns_at
-from experiments.text_lines import SENTENCES, Lines, bytes_cell, share_cells
+from experiments.templates import Lines, fill, lines_of, table_of
+from experiments.text_lines import bytes_cell, share_cells
 from simulator.parallel.passes import STREAMS
 from topologies.units import format_seconds
 
@@ -84,7 +85,7 @@ def text(run: PlanRun) -> str:
         "devices of the pipeline": _devices(run.devices) if plan.pp > 1 else [],
         f"tokens of experts ({plan.router}, seed {plan.seed})": _tokens(run),
         "proven on integers": [[f"  {kind}", words] for kind, words in run.proven.items()],
-        "stages of ZeRO: what it holds between steps": SENTENCES.table(ZERO, stages),
+        "stages of ZeRO: what it holds between steps": table_of(ZERO, stages),
     }
     memory, *rest = (f"{title}\n{align(lines)}" for title, lines in tables.items() if lines)
     return "\n\n".join([_title(run), memory, align(_figures(run)), *rest])
@@ -93,7 +94,7 @@ def text(run: PlanRun) -> str:
 def _title(run: PlanRun) -> str:
     """The first line; of a plan that does not fit also by how much, and the advice."""
     counts = {**run.row, "gpus": counted(run.row["gpus"], "GPU")}
-    name = SENTENCES.fill("{model} on {gpus} ({device}), {plan}: ", counts)
+    name = fill("{model} on {gpus} ({device}), {plan}: ", counts)
     if not run.missing:
         return name + format_seconds(run.row["step_s"])
     held = run.memory.parts(run.memory.fullest)
@@ -124,7 +125,7 @@ def _figures(run: PlanRun) -> Lines:
     # The step gives each collective and transfer the time of the last group of its kind.
     sooner = "as ranks go on before the last group ends"
     why = sooner if beyond < 0 else "with streams that share links"
-    return SENTENCES.lines(FIGURES, {**row, "error": error, "beyond": beyond, "why": why})
+    return lines_of(FIGURES, {**row, "error": error, "beyond": beyond, "why": why})
 
 
 def _shares(run: PlanRun) -> Lines:
@@ -139,7 +140,7 @@ def _shares(run: PlanRun) -> Lines:
     if row["launching_s"] > 0:
         seconds["launching"] = row["launching_s"], "waiting for the CPU"
     between = "the bubble; between its first and last action {idle_between_s:s}"
-    seconds["idle"] = row["idle_s"], SENTENCES.fill(between, row)
+    seconds["idle"] = row["idle_s"], fill(between, row)
     return [
         share_cells(name, spent, row["step_s"], about) for name, (spent, about) in seconds.items()
     ]
@@ -149,7 +150,7 @@ def _devices(records: Sequence[Mapping[str, Any]]) -> Lines:
     """The first and the last devices, if there are many."""
     exposed = [sum(record[f"exposed_{name}_s"] for name in MEANINGS) for record in records]
     rows = [{**record, "exposed_s": each} for record, each in zip(records, exposed, strict=True)]
-    lines = SENTENCES.table(DEVICES, rows)
+    lines = table_of(DEVICES, rows)
     if (more := len(records) - SHOWN) > 0:
         lines[1 + SHOWN // 2 : -SHOWN // 2] = []
         lines.append([f"  {more} more in between", *[""] * 5])
@@ -164,7 +165,7 @@ def _tokens(run: PlanRun) -> Lines:
         "slots": even if plan.capacity else "all tokens",
         "why_even": (plan.ep > 1 and router.get("even")) or None,
     }
-    return SENTENCES.lines(TOKENS, {**router, **words})
+    return lines_of(TOKENS, {**router, **words})
 
 
 def search_text(result: SearchResult) -> str:
@@ -199,7 +200,7 @@ def _table(result: SearchResult) -> Lines:
         slower = f"{row['step_s'] / best['step_s'] - 1:+.1%}" if place else ""
         alike = f"{others} more" if others else ""
         rows.append({**row, "number": number, "slower": slower, "alike": alike})
-    return SENTENCES.table(columns_at(best["level"] or 0.0, PLANS), rows)
+    return table_of(columns_at(best["level"] or 0.0, PLANS), rows)
 
 
 def _parts(result: SearchResult) -> Lines:

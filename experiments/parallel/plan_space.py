@@ -57,7 +57,8 @@ class Space:
                 else:
                     plans.append(plan)
         if not plans:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common(3))
+            counted = [f"{count} {reason}" for reason, count in left_out.most_common(3)]
+            reasons = ", ".join(counted or ["the degrees do not multiply to the GPUs"])
             raise InputError(
                 f"no plan of {self.training.name} on {self.gpus} GPUs with batch={self.batch}: "
                 f"{reasons}: take another number of GPUs or another batch"

@@ -20,7 +20,7 @@ from experiments.traces.chakra_nodes import (
 )
 from experiments.traces.chakra_workload import COLLECTIVES, GPU, OF_INPUT, SECONDS
 from simulator.steps.group_meetings import Meeting, meetings
-from simulator.steps.kinds import RESTART
+from simulator.steps.kinds import RESTART, UPDATE
 from simulator.steps.step_graph import StepGraph
 from topologies.errors import InputError
 
@@ -50,11 +50,14 @@ def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
     and for more than a million nodes.
     """
     lonely = [number for number, call in enumerate(graph.calls) if not call.group]
-    unbound = np.flatnonzero(np.isin(graph.call, lonely) | (graph.kind == RESTART)).tolist()
-    if unbound:
+    unbound = np.isin(graph.call, lonely) | np.isin(graph.kind, (RESTART, UPDATE))
+    if unbound.any() and graph.ranks == 1:
+        raise InputError("a Chakra workload of a strategy has 2 ranks or more: this run has 1")
+    if unbound.any():
+        task = int(unbound.argmax())
         raise InputError(
             f"ranks wait for each other outside of collectives, in "
-            f"{graph.name(unbound[0])[:40]!r}: Chakra traces are of --strategy ddp or local_sgd"
+            f"{graph.name(task)[:40]!r}: Chakra traces are of --strategy ddp or local_sgd"
         )
     met = meetings(graph)
     shifts = sum(len(each.tasks) for each in met if each.call.collective == "shift")

@@ -112,7 +112,7 @@ def slower_calls(plan: Plan, factor: float) -> Floats:
     """What computations take if calls take `factor` times as long to begin."""
     schedule = plan.schedule
     seconds = schedule.seconds.copy()
-    seconds[np.unique(plan.first[plan.graph.call >= 0])] *= factor
+    seconds[np.unique(plan.first[plan.graph.communicates])] *= factor
     return seconds
 
 

@@ -10,8 +10,9 @@ from experiments.models.model_catalogue import MODELS
 from experiments.models.model_shapes import Shape
 from experiments.output import align, counted
 from experiments.profiles.interval_levels import EXPECTED
+from experiments.templates import Lines, fill, lines_of, table_of
 from experiments.terms import footnote
-from experiments.text_lines import SENTENCES, Lines, bytes_cell, share_cells
+from experiments.text_lines import bytes_cell, share_cells
 from experiments.training.changes import WhatIf
 from experiments.training.job import CAUSE_KEYS, TrainingRun
 from experiments.training.training_table import rate
@@ -141,7 +142,7 @@ def _title(run: TrainingRun) -> str:
     divides = entry is not None and isinstance(entry.model, Shape)
     lacks: dict[str, Any] = {"held": run.held, "missing": run.held - capacity, "capacity": capacity}
     lacks |= {"device": model.device, "activations": model.activations}
-    return f"{run.title}: does not fit in memory\n" + SENTENCES.fill(
+    return f"{run.title}: does not fit in memory\n" + fill(
         "  the fullest worker holds {held:B}, {missing:B} more than the {capacity:B} of {device}\n"
         "  least sure: {activations:B} of activations; CUDA and libraries are not counted"
         + "\n  to make it fit: --plan auto divides the model among GPUs"
@@ -172,7 +173,7 @@ def _summary(run: TrainingRun) -> Lines:
         "verdict": f"FAIL: {run.wrong}" if run.wrong else "ok",
         "proof": run.proof,
     }
-    lines = SENTENCES.lines(FIGURES, {**row, **words})
+    lines = lines_of(FIGURES, {**row, **words})
     if run.interval is not None:
         lines[3:3] = [["", "", f"unsure: {reason}"] for reason in run.interval.unsure]
     return lines
@@ -240,4 +241,4 @@ def _helping(run: TrainingRun, what_if: WhatIf) -> Lines:
     for name, each in changes.items():
         saved = None if each["simulated"] is None else 1 - each["simulated"] / now
         rows.append({"name": name, **each, "saved": saved})
-    return SENTENCES.table(CHANGED, rows)
+    return table_of(CHANGED, rows)

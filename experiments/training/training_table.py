@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.output import Record, render
 from experiments.profiles.interval_levels import INTERVAL, columns_at
-from experiments.text_lines import SENTENCES
+from experiments.templates import cells_of
 from experiments.training.changes import CHANGES
 
 FITS = {True: "yes", False: "no", None: "?"}
@@ -57,7 +57,7 @@ def table(records: Sequence[Record], swept: str, names: Mapping[str, str], level
     columns = columns_at(level, {swept: f"{{{swept}}}", **HEADINGS} if swept else HEADINGS)
     if not any(row["strategy"].startswith(("asgd", "ssp")) for row in rows):
         del columns["staleness"]
-    return render(rows, SENTENCES.cells(columns, rows[0]), DISPENSABLE)
+    return render(rows, cells_of(columns, rows[0]), DISPENSABLE)
 
 
 def _shown(record: Mapping[str, Any], swept: str, names: Mapping[str, str]) -> dict[str, Any]:

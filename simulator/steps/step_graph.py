@@ -18,7 +18,7 @@ import numpy.typing as npt
 from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule_builder import LANES
-from simulator.steps.kinds import KINDS
+from simulator.steps.kinds import CALL, KINDS
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
@@ -125,6 +125,11 @@ class StepGraph:
         if call is None or call.is_message:
             return KINDS[self.kind[task]]
         return call.collective
+
+    @cached_property
+    def communicates(self) -> npt.NDArray[np.bool_]:
+        """Whether each task is a call, or a part of one."""
+        return np.asarray((self.call >= 0) | (self.kind == CALL))
 
     @cached_property
     def nbytes(self) -> Floats:

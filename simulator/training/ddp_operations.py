@@ -85,7 +85,7 @@ class Steps:
 
     def _call(self, label: Label, schedule: Schedule, *after: Ints | None) -> Ints:
         """A collective beside those of the buckets."""
-        return self.trainer.collective(label, schedule, *after, seconds=(self.options.launch, 0.0))
+        return self.trainer.collective(label, schedule, *after, seconds=self.options.launch)
 
     def _scalar(self, label: Label, *after: Ints | None) -> Ints:
         """An all-reduce of a number."""
@@ -169,17 +169,18 @@ class Steps:
             waits = full, launched, hooked if number in costs.late else None
             if streams > 1:
                 # On several streams collectives do not wait for each other, but their launches do.
-                label = Label(kinds.LAUNCH, f"bucket {number}")
-                launched = self.trainer.launch(label, begin, lane, *waits)
+                launched = self.trainer.call(f"launch of bucket {number}", begin, lane, *waits)
                 begin, waits = 0.0, (launched, None, None)
             last = self.trainer.collective(
                 Label(kinds.ALL_REDUCE, f"bucket {number}", bucket=number),
                 self.communicator.all_reduce(self.options.wire(bucket.nbytes)),
                 *waits,
                 lane=lane,
-                seconds=(begin, packing),
+                seconds=begin,
                 memory=memory,
             )
+            if packing:
+                last = self.trainer.call(f"unpacking of bucket {number}", packing, lane, last)
             left.append(last)
         if self.options.find_unused:
             tensors = sum(len(layer.tensors) for layer in self.layers)

@@ -151,7 +151,7 @@ def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats
     """Of each worker: seconds computing, communicating while idle, communicating while
     computing."""
     graph = plan.graph
-    talks = graph.call >= 0
+    talks = graph.communicates
     rows = np.flatnonzero(talks | (graph.lane == COMPUTE)).astype(np.int32)
     lane = np.where(talks[rows], COMMUNICATION, COMPUTE)
     begin, until = (times[rows].clip(max=end) for times in plan.times(timeline))

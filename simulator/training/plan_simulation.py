@@ -92,7 +92,7 @@ def train(plan: Plan, rules: TrainingRules = DEFAULT, seconds: Floats | None = N
     """The timeline of `plan`. Its computations take `seconds`, by default those of its schedule,
     and longer where communication slows them down."""
     schedule = plan.schedule if seconds is None else replace(plan.schedule, seconds=seconds)
-    graph, talks = plan.graph, plan.graph.call >= 0
+    graph, talks = plan.graph, plan.graph.communicates
     main = ~talks & (graph.lane == COMPUTE) & (graph.place < plan.workers)
     return with_slowdown(
         lambda seconds: rules.run(plan, seconds),

@@ -90,8 +90,7 @@ def write(plan: Plan, segment: Segment) -> Written:
             )
             continue
         region = region_of[_place(next(blocks).region)]
-        seconds = part.seconds, part.collective.leaving
-        added = add_collective(builder, region, part.place, waits, part.lane, seconds)
+        added = add_collective(builder, region, part.place, waits, part.lane, part.seconds)
         first[tasks], last[tasks] = added.first, added.last
         between.append(added.between)
     place = np.zeros(segment.last - segment.first, dtype=np.int32)

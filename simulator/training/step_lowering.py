@@ -27,8 +27,6 @@ class CollectiveRows(NamedTuple):
     memory: Memory
     """Whether the buffer is held all the time, held from its first use to its last, or counted
     elsewhere."""
-    leaving: float
-    """Seconds to leave it."""
 
 
 class TaskRows(NamedTuple):
@@ -115,12 +113,11 @@ def lower(
             first[rows] = last[rows] = builder.compute(place, seconds, lane=lane, after=waits)
         elif outline:
             first[rows] = entered = builder.compute(place, seconds, lane=lane, after=waits)
-            last[rows] = builder.compute(place, made.leaving, lane=lane, after=entered[:, None])
+            last[rows] = builder.compute(place, 0.0, lane=lane, after=entered[:, None])
             blocks.append(Block(regions[_buffer(made)], entered, last[rows].copy()))
         else:
-            ends = seconds, made.leaving
             region, phase = regions[_buffer(made)], label.text
-            added = add_collective(builder, region, place, waits, lane, ends, phase)
+            added = add_collective(builder, region, place, waits, lane, seconds, phase)
             first[rows], last[rows] = added.first, added.last
     buckets = tuple(slots.regions[: len(held)])
     of_outline = tuple(parts) if outline else ()
@@ -201,18 +198,18 @@ def add_collective(
     ranks: Ints,
     after: Ints,
     lane: int,
-    seconds: tuple[float | Floats, float | Floats],
+    seconds: Floats,
     phase: str | None = None,
 ) -> Added:
-    """Add a collective of `ranks`. On `lane` each enters after `after` and leaves at its end, which
-    take `seconds`."""
+    """Add a collective of `ranks`. On `lane` each enters after `after`, which takes `seconds`, and
+    leaves at its end."""
     span = {"count": region.schedule.buffer, "lane": lane}
-    first = builder.compute(ranks, seconds[0], writes=region.slot, after=after, **span)
+    first = builder.compute(ranks, seconds, writes=region.slot, after=after, **span)
     messages = _messages_after(region.schedule, first)
     between = builder.inline(
         region.schedule, slot=region.slot, scratch=region.scratch, phase=phase, after=messages
     )
-    last = builder.compute(ranks, seconds[1], reads=region.slot, writes=region.slot, **span)
+    last = builder.compute(ranks, 0.0, reads=region.slot, writes=region.slot, **span)
     return Added(first, between, last)
 
 

@@ -10,7 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.schedule import Schedule
-from simulator.steps.kinds import ALL_REDUCE, BACKWARD, FORWARD, KINDS, OPTIMIZER, RESTART, Label
+from simulator.steps.kinds import (
+    ALL_REDUCE,
+    BACKWARD,
+    CALL,
+    FORWARD,
+    KINDS,
+    OPTIMIZER,
+    RESTART,
+    Label,
+)
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph, waits_of
 from simulator.training.communicator import Communicator
 from simulator.training.conditions import Attempt
@@ -135,9 +144,10 @@ class Trainer:
             Label(OPTIMIZER), self.model.optimizer_of(len(self.ranks)) * self.factor, *after
         )
 
-    def launch(self, label: Label, seconds: float, lane: int, *after: Ints | None) -> Ints:
-        """A launch of every worker on a communication lane, where a collective follows it."""
-        waits = self._streams.get(lane), *after
+    def call(self, words: str, seconds: float, lane: int, *after: Ints | None) -> Ints:
+        """A part of a call of every worker on a communication lane, before or behind a
+        collective."""
+        label, waits = Label(CALL, words), (self._streams.get(lane), *after)
         self._streams[lane] = self.compute(label, seconds, *waits, lane=lane)
         return self._streams[lane]
 
@@ -147,23 +157,22 @@ class Trainer:
         schedule: Schedule,
         *after: Ints | None,
         lane: int = COMMUNICATION,
-        seconds: tuple[float, float] = (0.0, 0.0),
+        seconds: float = 0.0,
         memory: Memory = "used",
     ) -> Ints:
         """A collective of all workers on the communication lane `lane`: each enters after `after`
-        and after it has left the collective before on that lane. Entering and leaving take
-        `seconds`. `memory` says when its buffer is held.
+        and after it has left the collective before on that lane. Entering takes `seconds`.
+        `memory` says when its buffer is held.
 
         Returns the task of each worker, which ends when the worker leaves.
         """
-        begin, end = seconds
         if self.setting.overhead is not None and self.setting.ranks > 1:
-            begin += self.setting.overhead(schedule)
+            seconds += self.setting.overhead(schedule)
         group = self.lanes[lane] if self.setting.ranks > 1 else ""
         call = Call(group, KINDS[label.kind].replace("-", "_"), schedule.nbytes_total)
-        made = CollectiveRows(schedule, label.text, memory, end)
+        made = CollectiveRows(schedule, label.text, memory)
         waits = columns(self._streams.get(lane), *after)
-        self._streams[lane] = self._add(label, self.ranks, begin, waits, lane, call, made)
+        self._streams[lane] = self._add(label, self.ranks, seconds, waits, lane, call, made)
         self._operations += len(schedule) + len(self.ranks)
         self._of_all += len(schedule) * schedule.members + self.setting.ranks
         return self._streams[lane]

@@ -12,7 +12,6 @@ from experiments.pages.reports.report_tables import (
     interval,
     listed,
     number,
-    share,
     shares,
     table,
     times,
@@ -21,6 +20,7 @@ from experiments.pages.reports.report_tables import (
 )
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
+from experiments.templates import share
 from experiments.terms import inexact
 from topologies.units import format_bytes, format_seconds
 

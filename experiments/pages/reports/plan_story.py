@@ -7,19 +7,11 @@ from collections.abc import Mapping
 from experiments.output import counted
 from experiments.pages.page import Block, Facts
 from experiments.pages.reports.collective_story import PATH
-from experiments.pages.reports.report_tables import (
-    Record,
-    figures,
-    number,
-    sentence,
-    share,
-    shares,
-    table,
-    times,
-)
+from experiments.pages.reports.report_tables import Record, figures, number, shares, table, times
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
 from experiments.parallel.plan_run import MEANINGS
+from experiments.templates import fill, share
 from topologies.errors import InputError
 
 LOST = {
@@ -91,10 +83,8 @@ def one(result: Result) -> Story:
     whole, path = step or 1.0, report["critical_path_s"]
     worst = max(LOST, key=lambda field: number(row, field))
     summary = [
-        sentence(
-            "How long does a step of {model} take on {gpus} GPUs ({device}) with {plan}?", row
-        ),
-        sentence(
+        fill("How long does a step of {model} take on {gpus} GPUs ({device}) with {plan}?", row),
+        fill(
             "It takes {step_s:s}: {tokens_per_s:,.0f} tokens/s, {tflops:.0f} TFLOP/s a GPU, "
             "{mfu:share} of its peak.",
             row,
@@ -108,7 +98,7 @@ def one(result: Result) -> Story:
     meanings = [f"{group}: {MEANINGS[group]}." for group in groups if group in MEANINGS]
     names = dict(FIGURES)
     if row.get("level") is not None:
-        begin = sentence("interval of {level:share} of steps, from", row)
+        begin = fill("interval of {level:share} of steps, from", row)
         names |= {"expected step": "expected_s", begin: "low_s", "to": "high_s"}
     devices = memory.get("devices", [])
     parts = dict.fromkeys([*MEMORY, *(name for each in devices for name in each)])
@@ -128,7 +118,7 @@ def one(result: Result) -> Story:
         *([table("Memory", held, columns, note=note)] if held else []),
     ]
     left = ["Collectives of a plan run one by one on each stream: --detail transfers runs all."]
-    title = sentence("{model}, {plan}: {step_s:s}", row)
+    title = fill("{model}, {plan}: {step_s:s}", row)
     return Story(title, summary, blocks, left if row.get("transfers_s") is None else [])
 
 
@@ -137,7 +127,7 @@ def _fits(row: Record) -> str:
     if missing is None or row.get("memory_bytes") is None:
         return ""
     lacks = "would hold {memory_bytes:B}: {missing_bytes:B} more than it has."
-    return sentence(
+    return fill(
         f"The fullest GPU {lacks if missing else 'holds {memory_bytes:B}, which fits.'}", row
     )
 
@@ -161,10 +151,10 @@ def search(result: Result) -> Story:
         factor = times(slower["change"] + 1)
         others = f"The next one that is slower, {slower['plan']}, takes {factor} times as long."
     summary = [
-        sentence("Which plan trains {model} fastest on {gpus} GPUs? ", best)
+        fill("Which plan trains {model} fastest on {gpus} GPUs? ", best)
         + f"{counted(len(rows), 'plan')} fit into memory; the {len(simulated)} most promising were "
         f"simulated.",
-        sentence("The fastest is {plan}: {step_s:s} a step, {tokens_per_s:,.0f} tokens/s.", best),
+        fill("The fastest is {plan}: {step_s:s} a step, {tokens_per_s:,.0f} tokens/s.", best),
         others,
     ]
     note = "bound: no step of the plan is shorter. why slower: what takes longer than in the first."
@@ -178,4 +168,4 @@ def search(result: Result) -> Story:
         shares("Where a mean device of the fastest plan spends the step", parts, fastest),
         table("Plans that were left out", reasons, {"plans": "plans", "reason": "reason"}),
     ]
-    return Story(sentence("Plans for {model} on {gpus} GPUs", best), summary, blocks)
+    return Story(fill("Plans for {model} on {gpus} GPUs", best), summary, blocks)

@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isfinite
-from typing import Any, ClassVar
+from typing import Any
 
 from experiments.pages.page import Cell, Heading, Table
+from experiments.templates import share
 from experiments.terms import TERMS
-from experiments.text_lines import Sentences
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 Record = Mapping[str, Any]
 MOST_ROWS = 2000
 """Rows of a table; of more, the first are shown."""
-
-
-def share(value: float) -> str:
-    """A part of a whole.
-
-    >>> share(0.123), share(1.0), share(1e-5)
-    ('12.3%', '100%', '0.001%')
-    """
-    digits = ".1f" if abs(value) >= 1e-3 else ".2g"
-    return f"{format(value * 100, digits).removesuffix('.0')}%"
 
 
 def signed(value: float) -> str:
@@ -84,14 +74,6 @@ def written(field: str, value: object) -> str:
         if field.endswith(ending):
             return text(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-class _Sentences(Sentences):
-    units: ClassVar = {**Sentences.units, "share": share}
-
-
-sentence = _Sentences().fill
-"""Fills in the values of a record. Raises InputError if it has none there."""
 
 
 def number(record: Record, field: str) -> float:

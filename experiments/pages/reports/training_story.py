@@ -14,8 +14,6 @@ from experiments.pages.reports.report_tables import (
     interval,
     listed,
     number,
-    sentence,
-    share,
     shares,
     span,
     table,
@@ -23,6 +21,7 @@ from experiments.pages.reports.report_tables import (
 )
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
+from experiments.templates import fill, share
 from experiments.training.scaling import comparison_text, scaling, series
 from topologies.units import format_bytes, format_seconds
 
@@ -99,7 +98,7 @@ def one(result: Result) -> Story:
     report, row = result.report, result.report["summary"]
     step, changes = number(row, "step_s"), report["what_if_s"]
     where = result.origin.get("parameters", {}).get("topology")
-    case = sentence("{model} with {strategy} on {ranks} workers", row)
+    case = fill("{model} with {strategy} on {ranks} workers", row)
     rate = "{samples_per_s:,.0f} samples/s, {efficiency:share} of {ranks} times one worker alone."
     helping = [
         {"change": name, "step_s": each["simulated"], "first_s": each["first_order"]}
@@ -135,7 +134,7 @@ def one(result: Result) -> Story:
         left.append("The memory was not traced: the run has too many operations.")
     summary = [
         f"How long does a training step of {case} take on {where}, and what stalls it?",
-        sentence(f"A step takes {{step_s:s}}: {rate}", row),
+        fill(f"A step takes {{step_s:s}}: {rate}", row),
         _stall(row, step),
         _advice(changes, step),
     ]
@@ -181,9 +180,9 @@ def several(result: Result) -> Story:
     alike = [row for row in rows if row.get(swept) == best.get(swept)] if swept else rows
     summary = [
         f"How does {rows[0]['model']} do with {strategies} on {workers}{values}?",
-        sentence("The most samples a second are {samples_per_s:,.0f}, with ", best)
+        fill("The most samples a second are {samples_per_s:,.0f}, with ", best)
         + value
-        + sentence("{ranks} workers, at an efficiency of {efficiency:share}.", best),
+        + fill("{ranks} workers, at an efficiency of {efficiency:share}.", best),
         _values(rows, swept) if swept else "",
         f"Adding workers {scaling(alike)}." if several_counts else "",
     ]
@@ -226,10 +225,11 @@ def _option(row: Record, swept: str) -> str:
 def _values(rows: Sequence[Record], swept: str) -> str:
     """How far the values of an option are from each other, on the most workers."""
     most = max(number(row, "ranks") for row in rows)
-    slow, *_, fast = sorted(
+    by_rate = sorted(
         (row for row in rows if number(row, "ranks") == most),
         key=lambda row: number(row, "samples_per_s"),
     )
+    slow, fast = by_rate[0], by_rate[-1]
     factor = number(fast, "samples_per_s") / (number(slow, "samples_per_s") or 1.0)
     if factor < 1.001:
         return f"On {most:.0f} workers all values of {swept} are as fast."
@@ -243,9 +243,9 @@ def learning(result: Result) -> Story:
     """What a network learns along runs."""
     rows: Sequence[Record] = result.report
     reached = [row for row in rows if row.get("target_s") is not None]
-    answer = sentence("No run names {target:share} of the digits that it has not seen.", rows[0])
+    answer = fill("No run names {target:share} of the digits that it has not seen.", rows[0])
     if reached:
-        answer = sentence(
+        answer = fill(
             "{strategy} is the first to name {target:share} of the digits it has not seen: after "
             "{target_s:s}.",
             min(reached, key=lambda row: number(row, "target_s")),
@@ -254,7 +254,7 @@ def learning(result: Result) -> Story:
         f"Which strategy learns fastest, in simulated seconds? This page compares "
         f"{counted(len(rows), 'run')} of {rows[0]['network']}.",
         answer,
-        sentence(
+        fill(
             "Workers idle most with {strategy}: {idle:share} of the time.",
             max(rows, key=lambda row: number(row, "idle")),
         ),

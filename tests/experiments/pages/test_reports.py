@@ -89,6 +89,12 @@ def test_a_report_says_which_call_others_slow_down(
     assert sentence in (tmp_path / "x.md").read_text()
 
 
+def test_a_sweep_of_one_value_has_a_report(simctl: Simctl, tmp_path: Path) -> None:
+    sweep = "--p", "1..2:x2", "--sweep", "bucket=25MiB", "--report", tmp_path / "x.md"
+    simctl("train", "--strategy", "ddp", "--topology", "star", *sweep)
+    assert "On 2 workers all values of bucket are as fast." in (tmp_path / "x.md").read_text()
+
+
 @pytest.mark.exhaustive
 def test_traces_have_reports(simctl: Simctl, tmp_path: Path) -> None:
     calls = [job_traces.all_reduce(1000.0 * k, 900.0, k) for k in range(8)]

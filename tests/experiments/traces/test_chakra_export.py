@@ -100,6 +100,14 @@ def test_what_chakra_cannot_say_is_refused() -> None:
     assert "Chakra has no collective send_recv" in refusal(chakra_files, graph)
 
 
+@pytest.mark.parametrize("name", ["ddp", "ssgd"])
+def test_a_run_of_one_rank_is_refused(name: str) -> None:
+    job = Job(MODEL, name, find_strategy(name)(), machine("star"), detail="transfers")
+    run = job.run(1)
+    text = refusal(chakra_files, run.plan.simulated(run.timeline))
+    assert text == "a Chakra workload of a strategy has 2 ranks or more: this run has 1"
+
+
 @pytest.mark.parametrize("name", ["asgd", "ssp", "dp"])
 def test_runs_that_wait_outside_of_collectives_are_refused(name: str) -> None:
     job = Job(MODEL, name, find_strategy(name)(), machine("star"), detail="transfers")
