@@ -1,6 +1,7 @@
 """Two-level all-reduce: round a ring inside each node, and round rings across the nodes."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -111,10 +112,17 @@ def equal_nodes(ranks: int, per_node: int = PER_NODE) -> Ranks:
     return np.arange(ranks).reshape(-1, size)
 
 
-def fit(topology: Topology, ranks: int, nbytes: float, shifts: Shifts | None = None) -> Fitted:
-    """The nodes of the machine; ranks that are in no node are cut as without a machine."""
+def fit(
+    write: Callable[..., Schedule],
+    topology: Topology,
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+) -> Fitted:
+    """What `write` makes of the nodes of the machine; ranks that are in no node are cut as without
+    a machine."""
     nodes = nodes_of(topology, ranks)
-    schedule = two_level_all_reduce(ranks, nbytes, nodes, shifts)
+    schedule = write(ranks, nbytes, nodes, shifts)
     words = f"{nodes.shape[0]} nodes of {nodes.shape[1]} ranks"
     return Fitted(schedule, topology, box_formulas.two_level(nodes.shape[1]), (words,))
 
@@ -151,7 +159,7 @@ ALGORITHMS = (
         two_level_all_reduce,
         box_formulas.two_level(),
         "rings inside each node, and across the nodes",
-        fit=fit,
+        fit=partial(fit, two_level_all_reduce),
         shifts=shifts_of_nodes,
         shifts_on=shifts_on,
         operations=lambda ranks: ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),

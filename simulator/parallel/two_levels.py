@@ -7,24 +7,21 @@ CPUs here. Rings inside nodes and across them move as many bytes over each NIC.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from simulator.collectives import Algorithm, find
-from simulator.collectives.collective import ALL_GATHER, REDUCE_SCATTER, Fitted
+from simulator.collectives.collective import ALL_GATHER, REDUCE_SCATTER
 from simulator.collectives.two_level import (
     Ranks,
+    fit,
     nodes_of,
     two_level_all_gather,
     two_level_reduce_scatter,
 )
-from simulator.cost_models import box_formulas
-from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise
-from simulator.schedules.shifts import Shifts
 from topologies.topology import Ints, Topology
 
 
@@ -45,32 +42,19 @@ def two_levels(collective: str, topology: Topology, group: Ints) -> list[Algorit
         return [two_level]
     nodes = nodes_of(replace(topology, placement=topology.placement[group]), len(group))
     if collective == "reduce_scatter":
-        promise, write = partial(_scattered, nodes), two_level_reduce_scatter
-        made = replace(REDUCE_SCATTER, postcondition=promise)
+        made, promise, write = REDUCE_SCATTER, _scattered, two_level_reduce_scatter
     elif collective == "all_gather":
-        promise, write = partial(_gathered, nodes), two_level_all_gather
-        made = replace(ALL_GATHER, postcondition=promise)
+        made, promise, write = ALL_GATHER, _gathered, two_level_all_gather
     else:
         return []
-    fitted = replace(two_level, fit=partial(_fit, write), operations=_operations)
+    made = replace(made, postcondition=partial(promise, nodes))
+    fitted = replace(two_level, fit=partial(fit, write), operations=_operations)
     return [replace(fitted, name=f"two_level_{collective}", collective=made)]
 
 
 def _operations(ranks: int) -> float:
     """At most two chunks of each rank and of each other, as there are at least two nodes."""
     return ranks * ranks / 2.0
-
-
-def _fit(
-    write: Callable[..., Schedule],
-    topology: Topology,
-    ranks: int,
-    nbytes: float,
-    shifts: Shifts | None = None,
-) -> Fitted:
-    nodes = nodes_of(topology, ranks)
-    schedule = write(ranks, nbytes, nodes, shifts)
-    return Fitted(schedule, topology, box_formulas.two_level(nodes.shape[1]))
 
 
 def _owned(nodes: Ranks, slots: int) -> Ints:
