@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
 from simulator.analysis.bubble_spans import FILL, LAUNCH, ROUNDING, BubbleSpans
@@ -28,20 +31,22 @@ def step_bubbles(step: Step) -> BubbleSpans:
       runs elsewhere meanwhile.
     - drain: nothing is active after its last action.
     """
-    timeline, total, rows = step.timeline, length_of(step), activity(step)
-    cut = _with_ends(states(rows, len(STREAMS)), step.schedule.ranks, total)
-    first, last = window(step)
-    idle = cut.length > ROUNDING * total
-    idle &= ~cut.active[:, COMPUTE]
-    cut = States._make(column[idle] for column in cut)
-    begin = cut.begin
-    nothing = [begin < first[cut.place], begin < last[cut.place]]
-    cause = np.where(
-        cut.some,
-        np.where(cut.first == HOST, LAUNCH, TRANSFER),
-        np.select(nothing, [FILL, SLOWER_PEER], DRAIN),
+    timeline, total, places = step.timeline, length_of(step), step.schedule.ranks
+    # Behind all streams, a further one is active for the whole step.
+    whole = np.arange(places), *(np.full(places, value) for value in (len(STREAMS), 0.0, total, -1))
+    columns: Iterable[tuple[Any, Any]] = zip(activity(step), whole, strict=True)
+    rows = Activity._make(np.concatenate(both) for both in columns)
+    every = states(rows, len(STREAMS) + 1)
+    idle = (every.length > ROUNDING * total) & (every.first != COMPUTE)
+    operation = _operations(rows, every)[idle]
+    cut = States._make(column[idle] for column in every)
+    begin, (first, last) = cut.begin, window(step)
+    cause = np.select(
+        [cut.first < HOST, cut.first == HOST, begin < first[cut.place], begin < last[cut.place]],
+        [TRANSFER, LAUNCH, FILL, SLOWER_PEER],
+        DRAIN,
     ).astype(np.int32)
-    active = np.where(cause == TRANSFER, _active(rows, cut), -1)
+    active = np.where(cause == TRANSFER, operation, -1)
     awaited = np.where(cause == DRAIN, -1, _awaited(step, cut, active)).astype(np.int32)
     running = [
         _running(step, operation, since) if known < 0 else known
@@ -55,38 +60,13 @@ def step_bubbles(step: Step) -> BubbleSpans:
     return BubbleSpans(cut.place, lane, begin, end, cause, awaited, operation, medium)
 
 
-def _with_ends(rows: States, places: int, total: float) -> States:
-    """The states with what comes before the first and after the last of each place."""
-    final = np.append(np.diff(rows.place) > 0, True)[: len(rows.place)]
-    length = np.where(final, total - rows.begin, rows.length)
-    begin = np.full(places, total)
-    np.minimum.at(begin, rows.place, rows.begin)
-    before = np.zeros((places, rows.active.shape[1]), dtype=np.bool_)
-    place = np.concatenate((np.arange(places, dtype=np.int32), rows.place))
-    start = np.concatenate((np.zeros(places), rows.begin))
-    order = np.lexsort((np.arange(len(place)), start, place))
-    return States(
-        place[order],
-        start[order],
-        np.concatenate((begin, length))[order],
-        np.concatenate((before, rows.active))[order],
-    )
-
-
-def _active(rows: Activity, cut: States) -> Ints:
-    """The operation that is active on the first stream of each state."""
-    order = np.lexsort((rows.begin, rows.lane, rows.place))
-    sorted_rows = Activity._make(column[order] for column in rows)
-    result = np.full(len(cut.place), -1, dtype=np.int32)
-    stream = cut.first
-    for place, lane in np.unique(np.stack((cut.place, stream)), axis=1).T.tolist():
-        of_stream = (sorted_rows.place == place) & (sorted_rows.lane == lane)
-        of_stream &= sorted_rows.end > sorted_rows.begin
-        chosen = (cut.place == place) & (stream == lane)
-        if of_stream.any():
-            at = np.searchsorted(sorted_rows.begin[of_stream], cut.begin[chosen], side="right") - 1
-            result[chosen] = sorted_rows.operation[of_stream][np.maximum(at, 0)]
-    return result
+def _operations(rows: Activity, every: States) -> Ints:
+    """The operation that is active on the first lane of each state."""
+    event = np.zeros(every.active.shape, dtype=np.int32)
+    begins = np.flatnonzero(every.begun >= 0)
+    event[begins, rows.lane[every.begun[begins]]] = begins
+    latest = np.maximum.accumulate(event, axis=0)[np.arange(len(event)), every.first]
+    return rows.operation[every.begun[latest]]
 
 
 def _awaited(step: Step, cut: States, active: Ints) -> Ints:

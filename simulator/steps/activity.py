@@ -30,6 +30,8 @@ class States(NamedTuple):
     """Seconds until the next row of the place; 0 in its last row."""
     active: npt.NDArray[np.bool_]
     """Whether each lane is active, shape (rows, lanes)."""
+    begun: Ints
+    """The row of the activity that begins; -1: one ends."""
 
     @property
     def some(self) -> npt.NDArray[np.bool_]:
@@ -45,16 +47,17 @@ class States(NamedTuple):
 def states(rows: Activity, lanes: int) -> States:
     """What is active from each begin and end on."""
     lasting = rows.end > rows.begin
-    count, lane = int(lasting.sum()), np.tile(rows.lane[lasting], 2)
+    row, lane = np.flatnonzero(lasting), np.tile(rows.lane[lasting], 2)
     where = np.tile(rows.place[lasting], 2).astype(np.int32)
     time = np.concatenate((rows.begin[lasting], rows.end[lasting]))
     order = np.lexsort((time, where))
     change = np.zeros((len(order), lanes), dtype=np.int32)
-    change[np.arange(len(order)), lane[order]] = np.repeat((1, -1), count)[order]
+    change[np.arange(len(order)), lane[order]] = np.repeat((1, -1), len(row))[order]
     where, time = where[order], time[order]
     length = np.append(np.diff(time), 0.0)
     length[np.append(np.diff(where) > 0, True)] = 0.0
-    return States(where, time, length, np.cumsum(change, axis=0) > 0)
+    begun = np.append(row, np.full_like(row, -1))[order].astype(np.int32)
+    return States(where, time, length, np.cumsum(change, axis=0) > 0, begun)
 
 
 def lane_seconds(rows: States, places: int) -> tuple[Floats, Floats]:
