@@ -110,7 +110,7 @@ def learn_steps(task: Task, step: Step, plan: str, steps: int | None = None) -> 
         sampler,
         work.pipeline,
         workers=workers,
-        sharded=work.gradients.zero > 0,
+        sharded=work.sharding.zero > 0,
         steps=steps,
         seconds=step.timeline.makespan,
     )

@@ -20,10 +20,9 @@ from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import interval_columns
 from simulator.analysis.critical_path import trace_back
 from simulator.parallel.passes import COMPUTE, EP, HOST, STREAMS
-from simulator.parallel.plan_memory import PARTS, Memory, State
+from simulator.parallel.plan_memory import PARTS, Memory, Stage, State, stages_of_zero
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import StepMeasures, measure
-from simulator.parallel.zero_stages import Stage, stages_of_zero
 from simulator.steps.kinds import GATHER, KINDS, REDUCE
 from simulator.uncertainty.interval import Interval
 

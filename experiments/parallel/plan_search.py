@@ -20,7 +20,6 @@ from experiments.parallel.plan_step import (
     OVERHEADS,
     Stages,
     Training,
-    gradients_of,
     interval_of,
     memory_of,
     sharding_of,
@@ -37,7 +36,7 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, STREAMS, TP
 from simulator.parallel.sharding import elements
 from simulator.parallel.step import Detail, write
-from simulator.parallel.step_bound import BlockSeconds, Outline, bound
+from simulator.parallel.step_bound import Known, Outline, bound
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
 from simulator.uncertainty.interval import Interval
@@ -263,7 +262,7 @@ class PlanBounds:
     times: GroupTimes
     """The times of collectives, under any degrees."""
     _blocks: dict[tuple[object, ...], list[Block]] = field(default_factory=dict, repr=False)
-    _seconds: dict[str, BlockSeconds] = field(default_factory=dict, repr=False)
+    _known: dict[str, tuple[GroupTimes, Known]] = field(default_factory=dict, repr=False)
 
     def stages(self, plan: Plan) -> Stages:
         """The blocks of each stage."""
@@ -277,17 +276,10 @@ class PlanBounds:
 
     def seconds(self, plan: Plan) -> float:
         """Seconds that the step of a plan does not go below."""
-        stages, key = self.stages(plan), str(plan.degrees)
-        if key not in self._seconds:
-            self._seconds[key] = BlockSeconds(self.times.under(plan.degrees))
-        outline = Outline(
-            stages,
-            plan.micro_batches,
-            self._seconds[key],
-            gradients_of(self.training, plan, stages),
-            sharding_of(self.training, plan),
-            in_turn=plan.v == 1,
-        )
+        stages, degrees = self.stages(plan), plan.degrees
+        times, known = self._known.setdefault(str(degrees), (self.times.under(degrees), {}))
+        sharding = sharding_of(self.training, plan, stages)
+        outline = Outline(stages, plan.micro_batches, times, sharding, plan.v == 1, known)
         return bound(outline)
 
     def memory(self, plan: Plan) -> float:

@@ -18,7 +18,6 @@ from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import level_of
 from experiments.simulations.rules import Rules
 from simulator.parallel.blocks import Block, Part
-from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines import Pipeline
@@ -172,8 +171,8 @@ def stage_sizes(layers: int, plan: Plan, stages: int) -> list[int] | None:
     return [size + (middle <= stage < middle + rest) for stage in range(stages)]
 
 
-def gradients_of(training: Training, plan: Plan, stages: Stages) -> Gradients:
-    """How the gradients of the stages are reduced, and parameters updated."""
+def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
+    """How the gradients of the stages are reduced, and parameters updated and shared out."""
     shape, nbytes = training.shape, GRADIENTS[plan.grads][0]
     shards = {
         group: (plan.shard or plan.degrees.size(group)) if plan.zero else 1
@@ -182,20 +181,19 @@ def gradients_of(training: Training, plan: Plan, stages: Stages) -> Gradients:
     updated = [
         sum(count / shards[group] for group, count in elements(stage).items()) for stage in stages
     ]
-    return Gradients(
+    return Sharding(
         nbytes=nbytes,
         zero=plan.zero,
         overlap=plan.overlap,
         bucket=plan.bucket,
         optimizer=tuple(training.times.traffic(UPDATE * count) for count in updated),
         tied=shape.parts.embedding / plan.tp * nbytes if shape.tied and plan.pp > 1 else 0.0,
+        reshard=plan.reshard,
+        shard=plan.shard,
+        sync=plan.sync,
+        fsdp=plan.fsdp,
+        bandwidth=1.0 / training.times.traffic(1.0),
     )
-
-
-def sharding_of(training: Training, plan: Plan) -> Sharding:
-    """How parameters and gradients are shared out."""
-    bandwidth = 1.0 / training.times.traffic(1.0)
-    return Sharding(plan.reshard, plan.shard, plan.sync, plan.fsdp, bandwidth=bandwidth)
 
 
 def state_of(training: Training, plan: Plan) -> State:
@@ -224,10 +222,9 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
         stages,
         pipeline_of(plan, stages, times),
         times,
-        gradients_of(training, plan, stages),
+        sharding_of(training, plan, stages),
         plan.blocking,
         plan.synchronous and plan.pp > 1,
-        sharding_of(training, plan),
         plan.slowdown,
     )
 

@@ -1,4 +1,5 @@
-"""The memory of the ranks of a plan: what they hold between steps, and what they hold at most.
+"""The memory of the ranks of a plan: what they hold between steps, also under other stages of ZeRO,
+and what they hold at most.
 
 Between steps a rank holds parameters, gradients and the optimizer, or its share of them (ZeRO,
 Rajbhandari et al., arXiv 1910.02054, section 3). In a step come activations, units that are
@@ -7,8 +8,9 @@ gathered, and gradients that have not been scattered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,14 +18,18 @@ import numpy as np
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
-from simulator.parallel.sharding import Unit, elements, units
+from simulator.parallel.sharding import Unit, elements, gathers, reductions, units
 from simulator.parallel.step_work import Work
+from simulator.parallel.updates import tied_gradients
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
+from simulator.steps.step_graph import Call
 from topologies.errors import InputError
 from topologies.topology import Floats
 
 HEAD = "head"
 """The name of the block whose activations are logits."""
+SENT = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
+"""Bytes that a rank of a large ring sends for each byte of V."""
 
 
 class State(NamedTuple):
@@ -67,7 +73,7 @@ PARTS = (
 - again: what is computed again for the block whose backward runs.
 - gathered: parameters of units that are gathered.
 - unsharded: gradients that have not been scattered.
-- reducing: input and output of a reduction of gradients.
+- reducing: input and output of a reduction of sharding.
 - buffers: those of communicators.
 """
 ACTIVATIONS, LOGITS, AGAIN, GATHERED, UNSHARDED, REDUCING = range(3, 9)
@@ -144,7 +150,7 @@ def _moments(work: Work, stage: int, kind: int) -> Floats:
 
     Blocks behind that which runs have not run forward yet, or backward already.
     """
-    blocks, gradients, sharding = work.stages[stage], work.gradients, work.sharding
+    blocks, sharding = work.stages[stage], work.sharding
     keeps, later = _kept(blocks)
     rows = np.cumsum(later if kind == WEIGHTS else keeps, axis=0)
     if kind == INPUTS:
@@ -152,13 +158,13 @@ def _moments(work: Work, stage: int, kind: int) -> Floats:
     if kind in (BACKWARD, INPUTS):
         rows[:, AGAIN] = [block.working for block in blocks]
     ranks = work.times.degrees.size(sharding.sharing("data"))
-    shared = units(blocks, sharding) if gradients.zero >= 2 and ranks > 1 else []
+    shared = units(blocks, sharding) if sharding.zero >= 2 and ranks > 1 else []
     single = {unit.blocks[0]: unit.parameters for unit in shared if not unit.root}
     whole = sum(unit.parameters for unit in shared if unit.root)
     order = sorted(single, reverse=kind != FORWARD)
     sizes, end = np.array([single[layer] for layer in order]), np.zeros((1, len(PARTS)))
     behind = np.append(end, rows, axis=0)[order]
-    element = gradients.parameter if gradients.zero == 3 and kind != WEIGHTS else 0.0
+    element = sharding.parameter if sharding.zero == 3 and kind != WEIGHTS else 0.0
     # Version 1 of FSDP gathers as many units as its limit allows.
     most = 2 if sharding.fsdp == 2 else sharding.limit or len(order)
     for layer, row in enumerate(rows):
@@ -167,16 +173,14 @@ def _moments(work: Work, stage: int, kind: int) -> Floats:
         live = live if sharding.reshard else order
         row[GATHERED] = element * (whole + sum(single[each] for each in live))
     if kind in (BACKWARD, WEIGHTS):
-        reduced = gradients.nbytes * (1 + 1 / ranks)
+        reduced = sharding.nbytes * (1 + 1 / ranks)
         if order:
-            rows[:, UNSHARDED] = gradients.parameter * _unreduced(blocks, shared)
+            rows[:, UNSHARDED] = sharding.parameter * _unreduced(blocks, shared)
             rows[order[1:], REDUCING] = reduced * sizes[:-1]
             behind[:, GATHERED] = rows[order, GATHERED] - element * sizes
             behind[:, UNSHARDED] = rows[order, UNSHARDED]
             behind[:, REDUCING] = reduced * sizes
-        end[:, GATHERED : REDUCING + 1] = np.multiply(
-            whole, (element, gradients.parameter, reduced)
-        )
+        end[:, GATHERED : REDUCING + 1] = np.multiply(whole, (element, sharding.parameter, reduced))
     return np.concatenate((rows, behind, end))
 
 
@@ -194,23 +198,24 @@ def _unreduced(blocks: Sequence[Block], shared: Sequence[Unit]) -> Floats:
 
 def held_between_steps(work: Work, state: State, stage: int) -> Floats:
     """What a rank of a stage holds between steps: parameters, gradients and the optimizer."""
-    degrees, zero, total = work.times.degrees, work.gradients.zero, np.zeros(3)
+    degrees, sharding, total = work.times.degrees, work.sharding, np.zeros(3)
     for group, count in elements(work.stages[stage]).items():
-        total += np.multiply(count, state.shared(zero, degrees.size(work.sharding.sharing(group))))
+        ranks = degrees.size(sharding.sharing(group))
+        total += np.multiply(count, state.shared(sharding.zero, ranks))
     return total
 
 
 def _fixed(work: Work, state: State, overheads: Overheads) -> Floats:
     """What each device holds all the time."""
-    pipeline, gradients, sharding = work.pipeline, work.gradients, work.sharding
+    pipeline, sharding = work.pipeline, work.sharding
     of_stage = np.zeros((pipeline.stages, len(PARTS)))
     for stage, row in enumerate(of_stage):
         row[:ACTIVATIONS] = held_between_steps(work, state, stage)
         whole = sum(elements(work.stages[stage]).values())
-        if gradients.zero >= 2 and not sharding.sync and pipeline.micro_batches > 1:
-            row[UNSHARDED] = whole * gradients.nbytes
-        if gradients.zero == 3 and sharding.reshard not in (True, False):
-            row[GATHERED] = whole * gradients.parameter / sharding.reshard
+        if sharding.zero >= 2 and not sharding.sync and pipeline.micro_batches > 1:
+            row[UNSHARDED] = whole * sharding.nbytes
+        if sharding.zero == 3 and sharding.reshard not in (True, False):
+            row[GATHERED] = whole * sharding.parameter / sharding.reshard
     fixed = np.zeros((pipeline.devices, len(PARTS)))
     np.add.at(fixed, pipeline.place, of_stage)
     kinds = ("tp", "cp", "pp", "ep", *work.groups)
@@ -218,3 +223,48 @@ def _fixed(work: Work, state: State, overheads: Overheads) -> Floats:
     fixed[:, PARTS.index("buffers")] = groups * overheads.communicator
     fixed[:, PARTS.index("context")] = overheads.context
     return fixed
+
+
+class Stage(NamedTuple):
+    """A stage of ZeRO on a rank of a plan."""
+
+    zero: int
+    held: float
+    """Bytes between steps."""
+    redundant: float
+    """Bytes of `held` beyond an equal share of all ranks that have the same parameters."""
+    sent: float
+    """Bytes that the rank sends in a step at least, for gradients and parameters."""
+
+
+def stages_of_zero(work: Work, state: Callable[[int], State], device: int = 0) -> list[Stage]:
+    """What a rank of a device would hold and send under each stage of ZeRO that the pipeline
+    allows. `state` is what a rank holds under a stage."""
+    rows = []
+    for zero in range(4 if work.pipeline.copies == 1 else 2):
+        # Runs of ranks share parameters from stage 2 on.
+        shard = work.sharding.shard if zero >= 2 else 0
+        sharding = replace(work.sharding, zero=zero, shard=shard)
+        rows.append(_stage(replace(work, sharding=sharding), state(zero), device))
+    return rows
+
+
+def _stage(work: Work, state: State, device: int) -> Stage:
+    """The stage of ZeRO of a plan on a device."""
+    pipeline, sharding, size = work.pipeline, work.sharding, work.times.degrees.size
+    held = least = 0.0
+    calls: list[Call] = []
+    for stage in np.nonzero(pipeline.place == device)[1].tolist():
+        blocks = work.stages[stage]
+        calls += [call for _, call in reductions(blocks, sharding)]
+        calls += gathers(blocks, sharding)
+        held += float(held_between_steps(work, state, stage).sum())
+        for group, count in elements(blocks).items():
+            least += count * sum(state.shared(3, size(group)))
+    last = np.isin(np.arange(len(pipeline)), pipeline.last)
+    actions = np.stack((pipeline.stage, pipeline.kind, last), axis=1)[pipeline.device == device]
+    for (stage, kind, is_last), number in Counter(map(tuple, actions.tolist())).items():
+        calls += work.action(stage, kind, last=bool(is_last)).calls * number
+    sent = sum(SENT[each.collective] * each.nbytes * (1 - 1 / size(each.group)) for each in calls)
+    sent += sum(nbytes for *ends, nbytes, _ in tied_gradients(work) if device in ends)
+    return Stage(sharding.zero, held, held - least, sent)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Self
 
-from simulator.parallel.gradients import Gradients
 from simulator.parallel.passes import (
     COMPUTE,
     COPIES,
@@ -28,7 +27,6 @@ class UnitPass(Pass):
     """A pass that gathers and reduces units."""
 
     sharding: Sharding
-    gradients: Gradients
     last: bool = True
     """Whether it is the last pass of its stage."""
     gathered: list[Rows] = field(default_factory=list)
@@ -52,7 +50,7 @@ class UnitPass(Pass):
         """The units that are gathered. The root's stays gathered behind the forward."""
         self.place = {unit.blocks[0]: n for n, unit in enumerate(self.order) if not unit.root}
         again = self.kind in (BACKWARD, INPUTS) and bool(self.sharding.reshard)
-        self.gathers = self.gradients.zero == 3 and (forward or again)
+        self.gathers = self.sharding.zero == 3 and (forward or again)
         self.reduces = self.kind in (BACKWARD, WEIGHTS) and (self.sharding.sync or self.last)
 
     @property
@@ -103,7 +101,7 @@ class UnitPass(Pass):
         """The collectives that gather a unit."""
         kind = self.sharding.sharing if self.kind == FORWARD else self.sharding.backward
         return [
-            Call(kind(group), "all_gather", count * self.gradients.parameter)
+            Call(kind(group), "all_gather", count * self.sharding.parameter)
             for group, count in unit.elements.items()
         ]
 
@@ -111,7 +109,7 @@ class UnitPass(Pass):
         """The collectives that reduce the gradients of a unit."""
         sharding, calls = self.sharding, list[Call]()
         for group, count in unit.elements.items():
-            nbytes = count * self.gradients.nbytes
+            nbytes = count * self.sharding.nbytes
             calls.append(Call(sharding.sharing(group), "reduce_scatter", nbytes))
             if replicas := sharding.replicas(group):
                 calls.append(Call(replicas, "all_reduce", nbytes / sharding.shard))
@@ -144,7 +142,7 @@ class UnitPass(Pass):
     def _enter(self, number: int) -> None:
         """Copy the parameters of a unit out of the buffer; what follows waits for that."""
         unit = self.order[number]
-        seconds = self._copy(2 * unit.parameters * self.gradients.parameter)
+        seconds = self._copy(2 * unit.parameters * self.sharding.parameter)
         before = (*self.tails, *self.gathered[number])
         row = Row(COMPUTE, seconds, GATHER, before, unit.blocks[0], self.launched)
         self.tails = (self.row(row),)
@@ -153,9 +151,9 @@ class UnitPass(Pass):
     def _reduce(self, unit: Unit) -> None:
         """Reduce the gradients of a unit. Version 2 copies them into a buffer when that of the unit
         before is free."""
-        gradients, sharding, layer = self.gradients, self.sharding, unit.blocks[0]
-        moved = unit.parameters * (gradients.parameter + gradients.nbytes)
-        cast = gradients.parameter != gradients.nbytes
+        sharding, layer = self.sharding, unit.blocks[0]
+        moved = unit.parameters * (sharding.parameter + sharding.nbytes)
+        cast = sharding.parameter != sharding.nbytes
         seconds = moved / sharding.bandwidth if cast else self._copy(moved)
         before = (*self.tails, *(self.reduced if sharding.fsdp == 2 else ()))
         self.tails = (self.row(Row(COMPUTE, seconds, REDUCE, before, layer, self.launched)),)

@@ -1,8 +1,8 @@
-"""How parameters and gradients are shared out among the ranks of a data-parallel group: the stages
-2 and 3 of ZeRO, and FSDP (fully sharded data parallel) of PyTorch.
+"""How gradients are reduced, parameters updated, and both shared out among the ranks of a
+data-parallel group: the stages of ZeRO, and FSDP (fully sharded data parallel) of PyTorch.
 
-The rules are those of torch/distributed/fsdp in PyTorch. A block is a unit: one collective gathers
-its parameters, and one reduces its gradients. The root's unit has what is left.
+From stage 2 on, the rules are those of torch/distributed/fsdp in PyTorch. A block is a unit: one
+collective gathers its parameters, and one reduces its gradients. The root's unit has what is left.
 """
 
 from __future__ import annotations
@@ -13,13 +13,32 @@ from math import inf
 from typing import NamedTuple
 
 from simulator.parallel.blocks import Block
+from simulator.steps.step_graph import Call
 from topologies.errors import InputError
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """How units are shared out. Raises InputError for a value that makes no sense."""
+    """How gradients are reduced, and parameters updated and shared out. Raises InputError for a
+    value that makes no sense."""
 
+    nbytes: float = 4.0
+    """Bytes of an element of a gradient."""
+    parameter: float = 2.0
+    """Bytes of an element of a parameter."""
+    zero: int = 0
+    """The stage of ZeRO. 1: the ranks of a group share the optimizer. Gradients are reduced and
+    scattered, and parameters gathered behind the optimizer. 2: they share the gradients too, which
+    are scattered behind each unit of a backward. 3: they share the parameters too, which are
+    gathered unit by unit. 0: gradients are all-reduced."""
+    overlap: bool = False
+    """Whether gradients are reduced beside the last micro-batch's backward."""
+    bucket: float = inf
+    """Bytes of gradients that are reduced together, if they overlap."""
+    optimizer: tuple[float, ...] = ()
+    """Seconds of the optimizer of each stage; empty for none."""
+    tied: float = 0.0
+    """Bytes of the embedding's gradients, if the first and the last stage share it."""
     reshard: bool | int = True
     """Whether parameters are freed behind the forward, and gathered again for the backward. False
     keeps them until the backward ends. A number n frees all but a share of them in each run of n
@@ -45,14 +64,21 @@ class Sharding:
     """The names of the blocks whose parameters are in the root's unit."""
 
     def __post_init__(self) -> None:
+        if self.zero not in range(4):
+            raise InputError(f"zero is {self.zero}: 0, 1, 2 or 3")
         if self.fsdp not in (1, 2):
             raise InputError(f"fsdp is {self.fsdp}: 1 or 2")
         for name in ("shard", "limit", "reshard"):
             value = getattr(self, name)
             if int(value) != value or value < 0:
                 raise InputError(f"{name} is {value}: a whole number of 0 or more")
-        if not self.bandwidth > 0:
-            raise InputError(f"bandwidth is {self.bandwidth}: it is above 0")
+        for name in ("nbytes", "parameter", "bucket", "bandwidth"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} is {getattr(self, name)}: it is above 0")
+
+    def seconds_of(self, stage: int) -> float:
+        """Seconds of the optimizer of a stage."""
+        return self.optimizer[stage] if self.optimizer else 0.0
 
     def sharing(self, group: str) -> str:
         """The kind of group that shares the parameters: `group`, or runs of it."""
@@ -116,3 +142,33 @@ def elements(blocks: Sequence[Block]) -> dict[str, float]:
         "experts": sum(block.expert_parameters for block in blocks),
     }
     return {group: count for group, count in counts.items() if count}
+
+
+def reductions(stage: Sequence[Block], sharding: Sharding) -> list[tuple[int, Call]]:
+    """What reduces the gradients of a stage, unless its backwards have done so: the block, in the
+    order of the backward, behind which it starts (-1: behind all), and the collective."""
+    if sharding.zero >= 2:
+        return []
+    collective = "reduce_scatter" if sharding.zero else "all_reduce"
+    reduced = []
+    for group in ("data", "experts"):
+        waiting = 0.0
+        for number, block in enumerate(reversed(stage)):
+            waiting += elements([block]).get(group, 0.0) * sharding.nbytes
+            if sharding.overlap and waiting and waiting >= sharding.bucket:
+                reduced.append((number, Call(group, collective, waiting)))
+                waiting = 0.0
+        if waiting:
+            end = len(stage) - 1 if sharding.overlap else -1
+            reduced.append((end, Call(group, collective, waiting)))
+    return sorted(reduced, key=lambda each: each[0])
+
+
+def gathers(stage: Sequence[Block], sharding: Sharding) -> list[Call]:
+    """What gathers the parameters of a stage behind the optimizer."""
+    if sharding.zero not in (1, 2):
+        return []
+    return [
+        Call(sharding.sharing(group), "all_gather", count * sharding.parameter)
+        for group, count in elements(stage).items()
+    ]

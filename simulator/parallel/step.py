@@ -158,7 +158,7 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     which no gradients are reduced. The second action of a pair ends with a further row."""
     pipeline, places = work.pipeline, np.arange(len(work.pipeline))
     last, second = np.isin(places, pipeline.last), np.isin(places, pipeline.second)
-    in_full = pipeline.paired | second | (last & work.gradients.overlap) | (detail == "layers")
+    in_full = pipeline.paired | second | (last & work.sharding.overlap) | (detail == "layers")
     columns = pipeline.kind, pipeline.stage, last, in_full, second
     names, number = _distinct(columns, (4, pipeline.stages, 2, 2, 2))
     known: dict[tuple[int, ...], Pass] = {}

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 from simulator.parallel.blocks import Block
-from simulator.parallel.gradients import Gradients, gathers, reductions
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.shard_passes import UnitPass
-from simulator.parallel.sharding import Sharding
+from simulator.parallel.sharding import Sharding, gathers, reductions
 from simulator.steps.kinds import BACKWARD, FORWARD
 from simulator.steps.step_graph import Call
 
@@ -39,28 +37,8 @@ class PassSeconds(NamedTuple):
     """Seconds of the CPU in the backward."""
 
 
-@dataclass(frozen=True)
-class BlockSeconds:
-    """The times of blocks, each computed once."""
-
-    times: GroupTimes
-    _known: dict[int, tuple[Block, PassSeconds]] = field(default_factory=dict, repr=False)
-
-    def of(self, block: Block) -> PassSeconds:
-        """What a block takes."""
-        if id(block) not in self._known:
-            passes = [Pass((block,), kind, self.times).written() for kind in (FORWARD, BACKWARD)]
-            seconds, launches = (
-                [getattr(each, name) for each in passes] for name in ("seconds", "launch")
-            )
-            self._known[id(block)] = block, PassSeconds(*seconds, *launches)
-        return self._known[id(block)][1]
-
-    def stage(self, blocks: Sequence[Block]) -> PassSeconds:
-        """What a stage takes."""
-        return PassSeconds(
-            *map(sum, zip(PassSeconds(0, 0, 0, 0), *map(self.of, blocks), strict=True))
-        )
+Known = dict[int, tuple[Block, PassSeconds]]
+"""What blocks take, by their identity."""
 
 
 @dataclass(frozen=True)
@@ -72,25 +50,29 @@ class Outline:
     """The blocks of each stage."""
     micro_batches: int
     """Micro-batches of the pipeline."""
-    seconds: BlockSeconds
-    """What blocks take. Its degrees are those of the plan."""
-    gradients: Gradients
-    """How gradients are reduced, and parameters updated."""
-    sharding: Sharding = field(default_factory=Sharding)
-    """How parameters and gradients are shared out, from stage 2 of ZeRO on."""
+    times: GroupTimes
+    """The times of collectives. Its degrees are those of the plan."""
+    sharding: Sharding
+    """How gradients are reduced, and parameters updated and shared out."""
     in_turn: bool = False
     """Whether device d alternates forwards and backwards behind its first `devices` - 1 - d
     forwards, as in 1F1B: no more than `devices` - d micro-batches are on their way behind it."""
-
-    @property
-    def times(self) -> GroupTimes:
-        """The times of collectives."""
-        return self.seconds.times
+    known: Known = field(default_factory=dict, repr=False)
+    """What blocks take, as far as it is known: outlines of the same degrees share it."""
 
     @property
     def devices(self) -> int:
         """Devices of the pipeline."""
         return self.times.degrees.pp
+
+    def seconds(self, block: Block) -> PassSeconds:
+        """What a block takes."""
+        if id(block) not in self.known:
+            passes = (Pass((block,), kind, self.times).written() for kind in (FORWARD, BACKWARD))
+            forward, backward = passes
+            made = forward.seconds, backward.seconds, forward.launch, backward.launch
+            self.known[id(block)] = block, PassSeconds(*made)
+        return self.known[id(block)][1]
 
 
 def bound(outline: Outline) -> float:
@@ -102,8 +84,8 @@ def bound(outline: Outline) -> float:
         reducing = _reducing(outline, outline.stages[device :: outline.devices])
         reduced.append(max(end + reducing, launching))
     last = outline.devices - 1
-    if outline.gradients.tied and last:
-        nbytes = outline.gradients.tied
+    if outline.sharding.tied and last:
+        nbytes = outline.sharding.tied
         tied = outline.times.seconds(f"0 to {last}", "all_reduce", nbytes)
         reduced[0] = reduced[last] = max(reduced[0], reduced[last]) + tied
     total = [end + _updating(outline, device) for device, end in enumerate(reduced)]
@@ -113,21 +95,14 @@ def bound(outline: Outline) -> float:
 def _pass(outline: Outline, stage: Sequence[Block]) -> PassSeconds:
     """What a stage takes for a micro-batch. From stage 2 of ZeRO on, a pass also takes as long as
     the collectives of its units, one after the other."""
-    seconds = outline.seconds.stage(stage)
-    if outline.gradients.zero < 2:
+    zero = PassSeconds(0, 0, 0, 0)
+    seconds = PassSeconds(*map(sum, zip(zero, *map(outline.seconds, stage), strict=True)))
+    if outline.sharding.zero < 2:
         return seconds
-    shared = partial(
-        UnitPass,
-        stage,
-        times=outline.times,
-        sharding=outline.sharding,
-        gradients=outline.gradients,
-        last=False,
-    )
 
     def least(kind: int, collective: str) -> float:
-        calls = shared(kind=kind).calls
-        return sum(outline.times.least(*c[:3]) for c in calls if c.collective == collective)
+        shared = UnitPass(stage, kind, outline.times, sharding=outline.sharding, last=False)
+        return sum(outline.times.least(*c[:3]) for c in shared.calls if c.collective == collective)
 
     backward = least(BACKWARD, "all_gather"), least(BACKWARD, "reduce_scatter")
     return seconds._replace(
@@ -168,8 +143,8 @@ def _ends(outline: Outline, passes: Sequence[PassSeconds]) -> list[float]:
 def _launching(outline: Outline, passes: Sequence[PassSeconds]) -> float:
     """Seconds of the CPU. It may run ahead during passes that are written in full: the last
     backward if gradients overlap, and backwards of stage 2 of ZeRO."""
-    count, zero = outline.micro_batches, outline.gradients.zero
-    ahead = count - 1 if outline.gradients.overlap and zero < 2 else count
+    count, zero = outline.micro_batches, outline.sharding.zero
+    ahead = count - 1 if outline.sharding.overlap and zero < 2 else count
     count *= zero != 2
     return sum(count * each.launch_forward + ahead * each.launch_backward for each in passes)
 
@@ -177,18 +152,18 @@ def _launching(outline: Outline, passes: Sequence[PassSeconds]) -> float:
 def _reducing(outline: Outline, stages: Sequence[Sequence[Block]]) -> float:
     """Seconds from a device's last backward to the end of its last reduction of gradients. What
     overlaps counts from the begin of the last backward, which is that of some stage."""
-    if outline.gradients.overlap:
+    if outline.sharding.overlap:
         return min(_behind(outline, stage) for stage in stages)
-    reduced = [row for stage in stages for row in reductions(stage, outline.gradients)]
+    reduced = [row for stage in stages for row in reductions(stage, outline.sharding)]
     return _longest(outline, [call for _, call in reduced])
 
 
 def _behind(outline: Outline, stage: Sequence[Block]) -> float:
     """Seconds from the last backward of a stage to the end of its reductions: from each one on,
     reductions of a group come one after the other."""
-    made = [outline.seconds.of(block).backward for block in reversed(stage)]
+    made = [outline.seconds(block).backward for block in reversed(stage)]
     behind, queued = 0.0, defaultdict[str, float](float)
-    for block, call in reversed(reductions(stage, outline.gradients)):
+    for block, call in reversed(reductions(stage, outline.sharding)):
         queued[call.group] += outline.times.least(*call[:3])
         behind = max(behind, queued[call.group] - sum(made[block + 1 :]))
     return behind
@@ -196,10 +171,10 @@ def _behind(outline: Outline, stage: Sequence[Block]) -> float:
 
 def _updating(outline: Outline, device: int) -> float:
     """Seconds of the optimizer of a device, and of what gathers its parameters."""
-    gradients, total, calls = outline.gradients, 0.0, list[Call]()
+    sharding, total, calls = outline.sharding, 0.0, list[Call]()
     for number in range(device, len(outline.stages), outline.devices):
-        total += gradients.seconds_of(number)
-        calls += gathers(outline.stages[number], gradients, outline.sharding)
+        total += sharding.seconds_of(number)
+        calls += gathers(outline.stages[number], sharding)
     return total + _longest(outline, calls)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from simulator.parallel.blocks import Block
-from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines.pipeline import Pipeline
@@ -24,22 +23,20 @@ class Work:
     """The order of the actions of all devices."""
     times: GroupTimes
     """How long collectives take. Its degrees are those of the plan."""
-    gradients: Gradients = field(default_factory=Gradients)
-    """How gradients are reduced, and parameters updated."""
+    sharding: Sharding = field(default_factory=Sharding)
+    """How gradients are reduced, and parameters updated and shared out."""
     blocking: bool = False
     """Whether both ends of a transfer between stages wait until it has ended."""
     synchronous: bool = False
     """Whether an action begins, and the CPU launches it, when the one before and its transfers have
     ended, as in Megatron-LM, which synchronizes with the device behind transfers."""
-    sharding: Sharding = field(default_factory=Sharding)
-    """How parameters and gradients are shared out, from stage 2 of ZeRO on."""
     slowdown: float = 0.0
     """By which share a computation takes longer while its device communicates: kernels of
     collectives take multiprocessors and memory bandwidth. It counts for operations of a step that
     run beside each other, not within a pass that is a single operation."""
 
     def __post_init__(self) -> None:
-        pipeline, devices = self.pipeline, self.times.degrees.pp
+        pipeline, devices, zero = self.pipeline, self.times.degrees.pp, self.sharding.zero
         if len(self.stages) != pipeline.stages:
             raise InputError(
                 f"{len(self.stages)} stages of blocks: pipeline {pipeline.name} has "
@@ -49,15 +46,12 @@ class Work:
             raise InputError(
                 f"pipeline {pipeline.name} has {pipeline.devices} devices: pp is {devices}"
             )
-        if self.gradients.zero >= 2 and pipeline.copies > 1:
+        if zero >= 2 and pipeline.copies > 1:
             raise InputError(
-                f"pipeline {pipeline.name} has two copies of each stage: take zero=1, not "
-                f"{self.gradients.zero}"
+                f"pipeline {pipeline.name} has two copies of each stage: take zero=1, not {zero}"
             )
-        if self.gradients.zero < 2 and self.sharding.shard:
-            raise InputError(
-                f"shard={self.sharding.shard}: take zero=2 or zero=3, not {self.gradients.zero}"
-            )
+        if zero < 2 and self.sharding.shard:
+            raise InputError(f"shard={self.sharding.shard}: take zero=2 or zero=3, not {zero}")
         if not 0 <= self.slowdown < 100:
             raise InputError(f"slowdown is {self.slowdown}: a share from 0 on, like 0.1")
         for group in self.groups:
@@ -71,8 +65,8 @@ class Work:
 
     def action(self, stage: int, kind: int, *, last: bool = True) -> Pass:
         """The pass of a stage, without its rows. `last` is whether it is the last of its stage."""
-        blocks, sharding, gradients = self.stages[stage], self.sharding, self.gradients
+        blocks, sharding = self.stages[stage], self.sharding
         shared = max(self.times.degrees.size(group) for group in self.groups) > 1
-        if gradients.zero < 2 or not shared:
+        if sharding.zero < 2 or not shared:
             return Pass(blocks, kind, self.times)
-        return UnitPass(blocks, kind, self.times, sharding=sharding, gradients=gradients, last=last)
+        return UnitPass(blocks, kind, self.times, sharding=sharding, last=last)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.parallel.gradients import gathers, reductions
 from simulator.parallel.passes import COMPUTE, STREAMS, TIED, Row, Rows
+from simulator.parallel.sharding import gathers, reductions
 from simulator.parallel.step_work import Work
 from simulator.steps.kinds import GATHER, OPTIMIZER, REDUCE
 from simulator.steps.step_graph import Call
@@ -31,7 +31,7 @@ def updates(
     `ends` are the tasks with which each device ends its last action, `blocks` those with which each
     block ends its last backward, by copy and stage and in the order of the backward.
     """
-    pipeline, gradients, rows = work.pipeline, work.gradients, list[Update]()
+    pipeline, sharding, rows = work.pipeline, work.sharding, list[Update]()
 
     def add(device: int, stage: int, row: Row) -> int:
         rows.append(Update(device, stage, row))
@@ -45,9 +45,9 @@ def updates(
     for number, made in enumerate(blocks):
         copy, stage = divmod(number, pipeline.stages)
         device = int(pipeline.place[copy, stage])
-        if gradients.zero >= 2:
+        if sharding.zero >= 2:
             pending[device] += made[-1] if made else ()
-        for block, reduced in reductions(work.stages[stage], gradients):
+        for block, reduced in reductions(work.stages[stage], sharding):
             before = made[block] if block >= 0 else ends[device]
             lane = STREAMS.index(reduced.group)
             pending[device].append(add_call(device, stage, lane, REDUCE, before, reduced))
@@ -58,10 +58,10 @@ def updates(
             pending[device].append(add_call(device, stage, TIED, REDUCE, before, tied))
     for device in range(pipeline.devices):
         stages = np.flatnonzero((pipeline.place == device).any(axis=0)).tolist()
-        seconds = sum(gradients.seconds_of(stage) for stage in stages)
+        seconds = sum(sharding.seconds_of(stage) for stage in stages)
         updated = add(device, -1, Row(COMPUTE, seconds, OPTIMIZER, tuple(pending[device])))
         for stage in stages:
-            for gathered in gathers(work.stages[stage], gradients, work.sharding):
+            for gathered in gathers(work.stages[stage], sharding):
                 lane = STREAMS.index(gathered.group.partition("/")[0])
                 add_call(device, stage, lane, GATHER, (updated,), gathered)
     return rows
@@ -70,10 +70,10 @@ def updates(
 def tied_gradients(work: Work) -> list[tuple[int, int, float, int]]:
     """Two devices, the bytes of gradients that they share, and their stage: of the embedding at
     both ends of the pipeline, and of a stage of which two devices have a copy."""
-    pipeline, gradients = work.pipeline, work.gradients
-    shared = [(row[0], row[-1], gradients.tied, 0) for row in pipeline.place.tolist()]
+    pipeline, sharding = work.pipeline, work.sharding
+    shared = [(row[0], row[-1], sharding.tied, 0) for row in pipeline.place.tolist()]
     for stage, devices in enumerate(pipeline.place.T.tolist() if pipeline.copies > 1 else ()):
-        nbytes = sum(call.nbytes for _, call in reductions(work.stages[stage], gradients))
-        share = work.times.degrees.size("data") if gradients.zero else 1
+        nbytes = sum(call.nbytes for _, call in reductions(work.stages[stage], sharding))
+        share = work.times.degrees.size("data") if sharding.zero else 1
         shared.append((devices[0], devices[1], nbytes / share, stage))
     return [row for row in shared if row[0] != row[1] and row[2]]

@@ -24,9 +24,9 @@ from experiments.training.job import Job
 from grouped_cases import each_case
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines import find as find_pipeline
+from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import write
 from simulator.parallel.step_work import Work
 from simulator.training.conditions import Conditions, Failure
@@ -236,7 +236,7 @@ def test_a_simulated_step_says_when_and_in_which_order(zero: int) -> None:
     block = Block("layer", parts, parts, parts, (Part(2.0),), parameters=5e8)
     times = GroupTimes(star(4, bandwidth=1e9, latency=0.0), degrees)
     pipeline = find_pipeline("gpipe").build(2, 4)
-    step = write(Work(((block,),) * 2, pipeline, times, Gradients(2.0, zero=zero)))
+    step = write(Work(((block,),) * 2, pipeline, times, Sharding(2.0, zero=zero)))
     run = learn_steps(TASK, step, "dp=2,pp=2", 3)
     assert run.row.seconds == pytest.approx(3 * step.timeline.makespan)
     assert (run.row.strategy, run.row.ranks, run.row.updates) == ("dp=2,pp=2", 4, 12)

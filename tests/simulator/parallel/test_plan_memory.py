@@ -14,14 +14,12 @@ from grouped_cases import each_case
 from law_cases import tries
 from simulator.parallel.blocks import Block
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipeline_times import peak_activations
 from simulator.parallel.pipelines import find
-from simulator.parallel.plan_memory import Overheads, State, memory
+from simulator.parallel.plan_memory import Overheads, State, memory, stages_of_zero
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
-from simulator.parallel.zero_stages import stages_of_zero
 from topologies.errors import InputError
 from topologies.shapes import star
 
@@ -42,13 +40,12 @@ def work(
     order: str = "1f1b",
     micro: int = 1,
     degrees: Degrees = Degrees(),  # noqa: B008
-    gradients: Gradients = Gradients(2.0),  # noqa: B008
     **sharding: Any,
 ) -> Work:
     """The same blocks in each stage."""
     pipeline = find(order).build(devices=degrees.pp, micro_batches=micro)
-    sharing = Sharding(**sharding)
-    return Work((blocks,) * pipeline.stages, pipeline, times(degrees), gradients, sharding=sharing)
+    sharing = Sharding(**{"nbytes": 2.0, **sharding})
+    return Work((blocks,) * pipeline.stages, pipeline, times(degrees), sharing)
 
 
 @each_case(
@@ -58,7 +55,7 @@ def work(
 def test_memory_between_steps_is_that_of_zero(zero: int, nbytes: float) -> None:
     """ZeRO (arXiv 1910.02054), figure 1: 7.5 billion parameters, 64 ranks."""
     assert 7.5e9 * sum(State().shared(zero, 64)) == pytest.approx(nbytes, rel=0.003)
-    many = work(block(elements=7.5e9), degrees=Degrees(dp=64), gradients=Gradients(2.0, zero=zero))
+    many = work(block(elements=7.5e9), degrees=Degrees(dp=64), zero=zero)
     assert memory(many).fixed.sum() == pytest.approx(nbytes, rel=0.003)
 
 
@@ -83,12 +80,12 @@ def test_the_distributed_optimizer_of_megatron_is_stage_1(
 
 
 def test_redundancy_falls_with_the_stage_and_traffic_grows_at_the_third() -> None:
-    plan = work(block(elements=8.0), degrees=Degrees(dp=8), gradients=Gradients(2.0))
+    plan = work(block(elements=8.0), degrees=Degrees(dp=8))
     rows = stages_of_zero(plan, lambda _: State())
     assert [row.redundant for row in rows] == [8 * 14.0, 8 * 14 - 7 * 12, 7 * 2.0, 0.0]
     assert [row.sent for row in rows] == [28.0, 28.0, 28.0, 42.0]
     again = stages_of_zero(
-        work(block(elements=8.0), degrees=Degrees(dp=8), gradients=Gradients(2.0), micro=3),
+        work(block(elements=8.0), degrees=Degrees(dp=8), micro=3),
         lambda _: State(),
     )
     assert [row.sent for row in again] == [28.0, 28.0, 7 * (3 * 2.0 + 2), 3 * 42.0]
@@ -131,7 +128,8 @@ def test_two_units_and_the_root_are_gathered() -> None:
         *layers,
         block("head", 2.0),
         degrees=Degrees(dp=4),
-        gradients=Gradients(4.0, 2.0, zero=3),
+        nbytes=4.0,
+        zero=3,
     )
     result = memory(plan)
     forward, backward = result.held
@@ -148,11 +146,7 @@ def test_two_units_and_the_root_are_gathered() -> None:
 def test_gradients_that_wait_for_the_last_micro_batch_are_whole() -> None:
     layers = [block(elements=1.0) for _ in range(4)]
     sizes = [
-        memory(
-            work(
-                *layers, micro=2, degrees=Degrees(dp=4), gradients=Gradients(4.0, zero=2), sync=sync
-            )
-        ).peak
+        memory(work(*layers, micro=2, degrees=Degrees(dp=4), nbytes=4.0, zero=2, sync=sync)).peak
         for sync in (True, False)
     ]
     assert sizes[1] - sizes[0] == 4 * 4.0
@@ -165,7 +159,8 @@ def test_parameters_that_stay_gathered_are_whole() -> None:
             work(
                 *layers,
                 degrees=Degrees(dp=8),
-                gradients=Gradients(zero=3),
+                nbytes=4.0,
+                zero=3,
                 reshard=reshard,
             )
         ).parts(0)["gathered"]

@@ -18,7 +18,6 @@ from grouped_cases import each_case
 from law_cases import tries
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, GATHERS, HOST, REDUCTIONS
 from simulator.parallel.pipelines import find
@@ -56,11 +55,8 @@ def step(
 ) -> Step:
     """A step without a pipeline. A gather of a parameter and a reduction take a second."""
     pipeline = find("1f1b").build(devices=1, micro_batches=micro)
-    gradients = Gradients(2e9, 2e9, zero=zero)
-    sharing = Sharding(**sharding)
-    return write(
-        Work((stage,), pipeline, times(degrees), gradients, sharding=sharing, slowdown=slowdown)
-    )
+    sharing = Sharding(2e9, 2e9, zero, **sharding)
+    return write(Work((stage,), pipeline, times(degrees), sharing, slowdown=slowdown))
 
 
 def begins(made: Step, lane: int) -> list[float]:
@@ -238,8 +234,8 @@ def test_every_transfer_of_all_ranks_takes_as_long(zero: int, sharding: dict[str
 def test_pipelines_share_parameters_of_each_stage() -> None:
     pipeline = find("zb_h1").build(devices=2, micro_batches=2)
     degrees = Degrees(dp=2, pp=2)
-    gradients = Gradients(2e9, 2e9, zero=3)
-    made = write(Work(((block(1.0),),) * 2, pipeline, times(degrees), gradients))
+    sharding = Sharding(2e9, 2e9, zero=3)
+    made = write(Work(((block(1.0),),) * 2, pipeline, times(degrees), sharding))
     counts = moved(made)
     assert (counts["all_gather", 2e9], counts["reduce_scatter", 2e9]) == (2 * 2 * 2, 2 * 2)
 

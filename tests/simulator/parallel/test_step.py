@@ -16,7 +16,6 @@ from simulator.analysis.bubble_spans import BUBBLE_CAUSES, FILL, LAUNCH
 from simulator.analysis.bubbles import DRAIN, SLOWER_PEER, TRANSFER
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import (
     COMPUTE,
@@ -96,16 +95,14 @@ def works(draw: st.DrawFn) -> Work:
     )
     pipeline = find(name).build(devices=devices, micro_batches=2 * devices)
     stages = [tuple(draw(st.lists(blocks, min_size=1, max_size=2))) for _ in range(pipeline.stages)]
-    gradients = Gradients(
+    blocking = name in ("gpipe", "1f1b") and draw(st.booleans())
+    sharding = Sharding(
         nbytes=1e8,
         zero=draw(st.integers(0, 1 if name == "dual_pipe" else 3)),
         overlap=draw(st.booleans()),
         bucket=draw(st.sampled_from((1e8, 4e8))),
         optimizer=(1.0,) * len(stages),
         tied=draw(sized) * 1e8,
-    )
-    blocking = name in ("gpipe", "1f1b") and draw(st.booleans())
-    sharding = Sharding(
         reshard=draw(st.booleans()),
         sync=draw(st.booleans()),
         fsdp=draw(st.integers(1, 2)),
@@ -113,7 +110,7 @@ def works(draw: st.DrawFn) -> Work:
         prefetch=draw(st.booleans()),
         bandwidth=4e8,
     )
-    return Work(tuple(stages), pipeline, times(degrees), gradients, blocking, sharding=sharding)
+    return Work(tuple(stages), pipeline, times(degrees), sharding, blocking)
 
 
 @tries(10, 40)
@@ -195,26 +192,26 @@ def test_collectives_of_a_block_are_exposed_or_hidden() -> None:
 
 def test_gradients_are_reduced_behind_the_last_backward_or_beside_it() -> None:
     stage = (block(Part(1.0), parameters=1.0),) * 4
-    plain = Gradients(nbytes=1e9, optimizer=(5.0,))
-    assert on_one(stage, 3, Degrees(dp=2), gradients=plain).step == 3 * 12 + 4 + 5
-    overlapping = Gradients(nbytes=1e9, optimizer=(5.0,), overlap=True, bucket=1e9)
-    result = on_one(stage, 3, Degrees(dp=2), gradients=overlapping)
+    plain = Sharding(nbytes=1e9, optimizer=(5.0,))
+    assert on_one(stage, 3, Degrees(dp=2), sharding=plain).step == 3 * 12 + 4 + 5
+    overlapping = Sharding(nbytes=1e9, optimizer=(5.0,), overlap=True, bucket=1e9)
+    result = on_one(stage, 3, Degrees(dp=2), sharding=overlapping)
     assert result.step == 3 * 12 + 1 + 5
     assert (result.exposed[0, DATA], result.hidden[0, DATA]) == (1.0, 3.0)
 
 
 def test_zero_scatters_gradients_and_gathers_parameters_behind_the_optimizer() -> None:
     stage = (block(Part(1.0), parameters=1.0, expert_parameters=1.0),)
-    gradients = Gradients(nbytes=4e9, parameter=2e9, zero=1, optimizer=(5.0,))
-    step = write(work("1f1b", 1, 2, stage, Degrees(dp=2, ep=2), gradients=gradients))
+    sharding = Sharding(nbytes=4e9, parameter=2e9, zero=1, optimizer=(5.0,))
+    step = write(work("1f1b", 1, 2, stage, Degrees(dp=2, ep=2), sharding=sharding))
     assert measure(step).step == 2 * 3 + 2 + 5 + 1
     assert set(step.graph.nbytes[step.graph.call >= 0]) == {4e9, 2e9}
 
 
 def test_the_first_and_the_last_device_sum_up_a_tied_embedding() -> None:
-    gradients = Gradients(tied=1e9)
+    sharding = Sharding(tied=1e9)
     result = measure(
-        write(work("1f1b", 2, 2, (block(Part(1.0)),), Degrees(pp=2), gradients=gradients))
+        write(work("1f1b", 2, 2, (block(Part(1.0)),), Degrees(pp=2), sharding=sharding))
     )
     assert result.step == (2 + 1) * 3 + 1
     assert result.exposed[:, TIED].tolist() == [1.0, 1.0]
@@ -270,8 +267,8 @@ def test_labels_say_what_each_operation_is() -> None:
             "0 stages of",
         ),
         (lambda: work("1f1b", 2, 2, (), Degrees(pp=4)), "2 devices: pp is 4"),
-        (lambda: Gradients(zero=4), "zero is 4: 0, 1, 2 or 3"),
-        (lambda: Gradients(bucket=0.0), "bucket is 0.0: it is above 0"),
+        (lambda: Sharding(zero=4), "zero is 4: 0, 1, 2 or 3"),
+        (lambda: Sharding(bucket=0.0), "bucket is 0.0: it is above 0"),
     ],
 )
 def test_steps_that_make_no_sense_are_refused(make: Callable[[], object], message: str) -> None:

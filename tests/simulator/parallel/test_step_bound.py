@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from law_cases import tries
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import write
-from simulator.parallel.step_bound import BlockSeconds, Outline, bound
+from simulator.parallel.step_bound import Outline, bound
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
 from topologies.clusters import cluster
@@ -59,7 +58,7 @@ def works(draw: st.DrawFn) -> Work:
     stages = tuple(
         tuple(draw(st.lists(block, min_size=1, max_size=3))) for _ in range(pipeline.stages)
     )
-    gradients = Gradients(
+    sharding = Sharding(
         nbytes=1e9,
         parameter=1e9,
         zero=draw(st.integers(0, 3)),
@@ -67,27 +66,25 @@ def works(draw: st.DrawFn) -> Work:
         bucket=draw(st.sampled_from((1e9, 4e9))),
         optimizer=tuple(float(number) for number in range(len(stages))),
         tied=draw(sized) * 1e9,
+        reshard=draw(st.booleans()),
+        fsdp=draw(st.integers(1, 2)),
+        sync=draw(st.booleans()),
     )
-    reshard = draw(st.booleans())
-    sharding = Sharding(reshard, fsdp=draw(st.integers(1, 2)), sync=draw(st.booleans()))
     times = GroupTimes(draw(st.sampled_from(MACHINES)), degrees)
     return Work(
         stages,
         pipeline,
         times,
-        gradients,
+        sharding,
         blocking=name != "interleaved" and dp == 1,
         synchronous=draw(st.booleans()),
-        sharding=sharding,
     )
 
 
 def outline(work: Work) -> Outline:
     in_turn = work.pipeline.name == "1f1b"
-    seconds = BlockSeconds(work.times)
-    return Outline(
-        work.stages, work.pipeline.micro_batches, seconds, work.gradients, work.sharding, in_turn
-    )
+    micro_batches = work.pipeline.micro_batches
+    return Outline(work.stages, micro_batches, work.times, work.sharding, in_turn)
 
 
 @tries(7, 30)
@@ -105,8 +102,8 @@ def test_the_bound_of_a_plain_pipeline_is_its_time(name: str) -> None:
     block = Block("layer", (Part(1.0),), (), (), (Part(2.0),), parameters=1.0)
     pipeline = find(name).build(devices=4, micro_batches=8)
     optimizer = (1.0,) * pipeline.stages
-    gradients = Gradients(nbytes=1e9, parameter=1e9, zero=1, optimizer=optimizer)
-    work = Work(((block,),) * pipeline.stages, pipeline, times, gradients)
+    sharding = Sharding(nbytes=1e9, parameter=1e9, zero=1, optimizer=optimizer)
+    work = Work(((block,),) * pipeline.stages, pipeline, times, sharding)
     assert bound(outline(work)) == pytest.approx(measure(write(work)).step)
 
 

@@ -15,10 +15,10 @@ from law_cases import tries
 from simulator.engines import run
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.gradients import Gradients
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import DATA, SEND, TP
 from simulator.parallel.pipelines import find
+from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import write
 from simulator.parallel.step_transfers import prove_flow, ranks_of, simulate, write_transfers
 from simulator.parallel.step_work import Work
@@ -76,7 +76,7 @@ def works(draw: st.DrawFn) -> Work:
             "layer", parts(), inputs, weights, inputs + weights, parameters=1.0, output=output
         )
         stages.append((block,) * draw(st.integers(1, 2)))
-    gradients = Gradients(
+    sharding = Sharding(
         nbytes=1e9,
         parameter=1e9,
         zero=draw(st.integers(0, 1)),
@@ -85,7 +85,7 @@ def works(draw: st.DrawFn) -> Work:
         optimizer=(1.0,) * len(stages),
         tied=draw(st.sampled_from((0.0, 1e9))),
     )
-    return Work(tuple(stages), pipeline, times(degrees), gradients)
+    return Work(tuple(stages), pipeline, times(degrees), sharding)
 
 
 @tries(6, 25)
@@ -109,9 +109,9 @@ def small(topology_of: object = full_mesh) -> Work:
     part = Part(1.0, "tp", "all_reduce", 4e6)
     block = Block("layer", (part,) * 2, (part,) * 2, (), (part,) * 2, parameters=1e6, output=2e6)
     pipeline = find("1f1b").build(devices=2, micro_batches=4)
-    gradients = Gradients(tied=1e6, optimizer=(1.0, 1.0))
+    sharding = Sharding(tied=1e6, optimizer=(1.0, 1.0))
     times_of = GroupTimes(mesh, degrees, RINGS)
-    return Work(((block,) * 3,) * 2, pipeline, times_of, gradients)
+    return Work(((block,) * 3,) * 2, pipeline, times_of, sharding)
 
 
 def test_a_step_amounts_to_the_collectives_of_its_plan() -> None:
@@ -146,9 +146,9 @@ def one_device(times: GroupTimes, slowdown: float = 0.0, *, overlap: bool = Fals
     may run beside computations."""
     part = Part(1e-3, "tp", "all_reduce", 4e6)
     block = Block("layer", (part,), (), (), (Part(1e-3), part), parameters=1e6)
-    gradients = Gradients(optimizer=(1e-3,), overlap=overlap, bucket=1.0)
+    sharding = Sharding(optimizer=(1e-3,), overlap=overlap, bucket=1.0)
     pipeline = find("1f1b").build(devices=1, micro_batches=1)
-    return Work(((block,) * 2,), pipeline, times, gradients, slowdown=slowdown)
+    return Work(((block,) * 2,), pipeline, times, sharding, slowdown=slowdown)
 
 
 def check_equal(work: Work) -> None:
