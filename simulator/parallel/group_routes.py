@@ -122,7 +122,7 @@ def lay(algorithm: Algorithm, topology: Topology, groups: Ints, *, merges: bool 
     pairs, sizes = _pairs(fitted.schedule)
     if pairs.shape[1] * len(groups) > ROUTES:
         groups = _neighbours(topology, groups)
-    placements = np.stack([_placement(algorithm, topology, group, fitted) for group in groups])
+    placements = _placements(algorithm, topology, groups, fitted)
     use = _use(topology, placements, pairs, sizes)
     parts = _parts(topology, use)
     first_of = dict(zip(_keys(topology, use, parts, placements)[::-1], parts[::-1], strict=True))
@@ -142,13 +142,13 @@ def _machine(topology: Topology, group: Ints) -> Topology:
     return replace(topology, placement=topology.placement[group])
 
 
-def _placement(algorithm: Algorithm, topology: Topology, group: Ints, fitted: Fitted) -> Ints:
-    """The devices of a group, with the switches that its algorithm takes."""
-    schedule = fitted.schedule
-    if schedule.ranks > schedule.workers:
-        machine = algorithm.on(_machine(topology, group), len(group), 1.0).topology
-        return machine.placement[: schedule.ranks]
-    return topology.placement[group]
+def _placements(algorithm: Algorithm, topology: Topology, groups: Ints, fitted: Fitted) -> Ints:
+    """The devices of each group, with the switches that its algorithm takes."""
+    ranks, workers = fitted.schedule.ranks, fitted.schedule.workers
+    if ranks == workers:
+        return topology.placement[groups]
+    machines = (algorithm.on(_machine(topology, group), workers, 1.0) for group in groups)
+    return np.stack([each.topology.placement[:ranks] for each in machines])
 
 
 def _pairs(schedule: Schedule) -> tuple[Longs, Floats]:
@@ -226,33 +226,27 @@ def _keys(
     """What the times of each part depend on: the same for parts that are alike."""
     order, groups = np.concatenate(parts), np.cumsum([len(part) for part in parts])
     links = np.concatenate([use.links[group] for group in order])
-    hops, device = use.hops[order], placements[order]
+    hops, device = use.hops[order], placements[order].ravel()
     media, crossed = topology.crossings(links)[1], np.diff(topology.link_indptr)[links]
     # Where the rows of each part end.
-    of_hops, of_devices = groups * hops.shape[1], groups * device.shape[1]
-    of_links = np.cumsum([len(use.links[group]) for group in order])[groups - 1]
+    of_devices = groups * placements.shape[1]
+    of_links = np.cumsum(hops.sum(axis=1))[groups - 1]
     of_media = np.append(0, np.cumsum(crossed))[of_links]
     named = np.where(_limits(topology)[media], _renamed(media, of_media), -1)
-    columns: list[tuple[Longs, npt.NDArray[np.generic]]] = [
-        (of_hops, hops),
-        (of_links, topology.link_kinds.codes[links]),
-        (of_links, topology.latency[links]),
-        (of_links, crossed),
-        (of_media, named),
-        (of_media, topology.medium_bandwidth[media]),
-        (of_media, topology.medium_gap[media]),
-        (of_devices, topology.reduction[device]),
-        (of_devices, topology.copy[device]),
-        (of_devices, _renamed(topology.node[device].ravel(), of_devices)),
-    ]
+    nodes = _renamed(topology.node[device], of_devices)
+    link = topology.link_kinds.codes[links], topology.latency[links], crossed
+    medium = named, topology.medium_bandwidth[media], topology.medium_gap[media]
+    rank = topology.reduction[device], topology.copy[device], nodes
+    tables = (groups, hops.T), (of_links, link), (of_media, medium), (of_devices, rank)
+    pieces = [_pieces(end, np.column_stack([*table])) for end, table in tables]
+    return list(zip(*pieces, strict=True))
 
-    def pieces(end: Longs, column: npt.NDArray[np.generic]) -> list[bytes]:
-        """The bytes of each part. Thousands of slices of bytes take a fraction of the time of
-        those of an array."""
-        whole, at = column.tobytes(), [0, *(end * column.itemsize).tolist()]
-        return [whole[begin:until] for begin, until in pairwise(at)]
 
-    return list(zip(*(pieces(*column) for column in columns), strict=True))
+def _pieces(end: Longs, rows: npt.NDArray[np.generic]) -> list[bytes]:
+    """The rows of each part. Thousands of slices of bytes take a fraction of the time of those of
+    an array."""
+    whole, at = rows.tobytes(), [0, *(end * rows.strides[0]).tolist()]
+    return [whole[begin:until] for begin, until in pairwise(at)]
 
 
 def _renamed(numbers: Ints, ends: Longs) -> Longs:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives import find
-from simulator.collectives.collective import Algorithm, Pairs
+from simulator.collectives.collective import Algorithm
 from simulator.collectives.pairs import places
 from simulator.schedules import semantics
 from simulator.schedules.semantics import Data, WrongResult
@@ -24,22 +24,21 @@ PARTS = 2
 def exchanged(algorithm: Algorithm, ranks: int, blocks: Blocks) -> Blocks:
     """What ranks have from others after an all-to-all. Blocks that stay on their rank do not
     travel."""
-    schedule = algorithm.build(ranks, 1.0)
-    pattern, slots = algorithm.collective.pairs, schedule.slots
+    schedule, pattern = algorithm.build(ranks, 1.0), algorithm.collective.pairs
     if pattern is None:
-        source, target = (grid.ravel() for grid in np.indices((ranks, ranks)))
-        size = schedule.buffer // ranks
-        sent, received = target * size, source * size
+        source, target = np.indices((ranks, ranks)).reshape(2, -1)
+        sent, received = np.array([target, source]) * (schedule.buffer // ranks)
     else:
-        source, target, _ = pattern(ranks)
-        sent, received = places(Pairs(*pattern(ranks)), ranks)[:2]
-    labels = np.arange(schedule.ranks * slots, dtype=np.uint64).reshape(schedule.ranks, slots)
-    names = dict(zip(labels[source, sent].tolist(), zip(source, target, strict=True), strict=True))
+        source, target, _ = needs = pattern(ranks)
+        sent, received, _ = places(needs, ranks)
+    pairs = list(zip(source.tolist(), target.tolist(), strict=True))
+    labels = np.zeros((schedule.ranks, schedule.slots), dtype=np.uint64)
+    labels[source, sent] = np.arange(1, len(pairs) + 1)
     arrived = semantics.run(schedule, labels)[target, received].tolist()
     result = {pair: block for pair, block in blocks.items() if pair[0] == pair[1]}
-    for sender, receiver, label in zip(source.tolist(), target.tolist(), arrived, strict=True):
-        if names.get(label) in blocks:
-            result[sender, receiver] = blocks[names[label]]
+    for pair, label in zip(pairs, arrived, strict=True):
+        if 1 <= label <= len(pairs) and pairs[label - 1] in blocks:
+            result[pair] = blocks[pairs[label - 1]]
     return result
 
 
