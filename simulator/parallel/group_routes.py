@@ -155,13 +155,11 @@ def _pairs(schedule: Schedule) -> tuple[Longs, Floats]:
     """Sender, receiver and channel of all transfers, each once, shape (3, pairs), and the bytes
     that each pair sends."""
     remote = schedule.remote
-    rows = [column[remote].astype(np.int64) for column in (schedule.rank, schedule.peer)]
-    channel = schedule.lane[remote].astype(np.int64)
-    key = (channel * schedule.ranks + rows[0]) * schedule.ranks + rows[1]
-    key, number = np.unique(key, return_inverse=True)
+    ends = schedule.lane[remote], schedule.rank[remote], schedule.peer[remote]
+    shape = int(ends[0].max(initial=0)) + 1, schedule.ranks, schedule.ranks
+    key, number = np.unique(np.ravel_multi_index(ends, shape), return_inverse=True)
     sizes: Floats = np.bincount(number, schedule.nbytes[remote]).astype(np.float64)
-    pair, receiver = np.divmod(key, schedule.ranks)
-    channel, sender = np.divmod(pair, schedule.ranks)
+    channel, sender, receiver = np.unravel_index(key, shape)
     if schedule.fold is None:
         return np.stack((sender, receiver, channel)), sizes
     shifts, elements = schedule.fold.shifts, schedule.fold.shifts.elements[:, None]
