@@ -41,18 +41,10 @@ def partners(graph: StepGraph, met: Sequence[Meeting]) -> Partners:
     return Partners(unit, before, send)
 
 
-class WritingOrder(NamedTuple):
-    """An order of tasks."""
-
-    tasks: Numbers
-    """The tasks, of a collective only the first. Each comes after those that it waits for."""
-    latest: list[int]
-    """The turn of the latest task that each one waits for; -1 for none."""
-
-
-def turns(graph: StepGraph, of: Partners) -> WritingOrder:
-    """The tasks by their place on their rank, as far as their waits allow that: what gets to a link
-    at the same time is served in this order.
+def turns(graph: StepGraph, of: Partners) -> tuple[Numbers, list[int]]:
+    """The tasks by their place on their rank, of a collective only the first, as far as their waits
+    allow that: what gets to a link at the same time is served in this order. Also the turn of the
+    latest task that each one waits for; -1 for none.
 
     Raises InputError if tasks wait for each other in a circle.
     """
@@ -80,7 +72,7 @@ def turns(graph: StepGraph, of: Partners) -> WritingOrder:
         turn[order] = np.arange(len(order))
     latest = np.full(count, -1, dtype=np.int64)
     np.maximum.at(latest, later, turn[earlier])
-    return WritingOrder(order, latest[order].tolist())
+    return order, latest[order].tolist()
 
 
 def topological_order(edges: Numbers, place: Numbers, chosen: Numbers) -> npt.NDArray[np.int64]:

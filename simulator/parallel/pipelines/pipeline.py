@@ -31,26 +31,18 @@ class Pipeline:
 
     name: str
     """What the pipeline is called."""
-    devices: int
-    """Devices; in a plan of parallel training, each is a whole group of ranks."""
-    stages: int
-    """Stages of the model."""
     micro_batches: int
     """Micro-batches of a step. They are shared evenly among the copies of the model: the first
     ones go through copy 0."""
     place: Ints
     """The device of each stage, of shape (copies, stages). There is one copy of the model, except
     where micro-batches enter from both ends."""
-    device: Ints
-    """The device that acts."""
     kind: Ints
     """FORWARD, BACKWARD, INPUTS or WEIGHTS."""
     stage: Ints
     """The stage that acts."""
     micro: Ints
     """The micro-batch."""
-    copy: Ints
-    """The copy of the model."""
     paired: Flags
     """Whether an action, a forward, runs together with the action behind it, a backward: both begin
     when both can, and both end at the same time."""
@@ -62,6 +54,26 @@ class Pipeline:
     def copies(self) -> int:
         """Copies of the model."""
         return len(self.place)
+
+    @property
+    def stages(self) -> int:
+        """Stages of the model."""
+        return int(self.place.shape[1])
+
+    @cached_property
+    def devices(self) -> int:
+        """Devices; in a plan of parallel training, each is a whole group of ranks."""
+        return int(self.place.max()) + 1
+
+    @cached_property
+    def copy(self) -> Ints:
+        """The copy of the model that acts."""
+        return np.asarray(self.micro * self.copies // self.micro_batches, dtype=np.int32)
+
+    @cached_property
+    def device(self) -> Ints:
+        """The device that acts."""
+        return self.place[self.copy, self.stage]
 
     @cached_property
     def starts(self) -> Ints:
@@ -176,26 +188,12 @@ def assemble(
     """
     places, table = np.array(place, dtype=np.int32), np.asarray(actions)
     kind, stage, micro, turn = table[table[:, 2] < micro_batches].T
-    copy = micro * len(places) // micro_batches
-    device = places[copy, stage]
+    device = places[micro * len(places) // micro_batches, stage]
     order = np.lexsort((kind, turn, device))
-    same = (np.diff(turn[order]) == 0) & (np.diff(device[order]) == 0)
-    device, kind, stage, micro, copy = (
-        column[order].astype(np.int32) for column in (device, kind, stage, micro, copy)
-    )
-    pipeline = Pipeline(
-        name,
-        devices=int(places.max()) + 1,
-        stages=places.shape[1],
-        micro_batches=micro_batches,
-        place=places,
-        device=device,
-        kind=kind,
-        stage=stage,
-        micro=micro,
-        copy=copy,
-        paired=np.append(same, False).astype(np.int8),
-    )
+    together = (np.diff(turn[order]) == 0) & (np.diff(device[order]) == 0)
+    kind, stage, micro = (column[order].astype(np.int32) for column in (kind, stage, micro))
+    paired = np.append(together, False).astype(np.int8)
+    pipeline = Pipeline(name, micro_batches, places, kind, stage, micro, paired)
     check(pipeline)
     return pipeline
 
@@ -216,14 +214,6 @@ def check(pipeline: Pipeline) -> None:
                 f"pipeline {pipeline.name}: micro-batch {micro} in stage {stage} has missing or "
                 f"repeated actions: write {action} once"
             )
-    misplaced = np.flatnonzero(pipeline.device != pipeline.place[pipeline.copy, pipeline.stage])
-    if misplaced.size:
-        row = int(misplaced[0])
-        home = pipeline.place[pipeline.copy[row], pipeline.stage[row]]
-        raise InputError(
-            f"pipeline {pipeline.name}: device {pipeline.device[row]} runs {pipeline.text(row)}, "
-            f"but stage {pipeline.stage[row]} is on device {home}"
-        )
     first = np.flatnonzero(pipeline.paired)
     if np.any(pipeline.kind[first] != FORWARD) or np.any(
         ~np.isin(pipeline.kind[first + 1], (BACKWARD, INPUTS))

@@ -84,7 +84,7 @@ def test_no_action_can_be_left_out_or_repeated(name: str, data: st.DataObject) -
         columns = {
             field.name: getattr(pipeline, field.name)[rows]
             for field in fields(pipeline)
-            if field.name in ("device", "kind", "stage", "micro", "copy", "paired")
+            if field.name in ("kind", "stage", "micro", "paired")
         }
         with pytest.raises(InputError, match="missing or repeated actions"):
             check(replace(pipeline, **columns))
