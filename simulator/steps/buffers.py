@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
-from simulator.steps.group_meetings import Meeting
+from simulator.steps.group_meetings import Meeting, Numbers
 from simulator.steps.step_graph import StepGraph
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
@@ -72,10 +72,10 @@ def _likeness(algorithm: Algorithm, group: str, machine: Topology) -> int | tupl
 
 def place_buffers(
     graph: StepGraph, met: Sequence[Meeting], topology: Topology, distinct: bool
-) -> tuple[list[Placed], Topology]:
-    """Where the slots of each collective are, scratch counted from 0, and the machine with the
-    switches of all calls: those that are the same on the machine are the same ranks. Groups without
-    a common rank may have the same slots."""
+) -> tuple[list[Placed], Topology, tuple[int, int]]:
+    """Where the slots of each collective are, the machine with the switches of all calls, and the
+    slots of buffers and of scratch, which come behind them. Switches that are the same on the
+    machine are the same ranks. Groups without a common rank may have the same slots."""
     met = [each for each in met if not each.call.is_message]
     fitted, numbers = _fitted(graph, met, topology), dict[int, Ints]()
     placement, further = [topology.placement[: graph.ranks]], graph.ranks
@@ -88,7 +88,7 @@ def place_buffers(
         )
         for number, meeting in enumerate(met)
     ]
-    sizes, members = dict[_Name, tuple[int, int]](), dict[_Name, list[Ints]]()
+    sizes, members = dict[_Name, Numbers](), dict[_Name, list[Ints]]()
     for name, meeting, each in zip(buffers, met, fitted, strict=True):
         if id(each) not in numbers:
             switches = each.topology.placement[each.schedule.workers :]
@@ -96,8 +96,8 @@ def place_buffers(
             numbers[id(each)] = ranks.astype(np.int32)
             placement.append(switches)
             further += len(switches)
-        buffer, scratch = sizes.get(name, (0, 0))
-        sizes[name] = max(buffer, each.schedule.buffer), max(scratch, scratch_of(each))
+        own = each.schedule.buffer, each.schedule.slots - each.schedule.buffer
+        sizes[name] = np.maximum(sizes.get(name, own), own)
         members.setdefault(name, []).append(numbers[id(each)])
     heights, begin = np.zeros((2, further), dtype=np.int64), dict[_Name, tuple[int, int]]()
     for name, size in sizes.items():
@@ -105,26 +105,21 @@ def place_buffers(
         slot, scratch = heights[:, everyone].max(axis=1).tolist()
         begin[name] = slot, scratch
         heights[:, everyone] = np.add(begin[name], size)[:, None]
+    slots, behind = np.maximum(heights.max(axis=1), (1, 0)).tolist()
     placed = [
-        Placed(meeting, each, *begin[name], numbers[id(each)])
+        Placed(meeting, each, begin[name][0], slots + begin[name][1], numbers[id(each)])
         for name, meeting, each in zip(buffers, met, fitted, strict=True)
     ]
-    return placed, replace(topology, placement=np.concatenate(placement))
-
-
-def scratch_of(fitted: Fitted) -> int:
-    """The slots of the scratch of a collective."""
-    return fitted.schedule.slots - fitted.schedule.buffer
+    return placed, replace(topology, placement=np.concatenate(placement)), (slots, behind)
 
 
 def slot_sizes(placed: Sequence[Placed], ranks: int, slots: int) -> Floats:
-    """The bytes of each slot, those of scratch behind the others: of the largest call there."""
-    scratch = max((each.scratch + scratch_of(each.fitted) for each in placed), default=0)
-    sizes = np.zeros((ranks, slots + scratch))
+    """The bytes of each slot of each rank: of the largest call there."""
+    sizes = np.zeros((ranks, slots))
     for each in {(id(each.fitted), each.slot, each.scratch): each for each in placed}.values():
         child = each.fitted.schedule
         column = np.arange(child.slots)
-        column += np.where(column < child.buffer, each.slot, slots + each.scratch - child.buffer)
+        column += np.where(column < child.buffer, each.slot, each.scratch - child.buffer)
         where = np.ix_(each.numbers, column)
         sizes[where] = np.maximum(sizes[where], child.shares * child.nbytes_total)
     return sizes

@@ -15,7 +15,7 @@ from simulator.schedules.causes import absent
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import WrongResult
-from simulator.steps.buffers import Placed, place_buffers, scratch_of, slot_sizes
+from simulator.steps.buffers import Placed, place_buffers, slot_sizes
 from simulator.steps.group_meetings import Meeting, Numbers, meetings
 from simulator.steps.side_by_side import side_by_side
 from simulator.steps.step_graph import Names, StepGraph
@@ -84,20 +84,21 @@ def write(
     met = meetings(graph)
     if not force:
         _check_size(graph, met, topology)
-    placed, machine = place_buffers(graph, met, topology, distinct)
+    placed, machine, (slots, scratch) = place_buffers(graph, met, topology, distinct)
+    ranks = len(machine.placement)
     if not force:
-        _check_written(graph, placed, len(machine.placement))
-    slots = max((each.slot + each.fitted.schedule.buffer for each in placed), default=1)
-    sizes = slot_sizes(placed, len(machine.placement), slots)
+        # Refuse what is larger than foreseen: its operations, and the tables of its slots.
+        operations = len(graph) + sum(len(each.fitted.schedule) for each in placed)
+        _check_operations(operations, TABLES * ranks * (slots + scratch))
+    sizes = slot_sizes(placed, ranks, slots + scratch)
     total = float(sizes[:, :slots].sum(axis=1).max()) or 1.0
     builder = ScheduleBuilder(
         graph.ranks,
         total,
         slots=sizes[:, :slots] / total,
         scratch=sizes[:, slots:] / total,
-        switches=len(machine.placement) - graph.ranks,
+        switches=ranks - graph.ranks,
     )
-    placed = [each._replace(scratch=slots + each.scratch) for each in placed]
     writer = _Writer(graph, builder, placed, met, phases)
     writer.write()
     return Written(builder.build(), machine, writer.first, writer.last, tuple(met), tuple(placed))
@@ -136,14 +137,6 @@ def _check_size(graph: StepGraph, met: Sequence[Meeting], topology: Topology) ->
 
 def _least(algorithm: Algorithm, topology: Topology, ranks: int) -> list[float]:
     return [bound.operations for bound in bounds(algorithm, topology, ranks)]
-
-
-def _check_written(graph: StepGraph, placed: Sequence[Placed], ranks: int) -> None:
-    """Refuse what is larger than foreseen: its operations, and the tables of its slots."""
-    total = float(len(graph)) + sum(len(each.fitted.schedule) for each in placed)
-    buffer = max((each.slot + each.fitted.schedule.buffer for each in placed), default=1)
-    scratch = max((each.scratch + scratch_of(each.fitted) for each in placed), default=0)
-    _check_operations(total, TABLES * ranks * (buffer + scratch))
 
 
 def _check_operations(total: float, nbytes: float) -> None:
