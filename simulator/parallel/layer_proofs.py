@@ -137,20 +137,13 @@ def _scattered_heads(ranks: int, size: int) -> Counts:
     """How often queries meet keys in each head, a head a rank, after its results have returned to
     the owners of their tokens, shape (heads, tokens, tokens)."""
     exchange, cut = find("pairwise"), np.arange(size, dtype=np.uint64).reshape(ranks, -1)
-    parts = {(here, there): cut[here] for here, there in np.ndindex(ranks, ranks)}
-    whole = exchanged(exchange, ranks, parts)
-    results = {}
-    for head in range(ranks):
-        keys = np.concatenate([whole[rank, head] for rank in range(ranks)]).astype(int)
-        for rank in range(ranks):
-            query = whole[rank, head].astype(int)
-            met = np.zeros((size, len(query)), dtype=np.uint64)
-            np.add.at(met, keys, query >= keys[:, None])
-            results[head, rank] = met.T
-    returned = exchanged(exchange, ranks, results)
+    pairs = np.ndindex(ranks, ranks)
+    whole = exchanged(exchange, ranks, {(rank, head): cut[rank] for rank, head in pairs})
+    results = {(head, rank): query for (rank, head), query in whole.items()}
     total = np.zeros((ranks, size, size), dtype=np.int64)
-    for (head, rank), met in returned.items():
-        total[head, cut[rank].astype(int)] += met.astype(np.int64)
+    for (head, rank), query in exchanged(exchange, ranks, results).items():
+        keys = np.concatenate([whole[each, head] for each in range(ranks)])
+        np.add.at(total[head], np.ix_(cut[rank], keys), query[:, None] >= keys)
     return total
 
 
