@@ -137,13 +137,14 @@ def write(work: Work, detail: Detail = "layers") -> Step:
             for last in pipeline.last.ravel().tolist()
         ],
     )
-    labels = [(each.device, -1, each.stage, -1) for each in rest]
+    labels = [(device, -1, stage, -1) for device, stage, _ in rest]
+    added = [row for *_, row in rest]
     graph = _graph(
         work.times,
-        rows + [each.row for each in rest],
+        rows + added,
         np.append(source, len(rows) + np.arange(len(rest))),
         np.append(_labels(pipeline)[item], labels, axis=0),
-        waits_of([waits, *(np.array([each.row.before], dtype=np.int32) for each in rest)]),
+        waits_of([waits, *(np.array([row.before], dtype=np.int32) for row in added)]),
     )
     return Step(work, graph, entries[: len(pipeline)], tails[: len(pipeline)], passes, number)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,27 +13,19 @@ from simulator.steps.kinds import GATHER, OPTIMIZER, REDUCE
 from simulator.steps.step_graph import Call
 
 
-class Update(NamedTuple):
-    """A task behind the actions of a device."""
-
-    device: int
-    stage: int
-    row: Row
-
-
 def updates(
     work: Work, first: int, ends: Sequence[Rows], blocks: Sequence[Sequence[Rows]]
-) -> list[Update]:
-    """The reductions of gradients, the optimizers, and what gathers parameters, from task `first`
-    on.
+) -> list[tuple[int, int, Row]]:
+    """Device, stage and row of the reductions of gradients, of the optimizers, and of what gathers
+    parameters, from task `first` on.
 
     `ends` are the tasks with which each device ends its last action, `blocks` those with which each
     block ends its last backward, by copy and stage and in the order of the backward.
     """
-    pipeline, sharding, rows = work.pipeline, work.sharding, list[Update]()
+    pipeline, sharding, rows = work.pipeline, work.sharding, list[tuple[int, int, Row]]()
 
     def add(device: int, stage: int, row: Row) -> int:
-        rows.append(Update(device, stage, row))
+        rows.append((device, stage, row))
         return first + len(rows) - 1
 
     def add_call(device: int, stage: int, lane: int, kind: int, before: Rows, call: Call) -> int:
