@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.collectives.collective import Algorithm
 from simulator.collectives.operation_counts import bounds, estimate
 from simulator.schedules import semantics
 from simulator.schedules.causes import absent
@@ -18,7 +17,7 @@ from simulator.schedules.semantics import WrongResult
 from simulator.steps.buffers import Placed, place_buffers, slot_sizes
 from simulator.steps.group_meetings import Meeting, Numbers, meetings
 from simulator.steps.side_by_side import side_by_side
-from simulator.steps.step_graph import Names, StepGraph
+from simulator.steps.step_graph import Names, StepGraph, padded
 from simulator.steps.turns import partners, turns
 from topologies.resources import Need, check
 from topologies.topology import Floats, Ints, Topology
@@ -126,17 +125,13 @@ def prove(written: Written, seed: int = 0) -> None:
 
 
 def _check_size(graph: StepGraph, met: Sequence[Meeting], topology: Topology) -> None:
+    total = float(len(graph))
     counts = Counter((each.call.algorithm, len(each.ranks)) for each in met)
-    total = float(len(graph)) + sum(
-        number * max(estimate(algorithm, ranks), *_least(algorithm, topology, ranks))
-        for (algorithm, ranks), number in counts.items()
-        if algorithm is not None
-    )
+    for (algorithm, ranks), number in counts.items():
+        if algorithm is not None:
+            least = [bound.operations for bound in bounds(algorithm, topology, ranks)]
+            total += number * max(estimate(algorithm, ranks), *least)
     _check_operations(total, 0.0)
-
-
-def _least(algorithm: Algorithm, topology: Topology, ranks: int) -> list[float]:
-    return [bound.operations for bound in bounds(algorithm, topology, ranks)]
 
 
 def _check_operations(total: float, nbytes: float) -> None:
@@ -262,10 +257,7 @@ class _Writer:
 def _arrivals(child: Schedule, added: Ints) -> Ints:
     """The messages without slots that arrive at each rank, a row each; -1 is none."""
     arriving = [
-        added[(child.source < 0) & child.remote & (child.peer == rank)]
+        added[(child.source < 0) & child.remote & (child.peer == rank)].tolist()
         for rank in range(child.workers)
     ]
-    rows = np.full((child.workers, max(map(len, arriving))), -1, dtype=np.int32)
-    for rank, operations in enumerate(arriving):
-        rows[rank, : len(operations)] = operations
-    return rows
+    return padded(arriving, 0)
