@@ -38,7 +38,7 @@ def step_bubbles(step: Step) -> BubbleSpans:
     rows = Activity._make(np.concatenate(both) for both in columns)
     every = states(rows, len(STREAMS) + 1)
     idle = (every.length > ROUNDING * total) & (every.first != COMPUTE)
-    operation = _operations(rows, every)[idle]
+    operation, following = _operations(rows, every)[idle], _following(rows, every)[idle]
     cut = States._make(column[idle] for column in every)
     begin, (first, last) = cut.begin, window(step)
     cause = np.select(
@@ -47,7 +47,12 @@ def step_bubbles(step: Step) -> BubbleSpans:
         DRAIN,
     ).astype(np.int32)
     active = np.where(cause == TRANSFER, operation, -1)
-    awaited = np.where(cause == DRAIN, -1, _awaited(step, cut, active)).astype(np.int32)
+    # A gap ends with what the next computation waits for, or what is active.
+    ends = [
+        _latest(step, task) if task >= 0 else known
+        for task, known in zip(following.tolist(), active.tolist(), strict=True)
+    ]
+    awaited = np.where(cause == DRAIN, -1, np.array(ends)).astype(np.int32)
     running = [
         _running(step, operation, since) if known < 0 else known
         for operation, known, since in zip(
@@ -69,22 +74,14 @@ def _operations(rows: Activity, every: States) -> Ints:
     return rows.operation[every.begun[latest]]
 
 
-def _awaited(step: Step, cut: States, active: Ints) -> Ints:
-    """The operation whose finish ends the gap of each state: what the next computation of the place
-    waits for, or what is active."""
-    schedule, timeline = step.schedule, step.timeline
-    computing = np.flatnonzero((schedule.lane == COMPUTE) & (timeline.finish > timeline.start))
-    computing = computing[np.lexsort((timeline.start[computing], schedule.rank[computing]))]
-    result = active.astype(np.int32)
-    for place in np.unique(cut.place).tolist():
-        mine = computing[schedule.rank[computing] == place]
-        chosen = np.flatnonzero(cut.place == place)
-        after = np.searchsorted(timeline.start[mine], cut.begin[chosen], side="right")
-        waits = after < len(mine)
-        result[chosen[waits]] = [
-            _latest(step, operation) for operation in mine[after[waits]].tolist()
-        ]
-    return result
+def _following(rows: Activity, every: States) -> Ints:
+    """The next computation of the place behind each state; -1 for none."""
+    place, count = every.place, len(every.place)
+    computes = (every.begun >= 0) & (rows.lane[every.begun] == COMPUTE)
+    begins = np.where(computes, np.arange(count), count)
+    event = np.append(np.minimum.accumulate(begins[::-1])[::-1], count)[1:]
+    some = np.append(place, -1)[event] == place
+    return np.where(some, rows.operation[np.append(every.begun, -1)[event]], -1)
 
 
 def _running(step: Step, operation: int, since: float) -> int:
