@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from experiments import output
 from experiments.commands.answer import Answer
 from experiments.models.torch_module import Training, profile
-from experiments.models.torch_run import find_device, first_line, require_torch
+from experiments.models.torch_run import find_device, refused, require_torch
 from experiments.templates import cells_of
 from simulator.training.model import Layer, Model
 from topologies.errors import InputError
@@ -131,12 +131,8 @@ def _imported(place: str) -> ModuleType:
         _check_file(path)
     folder = path.resolve().parent if path.suffix == ".py" else Path.cwd()
     sys.path.append(str(folder))
-    try:
+    with refused(f"cannot import {place}"):
         return _from_file(path) if path.suffix == ".py" else import_module(place)
-    except (Exception, SystemExit) as error:
-        raise InputError(
-            f"cannot import {place}: {type(error).__name__}: {first_line(error)}"
-        ) from None
 
 
 def _check_file(path: Path) -> None:
@@ -161,24 +157,18 @@ def _from_file(path: Path) -> ModuleType:
 def _called(value: Any, target: str) -> Any:
     if not callable(value):
         raise InputError(f"{target} is no torch.nn.Module but {type(value).__name__}")
-    try:
+    with refused(f"{target} cannot be called without arguments"):
         return value()
-    except (Exception, SystemExit) as error:
-        raise InputError(
-            f"{target} cannot be called without arguments: {first_line(error)}"
-        ) from None
 
 
 def _random_input(shape: Shape, vocab: int, dtype: str) -> torch.Tensor:
     import torch
 
     kind = getattr(torch, shape.dtype or dtype)
-    try:
+    with refused(f"input '{shape}' cannot be made"):
         if kind.is_floating_point:
             return torch.randn(shape.sizes, dtype=kind)
         return torch.randint(2 if kind is torch.bool else vocab, shape.sizes, dtype=kind)
-    except (RuntimeError, OverflowError, TypeError) as error:
-        raise InputError(f"input '{shape}' cannot be made: {first_line(error)}") from None
 
 
 def _record(layer: Layer) -> dict[str, output.Value]:

@@ -1,7 +1,7 @@
 """A torch module as a model: times and bytes of its layers, measured by training it for a few
 steps.
 
-:mod:`experiments.models.hooks` defines what a layer is. Everything outside of the layers is the
+:mod:`experiments.models.torch_run` defines what a layer is. Everything outside of the layers is the
 last layer, "other". A module that is called again makes another layer, `name#2`.
 """
 
@@ -10,22 +10,14 @@ from __future__ import annotations
 import logging
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from experiments.models.hooks import Trace, backward_seconds, forward_seconds, owners, tensors
-from experiments.models.torch_run import (
-    TrainedModule,
-    find_device,
-    mean_square,
-    memory_bandwidth,
-    nbytes_of,
-    require_torch,
-    trained,
-)
+from experiments.models import torch_run
+from experiments.models.torch_run import Trace, nbytes_of, tensors, trained
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError
 from topologies.units import format_bytes
@@ -84,44 +76,45 @@ def profile(
     give each layer's share of the totals. The learning rate is 0, but the statistics of batch norms
     change. Raises InputError if the module cannot be trained in this way.
     """
-    require_torch()
+    torch_run.require_torch()
     training = training or Training()
-    device, title = find_device(training.device), name or type(module).__name__
-    run = TrainedModule(module, inputs, loss or mean_square, device)
-    outputs = run.started(title)
+    device, title = torch_run.find_device(training.device), name or type(module).__name__
+    run = torch_run.TrainedModule(module, inputs, loss or torch_run.mean_square, device, title)
     run.optimize(training.optimizer)
     kept, totals, traces = run.kept(), list[list[float]](), list[Trace]()
     count = training.steps + training.warmup
     for step in range(count):
-        total, trace = run.step(), run.traced()
-        if step >= training.warmup:
-            totals.append(total)
-            traces.append(trace)
+        totals.append(run.step())
+        traces.append(run.traced())
         if progress:
             progress(step + 1, count)
+    del totals[: training.warmup], traces[: training.warmup]
     if len({trace.names for trace in traces}) > 1 or len(traces[0].names) + 1 != len(kept):
         raise InputError(
             f"{title} does not run the same layers in every step: none can be the model of all"
         )
     forward, backward, optimizer = (median(seconds) for seconds in zip(*totals, strict=True))
-    forwards = _scaled(map(forward_seconds, traces), forward)
-    backwards = _scaled(map(backward_seconds, traces), backward)
-    layers = _layers(module, traces[0], title, kept, zip(forwards, backwards, strict=True))
-    parameters = trained(module).values()
-    gradients = (each.grad for each in parameters if each.grad is not None)
-    hooked = median(trace.backward for trace in traces) / median(f + b for f, b, _ in totals) - 1
+    forwards = _scaled([trace.forwards for trace in traces], forward)
+    backwards = _scaled([trace.backwards for trace in traces], backward)
+    layers = tuple(_layers(module, traces[0], zip(forwards, backwards, kept, strict=True)))
+    parameters = trained(module)
+    _note_unused(title, [each for each in parameters if each not in traces[0].owners], parameters)
+    gradients = (each.grad for each in parameters.values() if each.grad is not None)
+    hooked = median(trace.end for trace in traces) / median(f + b for f, b, _ in totals) - 1
     hardware, multiprocessors, place = _hardware(device)
+    first = next(tensors(run.inputs), None)
+    samples = int(first.shape[0]) if first is not None and first.dim() else 1
     return Model(
         name=title,
-        batch=_batch(run.inputs) if batch is None else batch,
+        batch=samples if batch is None else batch,
         layers=layers,
-        dtype=_dtype(parameters, title),
+        dtype=_dtype(parameters.values(), title),
         gradient_dtype=_dtype(gradients, title),
         optimizer=optimizer,
         state=STATE[training.optimizer],
         inputs=nbytes_of(run.inputs),
-        outputs=nbytes_of(outputs),
-        memory_bandwidth=memory_bandwidth(device),
+        outputs=nbytes_of(run.outputs),
+        memory_bandwidth=torch_run.memory_bandwidth(device),
         multiprocessors=multiprocessors,
         device=hardware,
         source=f"measured: {place}, median of {len(traces)} steps, {date.today()}; hooks cost "
@@ -130,73 +123,43 @@ def profile(
     )
 
 
-def _scaled(times: Iterable[list[float]], total: float) -> list[float]:
+def _scaled(times: list[list[float]], total: float) -> list[float]:
     """The median seconds of each layer over steps, scaled so that they add up to `total`."""
     medians = [median(seconds) for seconds in zip(*times, strict=True)]
     return [total / sum(medians) * seconds for seconds in medians]
 
 
 def _layers(
-    module: nn.Module,
-    trace: Trace,
-    title: str,
-    kept: Sequence[float],
-    times: Iterable[tuple[float, float]],
-) -> tuple[Layer, ...]:
-    """The layers of a step, with the bytes that each keeps, and seconds of forward and backward."""
-    run, parameters, owned = trace.names, trained(module), owners(trace)
-    _note_unused(title, parameters, owned)
-    nbytes = {name: nbytes_of([parameter]) for name, parameter in parameters.items()}
-    buffers = _buffers(module, run)
-    layers = []
-    for k, (name, (forward, backward)) in enumerate(zip(_names(module, run), times, strict=True)):
-        registered = [name for name in parameters if owned.get(name) == k]
-        arriving = [name for name in owned if owned[name] == k and name in parameters]
-        layer = Layer(
-            name,
-            forward,
-            backward,
-            activation=kept[k],
-            tensors=tuple(Tensor(each, nbytes[each]) for each in registered),
-            buffers=buffers[k],
-            channels=_channels(module.get_submodule(run[k])) if k < len(run) else 0,
-            arrival=_arrival(registered, arriving),
-        )
-        layers.append(layer)
-    return tuple(layers)
-
-
-def _arrival(registered: list[str], arriving: list[str]) -> tuple[int, ...]:
-    """The order of arrival, or () if the last registered parameter arrives first."""
-    return () if arriving == registered[::-1] else tuple(map(registered.index, arriving))
-
-
-def _names(module: nn.Module, run: Sequence[str]) -> list[str]:
-    """A name for each layer: `fc`, and `fc#2` when it is called again."""
-    calls: Counter[str] = Counter()
-    names = []
-    for name in [*(name or type(module).__name__ for name in run), OTHER]:
-        calls[name] += 1
-        names.append(name if calls[name] == 1 else f"{name}#{calls[name]}")
-    return names
-
-
-def _buffers(module: nn.Module, run: Sequence[str]) -> list[float]:
-    """Bytes of the buffers of each layer, and of those outside of all layers.
+    module: nn.Module, trace: Trace, costs: Iterable[tuple[float, float, float]]
+) -> Iterator[Layer]:
+    """The layers of a step, with seconds of forward and backward and the bytes that each keeps.
 
     If a module is called several times, its buffers belong to its first layer.
     """
-    nbytes = [0.0] * (len(run) + 1)
-    for name, buffer in module.named_buffers():
-        owner = name.rpartition(".")[0]
-        nbytes[run.index(owner) if owner in run else -1] += nbytes_of([buffer])
-    return nbytes
-
-
-def _channels(module: nn.Module) -> int:
     from torch.nn.modules.batchnorm import _BatchNorm
 
-    return int(module.num_features) if isinstance(module, _BatchNorm) else 0
+    run, parameters, owners, calls = trace.names, trained(module), trace.owners, Counter[str]()
+    buffers = Counter[int]()
+    for name, buffer in module.named_buffers():
+        owner = name.rpartition(".")[0]
+        buffers[run.index(owner) if owner in run else len(run)] += int(nbytes_of([buffer]))
+    for k, (forward, backward, kept) in enumerate(costs):
+        part = module.get_submodule(run[k]) if k < len(run) else None
+        name = OTHER if part is None else run[k] or type(module).__name__
+        calls[name] += 1
+        registered = [each for each in parameters if owners.get(each) == k]
+        arriving = [each for each in owners if owners[each] == k]
+        yield Layer(
+            name if calls[name] == 1 else f"{name}#{calls[name]}",
+            forward,
+            backward,
+            activation=kept,
+            tensors=tuple(Tensor(each, nbytes_of([parameters[each]])) for each in registered),
+            buffers=float(buffers[k]),
+            channels=int(part.num_features) if isinstance(part, _BatchNorm) else 0,
+            # Empty: the last registered parameter arrives first.
+            arrival=tuple(map(registered.index, arriving)) if arriving != registered[::-1] else (),
+        )
 
 
 def _registration(
@@ -215,17 +178,13 @@ def _registration(
     return tuple(sorted(range(len(layers)), key=places.__getitem__))
 
 
-def _note_unused(
-    title: str, parameters: Mapping[str, nn.Parameter], used: Mapping[str, int]
-) -> None:
-    unused = [name for name in parameters if name not in used]
+def _note_unused(title: str, unused: list[str], parameters: Mapping[str, nn.Parameter]) -> None:
     if unused:
-        size = format_bytes(nbytes_of([parameters[name] for name in unused]))
         logger.warning(
             "%d parameters of %s (%s) are registered but get no gradient, and are left out: %s",
             len(unused),
             title,
-            size,
+            format_bytes(nbytes_of([parameters[name] for name in unused])),
             ", ".join([*unused[:5], *["..."] * (len(unused) > 5)]),
         )
 
@@ -241,11 +200,6 @@ def _dtype(parameters: Iterable[torch.Tensor], title: str) -> str:
             f"{title} has parameters or gradients of {name}: it is one of {', '.join(DTYPES)}"
         )
     return DTYPES[name]
-
-
-def _batch(inputs: Any) -> int:
-    first = next(tensors(inputs), None)
-    return int(first.shape[0]) if first is not None and first.dim() else 1
 
 
 def _hardware(device: torch.device) -> tuple[str, int, str]:

@@ -1,14 +1,24 @@
-"""A torch module in training: its steps, with hooks and without."""
+"""A torch module in training, and hooks on it: when its layers run, what they keep, and when their
+gradients arrive.
+
+A layer is one call of a module that has no children, or of a module that has parameters and calls
+no such module. A layer lasts until the next layer begins: work between two layers belongs to the
+earlier layer. Its backward ends when the last gradient of its parameters has arrived. Work before
+the first layer and after the last, the loss included, belongs to no layer. A parameter belongs to
+the layer in whose backward its gradient arrives. If several calls share it, this is the first call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from math import inf
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.models.hooks import Clock, Hooks, Trace, tensors
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,6 +28,272 @@ if TYPE_CHECKING:
 COPIED = 2**28
 """So many bytes are copied to measure the bandwidth of the memory."""
 COPIES = 5
+Events = Sequence[tuple[float, int | str]]
+"""Events with their times: the number of a layer that begins, or a parameter whose gradient
+arrives."""
+
+
+class Trace(NamedTuple):
+    """A step of n layers as the hooks saw it. Times are seconds since its start."""
+
+    names: tuple[str, ...]
+    """The module of each layer, in the order in which they run; "" is the root."""
+    forward: Events
+    """The layers of the forward in their order, and n at the end of the last one."""
+    middle: float
+    """The end of the forward and of its loss."""
+    backward: Events
+    """The layers and the gradients of the backward in their order."""
+    end: float
+    """The end of the backward."""
+
+    @property
+    def forwards(self) -> list[float]:
+        """Seconds of the forward of each layer, and outside of layers: n + 1 times that add up."""
+        return self._seconds(self.forward, 0.0, self.middle)
+
+    @property
+    def backwards(self) -> list[float]:
+        """Seconds of the backward of each layer, and outside of layers: n + 1 times that add up."""
+        return self._seconds(self.backward, self.middle, self.end)
+
+    @property
+    def owners(self) -> dict[str, int]:
+        """The layer in whose backward the gradient of each parameter arrives, in the order of
+        arrival; n if it arrives outside of layers."""
+        layer, layers = len(self.names), dict[str, int]()
+        for _, event in self.backward:
+            if isinstance(event, str):
+                layers[event] = layer
+            else:
+                layer = event
+        return layers
+
+    def _seconds(self, events: Events, since: float, end: float) -> list[float]:
+        layer, arrived = len(self.names), -inf
+        seconds = [0.0] * (layer + 1)
+        for moment, event in events:
+            if isinstance(event, str):
+                arrived = moment
+                continue
+            until = arrived if arrived > since else moment
+            seconds[layer] += until - since
+            layer, since = event, until
+        seconds[layer] += end - since
+        return seconds
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """All tensors in tuples, lists and mappings."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors(item)
+
+
+class Clock:
+    """Times of a device: the processor's clock, or events on the GPU's stream."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+
+    def stamp(self) -> Any:
+        """The moment at which the device reaches this point of its work."""
+        if not self._on_gpu:
+            return time.perf_counter()
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def since(self, first: Any, stamps: Iterable[Any]) -> list[float]:
+        """Seconds from `first` to each of `stamps`. Waits until the device has reached the last."""
+        if not self._on_gpu:
+            return [stamp - first for stamp in stamps]
+        import torch
+
+        torch.cuda.synchronize()
+        return [first.elapsed_time(stamp) / 1e3 for stamp in stamps]
+
+
+class Hooks:
+    """The hooks of one step, and what they see. Calls of modules are numbered as they begin."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.in_forward = True
+        """Whether the step is in its forward. Modules that run again in the backward are no
+        layers."""
+        self._calls = list[tuple[str, Any]]()
+        self._running = list[int]()
+        self._callers = set[int]()
+        self._last: Any = None
+        self._events = list[tuple[Any, int | str]]()
+        self._nodes = set[Any]()
+        self._storages = set[int]()
+        self._kept = Counter[int]()
+
+    @contextmanager
+    def on(self, module: nn.Module) -> Iterator[None]:
+        """Put hooks on the layers and parameters of `module`, and take them off at the end."""
+        handles: list[Any] = []
+        for name, part in module.named_modules():
+            if not list(part.children()) or list(part.parameters(recurse=False)):
+                handles.append(part.register_forward_pre_hook(partial(self._enter, name)))
+                handles.append(part.register_forward_hook(self._leave))
+        for name, parameter in trained(module).items():
+            handles.append(parameter.register_post_accumulate_grad_hook(partial(self._see, name)))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    @contextmanager
+    def on_saved(self, tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+        """Count the bytes that autograd keeps, without those of `tensors`."""
+        import torch
+
+        self._storages.update(tensor.untyped_storage().data_ptr() for tensor in tensors)
+        with torch.autograd.graph.saved_tensors_hooks(self._keep, lambda saved: saved):
+            yield
+
+    @property
+    def _layers(self) -> list[int]:
+        """The calls that are layers: they have called none."""
+        return [call for call in range(len(self._calls)) if call not in self._callers]
+
+    def trace(self, start: Any, middle: Any, end: Any) -> Trace:
+        """The step that began at the stamp `start`, with the stamps at the ends of its forward and
+        its backward."""
+        layers = self._layers
+        number = {call: k for k, call in enumerate(layers)}
+        begun = [*(self._calls[call][1] for call in layers), *[self._last] * bool(layers)]
+        events = [event if isinstance(event, str) else number[event] for _, event in self._events]
+        stamps = [*begun, *(stamp for stamp, _ in self._events)]
+        middle, end, *times = self.clock.since(start, [middle, end, *stamps])
+        return Trace(
+            tuple(self._calls[call][0] for call in layers),
+            tuple(zip(times, range(len(begun)), strict=False)),
+            middle,
+            tuple(zip(times[len(begun) :], events, strict=True)),
+            end,
+        )
+
+    def kept(self) -> list[float]:
+        """Bytes that each layer keeps, and bytes kept outside of layers.
+
+        A storage that several layers keep counts for the first of them.
+        """
+        inside = [float(self._kept[call]) for call in self._layers]
+        return [*inside, float(self._kept.total()) - sum(inside)]
+
+    def _enter(self, name: str, *_: Any) -> None:
+        if self.in_forward:
+            self._callers.update(self._running[-1:])
+            self._running.append(len(self._calls))
+            self._calls.append((name, self.clock.stamp()))
+
+    def _leave(self, _module: Any, _inputs: Any, outputs: Any) -> None:
+        if not self.in_forward:
+            return
+        call, stamp = self._running.pop(), self.clock.stamp()
+        nodes = {tensor.grad_fn for tensor in tensors(outputs)} - {None} - self._nodes
+        self._nodes |= nodes
+        if call not in self._callers:
+            self._last = stamp
+            for node in nodes:
+                node.register_prehook(partial(self._see, call))
+
+    def _see(self, event: int | str, *_: Any) -> None:
+        self._events.append((self.clock.stamp(), event))
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        if tensor.layout is torch.strided:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in self._storages:
+                self._storages.add(storage.data_ptr())
+                self._kept[len(self._calls) - 1] += storage.nbytes()
+        return tensor
+
+
+class TrainedModule:
+    """A module in training on a device, after a first step."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: Any,
+        loss: Callable[[Any], torch.Tensor],
+        device: torch.device,
+        title: str,
+    ) -> None:
+        """Raises InputError if the module, which users call `title`, cannot be trained."""
+        self.loss, self.clock = loss, Clock(device)
+        with refused(f"{title} cannot run on {_shapes(inputs)}"):
+            self.module = module.to(device).train()
+            self.inputs = _to_device(inputs, device)
+            self.outputs = self._forward()
+        if not any(tensor.requires_grad for tensor in tensors(self.outputs)):
+            raise InputError(f"{title} returns no tensor that requires grad: it cannot be trained")
+        with refused(f"{title} has no backward on {_shapes(inputs)}"):
+            loss(self.outputs).backward()
+
+    def optimize(self, name: str) -> None:
+        """Choose an optimizer; its learning rate is 0, so that it changes no parameter."""
+        from torch import optim
+
+        parameters = trained(self.module).values()
+        adamw = name == "adamw"
+        self.optimizer: Any = (
+            optim.AdamW(parameters, lr=0.0)
+            if adamw
+            else optim.SGD(parameters, lr=0.0, momentum=0.9)
+        )
+
+    def step(self) -> list[float]:
+        """Run a step; return the seconds of its forward with the loss, backward and optimizer."""
+        start, middle, end = self._passes(Hooks(self.clock))
+        self.optimizer.step()
+        at = self.clock.since(start, [middle, end, self.clock.stamp()])
+        return [at[0], at[1] - at[0], at[2] - at[1]]
+
+    def traced(self) -> Trace:
+        """Run a forward and a backward with hooks."""
+        hooks = Hooks(self.clock)
+        with hooks.on(self.module):
+            return hooks.trace(*self._passes(hooks))
+
+    def kept(self) -> list[float]:
+        """Bytes that each layer keeps, and bytes kept outside of layers.
+
+        Parameters, buffers and inputs do not count.
+        """
+        hooks, module = Hooks(self.clock), self.module
+        held = [*module.parameters(), *module.buffers(), *tensors(self.inputs)]
+        with hooks.on(module), hooks.on_saved(held):
+            self.loss(self._forward())
+        return hooks.kept()
+
+    def _forward(self) -> Any:
+        if isinstance(self.inputs, Mapping):
+            return self.module(**self.inputs)
+        return self.module(*self.inputs)
+
+    def _passes(self, hooks: Hooks) -> tuple[Any, Any, Any]:
+        """Stamps before a forward with its loss, between it and its backward, and after both."""
+        self.optimizer.zero_grad()
+        start = self.clock.stamp()
+        value = self.loss(self._forward())
+        hooks.in_forward, middle = False, self.clock.stamp()
+        value.backward()
+        return start, middle, self.clock.stamp()
 
 
 def require_torch() -> None:
@@ -52,111 +328,26 @@ def mean_square(outputs: Any) -> torch.Tensor:
     return torch.stack(means).sum()
 
 
-@dataclass
-class TrainedModule:
-    """A module in training on a device."""
-
-    module: nn.Module
-    inputs: Any
-    loss: Callable[[Any], torch.Tensor]
-    device: torch.device
-    optimizer: Any = None
-
-    def __post_init__(self) -> None:
-        self.clock = Clock(self.device)
-
-    def started(self, title: str) -> Any:
-        """Move the module to the device, run a first step, and return its outputs.
-
-        Raises InputError if the module cannot be trained.
-        """
-        try:
-            self.module = self.module.to(self.device).train()
-            self.inputs = to_device(self.inputs, self.device)
-            outputs = self.forward()
-        except Exception as error:
-            raise InputError(
-                f"{title} cannot run on {shapes(self.inputs)}: {first_line(error)}"
-            ) from None
-        if not any(tensor.requires_grad for tensor in tensors(outputs)):
-            raise InputError(f"{title} returns no tensor that requires grad: it cannot be trained")
-        try:
-            self.loss(outputs).backward()
-        except Exception as error:
-            raise InputError(
-                f"{title} has no backward on {shapes(self.inputs)}: {first_line(error)}"
-            ) from None
-        return outputs
-
-    def optimize(self, name: str) -> None:
-        """Choose an optimizer; its learning rate is 0, so that it changes no parameter."""
-        import torch
-
-        parameters, optim = trained(self.module).values(), torch.optim
-        self.optimizer = (
-            optim.AdamW(parameters, lr=0.0)
-            if name == "adamw"
-            else optim.SGD(parameters, lr=0.0, momentum=0.9)
-        )
-
-    def forward(self) -> Any:
-        """Run the module and return its outputs."""
-        if isinstance(self.inputs, Mapping):
-            return self.module(**self.inputs)
-        return self.module(*self.inputs)
-
-    def step(self) -> list[float]:
-        """Run a step; return the seconds of its forward with the loss, backward and optimizer."""
-        self.optimizer.zero_grad()
-        start = self.clock.stamp()
-        value = self.loss(self.forward())
-        middle = self.clock.stamp()
-        value.backward()
-        end = self.clock.stamp()
-        self.optimizer.step()
-        at = self.clock.since(start, [middle, end, self.clock.stamp()])
-        return [at[0], at[1] - at[0], at[2] - at[1]]
-
-    def traced(self) -> Trace:
-        """Run a forward and a backward with hooks."""
-        self.optimizer.zero_grad()
-        hooks = Hooks(self.clock)
-        with hooks.on(self.module):
-            start = self.clock.stamp()
-            value = self.loss(self.forward())
-            hooks.forwards, middle = False, self.clock.stamp()
-            value.backward()
-            end = self.clock.stamp()
-        return hooks.trace(start, middle, end)
-
-    def kept(self) -> list[float]:
-        """Bytes that each layer keeps, and bytes kept outside of layers.
-
-        Parameters, buffers and inputs do not count.
-        """
-        hooks, module = Hooks(self.clock), self.module
-        held = [*module.parameters(), *module.buffers(), *tensors(self.inputs)]
-        with hooks.on(module), hooks.on_saved(held):
-            self.loss(self.forward())
-        return hooks.kept()
-
-
 def trained(module: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that get gradients, in the order of registration."""
-    return {
-        name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad
-    }
+    return {name: each for name, each in module.named_parameters() if each.requires_grad}
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of the message of an exception."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+@contextmanager
+def refused(text: str) -> Iterator[None]:
+    """Turn an exception of foreign code into InputError: `text`, and the type and the first line of
+    the exception."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        line = str(error).strip().partition("\n")[0][:200]
+        raise InputError(f"{text}: {type(error).__name__}: {line}") from None
 
 
-def to_device(inputs: Any, device: torch.device) -> Any:
+def _to_device(inputs: Any, device: torch.device) -> Any:
     """The inputs as a tuple or a mapping of tensors on the device."""
     if isinstance(inputs, Mapping):
-        return dict(zip(inputs, to_device(tuple(inputs.values()), device), strict=True))
+        return dict(zip(inputs, _to_device(tuple(inputs.values()), device), strict=True))
     several = (inputs,) if hasattr(inputs, "to") else inputs
     return tuple(value.to(device) if hasattr(value, "to") else value for value in several)
 
@@ -166,7 +357,7 @@ def nbytes_of(value: Any) -> float:
     return float(sum(tensor.numel() * tensor.element_size() for tensor in tensors(value)))
 
 
-def shapes(inputs: Any) -> str:
+def _shapes(inputs: Any) -> str:
     """Shapes and types of all tensors, as text."""
     return ", ".join(
         f"{'x'.join(map(str, t.shape)) or 'a scalar'} of {str(t.dtype)[6:]}"

@@ -25,9 +25,9 @@ from torch.utils.checkpoint import checkpoint
 from experiments.cli.simulated import parse_shapes
 from experiments.commands.profile_model import Request, Shape, load, random_inputs, run
 from experiments.models import torch_run
-from experiments.models.hooks import Clock
 from experiments.models.model_files import read
 from experiments.models.torch_module import Training, profile
+from experiments.models.torch_run import Clock
 from simulator.training.model import Model
 from topologies.errors import InputError
 
@@ -276,7 +276,7 @@ MISTAKES = {
     "optimizer 'lion'": lambda: quick(two(), torch.randn(4, 10), optimizer="lion"),
     "device 'tpu'": lambda: quick(two(), torch.randn(4, 10), device="tpu"),
     "device 'cuda:99' is not there": lambda: quick(two(), torch.randn(4, 10), device="cuda:99"),
-    "cannot run on 4x11 of float32: mat1": lambda: quick(two(), torch.randn(4, 11)),
+    "cannot run on 4x11 of float32: RuntimeError: mat1": lambda: quick(two(), torch.randn(4, 11)),
     "ReLU returns no tensor that requires grad": lambda: quick(nn.ReLU(), torch.randn(4)),
     "has no backward": lambda: quick(two(), torch.randn(4, 10), loss=lambda y: y),
     "has parameters or gradients of complex64": lambda: quick(
