@@ -6,8 +6,9 @@ fields of a family have the names of those of :class:`experiments.models.model_s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,14 +37,17 @@ class _Keys(BaseModel):
 class _Family(_Keys):
     """Keys of a family of models. Those with the name of a field of a shape are that field."""
 
-    def more(self) -> dict[str, Any]:
-        """The other fields of the shape. Raises InputError."""
+    constants: ClassVar[Mapping[str, Any]] = {}
+    """Fields of the shape that no key changes."""
+
+    def more(self) -> Mapping[str, Any]:
+        """Fields of the shape that several keys determine. Raises InputError."""
         return {}
 
     def shape(self) -> Shape:
         """The shape that the keys describe. Raises InputError."""
         named = {key: value for key, value in self if key in Shape.__dataclass_fields__}
-        return multi_head(**(named | self.more()))
+        return multi_head(**{**named, **self.constants, **self.more()})
 
 
 class _Plain(_Family):
@@ -58,17 +62,16 @@ class _Plain(_Family):
 class _Bert(_Plain):
     """BertModel with its pooler."""
 
+    constants = {"kind": "encoder", "dropout": True}
     vocabulary: Width = Field(alias="vocab_size")
     positions: Width = Field(alias="max_position_embeddings")
     segments: Width = Field(2, alias="type_vocab_size")
-
-    def more(self) -> dict[str, Any]:
-        return {"kind": "encoder", "dropout": True}
 
 
 class _Gpt2(_Family):
     """GPT2LMHeadModel."""
 
+    constants = {"dropout": True}
     blocks: Blocks = Field(alias="n_layer")
     width: Width = Field(alias="n_embd")
     heads: Heads = Field(alias="n_head")
@@ -77,8 +80,8 @@ class _Gpt2(_Family):
     positions: Width = Field(alias="n_positions")
     tied: bool = Field(True, alias="tie_word_embeddings")
 
-    def more(self) -> dict[str, Any]:
-        return {"hidden": self.hidden or 4 * self.width, "dropout": True}
+    def more(self) -> Mapping[str, Any]:
+        return {"hidden": self.hidden or 4 * self.width}
 
 
 class _MptAttention(_Keys):
@@ -93,6 +96,7 @@ class _MptAttention(_Keys):
 class _Mpt(_Family):
     """Positions are learned if attention has neither ALiBi nor rotary ones."""
 
+    constants = {"tied": True}
     blocks: Blocks = Field(alias="n_layers")
     width: Width = Field(alias="d_model")
     heads: Heads = Field(alias="n_heads")
@@ -103,14 +107,13 @@ class _Mpt(_Family):
     learned_pos_emb: bool = True
     attn_config: _MptAttention = _MptAttention()
 
-    def more(self) -> dict[str, Any]:
+    def more(self) -> Mapping[str, Any]:
         attention = self.attn_config
         usual_heads = 1 if attention.attn_type == "multiquery_attention" else self.heads
         learned = self.learned_pos_emb and not attention.alibi and not attention.rope
         return {
             "kv_heads": attention.kv_n_heads or usual_heads,
             "hidden": self.expansion_ratio * self.width,
-            "tied": True,
             "positions": self.max_seq_len if learned else 0,
             "biases": not self.no_bias,
             "rotary": attention.rope,
@@ -120,108 +123,85 @@ class _Mpt(_Family):
 class _Vit(_Plain):
     """ViTForImageClassification."""
 
+    constants = {"kind": "image"}
     image_size: Side
     patch_size: Side
     num_channels: Annotated[int, Field(ge=1, le=1024)] = 3
     id2label: dict[str, Any] = Field(default={"0": "", "1": ""}, min_length=1)
 
-    def more(self) -> dict[str, Any]:
+    def more(self) -> Mapping[str, Any]:
         side, rest = divmod(self.image_size, self.patch_size)
         if rest:
             raise InputError(
                 f"image_size {self.image_size} is no multiple of patch_size {self.patch_size}"
             )
-        return {
-            "vocabulary": len(self.id2label),
-            "kind": "image",
-            "positions": side**2 + 1,
-            "patch": self.num_channels * self.patch_size**2,
-        }
+        patch = self.num_channels * self.patch_size**2
+        return {"vocabulary": len(self.id2label), "positions": side**2 + 1, "patch": patch}
 
 
 class _Llama(_Plain):
     """LlamaForCausalLM."""
 
+    constants = RMS_DECODER
     kv_heads: Heads | None = Field(None, alias="num_key_value_heads")
     head_size: Width | None = Field(None, alias="head_dim")
     vocabulary: Width = Field(alias="vocab_size")
     tied: bool = Field(False, alias="tie_word_embeddings")
-    attention_bias: bool = False
-    mlp_bias: bool = False
+    attention_bias: Literal[False] = False
+    mlp_bias: Literal[False] = False
     max_position_embeddings: Width = LONGEST
 
-    def more(self) -> dict[str, Any]:
-        for key in ("attention_bias", "mlp_bias"):
-            if getattr(self, key):
-                raise InputError(f"{key} true is not known: write false")
-        return dict(RMS_DECODER)
+
+class _Mixture(_Llama):
+    """A mixture of experts."""
+
+    number: Width
+    top: Width = Field(alias="num_experts_per_tok")
+    inner: Width = Field(alias="moe_intermediate_size")
+    shared: Annotated[int, Field(ge=0, le=2**14)] = Field(0, alias="n_shared_experts")
+    dense: Annotated[int, Field(ge=0, le=4096)] = Field(0, alias="first_k_dense_replace")
+
+    def more(self) -> Mapping[str, Any]:
+        shared = self.shared * self.inner
+        return {"experts": Experts(self.number, self.top, self.inner, shared, self.dense)}
 
 
-class _Mixtral(_Llama):
+class _Mixtral(_Mixture):
     """MixtralForCausalLM."""
 
-    num_local_experts: Width
-    num_experts_per_tok: Width
-
-    def more(self) -> dict[str, Any]:
-        experts = Experts(self.num_local_experts, self.num_experts_per_tok, self.hidden)
-        return super().more() | {"experts": experts}
+    number: Width = Field(alias="num_local_experts")
+    inner: Width = Field(alias="intermediate_size")
 
 
 class _Qwen3(_Llama):
     """Qwen3ForCausalLM."""
 
-    def more(self) -> dict[str, Any]:
-        return super().more() | {"head_norms": True}
+    constants = {**RMS_DECODER, "head_norms": True}
 
 
-class _Qwen3Moe(_Qwen3):
+class _Qwen3Moe(_Mixture):
     """Qwen3MoeForCausalLM with experts in all blocks."""
 
-    num_experts: Width
-    num_experts_per_tok: Width
-    moe_intermediate_size: Width
-    decoder_sparse_step: Annotated[int, Field(ge=1, le=1)] = 1
+    constants = _Qwen3.constants
+    number: Width = Field(alias="num_experts")
+    decoder_sparse_step: Literal[1] = 1
     mlp_only_layers: Annotated[list[int], Field(max_length=0)] = []
 
-    def more(self) -> dict[str, Any]:
-        hidden = self.moe_intermediate_size
-        experts = Experts(self.num_experts, self.num_experts_per_tok, hidden)
-        return super().more() | {"experts": experts}
 
-
-class _DeepseekV3(_Llama):
+class _DeepseekV3(_Mixture):
     """DeepseekV3ForCausalLM. Blocks that predict further tokens are left out."""
 
-    q_lora_rank: Width | None = None
-    kv_lora_rank: Width
-    qk_nope_head_dim: Width
-    qk_rope_head_dim: Width
-    v_head_dim: Width
-    n_routed_experts: Width
-    n_shared_experts: Annotated[int, Field(ge=0, le=2**14)] = 0
-    num_experts_per_tok: Width
-    moe_intermediate_size: Width
-    first_k_dense_replace: Annotated[int, Field(ge=0, le=4096)] = 0
-    moe_layer_freq: Annotated[int, Field(ge=1, le=1)] = 1
+    number: Width = Field(alias="n_routed_experts")
+    moe_layer_freq: Literal[1] = 1
+    query: Width | None = Field(None, alias="q_lora_rank")
+    key: Width = Field(alias="kv_lora_rank")
+    nope: Width = Field(alias="qk_nope_head_dim")
+    rope: Width = Field(alias="qk_rope_head_dim")
+    value: Width = Field(alias="v_head_dim")
 
-    def more(self) -> dict[str, Any]:
-        hidden = self.moe_intermediate_size
-        experts = Experts(
-            self.n_routed_experts,
-            self.num_experts_per_tok,
-            hidden,
-            shared=self.n_shared_experts * hidden,
-            dense=self.first_k_dense_replace,
-        )
-        latent = Latent(
-            self.q_lora_rank or 0,
-            self.kv_lora_rank,
-            self.qk_nope_head_dim,
-            self.qk_rope_head_dim,
-            self.v_head_dim,
-        )
-        return super().more() | {"experts": experts, "latent": latent, "head_size": latent.nope}
+    def more(self) -> Mapping[str, Any]:
+        latent = Latent(self.query or 0, self.key, self.nope, self.rope, self.value)
+        return {**super().more(), "latent": latent, "head_size": latent.nope}
 
 
 FAMILIES: dict[str, type[_Family]] = {

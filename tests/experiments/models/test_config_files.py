@@ -104,7 +104,7 @@ def test_a_trace_is_no_config(tmp_path: Path) -> None:
         ({"num_hidden_layers": 10**19}, "num_hidden_layers: 10000000000000000000: "),
         ({"num_hidden_layers": "32"}, "num_hidden_layers: '32' is not a whole number"),
         ({"vocab_size": None}, "vocab_size: none is not a whole number"),
-        ({"mlp_bias": True}, "mlp_bias true is not known: write false"),
+        ({"mlp_bias": True}, "mlp_bias: true: input should be False"),
     ],
 )
 def test_a_wrong_value_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
