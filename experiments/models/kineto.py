@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, pairwise
 from statistics import median_low
@@ -122,7 +122,11 @@ def parse(data: bytes, name: str) -> tuple[Model, int | None]:
     gradients = [
         [_gradient(act, name) for act in reversed(layer.gradients)] for layer in steps[chosen]
     ]
-    first, dtype = _first_input(steps[chosen][0], gradients[0]), _dtype(gradients)
+    first = _first_input(steps[chosen][0], gradients[0])
+    nbytes = dict.fromkeys(DTYPES.values(), 0.0)
+    for gradient in chain.from_iterable(gradients):
+        nbytes[DTYPES[gradient.kind]] += gradient.nbytes
+    dtype = max(nbytes, key=nbytes.__getitem__)
     model = Model(
         name=name.removesuffix(".gz").removesuffix(".json") or name,
         batch=max((1, *first.shape[:1])),
@@ -255,22 +259,13 @@ def _first_input(layer: _Acts, gradients: Sequence[_Input]) -> _Input:
     return next(candidates, (inputs or [_Input((), "")])[0])
 
 
-def _dtype(gradients: Sequence[Sequence[_Input]]) -> str:
-    """The type of most bytes of gradients."""
-    nbytes: dict[str, float] = defaultdict(float)
-    for gradient in chain.from_iterable(gradients):
-        nbytes[DTYPES[gradient.kind]] += gradient.nbytes
-    return max(nbytes, key=nbytes.__getitem__)
-
-
 def _optimizer(trace: Trace) -> float:
     """Median seconds of the operations of an optimizer's step."""
     starts = [act.event.ts for act in trace.acts]
     steps = [event for event in trace.annotations if event.name.startswith(_OPTIMIZER)]
-    inside = [
-        (step.tid, trace.acts[bisect_left(starts, step.ts) : bisect_right(starts, step.end)])
-        for step in steps
+    inside = (trace.acts[bisect_left(starts, s.ts) : bisect_right(starts, s.end)] for s in steps)
+    seconds = [
+        sum(act.seconds for act in acts if act.event.tid == step.tid)
+        for step, acts in zip(steps, inside, strict=True)
     ]
-    return median_low(
-        [sum(act.seconds for act in acts if act.event.tid == tid) for tid, acts in inside] or [0.0]
-    )
+    return median_low(seconds or [0.0])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -68,7 +69,8 @@ class Event(BaseModel):
         return self.ts + self.dur
 
 
-class Act(NamedTuple):
+@dataclass
+class Act:
     """An operation that no other operation calls, with the operations that it calls.
 
     Communication and the arrival of a gradient are acts of their own, also inside an operation.
@@ -77,7 +79,7 @@ class Act(NamedTuple):
     event: Event
     seconds: float
     """Seconds of its kernels if the trace has kernels, else of the operation."""
-    numbers: tuple[int, ...]
+    numbers: list[int] = field(default_factory=list)
     """Autograd's sequence numbers of the operation and of those that it calls."""
 
 
@@ -121,134 +123,88 @@ def load(data: bytes, name: str) -> Trace:
     If there are kernels, times are those of the kernels, and operations only launch them. Raises
     InputError for a file without JSON, without a list of events, or with an event without time.
     """
-    content = _json(data, name)
-    events = content.get("traceEvents") if isinstance(content, dict) else None
-    if not isinstance(content, dict) or not isinstance(events, list):
-        raise InputError(f"{name} is no Kineto trace: it has no list of traceEvents")
-    spans = _events(events, (_OPERATION, *_LAUNCHES), name)
-    kernels = _events(events, _KERNELS, name)
-    device = _device(content) if kernels else CPU
-    return Trace(
-        _acts(spans, kernels), _events(events, (_ANNOTATION,), name), device, _rank(content)
-    )
-
-
-def _json(data: bytes, name: str) -> object:
     try:
-        return json.loads(data)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{name} line {error.lineno}: {error.msg}: expected a trace as JSON, all of it"
-        ) from None
+        content = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{name} is no trace as JSON: {str(error)[:80]}") from None
-
-
-def _device(content: dict[str, Any]) -> str:
-    devices = content.get("deviceProperties")
-    first = devices[0] if isinstance(devices, list) and devices else None
-    name = first.get("name") if isinstance(first, dict) else None
-    return (
-        name.strip()[:100]
-        if isinstance(name, str) and name.isprintable() and name.strip()
-        else "GPU"
+        reason = str(error)[:80]
+        raise InputError(f"{name} is no trace as JSON, or a part of one: {reason}") from None
+    if not (isinstance(content, dict) and isinstance(content.get("traceEvents"), list)):
+        raise InputError(f"{name} is no Kineto trace: it has no list of traceEvents")
+    events = _events(content["traceEvents"], name)
+    kernels = [event for event in events if event.cat in _KERNELS]
+    annotations = [event for event in events if event.cat == _ANNOTATION]
+    spans = (event for event in events if event.cat in (_OPERATION, *_LAUNCHES))
+    return Trace(
+        _acts(spans, kernels),
+        annotations,
+        _device(content) if kernels else CPU,
+        _rank(content),
     )
 
 
-def _rank(content: dict[str, Any]) -> int | None:
-    about = content.get("distributedInfo")
-    rank = about.get("rank") if isinstance(about, dict) else None
-    return rank if type(rank) is int and rank >= 0 else None
+def _device(content: object) -> str:
+    match content:
+        case {"deviceProperties": [{"name": str(name)}, *_]} if name.isprintable() and name.strip():
+            return name.strip()[:100]
+    return "GPU"
 
 
-def _acts(spans: Sequence[Event], kernels: Sequence[Event]) -> list[Act]:
-    callers = list(_callers(spans))
-    heads = _heads(spans, callers)
-    numbers: dict[int, list[int]] = defaultdict(list)
-    for span, head in zip(spans, heads, strict=True):
-        if span.args.sequence is not None:
-            numbers[head].append(span.args.sequence)
-    seconds = _on_gpu(spans, kernels, heads) if kernels else _on_cpu(spans, callers, heads)
-    return [
-        Act(spans[k], max(0.0, seconds[k]), tuple(numbers[k]))
-        for k, head in enumerate(heads)
-        if head == k
-    ]
+def _rank(content: object) -> int | None:
+    match content:
+        case {"distributedInfo": {"rank": int(rank)}} if type(rank) is int and rank >= 0:
+            return rank
+    return None
 
 
-def _callers(spans: Sequence[Event]) -> Iterator[int]:
-    """For each span, the operation of its thread in which it starts, or -1."""
-    running: dict[int | str, list[int]] = defaultdict(list)
-    for k, span in enumerate(spans):
-        stack = running[span.tid]
-        while stack and spans[stack[-1]].end <= span.ts + _ROUNDING:
-            stack.pop()
-        yield stack[-1] if stack else -1
-        if span.cat == _OPERATION:
-            stack.append(k)
-
-
-def _heads(spans: Sequence[Event], callers: Sequence[int]) -> list[int]:
-    """For each span, the first operation of its act, or -1 for a launch outside of operations."""
-    heads: list[int] = []
-    for k, (span, outer) in enumerate(zip(spans, callers, strict=True)):
-        begins = span.cat == _OPERATION and (
-            outer < 0 or span.name.startswith((ACCUMULATE, *COMMUNICATES))
-        )
-        heads.append(k if begins else heads[outer] if outer >= 0 else -1)
-    return heads
-
-
-def _on_cpu(
-    spans: Sequence[Event], callers: Sequence[int], heads: Sequence[int]
-) -> dict[int, float]:
-    """Seconds of each act, without the acts inside it."""
-    seconds: dict[int, float] = defaultdict(float)
-    for k, head in enumerate(heads):
-        if head == k:
-            seconds[k] += spans[k].dur / 1e6
-            if callers[k] >= 0:
-                seconds[heads[callers[k]]] -= spans[k].dur / 1e6
-    return seconds
-
-
-def _on_gpu(
-    spans: Sequence[Event], kernels: Sequence[Event], heads: Sequence[int]
-) -> dict[int, float]:
-    """Seconds of the kernels of each act: the kernels that it launched, or that name one of its
-    operations."""
-    seconds: dict[int, float] = defaultdict(float)
-    launched, named = dict[int | None, int](), dict[int | None, int]()
-    for span, head in zip(spans, heads, strict=True):
-        if span.cat == _OPERATION:
-            named[span.args.external] = head
-        else:
-            launched[span.args.correlation] = head
-    for kernel in kernels:
-        head = launched.get(kernel.args.correlation, -1)
-        head = head if head >= 0 else named.get(kernel.args.external, -1)
-        seconds[head] += 0.0 if kernel.name.startswith("nccl") else kernel.dur / 1e6
-    return seconds
-
-
-def _events(entries: Sequence[object], kinds: Sequence[str], name: str) -> list[Event]:
-    """The complete events of some kinds among the traceEvents of the file `name`.
+def _events(entries: Sequence[object], name: str) -> list[Event]:
+    """The complete events of the known kinds among the traceEvents of the file `name`.
 
     They are sorted by start, and the longest comes first. Raises InputError for an event without a
     name, thread or time.
     """
-    events = [_event(entry, k, name) for k, entry in enumerate(entries) if _is_of(entry, kinds)]
+    events, kinds = list[Event](), (_OPERATION, *_LAUNCHES, *_KERNELS, _ANNOTATION)
+    for number, entry in enumerate(entries):
+        if isinstance(entry, dict) and entry.get("ph") == "X" and entry.get("cat") in kinds:
+            try:
+                events.append(Event.model_validate(entry))
+            except ValidationError as error:
+                wrong = error.errors(include_url=False, include_context=False)[0]
+                place = ".".join(map(str, (f"{name}: traceEvents[{number}]", *wrong["loc"])))
+                raise InputError(f"{place}: {wrong['msg'].lower()}") from None
     return sorted(events, key=lambda event: (event.ts, -event.dur, event.args.external or 0))
 
 
-def _is_of(entry: object, kinds: Sequence[str]) -> bool:
-    return isinstance(entry, dict) and entry.get("ph") == "X" and entry.get("cat") in kinds
+def _acts(spans: Iterable[Event], kernels: Sequence[Event]) -> list[Act]:
+    """The acts, from operations with launches and from kernels.
 
-
-def _event(entry: object, number: int, name: str) -> Event:
-    try:
-        return Event.model_validate(entry)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, wrong["loc"]))
-        raise InputError(f"{name}: traceEvents[{number}].{where}: {wrong['msg'].lower()}") from None
+    The seconds of an act are those of the kernels that it launched, or that name one of its
+    operations. Without kernels they are those of the operation without the acts inside it.
+    """
+    acts = list[Act]()
+    running: dict[int | str, list[tuple[Event, Act]]] = defaultdict(list)
+    launched, named = dict[int | None, Act | None](), dict[int | None, Act]()
+    for span in spans:
+        stack = running[span.tid]
+        while stack and stack[-1][0].end <= span.ts + _ROUNDING:
+            stack.pop()
+        act = stack[-1][1] if stack else None
+        if span.cat != _OPERATION:
+            launched[span.args.correlation] = act
+            continue
+        if act is None or span.name.startswith((ACCUMULATE, *COMMUNICATES)):
+            seconds = 0.0 if kernels else span.dur / 1e6
+            if act:
+                act.seconds -= seconds
+            act = Act(span, seconds)
+            acts.append(act)
+        named[span.args.external] = act
+        if span.args.sequence is not None:
+            act.numbers.append(span.args.sequence)
+        stack.append((span, act))
+    for kernel in kernels:
+        act = launched.get(kernel.args.correlation) or named.get(kernel.args.external)
+        if act and not kernel.name.startswith("nccl"):
+            act.seconds += kernel.dur / 1e6
+    for act in acts:
+        act.seconds = max(0.0, act.seconds)
+    return acts

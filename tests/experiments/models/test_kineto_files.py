@@ -76,7 +76,7 @@ def test_a_trace_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     whole, path = gzip.decompress(REAL.read_bytes()), tmp_path / "t.json"
     for end in range(0, len(whole) - 1, len(whole) // 60):
         path.write_bytes(whole[:end])
-        with pytest.raises(InputError, match=r"t\.json (is empty|line \d+: .*: expected)"):
+        with pytest.raises(InputError, match=r"t\.json is (empty|no trace as JSON, or a part)"):
             files.read(path)
 
 

@@ -65,11 +65,17 @@ def test_what_no_model_can_be_had_from_is_refused(events: list[Event], message: 
         (b'{"traceEvents": 5}', "t.json is no Kineto trace"),
         (
             b'{"traceEvents": [',
-            "t.json line 1: Expecting value: expected a trace as JSON, all of it",
+            "t.json is no trace as JSON, or a part of one: Expecting value: line 1",
         ),
-        (b'{"traceEvents": ' + b"[" * 200_000, "t.json is no trace as JSON: maximum recursion"),
-        (b'{"traceEvents": ' + b"1" * 5000 + b"}", "t.json is no trace as JSON: Exceeds the limit"),
-        (b'{"traceEvents": "\xff"}', "t.json is no trace as JSON: 'utf-8' codec"),
+        (
+            b'{"traceEvents": ' + b"[" * 200_000,
+            "t.json is no trace as JSON, or a part of one: maximum recursion",
+        ),
+        (
+            b'{"traceEvents": ' + b"1" * 5000 + b"}",
+            "t.json is no trace as JSON, or a part of one: Exceeds the limit",
+        ),
+        (b'{"traceEvents": "\xff"}', "t.json is no trace as JSON, or a part of one: 'utf-8' codec"),
     ],
 )
 def test_what_is_no_trace_is_refused(data: bytes, message: str) -> None:
