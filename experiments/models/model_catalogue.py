@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from experiments.models.model_shapes import RMS_DECODER, Experts, Latent, Shape,
 from simulator.training.model import Model
 from topologies.errors import InputError, nearest_name
 
+ENDINGS = (".json", ".json.gz")
+"""The names of traces end so."""
 ONE_SAMPLE = Setup()
 """A sample a device, in bf16."""
 
@@ -119,19 +123,16 @@ def find(text: str) -> Model:
         return entry.estimate
     from experiments.models import model_files, per_rank
 
-    if paths := per_rank.paths_in(text):
-        return per_rank.read_all(paths)
-    whole = ":" not in text or per_rank.exists(text)
-    path, _, options = (text, "", "") if whole else text.rpartition(":")
-    if per_rank.is_path(path):
+    if traces := _traces_in(text):
+        return per_rank.read_all(traces)
+    path, options = _file(text)
+    if _is_path(path):
         if options:
             raise InputError(
                 f"{path[:200]!r} is a file, which takes no options: leave out {options[:80]!r}"
             )
         return model_files.read(Path(path))
-    name = text.partition(":")[0]
-    hint = nearest_name(name, MODELS, "'simctl models' lists them")
-    raise InputError(f"no model or file {name[:80]!r}: {hint}")
+    raise _unknown(text, "model or file", MODELS)
 
 
 def find_transformer(text: str) -> Entry:
@@ -146,12 +147,10 @@ def find_transformer(text: str) -> Entry:
     entry = choose(text)
     if entry and isinstance(entry.model, Shape):
         return entry
-    if file := _file(text):
-        return _config(*file)
-    name = text.partition(":")[0]
-    shapes = [model for model, each in MODELS.items() if isinstance(each.model, Shape)]
-    hint = nearest_name(name, shapes, "'simctl models' lists them")
-    raise InputError(f"no transformer or config.json {name[:80]!r}: {hint}")
+    if config := _config(text):
+        return config
+    shapes = [name for name, each in MODELS.items() if isinstance(each.model, Shape)]
+    raise _unknown(text, "transformer or config.json", shapes)
 
 
 def choose(text: str) -> Entry | None:
@@ -160,34 +159,80 @@ def choose(text: str) -> Entry | None:
     name, _, options = text.partition(":")
     if name in MODELS:
         return MODELS[name].with_options(options)
-    file = _file(text)
-    return _config(*file) if file and _mentions_a_model(file[0]) else None
+    return _config(text, certain=False)
 
 
-def _config(path: Path, options: str) -> Entry:
+def _config(text: str, *, certain: bool = True) -> Entry | None:
+    """The transformer in a file with options; None if there is none, or unless `certain` if it is
+    neither called config.json nor JSON with a model_type and no trace."""
+    path, options = _file(text)
+    if not _is(Path.is_file, path):
+        return None
     from experiments.models.config_files import read
-
-    return read(path).with_options(options)
-
-
-def _mentions_a_model(path: Path) -> bool:
-    """Whether a file is called config.json, or is JSON with a model_type and no trace."""
-    if path.name == "config.json" or path.suffix.lower() != ".json":
-        return path.name == "config.json"
     from topologies.readers.contents import contents
     from topologies.readers.file_checks import LIMIT
 
-    data = contents(path, LIMIT)
-    return len(data) <= LIMIT and b'"model_type"' in data and b'"traceEvents"' not in data
+    if not certain and Path(path).name != "config.json":
+        data = contents(Path(path), LIMIT) if path.lower().endswith(".json") else b""
+        if len(data) > LIMIT or b'"model_type"' not in data or b'"traceEvents"' in data:
+            return None
+    return read(Path(path)).with_options(options)
 
 
-def _file(text: str) -> tuple[Path, str] | None:
-    """The file that `text` names, and the options after it."""
-    path, _, options = text.rpartition(":")
-    for name, rest in ((text, ""), (path, options)):
-        try:
-            if name and Path(name).is_file():
-                return Path(name), rest
-        except (OSError, ValueError):
-            continue
-    return None
+def _file(text: str) -> tuple[str, str]:
+    """The path that `text` names, and the options after it."""
+    path, colon, options = text.rpartition(":")
+    return (path, options) if colon and not _is(Path.exists, text) else (text, "")
+
+
+def _is(kind: Callable[[Path], bool], path: str) -> bool:
+    """Whether there is a file of a kind at `path`."""
+    try:
+        return bool(path) and kind(Path(path))
+    except (OSError, ValueError):
+        return False
+
+
+def _is_path(text: str) -> bool:
+    """Whether `text` is the name of a file rather than that of a model."""
+    return _is(Path.exists, text) or bool(re.search(r"[/.]", text))
+
+
+def _unknown(text: str, kind: str, names: Iterable[str]) -> InputError:
+    name = text.partition(":")[0]
+    hint = nearest_name(name, names, "'simctl models' lists them")
+    return InputError(f"no {kind} {name[:80]!r}: {hint}")
+
+
+def _traces_in(text: str) -> list[Path]:
+    """The traces of a job, one for each rank, that a folder, a pattern or a list names, by name,
+    rank10 after rank9.
+
+    The list is empty if `text` is none of these. Raises InputError if there are no traces.
+    """
+    shown = repr(text[:200])
+    if _is(Path.exists, text):
+        if not _is(Path.is_dir, text):
+            return []
+        traces = [path for path in Path(text).glob("*") if path.name.endswith(ENDINGS)]
+        endings = " or ".join(ENDINGS)
+        wrong = (
+            f"{shown} has no traces: it holds no file that ends in {endings}, or is not readable"
+        )
+    elif re.search(r"[*?\[]", text):
+        path, traces = Path(text), []
+        with suppress(OSError, ValueError):
+            traces = list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        wrong = f"no file matches {shown}: name the traces of a job, or a folder that you can read"
+    else:
+        parts = [part.strip() for part in text.split(",")]
+        return [*map(Path, parts)] if len(parts) > 1 and all(map(_is_path, parts)) else []
+    if not traces:
+        raise InputError(wrong)
+    return sorted(traces, key=_natural)
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """A name whose numbers count by their value."""
+    parts = re.split(r"(\d+)", path.name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

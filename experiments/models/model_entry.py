@@ -11,10 +11,10 @@ from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerato
 from experiments.models.block_cut import Cut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.image_networks import ImageNetworks
-from experiments.models.model_shapes import Experts, Shape, divisor, share
+from experiments.models.model_shapes import Shape, divisor, share
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
-from experiments.option_text import parse_pairs
+from experiments.option_text import Parser, parse_pairs
 from simulator.training.model import Model
 from topologies.errors import InputError, unknown_option
 from topologies.units import parse_whole
@@ -108,28 +108,32 @@ class Entry:
         return Setup()
 
     @property
-    def extent(self) -> tuple[str, int, int]:
-        """The option for the size of a sample, its least and its largest value."""
+    def ranges(self) -> dict[str, tuple[str, int, int, object]]:
+        """What each option is for, its least and largest value, which are 0 for a word, and its
+        default."""
+        batch, dtype, device = self.defaults
+        rest = {
+            "device": (f"one of {', '.join(ACCELERATORS)}", 0, 0, device),
+            "dtype": ("fp32, tf32, amp, bf16 or fp8 where device and model can", 0, 0, dtype),
+        }
+        samples = ("samples a device", 1, LARGEST_BATCH, batch)
         if not isinstance(self.model, Shape):
-            return "image", *SIDES
-        return "seq", 1, (0 if self.stretched else self.model.positions) or LONGEST
+            image = ("side of an image in pixels", *SIDES, self.size)
+            return {"batch": samples, "image": image, **rest}
+        longest = (0 if self.stretched else self.model.positions) or LONGEST
+        sizes = {
+            key: (meaning, 1, most, getattr(self.model, field))
+            for key, (field, most, meaning) in OPTIONS.items()
+        }
+        seq = ("tokens of a sequence", 1, longest, self.size)
+        return {"batch": samples, "seq": seq, **rest, **sizes}
 
     @property
     def options(self) -> dict[str, str]:
         """What each option is for, with its default."""
-        option, least, most = self.extent
-        meaning = "side of an image in pixels" if option == "image" else "tokens of a sequence"
-        batch, dtype, device = self.defaults
         return {
-            "batch": f"samples a device, 1 to {LARGEST_BATCH} [{batch}]",
-            option: f"{meaning}, {least} to {most} [{self.size}]",
-            "device": f"one of {', '.join(ACCELERATORS)} [{device}]",
-            "dtype": f"fp32, tf32, amp, bf16 or fp8 where device and model can [{dtype}]",
-            **{
-                key: f"{meaning}, 1 to {most} [{getattr(self.model, field)}]"
-                for key, (field, most, meaning) in OPTIONS.items()
-                if hasattr(self.model, field)
-            },
+            key: f"{meaning}{f', {least} to {most}' if most else ''} [{usual}]"
+            for key, (meaning, least, most, usual) in self.ranges.items()
         }
 
     def parse(self, text: str) -> dict[str, int | str]:
@@ -138,21 +142,13 @@ class Entry:
         Raises InputError for an option that is unknown, has no value, comes twice, or is out of
         range.
         """
-        options = self.options
-        parsers = {key: partial(self._value, key) for key in options}
+        parsers: dict[str, Parser] = {
+            key: partial(_parse_in, least, most) if most else str
+            for key, (_, least, most, _) in self.ranges.items()
+        }
         return parse_pairs(
-            text, self.name, parsers, lambda key: unknown_option(self.name, key, options)
+            text, self.name, parsers, lambda key: unknown_option(self.name, key, self.options)
         )
-
-    def _value(self, key: str, text: str) -> int | str:
-        if key in ("device", "dtype"):
-            return text
-        least, most = 1, LARGEST_BATCH if key == "batch" else OPTIONS.get(key, ("", 0))[1]
-        if key == self.extent[0]:
-            _, least, most = self.extent
-        if not least <= (value := parse_whole(text)) <= most:
-            raise InputError(f"it is {least} to {most}")
-        return value
 
     def with_options(self, text: str) -> Entry:
         """The model with options. Raises InputError as :meth:`parse`, and for heads that do not
@@ -160,7 +156,7 @@ class Entry:
         if not text:
             return self
         values, model = self.parse(text), self.model
-        size = int(values.get(self.extent[0], self.size))
+        size = int(values.get("seq", values.get("image", self.size)))
         if isinstance(model, Shape):
             sizes = {key: int(values[key]) for key in OPTIONS if key in values}
             try:
@@ -171,6 +167,12 @@ class Entry:
         # The options of the help: a smaller model keeps the batch and dtype of the whole one.
         setup = self.defaults._replace(**named)
         return replace(self, model=model, size=size, setup=setup, choices=values)
+
+
+def _parse_in(least: int, most: int, text: str) -> int:
+    if not least <= (value := parse_whole(text)) <= most:
+        raise InputError(f"it is {least} to {most}")
+    return value
 
 
 def memory(model: Model) -> float:
@@ -192,31 +194,26 @@ def changed(shape: Shape, values: Mapping[str, int], positions: int) -> Shape:
     """
     width, heads = values.get("hidden", shape.width), values.get("heads", shape.heads)
     shared = not shape.latent and shape.head_size * shape.heads == shape.width
-    scale = width / shape.width
+    scale, group, experts = width / shape.width, shape.heads // shape.kv_heads, shape.experts
+    if heads % group and "kv_heads" not in values:
+        raise InputError(
+            f"heads={heads} is no multiple of {group}, the heads that share keys: add "
+            f"kv_heads={divisor(heads, shape.kv_heads)}"
+        )
     return replace(
         shape,
         blocks=values.get("layers", shape.blocks),
         width=width,
         heads=heads,
-        kv_heads=values.get("kv_heads") or _kv_heads(shape, heads),
+        kv_heads=values.get("kv_heads", heads // group),
         head_size=share(width, heads) if shared else shape.head_size,
         hidden=values.get("mlp", max(1, round(shape.hidden * scale))),
         vocabulary=values.get("vocab", shape.vocabulary),
         positions=positions if positions and shape.positions else shape.positions,
-        experts=shape.experts and _scaled(shape.experts, scale),
+        experts=experts
+        and replace(
+            experts,
+            hidden=max(1, round(experts.hidden * scale)),
+            shared=round(experts.shared * scale),
+        ),
     )
-
-
-def _scaled(experts: Experts, scale: float) -> Experts:
-    hidden, shared = (round(size * scale) for size in (experts.hidden, experts.shared))
-    return replace(experts, hidden=max(1, hidden), shared=shared)
-
-
-def _kv_heads(shape: Shape, heads: int) -> int:
-    group = shape.heads // shape.kv_heads
-    if heads % group:
-        raise InputError(
-            f"heads={heads} is no multiple of {group}, the heads that share keys: add "
-            f"kv_heads={divisor(heads, shape.kv_heads)}"
-        )
-    return heads // group

@@ -52,7 +52,7 @@ def test_every_name_is_found_with_its_defaults(name: str) -> None:
     batch, dtype, device = entry.defaults
     assert (model.name, model.batch, model.device) == (name, batch, device)
     assert find(f"{name}:") == model
-    option = entry.extent[0]
+    option = "seq" if name in SHAPES else "image"
     spelt = f"{name}:batch={batch},{option}={entry.size},device={device},dtype={dtype}"
     assert find(spelt) == model
 
@@ -200,7 +200,8 @@ def test_a_faster_device_is_faster(name: str) -> None:
 
 @each_case("name", SMALL)
 def test_the_extremes_are_finite(name: str) -> None:
-    option, _, most = MODELS[name].extent
+    option = "seq" if name in SHAPES else "image"
+    most = MODELS[name].ranges[option][2]
     assert find(f"{name}:batch={LARGEST_BATCH},{option}={most}").compute < 1e9
 
 
