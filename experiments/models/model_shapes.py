@@ -30,32 +30,6 @@ class Matrix(NamedTuple):
         return self.inputs * self.outputs + self.bias * self.outputs
 
 
-class Parts(NamedTuple):
-    """Elements of the parameters of a whole model, by part."""
-
-    embedding: int
-    """Tables of tokens, positions and segments; the matrix of an image's patches."""
-    attention: int
-    """Matrices of attention in all blocks."""
-    mlp: int
-    """MLPs of all blocks that have no experts."""
-    router: int
-    """Matrices that choose experts."""
-    experts: int
-    """MLPs of all experts that a router chooses from."""
-    shared: int
-    """MLPs of shared experts, which see each token."""
-    norms: int
-    """Layer norms or RMS norms."""
-    head: int
-    """The matrix after the last block; 0 if it is the table of tokens once more."""
-
-    @property
-    def total(self) -> int:
-        """Elements of all parameters."""
-        return sum(self)
-
-
 @dataclass(frozen=True)
 class Experts:
     """A mixture of experts, in place of the MLP of a block."""
@@ -207,49 +181,55 @@ class Shape:
         return Matrix("head", self.width, self.vocabulary, bias=self.kind == "image")
 
     @property
-    def parts(self) -> Parts:
-        """Elements of the parameters, by part."""
-        experts, width = self.experts, self.width
-        number, hidden, shared = (
-            (experts.number, experts.hidden, experts.shared) if experts else (0, 0, 0)
-        )
-        sparse = self.expert_blocks
+    def embedding(self) -> int:
+        """Elements of the tables of tokens, positions and segments, and of the matrix of an image's
+        patches."""
         rows = self.positions + self.segments + (0 if self.patch else self.vocabulary)
-        patches = Matrix("patches", self.patch, width, bias=True).parameters + width
-        return Parts(
-            embedding=rows * width + (patches if self.patch else 0),
-            attention=self.blocks * _parameters(self.attention_matrices),
-            mlp=(self.blocks - sparse) * _parameters(self.mlp_matrices(self.hidden)),
-            router=sparse * number * width,
-            experts=sparse * number * _parameters(self.mlp_matrices(hidden)),
-            shared=sparse * _parameters(self.mlp_matrices(shared)) if shared else 0,
-            norms=self._norms,
-            head=0 if self.tied else self.head.parameters,
-        )
+        patches = Matrix("patches", self.patch, self.width, bias=True).parameters + self.width
+        return rows * self.width + (patches if self.patch else 0)
+
+    @property
+    def attention(self) -> int:
+        """Elements of the matrices of attention in a block."""
+        return sum(matrix.parameters for matrix in self.attention_matrices)
+
+    def mlp(self, hidden: int) -> int:
+        """Elements of an MLP or an expert with `hidden` elements inside; 0: there is none."""
+        return sum(matrix.parameters for matrix in self.mlp_matrices(hidden)) if hidden else 0
+
+    @property
+    def norms(self) -> int:
+        """Elements of all norms: two of a token in each block, and another before the first block
+        (encoder) or after the last."""
+        elements = (2 * self.blocks + 1) * self.width
+        elements *= 2 if self.biases and self.norm == "layer" else 1
+        narrow = self.latent.query_rank + self.latent.key_rank if self.latent else 0
+        return elements + self.blocks * (narrow + 2 * self.head_size * self.head_norms)
+
+    @property
+    def head_parameters(self) -> int:
+        """Elements of the matrix after the last block; 0 if it is the table of tokens once more."""
+        return 0 if self.tied else self.head.parameters
 
     @property
     def parameters(self) -> int:
         """Elements of all parameters."""
-        return self.parts.total
+        return self._parameters(self.experts.number if self.experts else 0)
 
     @property
     def active_parameters(self) -> int:
         """Elements of the parameters that a token passes: all but the experts that the router did
         not choose. Embedding and head count."""
-        parts = self.parts
-        if not self.experts:
-            return parts.total
-        resting = self.experts.number - self.experts.top
-        return parts.total - parts.experts // self.experts.number * resting
+        return self._parameters(self.experts.top if self.experts else 0)
 
-    @property
-    def _norms(self) -> int:
-        """Two norms of a token in each block, and another before the first block (encoder) or after
-        the last."""
-        elements = (2 * self.blocks + 1) * self.width
-        elements *= 2 if self.biases and self.norm == "layer" else 1
-        narrow = self.latent.query_rank + self.latent.key_rank if self.latent else 0
-        return elements + self.blocks * (narrow + 2 * self.head_size * self.head_norms)
+    def _parameters(self, number: int) -> int:
+        """Elements of all parameters with `number` experts in a block."""
+        total = self.embedding + self.blocks * self.attention + self.norms + self.head_parameters
+        total += (self.blocks - self.expert_blocks) * self.mlp(self.hidden)
+        if experts := self.experts:
+            inner = number * self.mlp(experts.hidden) + self.mlp(experts.shared)
+            total += self.expert_blocks * (experts.number * self.width + inner)
+        return total
 
 
 def multi_head(blocks: int, width: int, heads: int, **more: Any) -> Shape:
@@ -286,7 +266,3 @@ def divisor(number: int, most: int) -> int:
     6
     """
     return next(size for size in range(min(number, most), 0, -1) if number % size == 0)
-
-
-def _parameters(matrices: tuple[Matrix, ...]) -> int:
-    return sum(matrix.parameters for matrix in matrices)

@@ -262,14 +262,14 @@ class Writer(Kernels):
 
     def whole(self, experts: Experts | None) -> Block:
         """A block of attention and MLP, or experts."""
-        shape, cut, parts = self.shape, self.cut, self.shape.parts
+        shape, cut = self.shape, self.cut
         whole = self.norm() + self.attention() + self.norm() + self.inner(experts)
-        parameters, of_experts = parts.attention / shape.blocks / cut.tp + 2 * shape.width, 0.0
+        parameters, of_experts = shape.attention / cut.tp + 2 * shape.width, 0.0
         if experts:
-            parameters += (parts.router + parts.shared / cut.tp) / shape.expert_blocks
-            of_experts = parts.experts / shape.expert_blocks / cut.ep / cut.tp
+            parameters += experts.number * shape.width + shape.mlp(experts.shared) / cut.tp
+            of_experts = experts.number * shape.mlp(experts.hidden) / cut.ep / cut.tp
         else:
-            parameters += parts.mlp / (shape.blocks - shape.expert_blocks) / cut.tp
+            parameters += shape.mlp(shape.hidden) / cut.tp
         again: list[Event] = []
         if cut.recompute == "full":
             again = whole[: len(whole) - (2 if cut.tp == 1 else 3)] if cut.stops else whole
@@ -350,9 +350,9 @@ def blocks(
     dense, sparse = shape.blocks - shape.expert_blocks, shape.expert_blocks
     layers = [writer.whole(None)] * dense if dense else []
     layers += [writer.whole(shape.experts)] * sparse if sparse else []
-    parts, last = shape.parts, writer.norm() + writer.head()
+    last = writer.norm() + writer.head()
     return [
-        writer.block("embedding", writer.embedding(), parameters=parts.embedding / cut.tp),
+        writer.block("embedding", writer.embedding(), parameters=shape.embedding / cut.tp),
         *layers,
-        writer.block("head", last, parameters=parts.head / cut.tp + shape.width),
+        writer.block("head", last, parameters=shape.head_parameters / cut.tp + shape.width),
     ]

@@ -60,7 +60,7 @@ class Training:
     def flops_per_token(self) -> float:
         """FLOPs of the model for a token: forward and backward, without what is computed again."""
         shape = self.shape
-        table = 0 if shape.tied else shape.parts.embedding
+        table = 0 if shape.tied else shape.embedding
         scores = shape.blocks * shape.heads * (shape.key_size + shape.value_size) * self.seq
         return 6.0 * (shape.active_parameters - table + scores)
 
@@ -187,7 +187,7 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
         overlap=plan.overlap,
         bucket=plan.bucket,
         optimizer=tuple(training.times.traffic(UPDATE * count) for count in updated),
-        tied=shape.parts.embedding / plan.tp * nbytes if shape.tied and plan.pp > 1 else 0.0,
+        tied=shape.embedding / plan.tp * nbytes if shape.tied and plan.pp > 1 else 0.0,
         reshard=plan.reshard,
         shard=plan.shard,
         sync=plan.sync,

@@ -210,9 +210,9 @@ def test_the_ranks_of_a_plan_hold_all_parameters_once(name: str) -> None:
         shape.parameters, rel=3e-4
     )
     if shape.experts:
-        cut = blocks(shape, 4096, Cut(ep=8), TIMES)
+        cut, experts = blocks(shape, 4096, Cut(ep=8), TIMES), shape.experts.number
         assert sum(block.expert_parameters for block in cut) * 8 == pytest.approx(
-            shape.parts.experts
+            shape.expert_blocks * experts * shape.mlp(shape.experts.hidden)
         )
 
 
