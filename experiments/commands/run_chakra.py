@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments import output
 from experiments.commands.answer import Answer
-from experiments.models.accelerators import DEVICES, accelerator, bandwidth, multiplies, share
+from experiments.models.accelerators import DEVICES, bandwidth, rate
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.traces.chakra_workload import USUAL, Roofline, Workload, read_workload
 from experiments.wait_records import wait_cells, wait_records
@@ -84,10 +84,8 @@ def roofline_of(device: str | None) -> Roofline | None:
     """Seconds of operations, and of the bytes that they read and write, on a device."""
     if device is None:
         return None
-    math = multiplies(device, DTYPE, ["matmul"])
-    rate = accelerator(device).peak[math] * share(device, "matmul", math)
-    memory = bandwidth(device)
-    return lambda operations, nbytes: max(operations / rate, nbytes / memory)
+    reached, memory = rate(device, DTYPE), bandwidth(device)
+    return lambda operations, nbytes: max(operations / reached, nbytes / memory)
 
 
 def usual_algorithms(chosen: Sequence[Algorithm]) -> dict[str, Algorithm]:

@@ -8,7 +8,7 @@ judge the communication.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from topologies.errors import InputError, did_you_mean
@@ -129,13 +129,13 @@ def accelerator(name: str) -> Accelerator:
     return ACCELERATORS[name]
 
 
-def multiplies(device: str, dtype: str, kinds: Iterable[str]) -> str:
-    """The dtype in which `device` multiplies if a model with these `kinds` of multiplications is
-    trained in `dtype`.
+def multiplies(device: str, dtype: str, kind: str = "matmul") -> str:
+    """The dtype of multiplications of a kind of :data:`SHARES` on `device` if a model is trained in
+    `dtype`.
 
     Raises InputError, with the possible dtypes, if the model cannot be trained in this one.
     """
-    usable = set(accelerator(device).peak).intersection(*(SHARES[kind] for kind in kinds))
+    usable = accelerator(device).peak.keys() & SHARES[kind]
     able = {
         name: [math for math in precision.math if math in usable]
         for name, precision in PRECISIONS.items()
@@ -146,9 +146,11 @@ def multiplies(device: str, dtype: str, kinds: Iterable[str]) -> str:
     return able[dtype][0]
 
 
-def share(device: str, kind: str, math: str) -> float:
-    """The share of its peak that `device` reaches in multiplications of `kind` in dtype `math`."""
-    return SHARES[kind][math] * accelerator(device).tuned
+def rate(device: str, dtype: str, kind: str = "matmul") -> float:
+    """FLOP/s that `device` reaches in multiplications of a kind of :data:`SHARES` if a model is
+    trained in `dtype`. Raises InputError as :func:`multiplies`."""
+    math, chosen = multiplies(device, dtype, kind), accelerator(device)
+    return chosen.peak[math] * SHARES[kind][math] * chosen.tuned
 
 
 def bandwidth(device: str) -> float:

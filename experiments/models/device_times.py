@@ -8,12 +8,7 @@ from functools import lru_cache
 from typing import Literal
 
 from experiments.models import products
-from experiments.models.accelerators import (
-    accelerator,
-    bandwidth,
-    multiplies,
-    share,
-)
+from experiments.models.accelerators import accelerator, bandwidth, multiplies, rate
 from topologies.errors import InputError
 
 Attention = Literal["unfused", "flash", "flash2", "flash3"]
@@ -53,7 +48,7 @@ class DeviceTimes:
     """What the CPU takes to launch a kernel, in seconds."""
 
     def __post_init__(self) -> None:
-        multiplies(self.device, self.dtype, ["matmul"])
+        multiplies(self.device, self.dtype)
         for name, value in (("scale", self.scale), ("launch", self.launch)):
             if not 0 <= value < float("inf"):
                 raise InputError(f"{name} is {value}: it is 0 or more")
@@ -61,7 +56,7 @@ class DeviceTimes:
     @property
     def math(self) -> str:
         """The dtype of multiplications."""
-        return multiplies(self.device, self.dtype, ["matmul"])
+        return multiplies(self.device, self.dtype)
 
     def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> float:
         """Seconds of `number` products of `rows` x `inner` by `inner` x `outputs` elements."""
@@ -79,10 +74,8 @@ class DeviceTimes:
         """Seconds of a convolution of `flops` FLOPs that moves `nbytes` bytes; `square`: 3x3 with a
         stride of 1. It takes the longer of the two, as in the roofline model (Williams, Waterman
         and Patterson, CACM 52(4), 2009)."""
-        kind = "3x3 convolution" if square else "convolution"
-        math = multiplies(self.device, self.dtype, [kind])
-        rate = accelerator(self.device).peak[math] * share(self.device, kind, math)
-        return max(self.scale * flops / rate, self.traffic(nbytes))
+        reached = rate(self.device, self.dtype, "3x3 convolution" if square else "convolution")
+        return max(self.scale * flops / reached, self.traffic(nbytes))
 
     def attention(self, kind: Attention, flops: float, *, forward: bool) -> float:
         """Seconds of a fused attention of `flops` FLOPs."""

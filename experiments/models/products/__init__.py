@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib.resources import files
-from typing import NamedTuple
 
 import numpy as np
 
@@ -34,21 +33,14 @@ ALIKE = {
 """The GPU whose shares each device takes."""
 
 
-class Table(NamedTuple):
-    """Shares of a GPU in a dtype."""
-
-    rows: Floats
-    """Logarithms of the rows that were measured."""
-    sides: Floats
-    """Logarithms of the outputs and of the inner elements that were measured."""
-    shares: Floats
-    """Shares, shape (rows, outputs, inner)."""
-
-
 @lru_cache(maxsize=8)
-def read(device: str, dtype: str) -> Table:
-    """The table of `device` for products in `dtype`: those in fp8 where it has them, otherwise
-    those in 16 bits."""
+def read(device: str, dtype: str) -> tuple[Floats, Floats, Floats]:
+    """The products of `device` in `dtype` that were measured: those in fp8 where it has them,
+    otherwise those in 16 bits.
+
+    The logarithms of their rows, those of their outputs and inner elements, and their shares, shape
+    (rows, outputs, inner).
+    """
     name = ALIKE[device]
     eight = dtype == "fp8" and name != "a100"
     file = files(__package__) / f"{name}_{'fp8' if eight else 'bf16'}.csv"
@@ -58,7 +50,7 @@ def read(device: str, dtype: str) -> Table:
     values = np.fromstring(lines.rstrip().replace("\n", ","), sep=",").reshape(-1, 2 + len(sides))
     rows = values[:: len(sides), 0]
     shares = values[:, 2:].reshape(len(rows), len(sides), len(sides)) * UNIT
-    return Table(np.log(rows), np.log(sides), shares)
+    return np.log(rows), np.log(sides), shares
 
 
 @lru_cache(maxsize=4096)
@@ -69,10 +61,8 @@ def share(device: str, dtype: str, rows: float, outputs: float, inner: float) ->
     >>> round(share("a100", "bf16", 8192, 8192, 2048), 2)
     0.79
     """
-    table = read(device, dtype)
-    places = zip((table.rows, table.sides, table.sides), (rows, outputs, inner), strict=True)
-    cube = table.shares
-    for axis, size in places:
+    lines, sides, cube = read(device, dtype)
+    for axis, size in ((lines, rows), (sides, outputs), (sides, inner)):
         at = float(np.clip(np.log(size), axis[0], axis[-1]))
         low = min(int(np.searchsorted(axis, at, "right")) - 1, len(axis) - 2)
         part = (at - axis[low]) / (axis[low + 1] - axis[low])
@@ -82,4 +72,4 @@ def share(device: str, dtype: str, rows: float, outputs: float, inner: float) ->
 
 def smallest(device: str, dtype: str) -> float:
     """The smallest side that was measured. A smaller product takes as long as one of this side."""
-    return float(np.exp(read(device, dtype).sides[0]).round())
+    return float(np.exp(read(device, dtype)[1][0]).round())

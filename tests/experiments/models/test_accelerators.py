@@ -11,7 +11,7 @@ from experiments.models.accelerators import (
     accelerator,
     bandwidth,
     multiplies,
-    share,
+    rate,
 )
 from grouped_cases import each_case
 from simulator.training.model import WIDTHS
@@ -66,8 +66,8 @@ def test_every_share_is_one() -> None:
 
 
 def test_a_share_is_scaled_by_what_the_libraries_reach() -> None:
-    assert share("h100", "matmul", "bf16") == 0.6
-    assert share("mi300x", "matmul", "bf16") == pytest.approx(0.42)
+    assert rate("h100", "bf16") == 0.6 * 989e12
+    assert rate("mi300x", "bf16") == pytest.approx(0.42 * 1307.4e12)
     assert bandwidth("v100") == pytest.approx(720e9)
 
 
@@ -83,43 +83,43 @@ def test_a_share_is_scaled_by_what_the_libraries_reach() -> None:
     ],
 )
 def test_what_is_multiplied_in(device: str, dtype: str, math: str) -> None:
-    assert multiplies(device, dtype, ["matmul"]) == math
+    assert multiplies(device, dtype) == math
 
 
 @each_case(
-    ("device", "dtype", "kinds", "message"),
+    ("device", "dtype", "kind", "message"),
     [
-        ("v100", "bf16", ["matmul"], "v100 cannot train it in 'bf16': it takes fp32, amp"),
+        ("v100", "bf16", "matmul", "v100 cannot train it in 'bf16': it takes fp32, amp"),
         (
             "a100",
             "fp8",
-            ["matmul"],
+            "matmul",
             "a100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16",
         ),
         (
             "h100",
             "fp8",
-            ["matmul", "convolution"],
+            "convolution",
             "h100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16",
         ),
         (
             "h100",
             "fp16",
-            ["matmul"],
+            "matmul",
             "h100 cannot train it in 'fp16': it takes fp32, tf32, amp, bf16, fp8",
         ),
         (
             "H1000",
             "amp",
-            ["matmul"],
+            "matmul",
             f"'H1000' is no device: did you mean 'h100'? there are {', '.join(ACCELERATORS)}",
         ),
-        ("", "amp", ["matmul"], f"'' is no device: there are {', '.join(ACCELERATORS)}"),
+        ("", "amp", "matmul", f"'' is no device: there are {', '.join(ACCELERATORS)}"),
     ],
 )
-def test_what_is_refused(device: str, dtype: str, kinds: list[str], message: str) -> None:
+def test_what_is_refused(device: str, dtype: str, kind: str, message: str) -> None:
     with pytest.raises(InputError) as refusal:
-        multiplies(device, dtype, kinds)
+        multiplies(device, dtype, kind)
     assert str(refusal.value) == message
 
 

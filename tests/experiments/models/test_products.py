@@ -12,26 +12,24 @@ from grouped_cases import each_case
 @each_case("device", ACCELERATORS)
 def test_every_device_has_shares_between_nothing_and_its_peak(device: str) -> None:
     for dtype in ("bf16", "fp8"):
-        table = products.read(device, dtype)
-        assert table.shares.shape == (len(table.rows), len(table.sides), len(table.sides))
-        assert table.shares.min() > 0
-        assert table.shares.max() <= 1
+        rows, sides, shares = products.read(device, dtype)
+        assert shares.shape == (len(rows), len(sides), len(sides))
+        assert shares.min() > 0
+        assert shares.max() <= 1
 
 
 def test_a_measured_product_has_its_share() -> None:
-    table = products.read("a100", "bf16")
-    rows, outputs, inner = (np.exp(axis[-3]) for axis in (table.rows, table.sides, table.sides))
-    assert products.share("a100", "bf16", rows, outputs, inner) == pytest.approx(
-        table.shares[-3, -3, -3]
-    )
+    lines, sides, shares = products.read("a100", "bf16")
+    rows, outputs, inner = (np.exp(axis[-3]) for axis in (lines, sides, sides))
+    assert products.share("a100", "bf16", rows, outputs, inner) == pytest.approx(shares[-3, -3, -3])
 
 
 def test_a_product_that_was_not_measured_lies_between_its_neighbours() -> None:
-    table = products.read("h100", "bf16")
+    lines, measured, shares = products.read("h100", "bf16")
     sides = 6144.0, 4600.0, 2200.0
-    places = zip((table.rows, table.sides, table.sides), sides, strict=True)
+    places = zip((lines, measured, measured), sides, strict=True)
     around = [np.searchsorted(axis, np.log(side)) + np.array([-1, 0]) for axis, side in places]
-    near = table.shares[np.ix_(*around)]
+    near = shares[np.ix_(*around)]
     assert near.min() <= products.share("h100", "bf16", *sides) <= near.max()
 
 
