@@ -66,9 +66,9 @@ def run(request: Request, out: Path | None, how: str) -> int:
     with redirect_stdout(sys.stderr):
         model = _profiled(request)
     if out:
-        from experiments.models.model_files import write
+        from experiments.models.model_files import dumps
 
-        write(model, out)
+        output.write(out, dumps(model))
     layers = [_record(layer) for layer in model.layers]
     report = _summary(model) | {"layers": layers}
     Answer("model", report, layers).show(how, lambda: _text(model))

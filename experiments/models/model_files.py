@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +25,6 @@ from typing import Annotated, Any
 import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from experiments import output
 from experiments.models import kineto, kineto_trace
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError, shown
@@ -35,21 +33,16 @@ from topologies.readers.contents import decoded
 from topologies.readers.file_checks import LIMIT, check_text
 from topologies.readers.mistakes import Mistake, Mistakes, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
-from topologies.readers.schema import Bandwidth, Name, Note, Part, Seconds
+from topologies.readers.schema import Bandwidth, Name, Note, Part, Seconds, quantity
 from topologies.units import parse_bytes
 
 MOST_LAYERS = 100_000
-_LONGEST_QUANTITY = 60
 _ONLY = "weight"
 _NONE: Any = ()
 
 
-def _read_size(content: object) -> float:
-    if isinstance(content, dict | list) or len(str(content)) > _LONGEST_QUANTITY:
-        raise InputError(f"{shown(content)} is no size")
-    if str(content) in ("0", "0B"):
-        return 0.0
-    return parse_bytes(content if isinstance(content, str) else shown(content))
+def _parse_size(text: str) -> float:
+    return 0.0 if text in ("0", "0B") else parse_bytes(text)
 
 
 def _size_text(nbytes: float) -> str:
@@ -62,7 +55,7 @@ def _tensors_text(tensors: tuple[Tensor, ...]) -> object:
 
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
-Size = Annotated[float, BeforeValidator(_read_size), PlainSerializer(_size_text)]
+Size = Annotated[float, quantity(_parse_size), PlainSerializer(_size_text)]
 Time = Annotated[Seconds, PlainSerializer(lambda seconds: seconds_text(float(seconds)))]
 Times = Annotated[
     list[Seconds],
@@ -84,7 +77,7 @@ class LayerPart(Part):
     forward: Time
     backward: Time
     activation: Size = 0.0
-    parameters: Tensors = _NONE
+    tensors: Annotated[Tensors, Field(alias="parameters")] = _NONE
     buffers: Size = 0.0
     channels: Count = 0
     arrival: Annotated[list[Count], AfterValidator(tuple), PlainSerializer(list)] = _NONE
@@ -109,7 +102,7 @@ class ModelPart(Part):
     source: Note = "unknown"
     registration: list[Name] = Field([])
     optimizers: Times = _NONE
-    layers: list[LayerPart]
+    layers: Annotated[list[LayerPart], Field(max_length=MOST_LAYERS)]
 
 
 def read(path: Path) -> Model:
@@ -150,23 +143,17 @@ def dumps(model: Model) -> str:
     printable, a time of years.
     """
     for layer in model.layers:
-        times = Counter(tensor.name for tensor in layer.tensors)
-        if times and max(times.values()) > 1:
-            name, number = times.most_common(1)[0]
-            raise InputError(
-                f"layer {layer.name} of {model.name} has {number} parameters called {name}: a "
-                f"file has one"
-            )
-    layers = [
-        _unusual(LayerPart, vars(layer) | {"parameters": layer.tensors}) for layer in model.layers
-    ]
+        for name, number in Counter(tensor.name for tensor in layer.tensors).items():
+            if number > 1:
+                raise InputError(
+                    f"layer {layer.name} of {model.name} has {number} parameters called {name}: a "
+                    f"file has one"
+                )
     names = [model.layers[k].name for k in model.registration]
-    content = _unusual(ModelPart, vars(model) | {"registration": names})
-    content["layers"] = layers
-    _model(
-        content,
-        lambda location: f"model {shown(model.name)}, {spelling(location)}".removesuffix(", "),
-    )
+    content = _unusual(ModelPart, vars(model) | {"registration": names, "layers": []})
+    content["layers"] = [_unusual(LayerPart, vars(layer)) for layer in model.layers]
+    place = f"model {shown(model.name)}, "
+    _model(content, lambda location: f"{place}{spelling(location)}".removesuffix(", "))
     text: str = yaml.safe_dump(
         content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=4096
     )
@@ -175,16 +162,10 @@ def dumps(model: Model) -> str:
     return text
 
 
-def write(model: Model, path: Path) -> None:
-    """Write a model as YAML, all of it or nothing. Raises InputError as :func:`dumps` does, or if
-    it cannot write."""
-    output.write(path, dumps(model))
-
-
 def _unusual(part: type[Part], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values, as they are written, that differ from the defaults."""
-    known = {name: values[name] for name in part.model_fields if name != "layers"}
-    return part.model_construct(**known).model_dump(exclude_defaults=True)
+    known = {name: values[name] for name in part.model_fields}
+    return part.model_construct(**known).model_dump(exclude_defaults=True, by_alias=True)
 
 
 def _model(content: object, place: Place) -> Model:
@@ -192,9 +173,6 @@ def _model(content: object, place: Place) -> Model:
 
     Raises InputError with the place of the first mistake and the number of all others.
     """
-    rows = content.get("layers") if isinstance(content, dict) else None
-    if isinstance(rows, list) and len(rows) > MOST_LAYERS:
-        raise InputError(f"{place(('layers',))}: {len(rows)} layers: at most {MOST_LAYERS}")
     mistakes = Mistakes()
     document = mistakes.checked(ModelPart, content)
     mistakes.report(place)
@@ -202,32 +180,27 @@ def _model(content: object, place: Place) -> Model:
     mistakes.add(_wrong_names(names, document.registration))
     mistakes.report(place)
     number = {name: k for k, name in enumerate(names)}
-    layers = []
-    for part in document.layers:
-        values = dict(part)
-        layers.append(Layer(tensors=values.pop("parameters"), **values))
     registration = tuple(number[name] for name in document.registration)
+    layers = tuple(Layer(**dict(part)) for part in document.layers)
     try:
-        return Model(**dict(document) | {"layers": tuple(layers), "registration": registration})
+        return Model(**dict(document) | {"layers": layers, "registration": registration})
     except InputError as error:
         raise InputError(f"{place(())}: {error}") from None
 
 
 def _wrong_names(names: list[str], registration: list[str]) -> Iterator[Mistake]:
-    """Names that are there twice, or that a list names and no layer has."""
-    met: set[str] = set()
+    """Names that are there several times, or that a list names and no layer has."""
+    times, registered = Counter(names), Counter(registration)
     for number, name in enumerate(names):
-        if name in met:
-            yield ("layers", number, "name"), f"{shown(name)} is there twice: names are unique"
-        met.add(name)
-    times = Counter(registration)
+        if times[name] > 1:
+            twice = f"{shown(name)} is there {times[name]} times: names are unique"
+            yield ("layers", number, "name"), twice
     for number, name in enumerate(registration):
-        place = ("registration", number)
-        if name not in met:
-            near = get_close_matches(name, met, n=1)
-            yield place, f"{shown(name)} is no layer{f': did you mean {near[0]}?' if near else ''}"
-        elif times[name] > 1:
-            yield place, f"{shown(name)} is there {times[name]} times: each layer once"
-    if times and len(met) > len(times):
-        missing = next(name for name in names if name not in times)
-        yield ("registration",), f"{shown(missing)} is not in it: each layer once"
+        if name not in times:
+            yield ("registration", number), f"{shown(name)} is no layer"
+        elif registered[name] > 1:
+            twice = f"{shown(name)} is there {registered[name]} times: each layer once"
+            yield ("registration", number), twice
+    for name in times if registered else ():
+        if name not in registered:
+            yield ("registration",), f"{shown(name)} is not in it: each layer once"

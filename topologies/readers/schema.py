@@ -19,16 +19,16 @@ LONGEST_NOTE = 2000
 _LONGEST_QUANTITY = 60
 
 
-def _quantity(read: Callable[[str], float]) -> BeforeValidator:
+def quantity(read: Callable[[str], float]) -> BeforeValidator:
     """Reads text with a unit. Bare numbers are read as text too: the message says how to write
     them."""
 
-    def quantity(value: object) -> float:
+    def checked(value: object) -> float:
         if isinstance(value, dict | list) or value == inf or len(str(value)) > _LONGEST_QUANTITY:
             raise InputError(f"{shown(value)} is no quantity")
         return read(value if isinstance(value, str) else shown(value))
 
-    return BeforeValidator(quantity)
+    return BeforeValidator(checked)
 
 
 def _printable(longest: int) -> AfterValidator:
@@ -51,9 +51,9 @@ def _known_version(version: int) -> int:
 
 Name = Annotated[str, _printable(LONGEST_NAME)]
 Note = Annotated[str, _printable(LONGEST_NOTE)]
-Bandwidth = Annotated[float, _quantity(read_bandwidth)]
-Seconds = Annotated[float, _quantity(read_seconds)]
-Cost = Annotated[float, _quantity(read_cost)]
+Bandwidth = Annotated[float, quantity(read_bandwidth)]
+Seconds = Annotated[float, quantity(read_seconds)]
+Cost = Annotated[float, quantity(read_cost)]
 
 
 class Part(BaseModel):

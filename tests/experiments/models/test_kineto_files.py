@@ -18,7 +18,7 @@ LAB = Path(__file__).parents[4] / "shared" / "measured" / "gloo_lab" / "traces"
 
 def test_what_is_read_can_be_written_and_read(tmp_path: Path) -> None:
     mlp = files.read(REAL)
-    files.write(mlp, tmp_path / "mlp.yaml")
+    (tmp_path / "mlp.yaml").write_text(files.dumps(mlp))
     assert files.read(tmp_path / "mlp.yaml") == mlp
 
 
