@@ -121,10 +121,10 @@ def find(text: str) -> Model:
     """
     if entry := choose(text):
         return entry.estimate
-    from experiments.models import model_files, per_rank
+    from experiments.models import model_files
 
     if traces := _traces_in(text):
-        return per_rank.read_all(traces)
+        return model_files.read_all(traces)
     path, options = _file(text)
     if _is_path(path):
         if options:

@@ -1,4 +1,5 @@
-"""Model profiles in files: our own format as YAML or JSON, to the bit, and PyTorch-profiler traces.
+"""Model profiles in files: our own format as YAML or JSON, to the bit, and PyTorch-profiler traces,
+also those of all ranks of a job.
 
 A file of ours has a name, a batch and layers in the order in which they run; quantities are text
 with units:
@@ -17,9 +18,12 @@ called weight. `registration` lists the names of all layers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import pairwise
 from math import inf
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import yaml
@@ -37,6 +41,8 @@ from topologies.readers.schema import Bandwidth, Name, Note, Part, Seconds, quan
 from topologies.units import parse_bytes
 
 MOST_LAYERS = 100_000
+MOST_FILES = 4096
+_TIMES = ("forward", "backward", "forwards", "backwards")
 _ONLY = "weight"
 _NONE: Any = ()
 
@@ -110,10 +116,10 @@ def read(path: Path) -> Model:
 
     Raises InputError, in one line that names file and place, for what is none of these.
     """
-    return read_ranked(path)[0]
+    return _read(path)[0]
 
 
-def read_ranked(path: Path) -> tuple[Model, int | None]:
+def _read(path: Path) -> tuple[Model, int | None]:
     """As :func:`read`, and the rank that a trace says it is of."""
     data, name = kineto_trace.contents(path), path.name
     if kineto.looks_like(data):
@@ -124,6 +130,66 @@ def read_ranked(path: Path) -> tuple[Model, int | None]:
             f"traceEvents"
         )
     return parse(decoded(data, name), name), None
+
+
+def read_all(paths: Sequence[Path]) -> Model:
+    """The model that the ranks of one job trained, from one trace of each rank.
+
+    If all traces name their rank, they are sorted by it; else rank r has the r-th of `paths`.
+    Raises InputError for a file that is no model, two traces of one rank, and models that differ.
+    """
+    if len(paths) > MOST_FILES:
+        raise InputError(f"{len(paths)} traces: at most {MOST_FILES}")
+    traces = [(path.name, *_read(path)) for path in paths]
+    if all(rank is not None for _, _, rank in traces):
+        traces.sort(key=lambda trace: trace[2] or 0)
+        for (name, _, rank), (next_name, _, next_rank) in pairwise(traces):
+            if rank == next_rank:
+                raise InputError(
+                    f"{name} and {next_name} are both of rank {rank}: give one trace of each rank"
+                )
+    name, first, _ = traces[0]
+    if len(traces) == 1:
+        return first
+    for other, model, _ in traces:
+        if model.ranks:
+            raise InputError(f"{other} has times of {model.ranks} ranks already: give it alone")
+        for (value, about), (expected, usual) in zip(_facts(model), _facts(first), strict=False):
+            if value != expected:
+                raise InputError(
+                    f"the {about} of {other} differs from the {usual} of {name}: give traces of "
+                    f"one job"
+                )
+    models = [model for _, model, _ in traces]
+    layers = zip(*(model.layers for model in models), strict=True)
+    return replace(
+        first,
+        name=f"{first.name} and {len(models) - 1} more",
+        layers=tuple(
+            replace(each[0], **_times(each, "forward"), **_times(each, "backward"))
+            for each in layers
+        ),
+        source=f"{len(models)} files, a rank each, {name} to {traces[-1][0]}; of {name}: "
+        f"{first.source}",
+        **_times(models, "optimizer"),
+    )
+
+
+def _times(owners: Sequence[Layer] | Sequence[Model], quantity: str) -> dict[str, Any]:
+    """The mean of a time over ranks, and the time of each rank."""
+    values = tuple(getattr(owner, quantity) for owner in owners)
+    return {quantity: fmean(values), f"{quantity}s": values}
+
+
+def _facts(model: Model) -> Iterator[tuple[object, str]]:
+    """What is equal in the models of all ranks of a job, each with its name."""
+    for name in ("batch", "dtype", "gradient_dtype"):
+        yield getattr(model, name), f"{name} ({getattr(model, name)})"
+    yield len(model.layers), f"number of layers ({len(model.layers)})"
+    for number, layer in enumerate(model.layers):
+        for field in fields(Layer):
+            if field.name not in _TIMES:
+                yield getattr(layer, field.name), f"{field.name} of layer {number} ({layer.name})"
 
 
 def parse(text: str, name: str) -> Model:

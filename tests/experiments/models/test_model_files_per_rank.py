@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from experiments.models import model_files as files
-from experiments.models import per_rank
 from experiments.models.model_catalogue import find
 from grouped_cases import each_case
 from simulator.training.model import Model
@@ -47,7 +46,7 @@ def trace(folder: Path, name: str, rank: int | None, slower: float = 1.0) -> Pat
 
 def test_a_layer_has_the_times_of_each_rank(tmp_path: Path) -> None:
     paths = written(tmp_path, a=model(), b=model(fc="3s"))
-    joint = per_rank.read_all(paths)
+    joint = files.read_all(paths)
     assert (joint.ranks, joint.layers[0].forward, joint.layers[0].forwards) == (2, 2.0, (1.0, 3.0))
     assert (joint.layers[1].backward, joint.layers[1].backwards) == (1.0, (1.0, 1.0))
     assert (joint.optimizer, joint.optimizers, joint.parameters) == (1.0, (1.0, 1.0), 4000.0)
@@ -59,7 +58,7 @@ def test_traces_are_in_the_order_of_their_ranks(tmp_path: Path) -> None:
     second, first = trace(tmp_path, "a.json", 1, slower=2.0), trace(tmp_path, "b.json", 0)
     alone = files.read(first)
     for joint in (
-        per_rank.read_all([second, first]),
+        files.read_all([second, first]),
         find(str(tmp_path)),
         find(f"{tmp_path}/*.json"),
     ):
@@ -85,7 +84,7 @@ def test_what_was_read_from_several_files_can_be_written_to_one(tmp_path: Path) 
     (tmp_path / "both.yaml").write_text(files.dumps(joint))
     assert files.read(tmp_path / "both.yaml") == joint
     with pytest.raises(InputError, match=r"both.yaml has times of 2 ranks already: give it alone"):
-        per_rank.read_all([tmp_path / "both.yaml", tmp_path / "0.json"])
+        files.read_all([tmp_path / "both.yaml", tmp_path / "0.json"])
 
 
 def test_one_trace_is_a_model_as_ever(tmp_path: Path) -> None:
@@ -117,7 +116,7 @@ def test_models_of_one_job_differ_in_times_alone(
 ) -> None:
     paths = written(tmp_path, a=model(), b=second_model)
     with pytest.raises(InputError, match=message):
-        per_rank.read_all(paths)
+        files.read_all(paths)
 
 
 def test_files_that_make_no_model_are_refused(tmp_path: Path) -> None:
@@ -140,10 +139,10 @@ def test_files_that_make_no_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'resnet50'"):
         find("resnet51:batch=4,device=a100")
     with pytest.raises(InputError, match="4097 traces: at most 4096"):
-        per_rank.read_all([path] * 4097)
+        files.read_all([path] * 4097)
 
 
 def test_a_model_says_how_many_ranks_it_has(tmp_path: Path) -> None:
     assert find("resnet50").ranks == 0
-    joint: Model = per_rank.read_all([trace(tmp_path, f"{rank}.json", rank) for rank in range(3)])
+    joint: Model = files.read_all([trace(tmp_path, f"{rank}.json", rank) for rank in range(3)])
     assert joint.ranks == 3
