@@ -57,11 +57,7 @@ class Kernels:
         return Computation(self.times.memory(nbytes), self.times.memory(nbytes_back), kept=kept)
 
     def layer(
-        self,
-        name: str,
-        events: Iterable[Event],
-        parameters: Tensors = (),
-        channels: int = 0,
+        self, name: str, events: Iterable[Event], parameters: Tensors = (), channels: int = 0
     ) -> Layer:
         """A layer of a strategy, with the `channels` of a batch norm."""
         each = computations(events)

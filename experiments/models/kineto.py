@@ -30,14 +30,7 @@ from itertools import chain, pairwise
 from statistics import median_low
 from typing import NamedTuple
 
-from experiments.models.kineto_trace import (
-    ACCUMULATE,
-    COMMUNICATES,
-    EVALUATE,
-    Act,
-    Trace,
-    load,
-)
+from experiments.models.kineto_trace import ACCUMULATE, COMMUNICATES, EVALUATE, Act, Trace, load
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
 

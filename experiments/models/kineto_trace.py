@@ -135,10 +135,7 @@ def load(data: bytes, name: str) -> Trace:
     annotations = [event for event in events if event.cat == _ANNOTATION]
     spans = (event for event in events if event.cat in (_OPERATION, *_LAUNCHES))
     return Trace(
-        _acts(spans, kernels),
-        annotations,
-        _device(content) if kernels else CPU,
-        _rank(content),
+        _acts(spans, kernels), annotations, _device(content) if kernels else CPU, _rank(content)
     )
 
 

@@ -61,14 +61,7 @@ _deepseek = _family(
     latent=Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
 )
 # Dosovitskiy et al., ICLR 2021, table 1, for images of 224 x 224 in patches of 16 x 16.
-_vit = _family(
-    197,
-    stretched=True,
-    vocabulary=1000,
-    kind="image",
-    positions=197,
-    patch=3 * 16**2,
-)
+_vit = _family(197, stretched=True, vocabulary=1000, kind="image", positions=197, patch=3 * 16**2)
 
 _ENTRIES = {
     "resnet50": Entry(ImageNetworks.resnet50, 224, setup=Setup(128, "amp")),

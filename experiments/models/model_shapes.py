@@ -139,30 +139,21 @@ class Shape:
     @property
     def attention_matrices(self) -> tuple[Matrix, ...]:
         """The matrices of attention in a block."""
-        width, biases = self.width, self.biases
-        output = Matrix("output", self.heads * self.value_size, width, biases)
-        if not self.latent:
-            queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
-            return (
-                Matrix("query", width, queries, biases),
-                Matrix("key", width, keys, biases),
-                Matrix("value", width, keys, biases),
-                output,
-            )
         latent, queries = self.latent, self.heads * self.key_size
-        return (
-            *(
-                (
-                    Matrix("query_narrow", width, latent.query_rank),
-                    Matrix("query_wide", latent.query_rank, queries),
-                )
-                if latent.query_rank
-                else (Matrix("query", width, queries),)
-            ),
-            Matrix("key_narrow", width, latent.key_rank + latent.rope),
-            Matrix("key_wide", latent.key_rank, self.heads * (latent.nope + latent.value)),
-            output,
-        )
+        keys = self.kv_heads * self.head_size
+        sizes = {"query": (self.width, queries)}
+        if not latent:
+            sizes["key"] = sizes["value"] = (self.width, keys)
+        else:
+            if latent.query_rank:
+                sizes = {
+                    "query_narrow": (self.width, latent.query_rank),
+                    "query_wide": (latent.query_rank, queries),
+                }
+            sizes["key_narrow"] = (self.width, latent.key_rank + latent.rope)
+            sizes["key_wide"] = (latent.key_rank, self.heads * (latent.nope + latent.value))
+        sizes["output"] = (self.heads * self.value_size, self.width)
+        return tuple(Matrix(name, *size, self.biases) for name, size in sizes.items())
 
     def mlp_matrices(self, hidden: int) -> tuple[Matrix, ...]:
         """The matrices of an MLP or an expert with `hidden` elements inside."""

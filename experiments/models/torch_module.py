@@ -100,7 +100,7 @@ def profile(
     parameters = trained(module)
     _note_unused(title, [each for each in parameters if each not in traces[0].owners], parameters)
     gradients = (each.grad for each in parameters.values() if each.grad is not None)
-    hooked = median(trace.end for trace in traces) / median(f + b for f, b, _ in totals) - 1
+    hooked = median(trace.seconds for trace in traces) / median(f + b for f, b, _ in totals) - 1
     hardware, multiprocessors, place = _hardware(device)
     first = next(tensors(run.inputs), None)
     samples = int(first.shape[0]) if first is not None and first.dim() else 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from math import inf
@@ -28,59 +28,43 @@ if TYPE_CHECKING:
 COPIED = 2**28
 """So many bytes are copied to measure the bandwidth of the memory."""
 COPIES = 5
-Events = Sequence[tuple[float, int | str]]
-"""Events with their times: the number of a layer that begins, or a parameter whose gradient
-arrives."""
 
 
 class Trace(NamedTuple):
-    """A step of n layers as the hooks saw it. Times are seconds since its start."""
+    """A step of n layers as the hooks saw it."""
 
     names: tuple[str, ...]
     """The module of each layer, in the order in which they run; "" is the root."""
-    forward: Events
-    """The layers of the forward in their order, and n at the end of the last one."""
-    middle: float
-    """The end of the forward and of its loss."""
-    backward: Events
-    """The layers and the gradients of the backward in their order."""
-    end: float
-    """The end of the backward."""
+    forwards: list[float]
+    """Seconds of the forward of each layer, and outside of layers: n + 1 times that add up."""
+    backwards: list[float]
+    """Seconds of the backward of each layer, and outside of layers."""
+    owners: dict[str, int]
+    """The layer in whose backward the gradient of each parameter arrives, in the order of arrival;
+    n if it arrives outside of layers."""
+    seconds: float
+    """Seconds of the forward and the backward."""
 
-    @property
-    def forwards(self) -> list[float]:
-        """Seconds of the forward of each layer, and outside of layers: n + 1 times that add up."""
-        return self._seconds(self.forward, 0.0, self.middle)
 
-    @property
-    def backwards(self) -> list[float]:
-        """Seconds of the backward of each layer, and outside of layers: n + 1 times that add up."""
-        return self._seconds(self.backward, self.middle, self.end)
+def attributed(
+    events: Iterable[tuple[float, int | str]], layers: int, since: float, end: float
+) -> tuple[list[float], dict[str, int]]:
+    """The seconds from `since` to `end` that belong to each layer, and to none; and the layer in
+    which the gradient of each parameter arrives, `layers` for none.
 
-    @property
-    def owners(self) -> dict[str, int]:
-        """The layer in whose backward the gradient of each parameter arrives, in the order of
-        arrival; n if it arrives outside of layers."""
-        layer, layers = len(self.names), dict[str, int]()
-        for _, event in self.backward:
-            if isinstance(event, str):
-                layers[event] = layer
-            else:
-                layer = event
-        return layers
-
-    def _seconds(self, events: Events, since: float, end: float) -> list[float]:
-        layer, arrived = len(self.names), -inf
-        seconds = [0.0] * (layer + 1)
-        for moment, event in events:
-            if isinstance(event, str):
-                arrived = moment
-                continue
-            until = arrived if arrived > since else moment
-            seconds[layer] += until - since
-            layer, since = event, until
-        seconds[layer] += end - since
-        return seconds
+    An event is the number of a layer that begins, or a parameter whose gradient arrives.
+    """
+    seconds, owners = [0.0] * (layers + 1), dict[str, int]()
+    layer, arrived = layers, -inf
+    for moment, event in events:
+        if isinstance(event, str):
+            owners[event], arrived = layer, moment
+            continue
+        until = arrived if arrived > since else moment
+        seconds[layer] += until - since
+        layer, since = event, until
+    seconds[layer] += end - since
+    return seconds, owners
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -170,18 +154,17 @@ class Hooks:
     def trace(self, start: Any, middle: Any, end: Any) -> Trace:
         """The step that began at the stamp `start`, with the stamps at the ends of its forward and
         its backward."""
-        layers = self._layers
+        layers, n = self._layers, len(self._layers)
         number = {call: k for k, call in enumerate(layers)}
         begun = [*(self._calls[call][1] for call in layers), *[self._last] * bool(layers)]
         events = [event if isinstance(event, str) else number[event] for _, event in self._events]
         stamps = [*begun, *(stamp for stamp, _ in self._events)]
         middle, end, *times = self.clock.since(start, [middle, end, *stamps])
+        rest = zip(times[len(begun) :], events, strict=True)
+        forwards, _ = attributed(zip(times, range(len(begun)), strict=False), n, 0.0, middle)
+        backwards, owners = attributed(rest, n, middle, end)
         return Trace(
-            tuple(self._calls[call][0] for call in layers),
-            tuple(zip(times, range(len(begun)), strict=False)),
-            middle,
-            tuple(zip(times[len(begun) :], events, strict=True)),
-            end,
+            tuple(self._calls[call][0] for call in layers), forwards, backwards, owners, end
         )
 
     def kept(self) -> list[float]:
@@ -310,13 +293,10 @@ def find_device(name: str) -> torch.device:
     """The device cpu, cuda or cuda:1. Raises InputError if the machine does not have it."""
     import torch
 
-    kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+    if name.partition(":")[0] not in ("cpu", "cuda"):
         raise InputError(f"device {name!r}: it is cpu, cuda, or one of several like cuda:1")
-    count = torch.cuda.device_count() if kind == "cuda" else 1
-    if int(number or 0) >= count:
-        raise InputError(f"device {name!r} is not there: torch sees {count} of the kind")
-    return torch.device(name)
+    with refused(f"device {name!r} is not there"):
+        return torch.empty(0, device=name).device
 
 
 def mean_square(outputs: Any) -> torch.Tensor:
