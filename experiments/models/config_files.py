@@ -229,24 +229,16 @@ def parse(text: str, name: str) -> Entry:
     """The model in the text of the config.json `name`. Raises InputError."""
     text = check_text(text, name)
     content, mistakes = json_files.load(text, name), Mistakes()
-    config: _Family = mistakes.checked(_family(content, name), content)
+    family = content.get("model_type") if isinstance(content, dict) else None
+    if not isinstance(family, str) or family not in FAMILIES:
+        wrong = "is missing" if family is None else f"{shown(family)} is unknown"
+        hint = nearest_name(shown(family), FAMILIES, f"simctl knows {', '.join(FAMILIES)}")
+        raise InputError(f"{name}: model_type {wrong}: {hint}")
+    config: _Family = mistakes.checked(FAMILIES[family], content)
     mistakes.report(yaml_files.place_in(text, name))
     try:
         shape = config.shape()
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    most = min(config.max_position_embeddings, LONGEST) if isinstance(config, _Llama) else LONGEST
-    return Entry(shape, shape.positions or min(most, USUAL), name=name)
-
-
-def _family(content: object, name: str) -> type[_Family]:
-    if not isinstance(content, dict) or "model_type" not in content:
-        raise InputError(
-            f"{name} is no config.json of a transformer: model_type is missing: simctl knows "
-            f"{', '.join(FAMILIES)}"
-        )
-    family = content["model_type"]
-    if isinstance(family, str) and family in FAMILIES:
-        return FAMILIES[family]
-    hint = nearest_name(shown(family), FAMILIES, f"simctl knows {', '.join(FAMILIES)}")
-    raise InputError(f"{name}: model_type {shown(family)} is unknown: {hint}")
+    longest = config.max_position_embeddings if isinstance(config, _Llama) else USUAL
+    return Entry(shape, shape.positions or min(longest, USUAL), name=name)

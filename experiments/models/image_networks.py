@@ -31,15 +31,8 @@ own side."""
 class ImageNetworks(Kernels):
     """Networks for a batch of images. Elements are those of one image."""
 
-    def resnet50(self, image: int) -> Model:
-        """25,557,032 parameters; 4.09 G multiply-adds for an image of 224 x 224."""
-        return self._network(self._resnet50(image), image)
-
-    def vgg16(self, image: int) -> Model:
-        """138,357,544 parameters; 15.47 G multiply-adds for an image of 224 x 224."""
-        return self._network(self._vgg16(image), image)
-
-    def _network(self, layers: Iterable[Layer], image: int) -> Model:
+    def network(self, layers: Iterable[Layer], image: int) -> Model:
+        """The model with these layers, for images of a side."""
         return self.model(layers, inputs=CHANNELS * image**2 * 4, outputs=CLASSES, state=1)
 
     def _elements(
@@ -91,7 +84,8 @@ class ImageNetworks(Kernels):
             tensors = _affine(name, weights, outputs)
         return self.layer(name, [*kernels, *after], tensors, outputs if norm else 0)
 
-    def _resnet50(self, image: int) -> Iterator[Layer]:
+    def resnet50(self, image: int) -> Iterator[Layer]:
+        """25,557,032 parameters; 4.09 G multiply-adds for an image of 224 x 224."""
         side = _side(image, 7, 2)
         pooled = _side(side, 3, 2)
         stem = self._activation(64 * side**2), self._pooling(64 * side**2, 64 * pooled**2, 8)
@@ -127,8 +121,9 @@ class ImageNetworks(Kernels):
             place, shape = f"{name}.downsample", (side, small, inputs, outputs, 1)
             yield self._convolution(place, shape, tail, f"{place}.1", f"{place}.0")
 
-    def _vgg16(self, side: int) -> Iterator[Layer]:
-        """Convolutions and, in place, ReLU; the last of a group with its pooling."""
+    def vgg16(self, side: int) -> Iterator[Layer]:
+        """Convolutions and, in place, ReLU; the last of a group with its pooling. 138,357,544
+        parameters; 15.47 G multiply-adds for an image of 224 x 224."""
         place, inputs = 0, CHANNELS
         for group in GROUPS:
             for number, outputs in enumerate(group, 1):

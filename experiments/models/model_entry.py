@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from experiments.models.model_shapes import Shape, divisor, share
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from experiments.option_text import Parser, parse_pairs
-from simulator.training.model import Model
+from simulator.training.model import Layer, Model
 from topologies.errors import InputError, unknown_option
 from topologies.units import parse_whole
 
@@ -49,7 +49,7 @@ class Setup(NamedTuple):
 class Entry:
     """A model that is shipped or that a config.json describes."""
 
-    model: Shape | Callable[[ImageNetworks, int], Model]
+    model: Shape | Callable[[ImageNetworks, int], Iterable[Layer]]
     """A transformer, or a network for images of a side."""
     size: int
     """Tokens of a sequence or pixels of an image's side."""
@@ -88,7 +88,8 @@ class Entry:
                 cut = replace(cut, dropout=self.model.dropout)
                 model = transformer(Writer(times, cut, self.model, self.size))
             else:
-                model = self.model(ImageNetworks(times, cut), self.size)
+                images = ImageNetworks(times, cut)
+                model = images.network(self.model(images, self.size), self.size)
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from None
         return replace(model, name=self.name)

@@ -125,7 +125,7 @@ def test_experts_in_some_blocks_are_refused() -> None:
     [
         ("", "config.json is empty: it describes nothing"),
         ('{"model_type": "llama", "hidden', "config.json line 1: "),
-        ("{}", "config.json is no config.json of a transformer: model_type is missing"),
+        ("{}", "config.json: model_type is missing: simctl knows bert"),
         ("[" * 100_000, "config.json is nested too deep"),
         ('{"model_type": "llama", "model_type": "gpt2"}', "is there twice"),
         ('{"model_type": "llama", "x": NaN}', "NaN is no number"),

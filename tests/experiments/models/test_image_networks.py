@@ -1,18 +1,28 @@
 """ResNet-50 and VGG-16 as torchvision has them."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 
 from experiments.models.block_cut import Cut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.image_networks import ImageNetworks
 from flop_times import FlopTimes
 from grouped_cases import each_case
-from simulator.training.model import Layer
+from simulator.training.model import Layer, Model
 
 NETWORKS = ImageNetworks(DeviceTimes("v100", "fp32"), Cut())
 FLOPS = ImageNetworks(FlopTimes("v100", "fp32"), Cut())
-MODEL, VGG_MODEL = NETWORKS.resnet50(224), NETWORKS.vgg16(224)
-RESNET_FLOPS, VGG_FLOPS = FLOPS.resnet50(224).forward, FLOPS.vgg16(224).forward
+RESNET, VGG = ImageNetworks.resnet50, ImageNetworks.vgg16
+
+
+def network(
+    maker: ImageNetworks, layers: Callable[[ImageNetworks, int], Iterator[Layer]], image: int = 224
+) -> Model:
+    return maker.network(layers(maker, image), image)
+
+
+MODEL, VGG_MODEL = network(NETWORKS, RESNET), network(NETWORKS, VGG)
+RESNET_FLOPS, VGG_FLOPS = network(FLOPS, RESNET).forward, network(FLOPS, VGG).forward
 
 
 def names(layer: Layer) -> list[str]:
@@ -44,7 +54,7 @@ def test_its_activations() -> None:
     elements = convolved + convolved - 1_505_280 + pooled + 2048 + 1000
     assert MODEL.activations == 4 * elements + 8 * pooled
     assert 80e6 < MODEL.activations < 110e6
-    half = ImageNetworks(DeviceTimes("v100", "amp"), Cut(micro=3)).resnet50(224)
+    half = network(ImageNetworks(DeviceTimes("v100", "amp"), Cut(micro=3)), RESNET)
     assert half.activations == 3 * (2 * elements + 8 * pooled)
 
 
@@ -86,14 +96,14 @@ def test_tensors_have_their_names_and_sizes() -> None:
 
 def test_the_stem_needs_no_gradient_of_the_image() -> None:
     """118 M multiply-adds in the backward, not 236 M."""
-    stem, later = FLOPS.resnet50(224).layers[:2]
+    stem, later = network(FLOPS, RESNET).layers[:2]
     assert stem.forward == stem.backward == 2 * 64 * 3 * 49 * 112**2
     assert later.backward == 2 * later.forward
 
 
 @each_case("image", [32, 97, 160, 288])
 def test_another_image_is_other_work_for_the_same_parameters(image: int) -> None:
-    resized = FLOPS.resnet50(image)
+    resized = network(FLOPS, RESNET, image)
     assert resized.parameters == MODEL.parameters
     assert (resized.forward < RESNET_FLOPS) == (image < 224)
     assert resized.inputs == 12 * image**2
@@ -101,7 +111,7 @@ def test_another_image_is_other_work_for_the_same_parameters(image: int) -> None
 
 def test_images_of_even_sides_scale_with_their_area() -> None:
     convolutions = RESNET_FLOPS - 2 * 2048 * 1000
-    assert FLOPS.resnet50(448).forward - 2 * 2048 * 1000 == 4 * convolutions
+    assert network(FLOPS, RESNET, 448).forward - 2 * 2048 * 1000 == 4 * convolutions
 
 
 def test_which_convolutions_winograds_algorithm_is_for() -> None:
@@ -113,7 +123,7 @@ def test_which_convolutions_winograds_algorithm_is_for() -> None:
             count[square] += 1
             return flops
 
-    ImageNetworks(Counted("v100", "fp32"), Cut()).resnet50(224)
+    network(ImageNetworks(Counted("v100", "fp32"), Cut()), RESNET)
     assert count == {True: 13, False: 40}
 
 
@@ -164,5 +174,5 @@ def test_vggs_activations() -> None:
 
 
 def test_the_classifier_of_vgg_is_the_same_for_any_image() -> None:
-    assert NETWORKS.vgg16(96).parameters == VGG_MODEL.parameters
-    assert FLOPS.vgg16(448).forward - 4 * 2 * 15_346_630_656 == 2 * 123_633_664
+    assert network(NETWORKS, VGG, 96).parameters == VGG_MODEL.parameters
+    assert network(FLOPS, VGG, 448).forward - 4 * 2 * 15_346_630_656 == 2 * 123_633_664
