@@ -30,7 +30,7 @@ from itertools import chain, pairwise
 from statistics import median_low
 from typing import NamedTuple
 
-from experiments.models.kineto_trace import ACCUMULATE, COMMUNICATES, EVALUATE, Act, Trace, load
+from experiments.models.kineto_trace import ACCUMULATE, COMMUNICATES, EVALUATE, Act, Event, load
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
 
@@ -104,8 +104,8 @@ def parse(data: bytes, name: str) -> tuple[Model, int | None]:
     Raises InputError, in one line that names the file, if the bytes are no trace, or if the trace
     has no gradients or no shapes.
     """
-    trace = load(data, name)
-    steps = _complete(trace.acts, name)
+    acts, annotations, device, rank = load(data, name)
+    steps = _complete(acts, name)
     times = [sum(layer.seconds for layer in layers) for layers in steps]
     chosen = times.index(median_low(times))
     if not times[chosen] > 0:
@@ -126,12 +126,12 @@ def parse(data: bytes, name: str) -> tuple[Model, int | None]:
         layers=tuple(map(_layer, range(len(gradients)), steps[chosen], gradients)),
         dtype=dtype,
         gradient_dtype=dtype,
-        optimizer=_optimizer(trace),
+        optimizer=_optimizer(acts, annotations),
         inputs=first.nbytes,
-        device=trace.device,
+        device=device,
         source=f"measured: Kineto trace {name}, step {chosen + 1} of {len(steps)}",
     )
-    return model, trace.rank
+    return model, rank
 
 
 def _complete(acts: Sequence[Act], name: str) -> list[list[_Acts]]:
@@ -252,13 +252,11 @@ def _first_input(layer: _Acts, gradients: Sequence[_Input]) -> _Input:
     return next(candidates, (inputs or [_Input((), "")])[0])
 
 
-def _optimizer(trace: Trace) -> float:
+def _optimizer(acts: Sequence[Act], annotations: Sequence[Event]) -> float:
     """Median seconds of the operations of an optimizer's step."""
-    starts = [act.event.ts for act in trace.acts]
-    steps = [event for event in trace.annotations if event.name.startswith(_OPTIMIZER)]
-    inside = (trace.acts[bisect_left(starts, s.ts) : bisect_right(starts, s.end)] for s in steps)
-    seconds = [
-        sum(act.seconds for act in acts if act.event.tid == step.tid)
-        for step, acts in zip(steps, inside, strict=True)
-    ]
+    starts, seconds = [act.event.ts for act in acts], list[float]()
+    for step in annotations:
+        if step.name.startswith(_OPTIMIZER):
+            inside = acts[bisect_left(starts, step.ts) : bisect_right(starts, step.end)]
+            seconds.append(sum(act.seconds for act in inside if act.event.tid == step.tid))
     return median_low(seconds or [0.0])

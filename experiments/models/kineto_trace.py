@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
@@ -83,28 +83,12 @@ class Act:
     """Autograd's sequence numbers of the operation and of those that it calls."""
 
 
-class Trace(NamedTuple):
-    """The content of a trace."""
-
-    acts: list[Act]
-    """The acts in the order in which they start."""
-    annotations: list[Event]
-    """The annotations in the order in which they start."""
-    device: str
-    """The name of the GPU, or "CPU"."""
-    rank: int | None
-    """The rank of the process in its job, None if the trace does not say."""
-
-
 def contents(path: Path) -> bytes:
     """The bytes of a file, unpacked if it is gzipped.
 
     Raises InputError if there is no such file, or if it is empty, damaged or above 128 MiB.
     """
-    try:
-        data = file_contents(path, LIMIT)
-    except InputError as error:
-        raise InputError(f"{error}: name a model file or a trace") from None
+    data = file_contents(path, LIMIT)
     if data.startswith(b"\x1f\x8b"):
         data = unzipped(data, path.name, LIMIT)
     if len(data) > LIMIT:
@@ -117,8 +101,9 @@ def contents(path: Path) -> bytes:
     return data
 
 
-def load(data: bytes, name: str) -> Trace:
-    """The trace in the bytes of the file `name`.
+def load(data: bytes, name: str) -> tuple[list[Act], list[Event], str, int | None]:
+    """The trace in the bytes of the file `name`: its acts, its annotations, both in the order in
+    which they start, the name of the GPU or "CPU", and the rank in the job or None.
 
     If there are kernels, times are those of the kernels, and operations only launch them. Raises
     InputError for a file without JSON, without a list of events, or with an event without time.
@@ -134,9 +119,8 @@ def load(data: bytes, name: str) -> Trace:
     kernels = [event for event in events if event.cat in _KERNELS]
     annotations = [event for event in events if event.cat == _ANNOTATION]
     spans = (event for event in events if event.cat in (_OPERATION, *_LAUNCHES))
-    return Trace(
-        _acts(spans, kernels), annotations, _device(content) if kernels else CPU, _rank(content)
-    )
+    device = _device(content) if kernels else CPU
+    return _acts(spans, kernels), annotations, device, _rank(content)
 
 
 def _device(content: object) -> str:

@@ -226,7 +226,7 @@ def test_what_cannot_be_opened_is_refused(tmp_path: Path) -> None:
         (tmp_path, "is a directory"),
         (Path("a\0b"), "null"),
     ):
-        with pytest.raises(InputError, match=f"{reason}.*: name a model file or a trace"):
+        with pytest.raises(InputError, match=reason):
             read(path)
 
 

@@ -132,9 +132,7 @@ def test_files_that_make_no_model_are_refused(tmp_path: Path) -> None:
     for pattern in (f"{tmp_path}/*.gz", "**x", "[", "*\0", *nowhere):
         with pytest.raises(InputError, match="no file matches"):
             find(pattern)
-    with pytest.raises(
-        InputError, match=r"no such file: no/such.json: name a model file or a trace"
-    ):
+    with pytest.raises(InputError, match=r"no such file: no/such.json"):
         find(f"{path},no/such.json")
     with pytest.raises(InputError, match="did you mean 'resnet50'"):
         find("resnet51:batch=4,device=a100")
