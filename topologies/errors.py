@@ -1,6 +1,7 @@
 """The one error that is a user's mistake and not a bug."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 _SHOWN = 60
@@ -10,6 +11,17 @@ _SHOWN = 60
 class InputError(ValueError):
     """Bad input: one line that names the value and what would be right. The command line exits with
     2."""
+
+
+@contextmanager
+def refused(text: str) -> Iterator[None]:
+    """Turn an exception of foreign code into InputError: `text`, and the type and the first line of
+    the exception."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        line = str(error).strip().partition("\n")[0][:200]
+        raise InputError(f"{text}: {type(error).__name__}: {line}") from None
 
 
 def shown(value: object) -> str:

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import output
 from experiments.commands.answer import Answer
-from experiments.models.torch_module import Training, profile
-from experiments.models.torch_run import find_device, refused, require_torch
 from experiments.templates import cells_of
 from simulator.training.model import Layer, Model
-from topologies.errors import InputError
+from topologies.errors import InputError, refused
 from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
@@ -61,7 +59,9 @@ class Request:
 def run(request: Request, out: Path | None, how: str) -> int:
     """Train a module for a few steps, print what its layers take, and write it as a model."""
     output.check_writable(out, FILES)
-    require_torch()
+    _require_torch()
+    from experiments.models.torch_run import find_device
+
     find_device(request.device)
     with redirect_stdout(sys.stderr):
         model = _profiled(request)
@@ -106,6 +106,15 @@ def random_inputs(shapes: Sequence[Shape], vocab: int, dtype: str) -> tuple[torc
     return tuple(_random_input(shape, vocab, dtype) for shape in shapes)
 
 
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "profiling a module needs torch, which is not installed: pip install '.[torch]'"
+        ) from None
+
+
 def _profiled(request: Request) -> Model:
     dtype = FLOATS.get(request.dtype)
     if dtype is None:
@@ -113,6 +122,8 @@ def _profiled(request: Request) -> Model:
     if request.batch is not None and request.batch < 1:
         raise InputError(f"batch = {request.batch}: 1 or more")
     import torch
+
+    from experiments.models.torch_module import Training, profile
 
     inputs = random_inputs(request.inputs, request.vocab, dtype)
     return profile(

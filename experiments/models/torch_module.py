@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from experiments.models import torch_run
 from experiments.models.torch_run import Trace, nbytes_of, tensors, trained
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError
 from topologies.units import format_bytes
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 logger = logging.getLogger("simctl")
 
@@ -76,7 +76,6 @@ def profile(
     give each layer's share of the totals. The learning rate is 0, but the statistics of batch norms
     change. Raises InputError if the module cannot be trained in this way.
     """
-    torch_run.require_torch()
     training = training or Training()
     device, title = torch_run.find_device(training.device), name or type(module).__name__
     run = torch_run.TrainedModule(module, inputs, loss or torch_run.mean_square, device, title)
@@ -136,8 +135,6 @@ def _layers(
 
     If a module is called several times, its buffers belong to its first layer.
     """
-    from torch.nn.modules.batchnorm import _BatchNorm
-
     run, parameters, owners, calls = trace.names, trained(module), trace.owners, Counter[str]()
     buffers = Counter[int]()
     for name, buffer in module.named_buffers():
@@ -204,8 +201,6 @@ def _dtype(parameters: Iterable[torch.Tensor], title: str) -> str:
 
 def _hardware(device: torch.device) -> tuple[str, int, str]:
     """The name of a device, the multiprocessors of a GPU, and torch on the device."""
-    import torch
-
     version = f"torch {torch.__version__.partition('+')[0]} on"
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)

@@ -13,17 +13,16 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from math import inf
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from topologies.errors import InputError
+import torch
+from torch import nn, optim
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
+from topologies.errors import InputError, refused
 
 COPIED = 2**28
 """So many bytes are copied to measure the bandwidth of the memory."""
@@ -69,8 +68,6 @@ def attributed(
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
     """All tensors in tuples, lists and mappings."""
-    import torch
-
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping | list | tuple):
@@ -88,8 +85,6 @@ class Clock:
         """The moment at which the device reaches this point of its work."""
         if not self._on_gpu:
             return time.perf_counter()
-        import torch
-
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -98,8 +93,6 @@ class Clock:
         """Seconds from `first` to each of `stamps`. Waits until the device has reached the last."""
         if not self._on_gpu:
             return [stamp - first for stamp in stamps]
-        import torch
-
         torch.cuda.synchronize()
         return [first.elapsed_time(stamp) / 1e3 for stamp in stamps]
 
@@ -124,24 +117,19 @@ class Hooks:
     @contextmanager
     def on(self, module: nn.Module) -> Iterator[None]:
         """Put hooks on the layers and parameters of `module`, and take them off at the end."""
-        handles: list[Any] = []
-        for name, part in module.named_modules():
-            if not list(part.children()) or list(part.parameters(recurse=False)):
-                handles.append(part.register_forward_pre_hook(partial(self._enter, name)))
-                handles.append(part.register_forward_hook(self._leave))
-        for name, parameter in trained(module).items():
-            handles.append(parameter.register_post_accumulate_grad_hook(partial(self._see, name)))
-        try:
+        with ExitStack() as hooks:
+            for name, part in module.named_modules():
+                if not list(part.children()) or list(part.parameters(recurse=False)):
+                    hooks.enter_context(part.register_forward_pre_hook(partial(self._enter, name)))
+                    hooks.enter_context(part.register_forward_hook(self._leave))
+            for name, parameter in trained(module).items():
+                see = partial(self._see, name)
+                hooks.enter_context(parameter.register_post_accumulate_grad_hook(see))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     @contextmanager
     def on_saved(self, tensors: Iterable[torch.Tensor]) -> Iterator[None]:
         """Count the bytes that autograd keeps, without those of `tensors`."""
-        import torch
-
         self._storages.update(tensor.untyped_storage().data_ptr() for tensor in tensors)
         with torch.autograd.graph.saved_tensors_hooks(self._keep, lambda saved: saved):
             yield
@@ -196,8 +184,6 @@ class Hooks:
         self._events.append((self.clock.stamp(), event))
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
-        import torch
-
         if tensor.layout is torch.strided:
             storage = tensor.untyped_storage()
             if storage.data_ptr() not in self._storages:
@@ -230,8 +216,6 @@ class TrainedModule:
 
     def optimize(self, name: str) -> None:
         """Choose an optimizer; its learning rate is 0, so that it changes no parameter."""
-        from torch import optim
-
         parameters = trained(self.module).values()
         adamw = name == "adamw"
         self.optimizer: Any = (
@@ -279,20 +263,8 @@ class TrainedModule:
         return start, middle, self.clock.stamp()
 
 
-def require_torch() -> None:
-    """Raise InputError if torch is not installed."""
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise InputError(
-            "profiling a module needs torch, which is not installed: pip install '.[torch]'"
-        ) from None
-
-
 def find_device(name: str) -> torch.device:
     """The device cpu, cuda or cuda:1. Raises InputError if the machine does not have it."""
-    import torch
-
     if name.partition(":")[0] not in ("cpu", "cuda"):
         raise InputError(f"device {name!r}: it is cpu, cuda, or one of several like cuda:1")
     with refused(f"device {name!r} is not there"):
@@ -302,8 +274,6 @@ def find_device(name: str) -> torch.device:
 def mean_square(outputs: Any) -> torch.Tensor:
     """The sum of the mean squares of all outputs that require grad: a loss whose gradient is
     dense."""
-    import torch
-
     means = [tensor.float().square().mean() for tensor in tensors(outputs) if tensor.requires_grad]
     return torch.stack(means).sum()
 
@@ -311,17 +281,6 @@ def mean_square(outputs: Any) -> torch.Tensor:
 def trained(module: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that get gradients, in the order of registration."""
     return {name: each for name, each in module.named_parameters() if each.requires_grad}
-
-
-@contextmanager
-def refused(text: str) -> Iterator[None]:
-    """Turn an exception of foreign code into InputError: `text`, and the type and the first line of
-    the exception."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        line = str(error).strip().partition("\n")[0][:200]
-        raise InputError(f"{text}: {type(error).__name__}: {line}") from None
 
 
 def _to_device(inputs: Any, device: torch.device) -> Any:
@@ -348,8 +307,6 @@ def _shapes(inputs: Any) -> str:
 @cache
 def memory_bandwidth(device: torch.device) -> float:
     """Bytes per second that a copy reads and writes."""
-    import torch
-
     clock, source = Clock(device), torch.ones(COPIED, dtype=torch.uint8, device=device)
     target, seconds = source.clone(), list[float]()
     for _ in range(COPIES):

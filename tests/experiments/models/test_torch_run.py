@@ -1,8 +1,13 @@
-"""What is made of the stamps of hooks; no torch is needed for that."""
+"""What is made of the stamps of hooks."""
+
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+if "torch" not in os.environ.get("SIMCTL_REQUIRE", "").split(","):
+    pytest.importorskip("torch", reason="torch is not installed")
 
 from experiments.models.torch_run import attributed
 
