@@ -26,8 +26,8 @@ class Accelerator(NamedTuple):
     """Bytes/s of its memory."""
     peak: Mapping[str, float]
     """FLOP/s in each dtype that it has instructions for."""
-    source: str
-    """The source of the figures."""
+    alike: str
+    """The GPU of :mod:`experiments.models.products` whose shares its products reach."""
     multiprocessors: int = 0
     """Multiprocessors or compute units that run kernels; 0 for a CPU."""
     tuned: float = 1.0
@@ -54,39 +54,36 @@ class Precision(NamedTuple):
 
 
 def _device(
-    memory: float,
-    bandwidth: float,
-    multiprocessors: int,
-    source: str,
-    *,
-    tuned: float = 1.0,
-    **peak: float,
+    memory: float, bandwidth: float, units: int, alike: str, *, tuned: float = 1.0, **peak: float
 ) -> Accelerator:
     """A device with the memory in GB, its bandwidth in GB/s, and the peaks in TFLOP/s."""
     flops = {dtype: value * TERA for dtype, value in peak.items()}
-    return Accelerator(memory * GIGA, bandwidth * GIGA, flops, source, multiprocessors, tuned)
+    return Accelerator(memory * GIGA, bandwidth * GIGA, flops, alike, units, tuned)
 
 
 _H100 = {"fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979}
-_V100 = "NVIDIA V100 datasheet, SXM2 with 32 GB (as fanghostt/transformers-benchmarks lists it)"
-_A100 = "NVIDIA A100 datasheet, SXM with 80 GB"
 _B200 = {"fp32": 80, "tf32": 1125, "fp16": 2250, "bf16": 2250, "fp8": 4500}
 _MI300X = {"fp32": 163.4, "tf32": 653.7, "fp16": 1307.4, "bf16": 1307.4, "fp8": 2614.9}
 
 ACCELERATORS: dict[str, Accelerator] = {
-    "p100": _device(16, 732, 56, "recalled: NVIDIA P100 datasheet, SXM2 with 16 GB", fp32=10.6),
-    "v100": _device(32, 900, 80, _V100, fp32=15.7, fp16=125),
-    "a100": _device(80, 2039, 108, _A100, fp32=19.5, tf32=156, fp16=312, bf16=312),
-    "h100": _device(80, 3350, 132, "NVIDIA H100 datasheet, SXM with 80 GB", **_H100),
-    "h200": _device(141, 4800, 132, "NVIDIA H200 datasheet, SXM", **_H100),
-    "b200": _device(180, 8000, 148, "NVIDIA DGX B200 datasheet", **_B200),
-    # Its best matrix multiplications reach 51% to 60% of peak, NVIDIA's 80% to 87%.
-    "mi300x": _device(192, 5300, 304, "AMD Instinct MI300X datasheet", tuned=0.7, **_MI300X),
-    # 112 cores at their base of 2 GHz (64 FLOP a cycle with AVX-512, 2048 with AMX), 16 channels of
-    # DDR5-4800; two sockets are assumed to reach half of the usual share.
-    "cpu": _device(
-        512, 614.4, 0, "recalled: two Intel Xeon Platinum 8480+", tuned=0.5, fp32=14.3, bf16=458.8
-    ),
+    # Recalled: NVIDIA P100 datasheet, SXM2 with 16 GB.
+    "p100": _device(16, 732, 56, "a100", fp32=10.6),
+    # NVIDIA V100 datasheet, SXM2 with 32 GB (as fanghostt/transformers-benchmarks lists it).
+    "v100": _device(32, 900, 80, "a100", fp32=15.7, fp16=125),
+    # NVIDIA A100 datasheet, SXM with 80 GB.
+    "a100": _device(80, 2039, 108, "a100", fp32=19.5, tf32=156, fp16=312, bf16=312),
+    # NVIDIA H100 datasheet, SXM with 80 GB, and H200 datasheet, SXM.
+    "h100": _device(80, 3350, 132, "h100", **_H100),
+    "h200": _device(141, 4800, 132, "h100", **_H100),
+    # NVIDIA DGX B200 datasheet.
+    "b200": _device(180, 8000, 148, "b200", **_B200),
+    # AMD Instinct MI300X datasheet. Its best matrix multiplications reach 51% to 60% of peak,
+    # NVIDIA's 80% to 87%.
+    "mi300x": _device(192, 5300, 304, "h100", tuned=0.7, **_MI300X),
+    # Recalled: two Intel Xeon Platinum 8480+. 112 cores at their base of 2 GHz (64 FLOP a cycle
+    # with AVX-512, 2048 with AMX), 16 channels of DDR5-4800; two sockets are assumed to reach half
+    # of the usual share.
+    "cpu": _device(512, 614.4, 0, "a100", tuned=0.5, fp32=14.3, bf16=458.8),
 }
 """The devices by name."""
 

@@ -84,16 +84,14 @@ class _Parts:
         self.seconds += seconds
         self.kernels += kernels
 
-    def close(self) -> None:
-        """End a part without a collective."""
-        if self.seconds > 0:
+    def close(self, gate: Gate | None = None, collective: str = "") -> None:
+        """End a part, with a collective at its end if there is a gate."""
+        if gate:
+            launch = (self.kernels + 1) * self.launch
+            part = Part(self.seconds, gate.group, collective, gate.nbytes, launch=launch)
+            self.parts.append(part)
+        elif self.seconds > 0:
             self.parts.append(Part(self.seconds, launch=self.kernels * self.launch))
-        self.seconds, self.kernels = 0.0, 0
-
-    def exchange(self, gate: Gate, collective: str) -> None:
-        """End a part with a collective."""
-        launch = (self.kernels + 1) * self.launch
-        self.parts.append(Part(self.seconds, gate.group, collective, gate.nbytes, launch=launch))
         self.seconds, self.kernels = 0.0, 0
 
     def overlap(self, seconds: float, launches: int, gate: Gate, collective: str) -> None:
@@ -130,7 +128,7 @@ def forward(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
             parts.seconds -= latest
             parts.overlap(latest, 1, event, event.forward)
         elif event.forward:
-            parts.exchange(event, event.forward)
+            parts.close(event, event.forward)
     parts.close()
     return tuple(parts.parts)
 
@@ -174,7 +172,7 @@ def backward(
         if event.back and waiting:
             parts.overlap(waiting, 1, event, event.back)
         elif event.back:
-            parts.exchange(event, event.back)
+            parts.close(event, event.back)
     parts.close()
     return tuple(parts.parts)
 

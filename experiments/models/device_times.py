@@ -60,7 +60,7 @@ class DeviceTimes:
 
     def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> float:
         """Seconds of `number` products of `rows` x `inner` by `inner` x `outputs` elements."""
-        return self.scale * _product(self.device, self.math, rows, outputs, inner, number)
+        return self.scale * _product(self.device, self.math, rows * number, outputs, inner)
 
     def traffic(self, nbytes: float) -> float:
         """Seconds in which `nbytes` bytes pass between the device and its memory."""
@@ -79,18 +79,16 @@ class DeviceTimes:
 
     def attention(self, kind: Attention, flops: float, *, forward: bool) -> float:
         """Seconds of a fused attention of `flops` FLOPs."""
-        family = products.ALIKE[self.device]
-        shares = FUSED[kind]["a100" if family == "a100" else "h100"]
-        peak = accelerator(self.device).peak["bf16" if self.math == "fp8" else self.math]
+        device = accelerator(self.device)
+        shares = FUSED[kind]["a100" if device.alike == "a100" else "h100"]
+        peak = device.peak["bf16" if self.math == "fp8" else self.math]
         return self.scale * flops / (peak * shares[0 if forward else 1])
 
 
 @lru_cache(maxsize=8192)
-def _product(
-    device: str, math: str, rows: float, outputs: float, inner: float, number: int
-) -> float:
+def _product(device: str, math: str, rows: float, outputs: float, inner: float) -> float:
     least = products.smallest(device, math)
-    sides = [max(side, least) for side in (rows * number, outputs, inner)]
+    sides = [max(side, least) for side in (rows, outputs, inner)]
     chosen = accelerator(device)
     reached = products.share(device, math, *sides) * chosen.tuned
     return 2.0 * sides[0] * sides[1] * sides[2] / (chosen.peak[math] * reached)

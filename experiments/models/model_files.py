@@ -63,11 +63,7 @@ def _tensors_text(tensors: tuple[Tensor, ...]) -> object:
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Size = Annotated[float, quantity(_parse_size), PlainSerializer(_size_text)]
 Time = Annotated[Seconds, PlainSerializer(lambda seconds: seconds_text(float(seconds)))]
-Times = Annotated[
-    list[Seconds],
-    AfterValidator(tuple),
-    PlainSerializer(lambda times: [seconds_text(float(seconds)) for seconds in times]),
-]
+Times = Annotated[tuple[Time, ...], Field(strict=False)]
 Tensors = Annotated[
     dict[Name, Size],
     BeforeValidator(lambda sizes: sizes if isinstance(sizes, dict) else {_ONLY: sizes}),
@@ -86,9 +82,9 @@ class LayerPart(Part):
     tensors: Annotated[Tensors, Field(alias="parameters")] = _NONE
     buffers: Size = 0.0
     channels: Count = 0
-    arrival: Annotated[list[Count], AfterValidator(tuple), PlainSerializer(list)] = _NONE
-    forwards: Times = _NONE
-    backwards: Times = _NONE
+    arrival: Annotated[tuple[Count, ...], Field(strict=False)] = ()
+    forwards: Times = ()
+    backwards: Times = ()
 
 
 class ModelPart(Part):
@@ -107,7 +103,7 @@ class ModelPart(Part):
     device: Name = "unknown"
     source: Note = "unknown"
     registration: list[Name] = Field([])
-    optimizers: Times = _NONE
+    optimizers: Times = ()
     layers: Annotated[list[LayerPart], Field(max_length=MOST_LAYERS)]
 
 

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from statistics import median
 from typing import Any
 
 import torch
-from torch import nn
+from torch import nn, optim
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from experiments.models import torch_run
@@ -29,8 +30,12 @@ from topologies.units import format_bytes
 logger = logging.getLogger("simctl")
 
 OTHER = "other"
-STATE = {"sgd": 1.0, "adamw": 2.0}
-"""The optimizers (SGD with momentum), and the bytes that each keeps for a byte of parameters."""
+OPTIMIZERS: dict[str, tuple[float, Callable[[Any], optim.Optimizer]]] = {
+    "sgd": (1.0, partial(optim.SGD, lr=0.0, momentum=0.9)),
+    "adamw": (2.0, partial(optim.AdamW, lr=0.0)),
+}
+"""The optimizers: the bytes that each keeps for a byte of parameters, and what makes it of the
+parameters, which a learning rate of 0 leaves as they are."""
 DTYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -52,8 +57,8 @@ class Training:
             raise InputError(
                 f"steps = {self.steps}, warmup = {self.warmup}: 1 or more steps after 0 or more"
             )
-        if self.optimizer not in STATE:
-            raise InputError(f"optimizer {self.optimizer!r}: it is one of {', '.join(STATE)}")
+        if self.optimizer not in OPTIMIZERS:
+            raise InputError(f"optimizer {self.optimizer!r}: it is one of {', '.join(OPTIMIZERS)}")
 
 
 def profile(
@@ -61,7 +66,7 @@ def profile(
     inputs: torch.Tensor | Sequence[Any] | Mapping[str, Any],
     training: Training | None = None,
     *,
-    loss: Callable[[Any], torch.Tensor] | None = None,
+    loss: Callable[[Any], torch.Tensor] = torch_run.mean_square,
     name: str = "",
     batch: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -78,8 +83,8 @@ def profile(
     """
     training = training or Training()
     device, title = torch_run.find_device(training.device), name or type(module).__name__
-    run = torch_run.TrainedModule(module, inputs, loss or torch_run.mean_square, device, title)
-    run.optimize(training.optimizer)
+    state, make = OPTIMIZERS[training.optimizer]
+    run = torch_run.TrainedModule(module, inputs, loss, make, device, title)
     kept, totals, traces = run.kept(), list[list[float]](), list[Trace]()
     count = training.steps + training.warmup
     for step in range(count):
@@ -110,7 +115,7 @@ def profile(
         dtype=_dtype(parameters.values(), title),
         gradient_dtype=_dtype(gradients, title),
         optimizer=optimizer,
-        state=STATE[training.optimizer],
+        state=state,
         inputs=nbytes_of(run.inputs),
         outputs=nbytes_of(run.outputs),
         memory_bandwidth=torch_run.memory_bandwidth(device),

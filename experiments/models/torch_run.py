@@ -200,6 +200,7 @@ class TrainedModule:
         module: nn.Module,
         inputs: Any,
         loss: Callable[[Any], torch.Tensor],
+        optimizer: Callable[[Any], optim.Optimizer],
         device: torch.device,
         title: str,
     ) -> None:
@@ -213,16 +214,7 @@ class TrainedModule:
             raise InputError(f"{title} returns no tensor that requires grad: it cannot be trained")
         with refused(f"{title} has no backward on {_shapes(inputs)}"):
             loss(self.outputs).backward()
-
-    def optimize(self, name: str) -> None:
-        """Choose an optimizer; its learning rate is 0, so that it changes no parameter."""
-        parameters = trained(self.module).values()
-        adamw = name == "adamw"
-        self.optimizer: Any = (
-            optim.AdamW(parameters, lr=0.0)
-            if adamw
-            else optim.SGD(parameters, lr=0.0, momentum=0.9)
-        )
+        self.optimizer = optimizer(trained(module).values())
 
     def step(self) -> list[float]:
         """Run a step; return the seconds of its forward with the loss, backward and optimizer."""

@@ -33,6 +33,7 @@ WORDS = {
     "float_type": "{value} is not a number",
     "float_parsing": "{value} is not a number",
     "list_type": "{value} is not a list",
+    "tuple_type": "{value} is not a list",
     "dict_type": "{value} is not a mapping of keys to values",
     "model_type": "{value} is not a mapping of keys to values",
     "named_tuple_type": "{value} is not a mapping of keys to values",

@@ -17,20 +17,10 @@ from importlib.resources import files
 
 import numpy as np
 
+from experiments.models.accelerators import accelerator
 from topologies.topology import Floats
 
 UNIT = 1e-4
-ALIKE = {
-    "v100": "a100",
-    "p100": "a100",
-    "a100": "a100",
-    "h100": "h100",
-    "h200": "h100",
-    "b200": "b200",
-    "mi300x": "h100",
-    "cpu": "a100",
-}
-"""The GPU whose shares each device takes."""
 
 
 @lru_cache(maxsize=8)
@@ -41,7 +31,7 @@ def read(device: str, dtype: str) -> tuple[Floats, Floats, Floats]:
     The logarithms of their rows, those of their outputs and inner elements, and their shares, shape
     (rows, outputs, inner).
     """
-    name = ALIKE[device]
+    name = accelerator(device).alike
     eight = dtype == "fp8" and name != "a100"
     file = files(__package__) / f"{name}_{'fp8' if eight else 'bf16'}.csv"
     heading, _, lines = file.read_text().partition("\n")
