@@ -49,10 +49,16 @@ def _grouped(table: str) -> str:
     heading, *rows = table.splitlines()
     groups: dict[str, list[str]] = {}
     for row, entry in zip(rows, MODELS.values(), strict=True):
-        groups.setdefault(entry.group, []).append(row)
+        groups.setdefault(_group(entry.model), []).append(row)
     return "\n".join(
         [heading, *(line for group, lines in groups.items() for line in ("", f"{group}:", *lines))]
     )
+
+
+def _group(model: object) -> str:
+    if not isinstance(model, Shape) or model.kind == "image":
+        return "images"
+    return "text, mixture of experts" if model.experts else "text"
 
 
 def _count(elements: output.Value) -> str:

@@ -77,11 +77,14 @@ class Cut:
     def check(self, shape: Shape, seq: int, name: str) -> None:
         """Raise InputError with what would be right if the shape cannot be cut so, with sequences
         of `seq` tokens."""
-        if shape.heads % self.tp:
-            raise InputError(
-                f"{name} has {shape.heads} heads, which tp={self.tp} does not divide: take "
-                f"tp={gcd(shape.heads, self.tp)}"
-            )
+        experts = shape.experts.number if shape.experts else 0
+        divided = ("heads", shape.heads, "tp", self.tp), ("experts", experts, "ep", self.ep)
+        for kind, number, key, degree in divided:
+            if number % degree:
+                raise InputError(
+                    f"{name} has {number} {kind}, which {key}={degree} does not divide: take "
+                    f"{key}={gcd(number, degree)}"
+                )
         if self.sp and seq % (self.tp * self.cp):
             raise InputError(
                 f"sp cuts sequences of {seq} tokens in tp x cp = {self.tp * self.cp}, which does "
@@ -98,12 +101,7 @@ class Cut:
                 f"ulysses scatters {heads} heads of keys over cp={self.cp} ranks: take "
                 f"cp={gcd(heads, self.cp)} or context=ring"
             )
-        if self.ep > 1 and not shape.experts:
+        if self.ep > 1 and not experts:
             raise InputError(f"{name} has no experts for ep={self.ep}: take ep=1")
-        if shape.experts and shape.experts.number % self.ep:
-            raise InputError(
-                f"{name} has {shape.experts.number} experts, which ep={self.ep} does not divide: "
-                f"take ep={gcd(shape.experts.number, self.ep)}"
-            )
-        if shape.experts and self.tp > 1 and not self.sp:
+        if experts and self.tp > 1 and not self.sp:
             raise InputError(f"{name} has experts: with tp={self.tp} take sp=yes")

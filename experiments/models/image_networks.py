@@ -23,11 +23,6 @@ CLASSIFIER = ((0, 4096), (3, 4096), (6, CLASSES))
 """Place in VGG-16's module, and width."""
 
 
-_Convolution = tuple[int, int, int, int, int]
-"""The side of an image before and after a convolution, the channels before and after it, and its
-own side."""
-
-
 class ImageNetworks(Kernels):
     """Networks for a batch of images. Elements are those of one image."""
 
@@ -53,12 +48,14 @@ class ImageNetworks(Kernels):
     def _convolution(
         self,
         name: str,
-        shape: _Convolution,
+        shape: tuple[int, int, int, int, int],
         after: Iterable[Computation],
         norm: str = "",
         place: str = "",
     ) -> Layer:
         """A convolution with a bias, or with the batch norm `norm`, for which its result is kept.
+        Its `shape` is the side of an image before and after it, the channels before and after it,
+        and its own side.
 
         The first convolution of a network needs no gradient of its input. A batch norm reads twice
         and writes once, and in the backward reads input and gradient twice and writes.

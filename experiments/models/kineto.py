@@ -232,10 +232,9 @@ def _shape(dims: object) -> Shape:
 def _gradient(act: Act, name: str) -> _Input:
     inputs = _inputs(act)
     if not inputs or not inputs[0].kind:
-        args = act.event.args
-        what = "types of gradients (Input type)" if args.dims else "shapes of gradients"
         raise InputError(
-            f"{name} has no {what}: record with torch.profiler.profile(record_shapes=True)"
+            f"{name} has no shapes and types of gradients (Input Dims, Input type): record with "
+            f"torch.profiler.profile(record_shapes=True)"
         )
     if inputs[0].kind not in DTYPES:
         raise InputError(

@@ -137,11 +137,9 @@ def find_transformer(text: str) -> Entry:
     >>> entry.name, entry.shape.head_size, entry.shape.positions, entry.size
     ('gpt3_1_7b', 64, 1024, 1024)
     """
-    entry = choose(text)
+    entry = choose(text) or _config(text)
     if entry and isinstance(entry.model, Shape):
         return entry
-    if config := _config(text):
-        return config
     shapes = [name for name, each in MODELS.items() if isinstance(each.model, Shape)]
     raise _unknown(text, "transformer or config.json", shapes)
 

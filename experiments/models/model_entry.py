@@ -71,13 +71,6 @@ class Entry:
         return self.model
 
     @property
-    def group(self) -> str:
-        """The group of models that it belongs to."""
-        if not isinstance(self.model, Shape) or self.model.kind == "image":
-            return "images"
-        return "text, mixture of experts" if self.model.experts else "text"
-
-    @property
     def estimate(self) -> Model:
         """The model with its times. Raises InputError if the device cannot train it."""
         batch, dtype, device = self.defaults

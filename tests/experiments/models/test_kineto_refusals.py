@@ -28,11 +28,11 @@ def without(key: str) -> list[Event]:
         (without("Sequence number"), "t.json has a backward without its forward"),
         (
             without("Input Dims"),
-            "t.json has no shapes of gradients: record with "
+            "t.json has no shapes and types of gradients (Input Dims, Input type): record with "
             "torch.profiler.profile(record_shapes=True)",
         ),
-        (without("Input type"), "t.json has no types of gradients (Input type): record with "),
-        (step() + gradient(450, [3], kind=""), "t.json has no types of gradients (Input type)"),
+        (without("Input type"), "t.json has no shapes and types of gradients"),
+        (step() + gradient(450, [3], kind=""), "t.json has no shapes and types of gradients"),
         (
             step() + gradient(450, [3], kind="c10::complex<float>"),
             "t.json has a gradient of type 'c10::complex<float>'",
