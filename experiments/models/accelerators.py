@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 
 from topologies.errors import InputError, did_you_mean
 
-TERA = 1e12
 GIGA = 1e9
 
 
@@ -57,7 +56,7 @@ def _device(
     memory: float, bandwidth: float, units: int, alike: str, *, tuned: float = 1.0, **peak: float
 ) -> Accelerator:
     """A device with the memory in GB, its bandwidth in GB/s, and the peaks in TFLOP/s."""
-    flops = {dtype: value * TERA for dtype, value in peak.items()}
+    flops = {dtype: value * 1e12 for dtype, value in peak.items()}
     return Accelerator(memory * GIGA, bandwidth * GIGA, flops, alike, units, tuned)
 
 

@@ -71,14 +71,10 @@ class ImageNetworks(Kernels):
         for_weights = seconds + self.times.traffic(self.cut.accumulated * weights)
         kept = batch * written * self.width if norm else 0.0
         kernels = [Computation(seconds, 0.0 if is_first else seconds, for_weights, kept=kept)]
+        tensors = _affine(name, weights, outputs)
         if norm:
             kernels.append(self._elements(3 * written, 5 * written))
-            tensors: Tensors = (
-                (f"{place or name}.weight", weights),
-                *_affine(norm, outputs, outputs),
-            )
-        else:
-            tensors = _affine(name, weights, outputs)
+            tensors = (f"{place or name}.weight", weights), *_affine(norm, outputs, outputs)
         return self.layer(name, [*kernels, *after], tensors, outputs if norm else 0)
 
     def resnet50(self, image: int) -> Iterator[Layer]:

@@ -30,7 +30,7 @@ from itertools import chain, pairwise
 from statistics import median_low
 from typing import NamedTuple
 
-from experiments.models.kineto_trace import ACCUMULATE, COMMUNICATES, EVALUATE, Act, Event, load
+from experiments.models.kineto_trace import ACCUMULATE, COMMUNICATES, Act, Event, load
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
 
@@ -150,36 +150,23 @@ def _complete(acts: Sequence[Act], name: str) -> list[list[_Acts]]:
 
 
 def _steps(acts: Sequence[Act]) -> list[_Acts]:
-    """A step ends when an operation of the forward follows one of the backward."""
-    thread, steps = _forward_thread(acts), [_Acts([], [])]
-    for act in acts:
-        if _is_backward(act):
+    """A step ends when an operation of the forward follows one of the backward.
+
+    The forward is on the thread with the most operations that have a part in the backward: sequence
+    numbers count separately in each thread.
+    """
+    local = [act for act in acts if not act.event.name.startswith(COMMUNICATES)]
+    wanted = {act.event.args.sequence for act in local if act.is_backward}
+    forward = [act for act in local if act.numbers and not act.is_backward]
+    threads = Counter(act.event.tid for act in forward if not wanted.isdisjoint(act.numbers))
+    thread, steps = max(threads, key=threads.__getitem__, default=None), [_Acts([], [])]
+    for act in local:
+        if act.is_backward:
             steps[-1].backward.append(act)
-        elif _is_forward(act) and act.event.tid == thread:
+        elif act.numbers and act.event.tid == thread:
             steps += [_Acts([], [])] if steps[-1].backward else []
             steps[-1].forward.append(act)
     return steps
-
-
-def _is_backward(act: Act) -> bool:
-    name = act.event.name
-    return name == ACCUMULATE or (name.startswith(EVALUATE) and not name.startswith(COMMUNICATES))
-
-
-def _is_forward(act: Act) -> bool:
-    return bool(act.numbers) and not act.event.name.startswith((EVALUATE, *COMMUNICATES))
-
-
-def _forward_thread(acts: Sequence[Act]) -> int | str | None:
-    """The thread with the most operations that have a part in the backward.
-
-    Sequence numbers count separately in each thread.
-    """
-    wanted = {act.event.args.sequence for act in acts if _is_backward(act)}
-    matched = Counter(
-        act.event.tid for act in acts if _is_forward(act) and not wanted.isdisjoint(act.numbers)
-    )
-    return max(matched, key=matched.__getitem__, default=None)
 
 
 def _layers(step: _Acts) -> list[_Acts]:

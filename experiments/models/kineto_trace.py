@@ -82,6 +82,11 @@ class Act:
     numbers: list[int] = field(default_factory=list)
     """Autograd's sequence numbers of the operation and of those that it calls."""
 
+    @property
+    def is_backward(self) -> bool:
+        """Whether it belongs to a backward, unless it communicates."""
+        return self.event.name.startswith((EVALUATE, ACCUMULATE))
+
 
 def contents(path: Path) -> bytes:
     """The bytes of a file, unpacked if it is gzipped.
