@@ -233,9 +233,8 @@ def _gradient(act: Act, name: str) -> _Input:
 def _first_input(layer: _Acts, gradients: Sequence[_Input]) -> _Input:
     """The first input of the model that is no parameter."""
     inputs = [tensor for tensor in _inputs(layer.forward[0]) if tensor.shape]
-    parameters = {gradient.shape for gradient in gradients}
-    candidates = (tensor for tensor in inputs if tensor.shape not in parameters)
-    return next(candidates, (inputs or [_Input((), "")])[0])
+    inputs.sort(key=lambda tensor: any(tensor.shape == gradient.shape for gradient in gradients))
+    return inputs[0] if inputs else _Input((), "")
 
 
 def _optimizer(acts: Sequence[Act], annotations: Sequence[Event]) -> float:

@@ -220,10 +220,4 @@ def _traces_in(text: str) -> list[Path]:
         return [*map(Path, parts)] if len(parts) > 1 and all(map(_is_path, parts)) else []
     if not traces:
         raise InputError(wrong)
-    return sorted(traces, key=_natural)
-
-
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """A name whose numbers count by their value."""
-    parts = re.split(r"(\d+)", path.name)
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+    return sorted(traces, key=lambda path: re.sub(r"\d+", lambda n: n[0].zfill(20), path.name))

@@ -135,22 +135,17 @@ def transformer(writer: Writer) -> Model:
         names, inputs, outputs = BERT, 3.0 * seq * IDENTIFIER, shape.width
     elif shape.kind == "image":
         names, inputs, outputs = VIT, (seq - 1) * shape.patch * WIDTHS["fp32"], shape.vocabulary
+    # A block of Llama runs norm, attention, norm, MLP, and registers attention, MLP and the norms.
+    last = 4 * shape.blocks + 1
+    blocks = (first + k for first in range(1, last, 4) for k in (1, 3, 0, 2))
+    registration = (0, *blocks, last, last + 1)
     return writer.model(
         _layers(names, writer),
         inputs=inputs,
         outputs=outputs,
         state=2,
-        registration=tuple(_registration(shape.blocks)) if shape.norm == "rms" else (),
+        registration=registration if shape.norm == "rms" else (),
     )
-
-
-def _registration(blocks: int) -> Iterator[int]:
-    """A block of Llama runs norm, attention, norm, MLP, and registers attention, MLP and then the
-    norms."""
-    yield 0
-    for first in range(1, 4 * blocks, 4):
-        yield from (first + 1, first + 3, first, first + 2)
-    yield from (4 * blocks + 1, 4 * blocks + 2)
 
 
 def _layers(names: _Names, writer: Writer) -> Iterator[Layer]:
