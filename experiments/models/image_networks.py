@@ -21,6 +21,9 @@ GRID = 7
 """What is left of an image is averaged to 7 x 7 for VGG-16's classifier."""
 CLASSIFIER = ((0, 4096), (3, 4096), (6, CLASSES))
 """Place in VGG-16's module, and width."""
+Sizes = tuple[int, int, int, int, int]
+"""The side of an image before and after a convolution, the channels before and after it, and its
+own side."""
 
 
 class ImageNetworks(Kernels):
@@ -46,21 +49,13 @@ class ImageNetworks(Kernels):
         return self._elements(inputs + outputs, inputs + outputs, outputs, index * outputs)
 
     def _convolution(
-        self,
-        name: str,
-        shape: tuple[int, int, int, int, int],
-        after: Iterable[Computation],
-        norm: str = "",
-        place: str = "",
+        self, name: str, sizes: Sizes, after: Iterable[Computation], norm: str = "", place: str = ""
     ) -> Layer:
         """A convolution with a bias, or with the batch norm `norm`, for which its result is kept.
-        Its `shape` is the side of an image before and after it, the channels before and after it,
-        and its own side.
-
         The first convolution of a network needs no gradient of its input. A batch norm reads twice
         and writes once, and in the backward reads input and gradient twice and writes.
         """
-        side, small, inputs, outputs, kernel = shape
+        side, small, inputs, outputs, kernel = sizes
         batch, read, written = self.cut.micro, inputs * side**2, outputs * small**2
         weights, is_first = inputs * outputs * kernel**2, inputs == CHANNELS
         seconds = self.times.convolution(

@@ -13,6 +13,7 @@ scatters heads (Ulysses). Tokens reach their experts by an all-to-all and return
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -275,13 +276,7 @@ class Writer(Kernels):
             again = whole[: len(whole) - (2 if cut.tp == 1 else 3)] if cut.stops else whole
         elif cut.recompute == "selective":
             again = [self.core()]
-        return self.block(
-            "experts" if experts else "layer",
-            whole,
-            parameters=parameters,
-            expert_parameters=of_experts,
-            again=again,
-        )
+        return self.block("experts" if experts else "layer", whole, parameters, of_experts, again)
 
     def head(self) -> list[Event]:
         """The logits and the loss."""
@@ -301,10 +296,9 @@ class Writer(Kernels):
         self,
         name: str,
         events: list[Event],
-        *,
         parameters: float,
-        expert_parameters: float = 0.0,
-        again: list[Event] | None = None,
+        of_experts: float = 0.0,
+        again: Sequence[Event] = (),
     ) -> Block:
         """The block with these events. What is computed again is held while the backward runs."""
         kernels = passes.computations(events)
@@ -320,9 +314,9 @@ class Writer(Kernels):
             inputs=passes.backward(events, launch, both=False),
             weights=passes.weights(events, launch),
             backward=passes.backward(events, launch, overlap=overlap),
-            again=passes.forward(again or [], launch),
+            again=passes.forward(again, launch),
             parameters=parameters,
-            expert_parameters=expert_parameters,
+            expert_parameters=of_experts,
             kept=kept,
             kept_for_weights=sum(kernel.later for kernel in kernels),
             working=working,
@@ -352,7 +346,7 @@ def blocks(
     layers += [writer.whole(shape.experts)] * sparse if sparse else []
     last = writer.norm() + writer.head()
     return [
-        writer.block("embedding", writer.embedding(), parameters=shape.embedding / cut.tp),
+        writer.block("embedding", writer.embedding(), shape.embedding / cut.tp),
         *layers,
-        writer.block("head", last, parameters=shape.head_parameters / cut.tp + shape.width),
+        writer.block("head", last, shape.head_parameters / cut.tp + shape.width),
     ]
