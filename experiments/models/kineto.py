@@ -58,13 +58,11 @@ _BATCHES = 8.0
 """Where the running mean and variance are among the inputs of a batch norm, and bytes of its count
 of batches."""
 
-Shape = tuple[int, ...]
-
 
 class _Input(NamedTuple):
     """An input of an operation."""
 
-    shape: Shape
+    shape: tuple[int, ...]
     """The shape of a tensor, () for anything else."""
     kind: str
     """The type, as the trace names it."""
@@ -205,15 +203,11 @@ def _inputs(act: Act) -> list[_Input]:
     dims, kinds = act.event.args.dims, act.event.args.types
     if not isinstance(dims, list) or not isinstance(kinds, list):
         return []
-    return [
-        _Input(_shape(shape), kind if isinstance(kind, str) else "")
-        for shape, kind in zip(dims, kinds, strict=False)
-    ]
-
-
-def _shape(dims: object) -> Shape:
-    sizes = dims if isinstance(dims, list) else []
-    return tuple(sizes) if all(type(size) is int and 0 <= size < 2**63 for size in sizes) else ()
+    inputs = []
+    for sizes, kind in zip(dims, kinds, strict=False):
+        is_shape = isinstance(sizes, list) and all(type(n) is int and 0 <= n < 2**63 for n in sizes)
+        inputs.append(_Input(tuple(sizes) if is_shape else (), kind if type(kind) is str else ""))
+    return inputs
 
 
 def _gradient(act: Act, name: str) -> _Input:

@@ -30,6 +30,7 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from experiments.models import kineto, kineto_trace
+from experiments.option_text import PARSERS
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError, shown
 from topologies.readers import json_files, yaml_files
@@ -38,17 +39,12 @@ from topologies.readers.file_checks import LIMIT, check_text
 from topologies.readers.mistakes import Mistake, Mistakes, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.schema import Bandwidth, Name, Note, Part, Seconds, quantity
-from topologies.units import parse_bytes
 
 MOST_LAYERS = 100_000
 MOST_FILES = 4096
 _TIMES = ("forward", "backward", "forwards", "backwards")
 _ONLY = "weight"
 _NONE: Any = ()
-
-
-def _parse_size(text: str) -> float:
-    return 0.0 if text in ("0", "0B") else parse_bytes(text)
 
 
 def _size_text(nbytes: float) -> str:
@@ -61,7 +57,7 @@ def _tensors_text(tensors: tuple[Tensor, ...]) -> object:
 
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
-Size = Annotated[float, quantity(_parse_size), PlainSerializer(_size_text)]
+Size = Annotated[float, quantity(PARSERS["bytes"]), PlainSerializer(_size_text)]
 Time = Annotated[Seconds, PlainSerializer(lambda seconds: seconds_text(float(seconds)))]
 Times = Annotated[tuple[Time, ...], Field(strict=False)]
 Tensors = Annotated[

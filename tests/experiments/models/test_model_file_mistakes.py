@@ -71,8 +71,8 @@ def put(content: Any, path: tuple[Any, ...], value: object) -> None:
         (
             "4kB",
             "-4kB",
-            "m.yaml line 4, layers[0].parameters.bias: '-4kB' is not positive: write a value "
-            "from 1B",
+            "m.yaml line 4, layers[0].parameters.bias: '-4kB' is negative: write 0 or a size like "
+            "25MiB",
         ),
         ("4kB", "{x: 1B}", "m.yaml line 4, layers[0].parameters.bias: a mapping is no quantity"),
         (
