@@ -105,14 +105,13 @@ class Hooks:
         self.in_forward = True
         """Whether the step is in its forward. Modules that run again in the backward are no
         layers."""
-        self._calls = list[tuple[str, Any]]()
+        self.calls = list[tuple[str, Any]]()
+        """The module of each call, and the stamp at its start."""
         self._running = list[int]()
         self._callers = set[int]()
         self._last: Any = None
         self._events = list[tuple[Any, int | str]]()
         self._nodes = set[Any]()
-        self._storages = set[int]()
-        self._kept = Counter[int]()
 
     @contextmanager
     def on(self, module: nn.Module) -> Iterator[None]:
@@ -127,24 +126,17 @@ class Hooks:
                 hooks.enter_context(parameter.register_post_accumulate_grad_hook(see))
             yield
 
-    @contextmanager
-    def on_saved(self, tensors: Iterable[torch.Tensor]) -> Iterator[None]:
-        """Count the bytes that autograd keeps, without those of `tensors`."""
-        self._storages.update(tensor.untyped_storage().data_ptr() for tensor in tensors)
-        with torch.autograd.graph.saved_tensors_hooks(self._keep, lambda saved: saved):
-            yield
-
     @property
-    def _layers(self) -> list[int]:
+    def layers(self) -> list[int]:
         """The calls that are layers: they have called none."""
-        return [call for call in range(len(self._calls)) if call not in self._callers]
+        return [call for call in range(len(self.calls)) if call not in self._callers]
 
     def trace(self, start: Any, middle: Any, end: Any) -> Trace:
         """The step that began at the stamp `start`, with the stamps at the ends of its forward and
         its backward."""
-        layers, n = self._layers, len(self._layers)
+        layers, n = self.layers, len(self.layers)
         number = {call: k for k, call in enumerate(layers)}
-        begun = [*(self._calls[call][1] for call in layers), *[self._last] * bool(layers)]
+        begun = [*(self.calls[call][1] for call in layers), *[self._last] * bool(layers)]
         events = [event if isinstance(event, str) else number[event] for _, event in self._events]
         stamps = [*begun, *(stamp for stamp, _ in self._events)]
         middle, end, *times = self.clock.since(start, [middle, end, *stamps])
@@ -152,22 +144,14 @@ class Hooks:
         forwards, _ = attributed(zip(times, range(len(begun)), strict=False), n, 0.0, middle)
         backwards, owners = attributed(rest, n, middle, end)
         return Trace(
-            tuple(self._calls[call][0] for call in layers), forwards, backwards, owners, end
+            tuple(self.calls[call][0] for call in layers), forwards, backwards, owners, end
         )
-
-    def kept(self) -> list[float]:
-        """Bytes that each layer keeps, and bytes kept outside of layers.
-
-        A storage that several layers keep counts for the first of them.
-        """
-        inside = [float(self._kept[call]) for call in self._layers]
-        return [*inside, float(self._kept.total()) - sum(inside)]
 
     def _enter(self, name: str, *_: Any) -> None:
         if self.in_forward:
             self._callers.update(self._running[-1:])
-            self._running.append(len(self._calls))
-            self._calls.append((name, self.clock.stamp()))
+            self._running.append(len(self.calls))
+            self.calls.append((name, self.clock.stamp()))
 
     def _leave(self, _module: Any, _inputs: Any, outputs: Any) -> None:
         if not self.in_forward:
@@ -182,14 +166,6 @@ class Hooks:
 
     def _see(self, event: int | str, *_: Any) -> None:
         self._events.append((self.clock.stamp(), event))
-
-    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.layout is torch.strided:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in self._storages:
-                self._storages.add(storage.data_ptr())
-                self._kept[len(self._calls) - 1] += storage.nbytes()
-        return tensor
 
 
 class TrainedModule:
@@ -232,13 +208,25 @@ class TrainedModule:
     def kept(self) -> list[float]:
         """Bytes that each layer keeps, and bytes kept outside of layers.
 
-        Parameters, buffers and inputs do not count.
+        Parameters, buffers and inputs do not count. A storage that several layers keep counts for
+        the first of them.
         """
-        hooks, module = Hooks(self.clock), self.module
+        hooks, module, kept = Hooks(self.clock), self.module, Counter[int]()
         held = [*module.parameters(), *module.buffers(), *tensors(self.inputs)]
-        with hooks.on(module), hooks.on_saved(held):
+        storages = {tensor.untyped_storage().data_ptr() for tensor in held}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            if tensor.layout is torch.strided:
+                storage = tensor.untyped_storage()
+                if storage.data_ptr() not in storages:
+                    storages.add(storage.data_ptr())
+                    kept[len(hooks.calls) - 1] += storage.nbytes()
+            return tensor
+
+        with hooks.on(module), torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
             self.loss(self._forward())
-        return hooks.kept()
+        inside = [float(kept[call]) for call in hooks.layers]
+        return [*inside, float(kept.total()) - sum(inside)]
 
     def _forward(self) -> Any:
         if isinstance(self.inputs, Mapping):
