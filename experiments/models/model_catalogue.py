@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -212,9 +213,11 @@ def _traces_in(text: str) -> list[Path]:
         )
     elif re.search(r"[*?\[]", text):
         path, traces = Path(text), []
+        is_closed = _is(lambda at: at.is_dir() and not os.access(at, os.R_OK), str(path.parent))
+        folder = ", whose folder is not readable" * is_closed
         with suppress(OSError, ValueError):
             traces = list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-        wrong = f"no file matches {shown}: name the traces of a job, or a folder that you can read"
+        wrong = f"no file matches {shown}{folder}: name the traces of a job, or their folder"
     else:
         parts = [part.strip() for part in text.split(",")]
         return [*map(Path, parts)] if len(parts) > 1 and all(map(_is_path, parts)) else []
