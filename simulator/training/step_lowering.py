@@ -90,33 +90,30 @@ def lower(
 ) -> Lowered:
     """The schedule of a graph, part by part. An `outline` leaves out the transfers of collectives,
     of which it has the operations to enter and to leave."""
-    names = dict.fromkeys(part.collective for part in parts if part.collective)
-    made_of = {_buffer(each): each for each in names}
-    held = [each.schedule for each in made_of.values() if each.memory == "held"]
-    others = [each for each in made_of.values() if each.memory != "held"]
-    slots = layout(held, others)
-    ordered = [name for name, each in made_of.items() if each.memory == "held"]
-    ordered += map(_buffer, others)
-    regions = dict(zip(ordered, slots.regions, strict=True))
+    collectives = {_buffer(each): each for each in (part.collective for part in parts) if each}
+    held = {name: each for name, each in collectives.items() if each.memory == "held"}
+    others = {name: each for name, each in collectives.items() if name not in held}
+    slots = layout([each.schedule for each in held.values()], [*others.values()])
+    regions = dict(zip((*held, *others), slots.regions, strict=True))
     builder = _builder(slots, graph.ranks, communicator, outline=outline)
     blocks, begin = list[Block](), 0
     first, last = np.full((2, len(graph)), -1, dtype=np.int32)
-    for label, lane, call, place, seconds, after, made in parts:
+    for label, lane, call, place, seconds, after, collective in parts:
         rows = slice(begin, begin + len(after))
         begin = rows.stop
         builder.phase(label.text)
         waits = np.where(after >= 0, last[after], -1)
-        if made is None and call >= 0:
+        if collective is None and call >= 0:
             nbytes = graph.calls[call].nbytes
             first[rows] = last[rows] = builder.signal(*place, nbytes=nbytes, after=waits[0])
-        elif made is None:
+        elif collective is None:
             first[rows] = last[rows] = builder.compute(place, seconds, lane=lane, after=waits)
         elif outline:
             first[rows] = entered = builder.compute(place, seconds, lane=lane, after=waits)
             last[rows] = builder.compute(place, 0.0, lane=lane, after=entered[:, None])
-            blocks.append(Block(regions[_buffer(made)], entered, last[rows].copy()))
+            blocks.append(Block(regions[_buffer(collective)], entered, last[rows].copy()))
         else:
-            region, phase = regions[_buffer(made)], label.text
+            region, phase = regions[_buffer(collective)], label.text
             added = add_collective(builder, region, place, waits, lane, seconds, phase)
             first[rows], last[rows] = added.first, added.last
     buckets = tuple(slots.regions[: len(held)])
@@ -124,9 +121,9 @@ def lower(
     return Lowered(builder.build(), first, last, tuple(blocks), buckets, of_outline)
 
 
-def _buffer(made: CollectiveRows) -> tuple[str, float, Memory]:
-    """What collectives with the same buffer have in common."""
-    return made.buffer, made.schedule.nbytes_total, made.memory
+def _buffer(rows: CollectiveRows) -> tuple[str, float, Memory]:
+    """The name of the buffer of a collective among all: others with it share the buffer."""
+    return rows.buffer, rows.schedule.nbytes_total, rows.memory
 
 
 class Layout(NamedTuple):

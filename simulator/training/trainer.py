@@ -62,9 +62,8 @@ class Trainer:
         together: bool = True,
     ) -> None:
         """`lanes` names the lanes of a rank. The `communicator` has the collectives of a run that
-        may be an outline, and the workers that stand for all.
-        `startup` is the number of steps that run before the first step of the setting. From then
-        on `every` so many steps are alike.
+        may be an outline, and the workers that stand for all. `startup` is the number of steps that
+        run before the first step of the setting. From then on `every` so many steps are alike.
 
         Raises InputError if no worker has input in the last step, and workers run steps
         `together`.
@@ -170,9 +169,9 @@ class Trainer:
             seconds += self.setting.overhead(schedule)
         group = self.lanes[lane] if self.setting.ranks > 1 else ""
         call = Call(group, KINDS[label.kind].replace("-", "_"), schedule.nbytes_total)
-        made = CollectiveRows(schedule, label.text, memory)
+        rows = CollectiveRows(schedule, label.text, memory)
         waits = columns(self._streams.get(lane), *after)
-        self._streams[lane] = self._add(label, self.ranks, seconds, waits, lane, call, made)
+        self._streams[lane] = self._add(label, self.ranks, seconds, waits, lane, call, rows)
         self._operations += len(schedule) + len(self.ranks)
         self._of_all += len(schedule) * schedule.members + self.setting.ranks
         return self._streams[lane]
