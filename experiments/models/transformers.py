@@ -91,20 +91,16 @@ LLAMA = _Names(
     "layers.{}",
     "model.layers.{}",
     "self_attn",
-    {
-        "query": "self_attn.q_proj.",
-        "key": "self_attn.k_proj.",
-        "value": "self_attn.v_proj.",
-        "output": "self_attn.o_proj.",
+    {name: f"self_attn.{name[0]}_proj." for name in ("query", "key", "value", "output")}
+    | {name: f"mlp.{name}_proj." for name in ("gate", "up", "down")}
+    | {f"shared_{name}": f"mlp.shared_experts.{name}_proj." for name in ("gate", "up", "down")}
+    | {
         "query_narrow": "self_attn.q_a_proj.",
         "query_wide": "self_attn.q_b_proj.",
         "key_narrow": "self_attn.kv_a_proj_with_mqa.",
         "key_wide": "self_attn.kv_b_proj.",
         "attention_norm": "input_layernorm",
         "mlp_norm": "post_attention_layernorm",
-        "gate": "mlp.gate_proj.",
-        "up": "mlp.up_proj.",
-        "down": "mlp.down_proj.",
         "query_narrow_norm": "self_attn.q_a_layernorm.weight",
         "key_narrow_norm": "self_attn.kv_a_layernorm.weight",
         "query_norm": "self_attn.q_norm.weight",
@@ -112,9 +108,6 @@ LLAMA = _Names(
         "router": "mlp.gate.weight",
         "experts_up": "mlp.experts.gate_up_proj",
         "experts_down": "mlp.experts.down_proj",
-        "shared_gate": "mlp.shared_experts.gate_proj.",
-        "shared_up": "mlp.shared_experts.up_proj.",
-        "shared_down": "mlp.shared_experts.down_proj.",
     },
     ("norm", "model.norm"),
     ("lm_head", "lm_head."),
