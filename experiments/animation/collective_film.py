@@ -19,12 +19,12 @@ from experiments.animation.film import (
     QUIET,
     RULE,
     Act,
+    Canvas,
     Figure,
     Film,
-    Layout,
     Look,
-    Shape,
     Stripe,
+    TimedShape,
     changing,
     moving,
     rows_of,
@@ -130,7 +130,7 @@ def check_ranks(ranks: int) -> None:
         raise InputError(f"--p {ranks}: an animation shows 2 to {MOST_RANKS} ranks")
 
 
-def _layout(schedule: Schedule, cells: Ints, stage: Stage) -> Layout:
+def _layout(schedule: Schedule, cells: Ints, stage: Stage) -> Canvas:
     """The boxes of all places on a stage: behind the cells are devices, then the ends of links."""
     card, rank = stage.card, cells // schedule.slots
     corner = stage.ranks - np.array([card.width, card.height]) / 2
@@ -149,7 +149,7 @@ def _layout(schedule: Schedule, cells: Ints, stage: Stage) -> Layout:
         np.reshape([*devices, *ends], (-1, 4)),
     ]
     unit = min(UNIT, TALLEST / stage.height) if stage.links else UNIT
-    return Layout(stage.width, stage.height, np.concatenate(boxes), unit, stage.ways)
+    return Canvas(stage.width, stage.height, np.concatenate(boxes), unit, stage.ways)
 
 
 def _boxes(corner: Floats, moved: tuple[float, float], size: tuple[float, float]) -> Floats:
@@ -164,7 +164,7 @@ def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -
     order = np.argsort(subject.depth, kind="stable").astype(np.int32)
     parts = np.searchsorted(subject.depth[order], np.arange(1, len(marks)))
     steps = np.split(order, parts)[1:]
-    end, count, wrong, failed = float(marks[-1]), len(run.writes), "", list[Shape]()
+    end, count, wrong, failed = float(marks[-1]), len(run.writes), "", list[TimedShape]()
     if (first := first_wrong(run)) is not None:
         sentence = "No operation is wrong, one is missing"
         if first.write is not None:
@@ -175,7 +175,7 @@ def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -
         where = f"{speaker.rank(rank)}, {speaker.slots(slot)}"
         wrong = f"The first wrong value is in {where}: {first.reason}. {sentence}."
         alarm = Look(edge=ALARM, width=4, ink=ALARM, after="✗")
-        failed.append(Shape(alarm, subject.places[first.cell], end))
+        failed.append(TimedShape(alarm, subject.places[first.cell], end))
     filled = _filled(run)
     return Act(
         name,
@@ -236,31 +236,31 @@ def _filled(run: Run) -> Callable[[int, int], Filling]:
     return filled
 
 
-def _scenery(subject: Subject, speaker: Speaker) -> Iterator[Shape]:
+def _scenery(subject: Subject, speaker: Speaker) -> Iterator[TimedShape]:
     """What stays all the time: links, devices and the cards of ranks."""
     ranks, stage = subject.schedule.ranks, subject.stage
     device = 4 * ranks + len(subject.places)
     link = device + len(stage.devices)
     for place in range(link, link + 2 * len(stage.links), 2):
-        yield Shape(Look(edge=RULE, width=2, style="line"), place, goal=place + 1)
+        yield TimedShape(Look(edge=RULE, width=2, style="line"), place, goal=place + 1)
     for place, (name, *_) in enumerate(stage.devices, device):
-        yield Shape(Look(fill=PANEL, text=name, edge=QUIET, style="round"), place)
+        yield TimedShape(Look(fill=PANEL, text=name, edge=QUIET, style="round"), place)
     for rank in range(ranks):
-        yield Shape(Look(fill=GROUND, edge=RULE, style="round"), rank)
-        yield Shape(Look(text=speaker.rank(rank), style="left"), 2 * ranks + rank)
+        yield TimedShape(Look(fill=GROUND, edge=RULE, style="round"), rank)
+        yield TimedShape(Look(text=speaker.rank(rank), style="left"), 2 * ranks + rank)
     for rank, colour in enumerate(rank_colours(subject.schedule.workers), ranks):
-        yield Shape(Look(fill=colour), rank)
+        yield TimedShape(Look(fill=colour), rank)
 
 
 def _contents(
     subject: Subject, clock: Clock, run: Run, writes: int, filled: Callable[[int, int], Filling]
-) -> Iterator[Shape]:
+) -> Iterator[TimedShape]:
     """What each slot holds when, with the first of all writes."""
     schedule, room = subject.schedule, subject.stage.card.columns == 1
-    held = {cell: [(-np.inf, run.first[cell])] for cell in subject.places}
+    fillings = {cell: [(-np.inf, run.first[cell])] for cell in subject.places}
     for write in run.writes[:writes]:
-        held[write.cell].append((float(clock.finish[write.operation]), write.value))
-    for cell, values in held.items():
+        fillings[write.cell].append((float(clock.finish[write.operation]), write.value))
+    for cell, values in fillings.items():
         rank, slot = divmod(cell, schedule.slots)
         inside = rank < schedule.workers and slot < schedule.buffer
         label = slot if slot < schedule.buffer else slot - schedule.buffer
@@ -278,7 +278,7 @@ def _contents(
 
 def _messages(
     subject: Subject, clock: Clock, run: Run, end: float, filled: Callable[[int, int], Filling]
-) -> Iterator[Shape]:
+) -> Iterator[TimedShape]:
     """Messages on their way until the end of the act, and slots that ranks copy or add by
     themselves."""
     schedule, slots = subject.schedule, subject.schedule.slots
@@ -308,7 +308,7 @@ def _messages(
         if data:
             mark = ("+" if reduces else "←") * (subject.stage.card.columns == 1)
             into = Look(edge=ACCENT, width=2.5, ink=ACCENT, after=mark)
-            yield Shape(into, ends[1], message.begin, message.end)
+            yield TimedShape(into, ends[1], message.begin, message.end)
         yield message
 
 

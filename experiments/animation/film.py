@@ -53,7 +53,7 @@ class Look(NamedTuple):
     """Boxes that lie on each other."""
 
 
-class Shape(NamedTuple):
+class TimedShape(NamedTuple):
     """A box or line. It is to be seen from `begin` until just before `end`."""
 
     look: Look
@@ -68,7 +68,7 @@ class Shape(NamedTuple):
     """What it passes meanwhile, a place in the ways of each layout; -1 for nothing."""
 
 
-class Layout(NamedTuple):
+class Canvas(NamedTuple):
     """Where all places are. The origin is at the top left."""
 
     width: float
@@ -126,7 +126,7 @@ class Act:
     """What each step is called; the first one is the state before."""
     sentences: Sequence[str]
     """What happens in each step."""
-    shapes: Sequence[Shape]
+    shapes: Sequence[TimedShape]
     """The lowest first; shapes on their way lie on all others."""
     figures: Sequence[Figure]
     end: float
@@ -142,7 +142,7 @@ class Act:
         """Begin and end of each shape, shape (2, shapes)."""
         return np.array([(shape.begin, shape.end) for shape in self.shapes]).T
 
-    def visible(self, moment: float) -> list[Shape]:
+    def visible(self, moment: float) -> list[TimedShape]:
         """The shapes that are to be seen at a moment."""
         begin, end = self.times
         shown = np.flatnonzero((begin <= moment) & (moment < end))
@@ -159,7 +159,7 @@ class Film:
 
     acts: Sequence[Act]
     """The film on each clock. Pictures show the last."""
-    layouts: Sequence[Layout]
+    layouts: Sequence[Canvas]
     """For wide windows and pictures, and for narrow windows."""
     facts: Sequence[str]
     """Sentences about the run."""
@@ -174,19 +174,21 @@ class Film:
     """Milliseconds that a GIF shows the end of a step."""
 
 
-def changing(place: int, states: Sequence[tuple[float, Look]]) -> list[Shape]:
+def changing(place: int, states: Sequence[tuple[float, Look]]) -> list[TimedShape]:
     """A shape for each state of a place, from (begin, look) in the order of time."""
     ends = [*(begin for begin, _ in states[1:]), np.inf]
     return [
-        Shape(look, place, begin, end)
+        TimedShape(look, place, begin, end)
         for (begin, look), end in zip(states, ends, strict=True)
         if begin < end
     ]
 
 
-def moving(look: Look, ends: tuple[int, int], begin: float, end: float, way: int = -1) -> Shape:
+def moving(
+    look: Look, ends: tuple[int, int], begin: float, end: float, way: int = -1
+) -> TimedShape:
     """A shape that moves from place to place, and is not to be seen at either."""
-    return Shape(look, ends[0], nextafter(begin, inf), end, ends[1], end, way)
+    return TimedShape(look, ends[0], nextafter(begin, inf), end, ends[1], end, way)
 
 
 def rows_of(*columns: npt.NDArray[Any]) -> Iterator[Any]:

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from experiments.animation.film import Act, Figure, Film, Layout, Look, Shape, Stripe
+from experiments.animation.film import Act, Canvas, Figure, Film, Look, Stripe, TimedShape
 from experiments.output import Value
 from experiments.pages import page as pages
 from experiments.pages.packed import pack
@@ -42,7 +42,7 @@ def _look(look: Look, stripes: dict[Stripe, int]) -> dict[str, object]:
     return unusual | {"stripes": numbers}
 
 
-def _layout(layout: Layout) -> dict[str, object]:
+def _layout(layout: Canvas) -> dict[str, object]:
     columns = layout.boxes.T.astype(np.float32)
     sides = dict(zip(("left", "top", "width", "height"), columns, strict=True))
     return {**layout._asdict(), "boxes": pack(sides)}
@@ -50,7 +50,7 @@ def _layout(layout: Layout) -> dict[str, object]:
 
 def _act(act: Act, looks: dict[Look, int]) -> dict[str, object]:
     """An act. New looks get the next numbers."""
-    columns = dict(zip(Shape._fields, map(list, zip(*act.shapes, strict=True)), strict=True))
+    columns = dict(zip(TimedShape._fields, map(list, zip(*act.shapes, strict=True)), strict=True))
     columns["look"] = [looks.setdefault(look, len(looks)) for look in columns["look"]]
     packed = pack({name: np.array(column) for name, column in columns.items()})
     every = {field.name: getattr(act, field.name) for field in fields(act)}

@@ -14,7 +14,7 @@ from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
 from experiments.animation import film as films
-from experiments.animation.film import Act, Film, Layout, Look, Shape
+from experiments.animation.film import Act, Canvas, Film, Look, TimedShape
 from experiments.pictures.timelines.palette import ink_on
 from topologies.topology import Floats
 from topologies.units import format_bytes, format_seconds
@@ -68,7 +68,9 @@ def figure(film: Film, act: Act, moment: float) -> Figure:
     return result
 
 
-def drawn(layout: Layout, shapes: Iterable[Shape], moment: float, inch: float) -> PathCollection:
+def drawn(
+    layout: Canvas, shapes: Iterable[TimedShape], moment: float, inch: float
+) -> PathCollection:
     """Shapes at a moment, in inches; those on their way lie on all others."""
     brush, boxes, on_way = Brush(), layout.boxes * inch, list[tuple[Look, Floats]]()
     for shape in shapes:

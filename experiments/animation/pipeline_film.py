@@ -130,11 +130,11 @@ def _figures(times: PipelineTimes) -> list[Figure]:
     change = np.where(pipeline.kind == FORWARD, 1.0, np.where(ends, -1.0, 0.0))
     moment = np.where(ends, times.finish, times.start)
     order = np.lexsort((change, moment))
-    held = np.zeros((len(order) + 1, pipeline.devices))
-    held[np.arange(len(order)) + 1, pipeline.device[order]] = change[order]
+    activations = np.zeros((len(order) + 1, pipeline.devices))
+    activations[np.arange(len(order)) + 1, pipeline.device[order]] = change[order]
     chunks = np.unique(pipeline.device * pipeline.stages + pipeline.stage)
     stages = len(chunks) / pipeline.devices
-    most = held.cumsum(axis=0).max(axis=1) / stages
+    most = activations.cumsum(axis=0).max(axis=1) / stages
     return [
         Figure("micro-batches done", "count", np.append(0.0, np.sort(last)), done, jumps=True),
         Figure("idle so far", "share", moments, np.append(0.0, idle)),

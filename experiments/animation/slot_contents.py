@@ -98,7 +98,7 @@ def follow(schedule: Schedule, collective: Collective, order: Ints) -> Run:
 
 def _move(run: Run, order: Ints) -> None:
     """What transfers move and add."""
-    schedule, held = run.schedule, run.last
+    schedule, latest = run.schedule, run.last
     moves = (schedule.kind == TRANSFER) & (schedule.source >= 0) & (schedule.target >= 0)
     chosen = order[moves[order]]
     origins = schedule.rank * schedule.slots + schedule.source
@@ -109,21 +109,21 @@ def _move(run: Run, order: Ints) -> None:
         for origin, cell in zip(
             range(first, first + count), range(target, target + count), strict=True
         ):
-            carried, before = held[origin], held[cell]
-            held[cell] = carried | before if reduces else carried
-            run.writes.append(Write(operation, origin, cell, carried, before, held[cell]))
+            carried, before = latest[origin], latest[cell]
+            latest[cell] = carried | before if reduces else carried
+            run.writes.append(Write(operation, origin, cell, carried, before, latest[cell]))
 
 
 def _hear(run: Run, order: Ints) -> None:
     """Of which ranks each rank has heard, where messages carry no slots (a barrier): the rule of
     :func:`simulator.schedules.causes.absent`."""
     schedule, slots = run.schedule, run.schedule.slots
-    own = [1 << rank * schedule.buffer for rank in range(schedule.workers)]
-    own += [0] * (schedule.ranks - schedule.workers)
-    heard, told = own.copy(), [0] * len(schedule)
+    contributions = [1 << rank * schedule.buffer for rank in range(schedule.workers)]
+    contributions += [0] * (schedule.ranks - schedule.workers)
+    heard, told = contributions.copy(), [0] * len(schedule)
     for operation in order.tolist():
         rank, peer = int(schedule.rank[operation]), int(schedule.peer[operation])
-        news = own[rank]
+        news = contributions[rank]
         for earlier in schedule.predecessors(operation).tolist():
             if rank in (schedule.peer[earlier], schedule.rank[earlier]):
                 news |= told[earlier]

@@ -17,12 +17,12 @@ from experiments.animation.film import (
     INK,
     PANEL,
     Act,
+    Canvas,
     Figure,
     Film,
     Key,
-    Layout,
     Look,
-    Shape,
+    TimedShape,
     changing,
     moving,
 )
@@ -142,7 +142,7 @@ def step_film(step: Step, figures: Sequence[Figure], facts: Sequence[str]) -> Fi
     )
 
 
-def _layout(step: Step, width: float, margin: float) -> Layout:
+def _layout(step: Step, width: float, margin: float) -> Canvas:
     """The boxes of cells, row by row; of names, of the ground of lanes, and of the present at the
     start and at the end, for each row; and of tasks as they begin and as they end."""
     rows, count = len(step.rows), step.count
@@ -162,7 +162,7 @@ def _layout(step: Step, width: float, margin: float) -> Layout:
         _boxes(begin, task_top, np.maximum(0.7, end - begin - 0.5), lane - 1),
     ]
     down = 4.0 + height * rows
-    return Layout(width, down, np.concatenate(boxes), margin=margin, stretches=True)
+    return Canvas(width, down, np.concatenate(boxes), margin=margin, stretches=True)
 
 
 def _boxes(*sides: npt.ArrayLike) -> Floats:
@@ -170,14 +170,14 @@ def _boxes(*sides: npt.ArrayLike) -> Floats:
     return np.stack(np.broadcast_arrays(*sides), axis=1)
 
 
-def _shapes(step: Step) -> Iterator[Shape]:
+def _shapes(step: Step) -> Iterator[TimedShape]:
     """All shapes, at the places of :func:`_layout`."""
     rows, count, start = len(step.rows), step.count, step.keys[0]
     names = rows * count
     for row, name in enumerate(step.rows, names):
-        yield Shape(Look(text=name, style="left"), row)
-        yield Shape(Look(fill=PANEL), row + rows)
-        present = Shape(Look(edge=INK, width=1.5), row + 2 * rows, 0.0, goal=row + 3 * rows)
+        yield TimedShape(Look(text=name, style="left"), row)
+        yield TimedShape(Look(fill=PANEL), row + rows)
+        present = TimedShape(Look(edge=INK, width=1.5), row + 2 * rows, 0.0, goal=row + 3 * rows)
         yield present._replace(arrival=step.marks[-1])
     states = defaultdict[int, list[tuple[float, Look]]](list)
     for place in range(names):
@@ -189,7 +189,7 @@ def _shapes(step: Step) -> Iterator[Shape]:
     first = names + 4 * rows
     for place, task in enumerate(step.tasks, first):
         look = Look(fill=task.key.colour, text=f"{task.item}" if task.item >= 0 else "")
-        yield Shape(look, place, task.begin, goal=place + len(step.tasks), arrival=task.end)
+        yield TimedShape(look, place, task.begin, goal=place + len(step.tasks), arrival=task.end)
     for begin, end, row, peer, item in step.flights:
         text = f"{item} {'↓' if peer > row else '↑'}"
         look = Look(fill=GROUND, text=text, edge=ACCENT, width=2, ink=ACCENT)

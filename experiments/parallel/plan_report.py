@@ -97,13 +97,13 @@ def _title(run: PlanRun) -> str:
     name = fill("{model} on {gpus} ({device}), {plan}: ", counts)
     if not run.missing:
         return name + format_seconds(run.row["step_s"])
-    held = run.memory.parts(run.memory.fullest)
-    unsure = max((part for part in UNSURE if part in held), key=held.__getitem__)
+    parts = run.memory.parts(run.memory.fullest)
+    unsure = max((part for part in UNSURE if part in parts), key=parts.__getitem__)
     return (
         f"{name}does not fit in memory\n"
         f"  a GPU needs {bytes_cell(run.memory.peak)} and has {bytes_cell(run.capacity)}, "
         f"{bytes_cell(run.missing)} too few\n"
-        f"  least sure: {bytes_cell(held[unsure])} of {NAMES.get(unsure, unsure)}\n"
+        f"  least sure: {bytes_cell(parts[unsure])} of {NAMES.get(unsure, unsure)}\n"
         f"  to make it fit: {run.advice}"
     )
 

@@ -178,19 +178,19 @@ def find_plans(
         runs[number] = simulate_plan(training, fitting[number], times)
         return runs[number].seconds if runs[number].memory <= limit else inf
 
-    found = search(seconds, simulate, least=least, progress=simulated)
-    simulated(len(found), len(found))
-    if not found:
+    fastest = search(seconds, simulate, least=least, progress=simulated)
+    simulated(len(fastest), len(fastest))
+    if not fastest:
         best = min(plans, key=memory.__getitem__)
         raise InputError(
             f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {best} needs at "
             f"least {bytes_cell(memory[best])} of {bytes_cell(limit)}: take more GPUs"
         )
     # Plans with the same time make a group.
-    starts = set(distinct(found))
-    group = dict(zip(found, accumulate(number in starts for number in found), strict=True))
+    starts = set(distinct(fastest))
+    group = dict(zip(fastest, accumulate(number in starts for number in fastest), strict=True))
     ranked = sorted(
-        found, key=lambda number: (group[number], round(runs[number].memory), fitting[number].cp)
+        fastest, key=lambda number: (group[number], round(runs[number].memory), fitting[number].cp)
     )
     bounded_only = [number for number in range(len(fitting)) if number not in runs]
     order = [*ranked, *sorted(bounded_only, key=seconds.__getitem__)]
@@ -287,18 +287,18 @@ class PlanBounds:
         activations of the micro-batches that are on their way, and overheads."""
         stages, size = self.stages(plan), plan.degrees.size
         state, has_experts = state_of(self.training, plan), False
-        held = []
+        device_bytes = []
         for device in range(plan.pp):
             blocks = [block for stage in stages[device :: plan.pp] for block in stage]
             counts = dict(elements(blocks))
             has_experts |= "experts" in counts
-            held.append(
+            device_bytes.append(
                 sum(n * sum(state.shared(plan.zero, size(kind))) for kind, n in counts.items())
                 + OVERHEADS.fragmentation * _activations(plan, stages, device)
             )
         kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * has_experts)]
         groups = sum(size(kind) > 1 for kind in kinds)
-        return max(held) + groups * OVERHEADS.communicator + OVERHEADS.context
+        return max(device_bytes) + groups * OVERHEADS.communicator + OVERHEADS.context
 
 
 def _activations(plan: Plan, stages: Stages, device: int) -> float:

@@ -64,9 +64,11 @@ def prove_experts(
     number = owner * ranks + expert // local
     rows = {divmod(pair, ranks): np.flatnonzero(number == pair) for pair in set(number.tolist())}
     sent = {pair: copies[:, mine] for pair, mine in rows.items()}
-    made = {pair[::-1]: _expert(*block) for pair, block in exchanged(dispatch, ranks, sent).items()}
+    answers = {
+        pair[::-1]: _expert(*block) for pair, block in exchanged(dispatch, ranks, sent).items()
+    }
     total, right = np.zeros_like(value), np.zeros_like(value)
-    for (there, here), block in exchanged(combine, ranks, made).items():
+    for (there, here), block in exchanged(combine, ranks, answers).items():
         mine = rows.get((here, there), np.zeros(0, dtype=np.int64))
         if len(mine) != len(block):
             raise WrongResult(
@@ -116,10 +118,10 @@ def _ring(ranks: int) -> Counts:
     schedule = find("shift").build(ranks, 1.0)
     data = np.zeros((schedule.ranks, schedule.slots), dtype=np.uint64)
     data[:ranks, 0] = np.arange(ranks)
-    held = [data]
+    states = [data]
     for _ in range(ranks - 1):
-        held.append(semantics.run(schedule, held[-1]))
-    return np.stack([data[:ranks, 0] for data in held], axis=1).astype(np.int64)
+        states.append(semantics.run(schedule, states[-1]))
+    return np.stack([data[:ranks, 0] for data in states], axis=1).astype(np.int64)
 
 
 def _gathered(ranks: int) -> Counts:

@@ -252,13 +252,13 @@ def stages_of_zero(work: Work, state: Callable[[int], State], device: int = 0) -
 def _stage(work: Work, state: State, device: int) -> Stage:
     """The stage of ZeRO of a plan on a device."""
     pipeline, sharding, size = work.pipeline, work.sharding, work.times.degrees.size
-    held = least = 0.0
+    total = least = 0.0
     calls: list[Call] = []
     for stage in np.nonzero(pipeline.place == device)[1].tolist():
         blocks = work.stages[stage]
         calls += [call for _, call in reductions(blocks, sharding)]
         calls += gathers(blocks, sharding)
-        held += float(held_between_steps(work, state, stage).sum())
+        total += float(held_between_steps(work, state, stage).sum())
         for group, count in elements(blocks).items():
             least += count * sum(state.shared(3, size(group)))
     last = np.isin(np.arange(len(pipeline)), pipeline.last)
@@ -267,4 +267,4 @@ def _stage(work: Work, state: State, device: int) -> Stage:
         calls += work.action(stage, kind, last=bool(is_last)).calls * number
     sent = sum(SENT[each.collective] * each.nbytes * (1 - 1 / size(each.group)) for each in calls)
     sent += sum(nbytes for *ends, nbytes, _ in tied_gradients(work) if device in ends)
-    return Stage(sharding.zero, held, held - least, sent)
+    return Stage(sharding.zero, total, total - least, sent)

@@ -96,8 +96,8 @@ def place_buffers(
             numbers[id(each)] = ranks.astype(np.int32)
             placement.append(switches)
             further += len(switches)
-        own = each.schedule.buffer, each.schedule.slots - each.schedule.buffer
-        sizes[name] = np.maximum(sizes.get(name, own), own)
+        slots = each.schedule.buffer, each.schedule.slots - each.schedule.buffer
+        sizes[name] = np.maximum(sizes.get(name, slots), slots)
         members.setdefault(name, []).append(numbers[id(each)])
     heights, begin = np.zeros((2, further), dtype=np.int64), dict[_Name, tuple[int, int]]()
     for name, size in sizes.items():

@@ -91,10 +91,10 @@ def lower(
     """The schedule of a graph, part by part. An `outline` leaves out the transfers of collectives,
     of which it has the operations to enter and to leave."""
     collectives = {_buffer(each): each for each in (part.collective for part in parts) if each}
-    held = {name: each for name, each in collectives.items() if each.memory == "held"}
-    others = {name: each for name, each in collectives.items() if name not in held}
-    slots = layout([each.schedule for each in held.values()], [*others.values()])
-    regions = dict(zip((*held, *others), slots.regions, strict=True))
+    bucket_rows = {name: each for name, each in collectives.items() if each.memory == "held"}
+    others = {name: each for name, each in collectives.items() if name not in bucket_rows}
+    slots = layout([each.schedule for each in bucket_rows.values()], [*others.values()])
+    regions = dict(zip((*bucket_rows, *others), slots.regions, strict=True))
     builder = _builder(slots, graph.ranks, communicator, outline=outline)
     blocks, begin = list[Block](), 0
     first, last = np.full((2, len(graph)), -1, dtype=np.int32)
@@ -116,7 +116,7 @@ def lower(
             region, phase = regions[_buffer(collective)], label.text
             added = add_collective(builder, region, place, waits, lane, seconds, phase)
             first[rows], last[rows] = added.first, added.last
-    buckets = tuple(slots.regions[: len(held)])
+    buckets = tuple(slots.regions[: len(bucket_rows)])
     of_outline = tuple(parts) if outline else ()
     return Lowered(builder.build(), first, last, tuple(blocks), buckets, of_outline)
 
@@ -126,7 +126,7 @@ def _buffer(rows: CollectiveRows) -> tuple[str, float, Memory]:
     return rows.buffer, rows.schedule.nbytes_total, rows.memory
 
 
-class Layout(NamedTuple):
+class BufferSlots(NamedTuple):
     """The slots of a rank, and the collectives in them."""
 
     nbytes: float
@@ -139,7 +139,7 @@ class Layout(NamedTuple):
     """The collectives of the buffer, then those in other slots."""
 
 
-def layout(buckets: Sequence[Schedule], others: Sequence[CollectiveRows] = ()) -> Layout:
+def layout(buckets: Sequence[Schedule], others: Sequence[CollectiveRows] = ()) -> BufferSlots:
     """Put the buckets side by side into the buffer; their scratch and all other collectives come
     behind it."""
     nbytes = sum(bucket.nbytes_total for bucket in buckets)
@@ -159,11 +159,11 @@ def layout(buckets: Sequence[Schedule], others: Sequence[CollectiveRows] = ()) -
         scratch.append(schedule.shares * (schedule.nbytes_total / nbytes * is_counted))
         behind += len(scratch[-1])
     shares = np.concatenate(buffer)
-    return Layout(nbytes, shares / np.sum(shares), np.concatenate(scratch), regions)
+    return BufferSlots(nbytes, shares / np.sum(shares), np.concatenate(scratch), regions)
 
 
 def _builder(
-    slots: Layout, ranks: int, communicator: Communicator | None, *, outline: bool
+    slots: BufferSlots, ranks: int, communicator: Communicator | None, *, outline: bool
 ) -> ScheduleBuilder:
     """A builder for a run with these slots, and with the servers and switches that its all-reduce
     needs. An outline has no slots."""

@@ -6,9 +6,9 @@ from experiments.animation.film import (
     ACCENT,
     INK,
     Act,
+    Canvas,
     Figure,
     Film,
-    Layout,
     Look,
     changing,
     moving,
@@ -27,7 +27,7 @@ def bouncing() -> Film:
     figures = [Figure("height", "count", np.array([0.0, 1.0]), np.array([2.0, 4.0]), jumps=True)]
     shapes = [*lamp, moving(BALL, (0, 1), 0.0, 1.0)]
     act = Act("time", [0.0, 1.0], ["before", "bounce"], ["", "It moves."], shapes, figures, 1.0)
-    return Film([act], [Layout(5.0, 3.0, boxes, unit=40.0)], [], "A ball.")
+    return Film([act], [Canvas(5.0, 3.0, boxes, unit=40.0)], [], "A ball.")
 
 
 def test_shapes_are_there_from_their_begin_until_before_their_end() -> None:
