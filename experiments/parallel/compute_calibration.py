@@ -166,7 +166,8 @@ def critical_path(
             timeline = written(factors).timeline
         else:
             first, factor = usual(Factors()), np.array([*factors, 1.0])
-            timeline = first.simulated(first.graph.seconds * factor[BOUND[first.graph.lane]])
+            seconds = first.graph.seconds * factor[BOUND[first.graph.lane]]
+            timeline = first.simulated(seconds).timeline
         critical = trace_back(timeline)
         bound = BOUND[timeline.schedule.lane[critical.operation]]
         return np.bincount(bound, critical.seconds, 3).astype(np.float64)

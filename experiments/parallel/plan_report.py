@@ -53,6 +53,13 @@ DEVICES = {
     "idle": "{idle_s:s}",
     "between": "{idle_between_s:s}",
 }
+SHARED = {
+    "  stream": "  {stream}",
+    "beside": "{beside}",
+    "together": "{together_s:s}",
+    "lost": "{lost_s:s}",
+    "most on": "{medium}",
+}
 ZERO = {
     "  zero": "  {zero}",
     "held": "{held:B}",
@@ -83,6 +90,7 @@ def text(run: PlanRun) -> str:
         "where a mean device spends the step": _shares(run),
         "where the time goes (the critical path)": path,
         "devices of the pipeline": _devices(run.devices) if plan.pp > 1 else [],
+        "what streams share on a mean device, and lose by it": table_of(SHARED, run.shared),
         f"tokens of experts ({plan.router}, seed {plan.seed})": _tokens(run),
         "proven on integers": [[f"  {kind}", words] for kind, words in run.proven.items()],
         "stages of ZeRO: what it holds between steps": table_of(ZERO, stages),

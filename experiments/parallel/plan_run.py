@@ -172,6 +172,28 @@ class PlanRun:
         ]
 
     @cached_property
+    def shared(self) -> list[dict[str, Any]]:
+        """Streams that met on full media, a record a pair: which medium cost most, for how long
+        they were there together on a mean device, and what the stream lost."""
+        ran, media = self.step.ran, self.step.shared.media
+        names = [*self.step.work.times.topology.medium_names, "reductions"]
+        seconds = ran.lost.sum(axis=0), ran.together.sum(axis=0)
+        return [
+            {
+                "stream": STREAMS[stream],
+                "beside": STREAMS[other],
+                "medium": names[min(media[ran.lost[:, stream, other].argmax()], len(names) - 1)],
+                "together_s": float(together) / self.plan.pp,
+                "lost_s": float(lost) / self.plan.pp,
+            }
+            for (stream, other), lost, together in zip(
+                np.argwhere(seconds[0]).tolist(),
+                *(each[seconds[0] > 0].tolist() for each in seconds),
+                strict=True,
+            )
+        ]
+
+    @cached_property
     def router(self) -> Mapping[str, Any]:
         """What a router does, empty without one: of a forward, how long a dispatch and a combine
         take, and their shares of what a mean device waits for all-to-alls of experts in a step."""
@@ -190,6 +212,7 @@ class PlanRun:
             "summary": self.row,
             "critical_path_s": self.path,
             "devices": self.devices,
+            "shared": self.shared,
             "memory": {
                 "advice": self.advice,
                 "capacity": self.capacity,

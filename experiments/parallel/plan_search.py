@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
 from math import inf
@@ -277,7 +277,8 @@ class PlanBounds:
     def seconds(self, plan: Plan) -> float:
         """Seconds that the step of a plan does not go below."""
         stages, degrees = self.stages(plan), plan.degrees
-        times, known = self._known.setdefault(str(degrees), (self.times.under(degrees), {}))
+        under = replace(self.times.under(degrees), bounds=True)
+        times, known = self._known.setdefault(str(degrees), (under, {}))
         sharding = sharding_of(self.training, plan, stages)
         outline = Outline(stages, plan.micro_batches, times, sharding, plan.v == 1, known)
         return bound(outline)

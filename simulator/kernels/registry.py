@@ -11,6 +11,7 @@ from simulator.kernels import (
     meetings,
     path,
     queues,
+    rates,
 )
 from topologies import _distance_kernels, _flow_kernels, _kernels, _pair_kernels
 from topologies._compile import Kernel
@@ -22,6 +23,7 @@ KERNELS: tuple[Kernel, ...] = (
     dependencies.chain,
     dependencies.invert,
     first_come.simulate,
+    rates.simulate,
     cells.fill,
     copies.follow,
     _pair_kernels.between,

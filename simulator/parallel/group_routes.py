@@ -1,4 +1,4 @@
-"""The routes of a collective that all groups of a kind run at once.
+"""The routes of a collective that all groups of a place run at once.
 
 Groups that share no medium do not meet: they are parts of their own. Parts that are alike, up to
 the names of ranks and media, take as long, so that one of them is enough.
@@ -6,6 +6,7 @@ the names of ranks and media, take as long, so that one of them is enough.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -29,10 +30,24 @@ MOST = 2.0**21
 """Operations of a part that are simulated, at most."""
 ROUTES = 2**18
 """Routes of all groups that are compared, at most. Beyond, the groups on the nodes of the first
-group stand for all."""
+group of a place stand for all."""
 PARTS = 4
-"""Parts that are simulated, at most: those with the busiest media."""
+"""Parts of a place that are simulated, at most: those with the busiest media."""
 Longs = npt.NDArray[np.int64]
+
+
+class Loads(NamedTuple):
+    """What groups send over media, a row for each place and medium that its groups cross, by place.
+    The lane of a device on which it reduces and copies is a medium behind all others."""
+
+    place: Ints
+    medium: Ints
+    seconds: Floats
+    """How long the bytes keep the medium busy, for V = 1 byte."""
+    gaps: Floats
+    """How long gaps between messages do, for any V."""
+    flows: Floats
+    """How many messages are on the medium while it is busy."""
 
 
 class _Use(NamedTuple):
@@ -42,10 +57,10 @@ class _Use(NamedTuple):
     hops: Ints
     """The number of links of each transfer, shape (groups, transfers)."""
     busy: Floats
-    """How long the bytes of all groups keep the busiest medium of each group busy, for V = 1 byte,
-    at least."""
-    total: Floats
-    """The bytes of all groups over each medium of the machine."""
+    """How long the bytes of all groups of its place keep the busiest medium of each group busy, for
+    V = 1 byte, at least."""
+    media: Loads
+    """What all groups of a place send over media."""
     sizes: Floats
     """The bytes of each transfer of a group."""
 
@@ -61,9 +76,13 @@ class Laid:
     """What the algorithm does in the first group."""
     placements: Ints
     """The devices of each group, with the switches that its algorithm takes."""
+    place: Ints
+    """The place of each group."""
     use: _Use = field(repr=False)
     members: list[Ints]
-    """The groups of each part; the part with the busiest medium comes first."""
+    """The groups of each part."""
+    parts_of: Mapping[int, Sequence[int]]
+    """The parts of each place; the one with the busiest medium comes first."""
 
     @property
     def ranks(self) -> int:
@@ -72,13 +91,22 @@ class Laid:
 
     @cached_property
     def least(self) -> float:
-        """How long the busiest medium is busy, for V = 1 byte. The collective takes no less."""
-        return float(self.use.busy[self.members[0]].max())
+        """How long the busiest medium of each place is busy at least, for V = 1 byte. The
+        collective takes no less."""
+        first = (self.members[numbers[0]] for numbers in self.parts_of.values())
+        return float(min(self.use.busy[groups].max() for groups in first))
+
+    def loads(self, place: int) -> Loads:
+        """What the groups of a place send."""
+        rows = slice(*np.searchsorted(self.use.media.place, (place, place + 1)))
+        return Loads._make(column[rows] for column in self.use.media)
 
     @cached_property
-    def parts(self) -> list[Routed]:
-        """Groups that meet, for V = 1 byte. Parts that are alike are left out."""
-        return [self._routed(members) for members in self.members]
+    def parts(self) -> Mapping[int, Routed]:
+        """Groups that meet, for V = 1 byte, by the number of their part. Parts that are alike are
+        left out."""
+        numbers = {number for numbers in self.parts_of.values() for number in numbers}
+        return {number: self._routed(self.members[number]) for number in sorted(numbers)}
 
     def _routed(self, members: Ints) -> Routed:
         """The schedules of the groups as one. If there are too many operations, that of the group
@@ -92,7 +120,7 @@ class Laid:
             placement = np.concatenate([each.ravel() for each in devices])
             return route(side_by_side(child, count), replace(self.topology, placement=placement))
         busiest = int(members[self.use.busy[members].argmax()])
-        machine = _crowded(self.topology, self.use, busiest)
+        machine = _crowded(self.topology, self.use, busiest, int(self.place[busiest]))
         if child.fold is not None:
             machine = replace(machine, placement=self.placements[busiest])
             folded = fold(self.algorithm, machine, child.workers, merges=self.merges)
@@ -107,8 +135,11 @@ class Laid:
         return self.algorithm.on(machine, len(machine.placement), 1.0)
 
 
-def lay(algorithm: Algorithm, topology: Topology, groups: Ints, *, merges: bool = False) -> Laid:
-    """The parts of a machine on which `groups`, shape (groups, ranks), run an algorithm.
+def lay(
+    algorithm: Algorithm, topology: Topology, groups: Ints, place: Ints, *, merges: bool = False
+) -> Laid:
+    """The parts of a machine on which `groups`, shape (groups, ranks), run an algorithm: at once
+    those of the same `place`, shape (groups,).
 
     All groups have the schedule of the first one. With `merges` reductions may take time later.
     Raises InputError if there are too many operations.
@@ -119,15 +150,26 @@ def lay(algorithm: Algorithm, topology: Topology, groups: Ints, *, merges: bool 
     if folded is None:
         _check(algorithm, size, estimate(algorithm, size))
     fitted = algorithm.on(first, size, 1.0) if folded is None else folded.fitted
-    pairs, sizes = _pairs(fitted.schedule)
-    if pairs.shape[1] * len(groups) > ROUTES:
-        groups = _neighbours(topology, groups)
+    pairs = _pairs(fitted.schedule)
+    if pairs.ends.shape[1] * len(groups) > ROUTES:
+        near = _neighbours(topology, groups, place)
+        groups, place = groups[near], place[near]
     placements = _placements(algorithm, topology, groups, fitted)
-    use = _use(topology, placements, pairs, sizes)
-    parts = _parts(topology, use)
-    first_of = dict(zip(_keys(topology, use, parts, placements)[::-1], parts[::-1], strict=True))
-    busiest = sorted(first_of.values(), key=lambda part: -use.busy[part].max())[:PARTS]
-    return Laid(algorithm, topology, merges, fitted, placements, use, busiest)
+    use = _use(topology, placements, place, pairs)
+    parts = _parts(topology, use, place)
+    members, parts_of = dict[tuple[bytes, ...], Ints](), dict[int, dict[tuple[bytes, ...], None]]()
+    for key, part in zip(_keys(topology, use, parts, placements), parts, strict=True):
+        members.setdefault(key, part)
+        parts_of.setdefault(int(place[part[0]]), {})[key] = None
+    number = {key: n for n, key in enumerate(members)}
+    busiest = {
+        here: sorted(keys, key=lambda key: -use.busy[members[key]].max())[:PARTS]
+        for here, keys in parts_of.items()
+    }
+    numbers = {here: [number[key] for key in keys] for here, keys in busiest.items()}
+    return Laid(
+        algorithm, topology, merges, fitted, placements, place, use, [*members.values()], numbers
+    )
 
 
 def _check(algorithm: Algorithm, ranks: int, operations: float) -> None:
@@ -151,45 +193,97 @@ def _placements(algorithm: Algorithm, topology: Topology, groups: Ints, fitted: 
     return np.stack([each.topology.placement[:ranks] for each in machines])
 
 
-def _pairs(schedule: Schedule) -> tuple[Longs, Floats]:
-    """Sender, receiver and channel of all transfers, each once, shape (3, pairs), and the bytes
-    that each pair sends."""
+class _Pairs(NamedTuple):
+    """Transfers, each sender and receiver once for each channel."""
+
+    ends: Longs
+    """Sender, receiver and channel, shape (3, pairs)."""
+    nbytes: Floats
+    reduced: Floats
+    """The bytes that the receiver reduces."""
+    messages: Floats
+    turns: Floats
+    """The share of the bytes of the sender on the channel."""
+
+
+def _pairs(schedule: Schedule) -> _Pairs:
+    """The transfers of a schedule, unfolded."""
     remote = schedule.remote
-    ends = schedule.lane[remote], schedule.rank[remote], schedule.peer[remote]
-    shape = int(ends[0].max(initial=0)) + 1, schedule.ranks, schedule.ranks
-    key, number = np.unique(np.ravel_multi_index(ends, shape), return_inverse=True)
-    sizes: Floats = np.bincount(number, schedule.nbytes[remote]).astype(np.float64)
+    rows = schedule.lane[remote], schedule.rank[remote], schedule.peer[remote]
+    shape = int(rows[0].max(initial=0)) + 1, schedule.ranks, schedule.ranks
+    key, number = np.unique(np.ravel_multi_index(rows, shape), return_inverse=True)
+    nbytes = schedule.nbytes[remote]
+    sums = [
+        np.asarray(np.bincount(number, weights), dtype=np.float64)
+        for weights in (nbytes, nbytes * schedule.reduces[remote], np.ones(len(nbytes)))
+    ]
     channel, sender, receiver = np.unravel_index(key, shape)
+    sums.append(sums[0] / np.bincount(of := key // schedule.ranks, sums[0])[of])
     if schedule.fold is None:
-        return np.stack((sender, receiver, channel)), sizes
+        return _Pairs(np.stack((sender, receiver, channel)), *sums)
     shifts, elements = schedule.fold.shifts, schedule.fold.shifts.elements[:, None]
     images = [shifts.shifted(rank[None, :], elements).ravel() for rank in (sender, receiver)]
     channels = shifts.slots_shifted(channel[None, :], elements, schedule.fold.channels)
     channels = np.broadcast_to(channels, (len(elements), len(key)))
-    return np.stack((*images, channels.ravel())), np.tile(sizes, len(elements))
+    ends = np.stack((*images, channels.ravel()))
+    return _Pairs(ends, *(np.tile(column, len(elements)) for column in sums))
 
 
-def _neighbours(topology: Topology, groups: Ints) -> Ints:
-    """The groups with a rank on a node of the first group."""
+def _neighbours(topology: Topology, groups: Ints, place: Ints) -> npt.NDArray[np.bool_]:
+    """Which groups have a rank on a node of the first group of their place."""
     node = topology.node[topology.placement[groups]]
-    near = np.isin(node, node[0]) & (node >= 0)
-    near[0] = True
-    return groups[near.any(axis=1)]
+    near = np.zeros(len(groups), dtype=np.bool_)
+    for here in np.unique(place):
+        rows = np.flatnonzero(place == here)
+        home = node[rows[0]]
+        near[rows] = (np.isin(node[rows], home) & (node[rows] >= 0)).any(axis=1)
+        near[rows[0]] = True
+    return near
 
 
-def _use(topology: Topology, placements: Ints, pairs: Longs, sizes: Floats) -> _Use:
+def _use(topology: Topology, placements: Ints, place: Ints, pairs: _Pairs) -> _Use:
     machine, count = replace(topology, placement=placements.ravel()), len(placements)
     offset = np.arange(count)[:, None] * placements.shape[1]
-    sender, receiver = ((end + offset).ravel() for end in pairs[:2])
-    indptr, links = machine.routes(sender, receiver, np.tile(pairs[2], count))
+    sender, receiver = ((end + offset).ravel() for end in pairs.ends[:2])
+    indptr, links = machine.routes(sender, receiver, np.tile(pairs.ends[2], count))
     hops, crossed = np.diff(indptr), np.diff(topology.link_indptr)[links]
-    media, ends = topology.crossings(links)[1], indptr[:: pairs.shape[1]]
-    nbytes = np.repeat(np.repeat(np.tile(sizes, count), hops), crossed)
-    total: Floats = np.bincount(media, nbytes, len(topology.medium_bandwidth)).astype(np.float64)
-    of_group = np.repeat(np.repeat(np.arange(count), np.diff(ends)), crossed)
-    busy = np.zeros(count)
-    np.maximum.at(busy, of_group, (total / topology.medium_bandwidth)[media])
-    return _Use(np.split(links, ends[1:-1]), hops.reshape(count, -1), busy, total, sizes)
+    media, ends = topology.crossings(links)[1], indptr[:: pairs.ends.shape[1]]
+    # A row for each crossing of a medium, and one for the work at the end of each transfer, which
+    # is on a lane of the receiver.
+    transfer = np.repeat(np.repeat(np.arange(len(hops)), hops), crossed)
+    pair = transfer % len(pairs.nbytes)
+    device = machine.placement[receiver]
+    lane = np.tile(pairs.reduced, count) * topology.reduction[device]
+    lane += np.tile(pairs.nbytes - pairs.reduced, count) * topology.copy[device]
+    works = np.flatnonzero(lane)
+    medium = np.append(media, len(topology.medium_bandwidth) + device[works])
+    of_place = place[np.append(transfer, works) // len(pairs.nbytes)]
+    used = np.bincount(medium) > 0
+    cell = of_place * np.count_nonzero(used) + (np.cumsum(used) - 1)[medium]
+
+    def summed(column: Floats) -> Floats:
+        return np.asarray(np.bincount(cell[: len(column)], column), dtype=np.float64)
+
+    seconds = summed(np.append(pairs.nbytes[pair] / topology.medium_bandwidth[media], lane[works]))
+    # Each transfer is as busy as the busiest medium on its way, while it is the sender's turn.
+    busy = np.zeros(len(hops))
+    np.maximum.at(busy, transfer, seconds[cell[: len(media)]])
+    at_once = (busy * np.tile(pairs.turns, count))[transfer]
+    some = np.flatnonzero(seconds)
+    flows = summed(np.append(at_once, lane[works]))[some] / seconds[some]
+    gaps = np.zeros(len(seconds))
+    if topology.medium_gap.any():
+        crossings = pairs.messages[pair] * topology.medium_gap[media]
+        gaps = summed(np.append(crossings, np.zeros(len(works))))
+    loads = Loads(
+        (some // np.count_nonzero(used)).astype(np.int32),
+        np.flatnonzero(used)[some % np.count_nonzero(used)].astype(np.int32),
+        seconds[some],
+        gaps[some],
+        np.maximum(1.0, flows),
+    )
+    busiest = busy.reshape(count, -1).max(axis=1, initial=0.0)
+    return _Use(np.split(links, ends[1:-1]), hops.reshape(count, -1), busiest, loads, pairs.nbytes)
 
 
 def _limits(topology: Topology) -> npt.NDArray[np.bool_]:
@@ -197,17 +291,18 @@ def _limits(topology: Topology) -> npt.NDArray[np.bool_]:
     return np.asarray(np.isfinite(topology.medium_bandwidth) | (topology.medium_gap > 0))
 
 
-def _parts(topology: Topology, use: _Use) -> list[Ints]:
-    """The groups that share media with each other, directly or through others."""
+def _parts(topology: Topology, use: _Use, of_group: Ints) -> list[Ints]:
+    """The groups of a place that share media with each other, directly or through others."""
     used, count = _limits(topology), len(use.links)
     group = np.repeat(np.arange(count), list(map(len, use.links)))
     entry = np.unique(group * len(topology.source) + np.concatenate(use.links))
     group, link = np.divmod(entry, len(topology.source))
     place, media = topology.crossings(link)
     group, medium = group[place[used[media]]], media[used[media]]
+    medium += of_group[group] * len(used)
     label = np.arange(count)
     while True:
-        least = np.full(len(used), count)
+        least = np.full((int(of_group.max()) + 1) * len(used), count)
         np.minimum.at(least, medium, label[group])
         lower = label.copy()
         np.minimum.at(lower, group, least[medium])
@@ -255,12 +350,17 @@ def _renamed(numbers: Ints, ends: Longs) -> Longs:
     return np.asarray(first[inverse] - (ends - np.diff(ends, prepend=0))[part], dtype=np.int64)
 
 
-def _crowded(topology: Topology, use: _Use, group: int) -> Topology:
-    """The machine as one of several groups has it, if each has its share of all media."""
-    links = use.links[group]
-    place, media = topology.crossings(links)
-    alone = np.bincount(media, np.repeat(use.sizes, use.hops[group])[place], len(use.total))
-    times = np.divide(use.total, alone, where=alone > 0, out=np.ones_like(alone))
+def _crowded(topology: Topology, use: _Use, group: int, place: int) -> Topology:
+    """The machine as one of several groups of a place has it, if each has its share of all
+    media."""
+    crossed, media = topology.crossings(use.links[group])
+    sizes = np.repeat(use.sizes, use.hops[group])[crossed]
+    alone = np.bincount(
+        media, sizes / topology.medium_bandwidth[media], len(topology.medium_bandwidth)
+    )
+    mine = use.media.place == place
+    total = np.bincount(use.media.medium[mine], use.media.seconds[mine], len(alone))[: len(alone)]
+    times = np.divide(total, alone, where=alone > 0, out=np.ones_like(alone))
     return replace(
         topology,
         medium_bandwidth=topology.medium_bandwidth / times,

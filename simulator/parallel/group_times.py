@@ -1,4 +1,4 @@
-"""How long a collective takes when all groups of a kind run it at once on a machine."""
+"""How long a collective takes when all groups of a kind of a place run it at once on a machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.step_graph import MESSAGE
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
-from topologies.topology import Ints, Topology
+from topologies.topology import Floats, Ints, Topology
 
 ALGORITHMS: Mapping[str, tuple[str, ...]] = {
     "all_reduce": ("rings", "double_tree"),
@@ -40,6 +40,8 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
 several nodes take two levels instead of rings. A dispatch sends tokens to their experts, and a
 combine returns them."""
 
+EXPLAINED = 2**16
+"""Operations of a part of which messages at a time are counted, at most."""
 End = Literal["time", "expected", "low", "high"]
 """What of a call counts: its simulated time, or its expected time or an end of its interval by the
 profile's measured runs."""
@@ -59,16 +61,35 @@ def _send(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
 class Timed(NamedTuple):
     """The fastest algorithm of a collective for a size."""
 
-    seconds: float
-    algorithm: Algorithm
-    interval: Interval | None = None
-    """None if no end was asked for, or the profile does not say how sure it is."""
+    laid: Laid
+    seconds: Mapping[int, float]
+    """The time of each part of the machine."""
+    intervals: Mapping[int, Interval]
+    """That of each part of which the profile says how sure it is, if an end was asked for."""
+    flows: Mapping[int, float]
+    """How many messages are on the busiest medium of each part while it is busy, on average, if
+    that is known."""
 
-    def at(self, end: End | None) -> float:
-        """Its time, or an end of its interval, in seconds."""
-        if self.interval is None or end is None or end == "time":
-            return self.seconds
-        return float(getattr(self.interval, end))
+    def at(self, end: End | None, place: int) -> float:
+        """The time of the groups of a place, or an end of its interval, in seconds."""
+        slowest = self._slowest(place)
+        if slowest not in self.intervals or end is None or end == "time":
+            return self.seconds[slowest]
+        return float(getattr(self.intervals[slowest], end))
+
+    def uses(self, nbytes: float, place: int) -> tuple[Ints, Floats, Floats]:
+        """The media that the groups of a place use, for which share of their time, and how many
+        messages are there on average, for V = `nbytes`."""
+        slowest, loads = self._slowest(place), self.laid.loads(place)
+        share = (loads.seconds * nbytes + loads.gaps) / (self.seconds[slowest] or 1.0)
+        flows = loads.flows
+        if slowest in self.flows and len(flows):
+            flows = np.maximum(1.0, flows * (self.flows[slowest] / flows[share.argmax()]))
+        share = np.minimum(share, 1.0)
+        return loads.medium, share, share * flows
+
+    def _slowest(self, place: int) -> int:
+        return max(self.laid.parts_of[place], key=self.seconds.__getitem__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +110,8 @@ class GroupTimes:
     """The engine."""
     end: End | None = None
     """What of each call counts. None is its time, without intervals."""
+    bounds: bool = False
+    """Whether the fastest place counts, and not the slowest one."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
     _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
@@ -110,15 +133,25 @@ class GroupTimes:
         return replace(self, algorithms={**self.algorithms, **algorithms}) if algorithms else self
 
     def seconds(self, kind: str, collective: str, nbytes: float) -> float:
-        """Seconds from the start to the end of a collective of V = `nbytes` in all groups of a
-        kind. Raises InputError for an unknown collective."""
+        """Seconds from the start to the end of a collective of V = `nbytes` in all groups of a kind
+        of the slowest place, or of the fastest one for bounds. Raises InputError for an unknown
+        collective."""
+        return (min if self.bounds else max)(self.by_place(kind, collective, nbytes).values())
+
+    def by_place(self, kind: str, collective: str, nbytes: float) -> Mapping[int, float]:
+        """The same for each place whose ranks are the first ones of groups."""
         if nbytes <= 0 or self.degrees.size(kind) == 1:
-            return 0.0
+            return {0: 0.0}
+        timed = self.timed(kind, collective, nbytes)
+        return {place: timed.at(self.end, place) for place in timed.laid.parts_of}
+
+    def timed(self, kind: str, collective: str, nbytes: float) -> Timed:
+        """The fastest algorithm of a collective in groups of several ranks."""
         key = *self._key(kind, collective), nbytes
         if key not in self._times:
             times = _allowed(partial(self._time, nbytes), self._every(kind, collective))
-            self._times[key] = min(times, key=lambda timed: timed.seconds)
-        return self._times[key].at(self.end)
+            self._times[key] = min(times, key=lambda timed: max(timed.seconds.values()))
+        return self._times[key]
 
     def least(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds that `seconds` does not go below, without a simulation: for how long the busiest
@@ -134,23 +167,30 @@ class GroupTimes:
 
     def fastest(self, kind: str, collective: str, nbytes: float) -> Algorithm:
         """The algorithm of a collective that has been timed."""
-        return self._times[*self._key(kind, collective), nbytes].algorithm
+        return self.timed(kind, collective, nbytes).laid.algorithm
 
     def _key(self, kind: str, collective: str) -> tuple[bytes, str, Names]:
-        """By what a collective is remembered: the ranks of groups, and the algorithms that replace
-        those of `ALGORITHMS`."""
+        """By what a collective is remembered: the ranks of groups and their places, and the
+        algorithms that replace those of `ALGORITHMS`."""
         if kind not in self._names:
-            ranks = self.degrees.groups(kind)
-            self._names[kind] = b"%d:" % ranks.shape[1] + ranks.tobytes()
+            groups, place = self._groups(kind)
+            self._names[kind] = b"%d:" % groups.shape[1] + groups.tobytes() + place.tobytes()
         return self._names[kind], collective, tuple(self.algorithms.get(collective, ()))
+
+    def _groups(self, kind: str) -> tuple[Ints, Ints]:
+        """The groups of a kind, and the place of each: that of its first rank."""
+        groups = self.degrees.groups(kind)
+        place = np.empty(self.degrees.ranks, dtype=np.int32)
+        place[self.degrees.groups("pp")] = np.arange(self.degrees.pp)
+        return groups, place[groups[:, 0]]
 
     def _every(self, kind: str, collective: str) -> list[Laid]:
         """All algorithms of a collective that are not too large, on the machine."""
         key = self._key(kind, collective)
         if key not in self._laid:
-            groups, merges = self.degrees.groups(kind), self.profile is not None
+            (groups, place), merges = self._groups(kind), self.profile is not None
             self._laid[key] = _allowed(
-                lambda algorithm: lay(algorithm, self.topology, groups, merges=merges),
+                lambda algorithm: lay(algorithm, self.topology, groups, place, merges=merges),
                 self._algorithms_of(collective, groups[0]),
             )
         return self._laid[key]
@@ -168,18 +208,26 @@ class GroupTimes:
         return instead + [each for each in chosen if not each.name.startswith("rings")]
 
     def _time(self, nbytes: float, laid: Laid) -> Timed:
-        """The slowest part of the machine."""
-        parts = [routed.scaled(nbytes) for routed in laid.parts]
+        """The time of each part of the machine."""
+        parts = {number: routed.scaled(nbytes) for number, routed in laid.parts.items()}
         if self.profile is None:
-            return Timed(max(self.run(part).makespan for part in parts), laid.algorithm)
-        runs = (self.profile.simulate(part, laid.algorithm, self.run) for part in parts)
-        slowest = max(runs, key=lambda each: each.seconds)
-        predicted = self.end and prediction(self.profile, slowest, laid.algorithm)
-        if not predicted:
-            return Timed(slowest.seconds, laid.algorithm)
-        place = replace(predicted.place, ranks=np.array([float(laid.ranks)]))
-        sure = interval_of(predicted._replace(place=place))
-        return Timed(slowest.seconds, laid.algorithm, sure)
+            ran = {number: self.run(part) for number, part in parts.items()}
+            # First come, first served: who came first counts, not how many messages wait.
+            flows = {
+                number: _flows(each)
+                for number, each in ran.items()
+                if each.sharing == "fair" and len(each.schedule) <= EXPLAINED
+            }
+            return Timed(laid, {number: each.makespan for number, each in ran.items()}, {}, flows)
+        seconds, intervals = dict[int, float](), dict[int, Interval]()
+        for number, part in parts.items():
+            under = self.profile.simulate(part, laid.algorithm, self.run)
+            seconds[number] = under.seconds
+            predicted = self.end and prediction(self.profile, under, laid.algorithm)
+            if predicted:
+                place = replace(predicted.place, ranks=np.array([float(laid.ranks)]))
+                intervals[number] = interval_of(predicted._replace(place=place))
+        return Timed(laid, seconds, intervals, {})
 
 
 def _allowed(function: Callable[[Value], Result], values: Sequence[Value]) -> list[Result]:
@@ -194,3 +242,19 @@ def _allowed(function: Callable[[Value], Result], values: Sequence[Value]) -> li
     if not results:
         raise refused
     return results
+
+
+def _flows(timeline: Timeline) -> float:
+    """How many messages are on the busiest medium while it is busy, on average, under fair
+    sharing."""
+    routed, topology = timeline.routed, timeline.routed.topology
+    hops = np.diff(routed.route_indptr)
+    sent = np.bincount(routed.route, routed.schedule.nbytes, len(hops))
+    place, medium = topology.crossings(routed.route_links)
+    route = np.repeat(np.arange(len(hops)), hops)[place]
+    busy = np.bincount(medium, sent[route] / topology.medium_bandwidth[medium])
+    busiest = int(busy.argmax())
+    crosses = np.zeros(len(hops), dtype=np.bool_)
+    crosses[route[medium == busiest]] = True
+    rows = crosses[routed.route]
+    return float((timeline.sent[rows] - timeline.ready[rows]).sum() / (busy[busiest] or 1.0))

@@ -60,6 +60,8 @@ class Pass:
     """Seconds of rows on each stream."""
     exposed: list[float] = field(default_factory=lambda: [0.0] * len(STREAMS))
     """Seconds of communication beside which nothing is computed, by stream."""
+    inside: tuple[Call, ...] = ()
+    """The collectives within a single row."""
 
     @property
     def seconds(self) -> float:
@@ -80,7 +82,8 @@ class Pass:
         """The pass as a single row. Where launches take longer than the device, it takes as long as
         they do."""
         row = Row(COMPUTE, max(self.seconds, self.launch), self.kind)
-        return replace(self, rows=[row], tails=(0,), ends=[], launched=-1)
+        inside = tuple(row.call for row in self.rows if row.call)
+        return replace(self, rows=[row], tails=(0,), ends=[], launched=-1, inside=inside)
 
     def joined(self) -> Pass:
         """The pass of the second action of a pair: a further row waits for both."""

@@ -7,10 +7,10 @@ takes as long as in all groups of its kind at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +20,17 @@ from simulator.kernels.records import Csr
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, Row
 from simulator.parallel.pipelines.pipeline import Pipeline
+from simulator.parallel.shared_media import Caller, usages
 from simulator.parallel.stage_transfers import item_order, item_waits
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import updates
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Flags, Schedule
 from simulator.schedules.timeline import Timeline
+from simulator.steps import rates
 from simulator.steps.kinds import FORWARD, TRANSFER
 from simulator.steps.priced import priced
-from simulator.steps.slowdown import with_slowdown
+from simulator.steps.rates import Run, Shared
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, padded, step_graph, waits_of
 from topologies.topology import Floats, Ints
 
@@ -62,23 +64,63 @@ class Step:
         finish = np.append(self.timeline.finish, 0.0)
         return np.stack([finish[rows].max(axis=1) for rows in (self.entries, self.tails)], axis=1)
 
-    @cached_property
+    @property
     def timeline(self) -> Timeline:
         """The step, simulated."""
+        return self.ran.timeline
+
+    @cached_property
+    def ran(self) -> Run:
+        """The step, simulated, with what calls lost to each other."""
         return self.simulated(self.graph.seconds)
 
-    def simulated(self, seconds: Floats) -> Timeline:
-        """The timeline of the step with these seconds of its tasks."""
-        schedule, routed = replace(self.schedule, seconds=seconds), self._routed
-        talking = (schedule.lane != COMPUTE) & (schedule.lane != HOST) & (seconds > 0)
-        calls = np.flatnonzero(talking).astype(np.int32)
-        return with_slowdown(
-            lambda slower: run(replace(routed, schedule=replace(schedule, seconds=slower))),
-            schedule,
-            np.flatnonzero(schedule.lane == COMPUTE).astype(np.int32),
-            (calls, calls),
-            self.work.slowdown,
-        )
+    def simulated(self, seconds: Floats) -> Run:
+        """The step with these seconds of its tasks."""
+        routed = replace(self._routed, schedule=replace(self.schedule, seconds=seconds))
+        if not self.shared.slowdown and not self.shared.row.any():
+            return rates.alone(run(routed))
+        lane = self.schedule.lane
+        computes, talks = lane == COMPUTE, (lane != COMPUTE) & (lane != HOST)
+        return rates.run(routed, computes, talks, self.shared)
+
+    @cached_property
+    def _joined(self) -> Ints:
+        """The first task of the call of each task: two devices that share gradients sum them up
+        together."""
+        graph = self.graph
+        first = np.arange(len(graph), dtype=np.int32)
+        for number, call in enumerate(graph.calls):
+            if " to " in call.group and not call.is_message:
+                rows = np.flatnonzero(graph.call == number)
+                place = graph.place[rows]
+                first[rows[place == place[-1]]] = first[rows[place == place[0]]]
+        return first
+
+    @cached_property
+    def shared(self) -> Shared:
+        """What the calls of tasks use of media that others use, too."""
+        graph, passes = self.graph, np.full(len(self.graph), -1)
+        passes[self.tails[:, 0]] = self.number
+        calls = [(call,) for call in graph.calls] + [each.inside for each in self.passes]
+        # A task calls, or has the collectives of a pass inside.
+        number = np.where(graph.call >= 0, graph.call, len(graph.calls) + passes)
+        number[(graph.call < 0) & (passes < 0)] = -1
+        rows = np.flatnonzero(np.array([*map(bool, calls), False])[number])
+        key = number[rows] * len(graph.members) + graph.place[rows]
+        _, first, of_rows = np.unique(key, return_index=True, return_inverse=True)
+        callers = [
+            Caller(
+                int(graph.place[row]) * len(STREAMS) + int(graph.lane[row]),
+                int(graph.place[row]),
+                float(graph.seconds[row]),
+                calls[number[row]],
+            )
+            for row in rows[first].tolist()
+        ]
+        used, usage, media = usages(callers, self.work.times)
+        of_task = np.zeros(len(graph), dtype=np.int32)
+        of_task[rows] = usage[of_rows]
+        return Shared(used, of_task, media, self._joined, self.work.slowdown)
 
     @cached_property
     def _routed(self) -> Routed:
@@ -228,6 +270,7 @@ def _graph(
     calls = [call for call, ranks in called.items() if ranks > 1 and call.nbytes > 0]
     number: dict[Call | None, int] = {call: place for place, call in enumerate(calls)}
     columns["call"] = np.array([number.get(row.call, -1) for row in rows])[source]
+    columns["seconds"] = _by_place(times, calls, columns)
     return step_graph(
         np.ascontiguousarray(times.degrees.groups("pp").T),
         STREAMS,
@@ -236,3 +279,15 @@ def _graph(
         calls=calls,
         groups={call.group: times.degrees.groups(call.group) for call in calls},
     )
+
+
+def _by_place(times: GroupTimes, calls: Sequence[Call], columns: Mapping[str, Any]) -> Floats:
+    """The seconds of tasks: of a call those of the groups of its place."""
+    seconds, call, place = (np.array(columns[name]) for name in ("seconds", "call", "place"))
+    for number, each in enumerate(calls):
+        found = times.by_place(*each[:3])
+        if len(found) > 1:
+            rows = call == number
+            table = np.array([found.get(p, 0.0) for p in range(times.degrees.pp)])
+            seconds[rows] = table[place[rows]]
+    return seconds

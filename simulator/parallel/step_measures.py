@@ -47,7 +47,7 @@ class StepMeasures:
 
 def measure(step: Step) -> StepMeasures:
     """Read the timeline of a step."""
-    schedule, places = step.schedule, step.schedule.ranks
+    schedule, places = step.timeline.schedule, step.schedule.ranks
     total = length_of(step)
     rows, (begin, end) = states(activity(step), len(STREAMS)), window(step)
     first, busy = lane_seconds(rows, places)

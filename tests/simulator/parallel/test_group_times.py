@@ -32,7 +32,7 @@ from topologies.catalogue import find as machine
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.shapes import star
-from topologies.topology import Topology
+from topologies.topology import Ints, Topology
 from topologies.topology_builder import TopologyBuilder
 
 MACHINES = ("dgx_a100:nodes=2", "leonardo:nodes=4", "pcie_box:nodes=4")
@@ -44,6 +44,12 @@ def on(name: str, plan: Degrees) -> Topology:
     return machine(name).build(plan.ranks)
 
 
+def of_place(plan: Degrees, kind: str, place: int) -> Ints:
+    """The groups of a kind whose ranks are of a device of the pipeline."""
+    groups = plan.groups(kind)
+    return groups[np.isin(groups[:, 0], plan.groups("pp")[:, place])]
+
+
 @tries(10, 40)
 @given(
     SMALL,
@@ -51,23 +57,26 @@ def on(name: str, plan: Degrees) -> Topology:
     st.sampled_from(("tp", "data", "ep", "experts", "cp")),
     st.sampled_from(("ring", "pairwise", "shift", "double_tree")),
 )
-def test_parts_take_as_long_as_all_groups_at_once(
+def test_parts_take_as_long_as_all_groups_of_a_place_at_once(
     plan: Degrees, name: str, kind: str, algorithm: str
 ) -> None:
     if plan.size(kind) == 1:
         return
-    topology, groups = on(name, plan), plan.groups(kind)
-    chosen = find(algorithm)
-    child = chosen.on(
-        replace(topology, placement=topology.placement[groups[0]]), plan.size(kind), 1.0
-    )
-    whole = replace(topology, placement=topology.placement[groups.ravel()])
-    together = run(route(side_by_side(child.schedule, len(groups)).scaled(1e6), whole)).makespan
+    topology, chosen = on(name, plan), find(algorithm)
+    first = replace(topology, placement=topology.placement[plan.groups(kind)[0]])
+    child = chosen.on(first, plan.size(kind), 1.0)
+    together = {}
+    for place in range(plan.pp):
+        groups = of_place(plan, kind, place)
+        whole = replace(topology, placement=topology.placement[groups.ravel()])
+        alike = side_by_side(child.schedule, len(groups)).scaled(1e6)
+        together[place] = run(route(alike, whole)).makespan
     times = GroupTimes(
         topology, plan, {chosen.collective.name: (algorithm,)} | {"shift": ("shift",)}
     )
     collective = "shift" if algorithm == "shift" else chosen.collective.name
-    assert times.seconds(kind, collective, 1e6) == together
+    assert times.by_place(kind, collective, 1e6) == together
+    assert times.seconds(kind, collective, 1e6) == max(together.values())
 
 
 def test_groups_that_share_no_link_take_as_long_as_a_group_alone() -> None:
@@ -127,7 +136,8 @@ def test_large_parts_are_simulated_as_a_group_with_its_share(
     topology = on("leonardo:nodes=4", plan)
     exact = GroupTimes(topology, plan, {"all_reduce": ("ring",)}).seconds("dp", "all_reduce", 1e8)
     monkeypatch.setattr(group_routes, "MOST", 40)
-    laid = lay(find("ring"), topology, plan.groups("dp"))
+    groups = plan.groups("dp")
+    laid = lay(find("ring"), topology, groups, np.zeros(len(groups), dtype=np.int32))
     share = run(laid.parts[0].scaled(1e8)).makespan
     assert len(laid.parts[0].schedule) == 24
     assert share == pytest.approx(exact, rel=0.01)
@@ -137,6 +147,7 @@ def test_groups_of_many_ranks_are_folded() -> None:
     plan = Degrees(dp=64, tp=8)
     times = GroupTimes(on("hgx_h100:nodes=64", plan), plan)
     assert times.seconds("data", "all_gather", 1e8) == pytest.approx(1e8 / 50e9, rel=0.15)
+    assert times.seconds("data", "all_reduce", 1e8) == pytest.approx(2e8 / 50e9, rel=0.15)
 
 
 def test_a_group_of_a_rank_and_no_bytes_take_no_time() -> None:

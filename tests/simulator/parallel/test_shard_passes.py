@@ -155,10 +155,11 @@ def test_copies_take_the_traffic_of_memory() -> None:
 
 
 def test_communication_slows_down_what_is_computed_beside_it() -> None:
-    """In the forward two seconds of gathers run beside computations. In the backward each layer
-    begins with a second of communication. A second of it leaves 0.8 seconds of computing."""
+    """In the forward two seconds of gathers run beside computations. In the backward the first and
+    the last layer begin with a second of communication. The second one begins with a gather and a
+    reduction that share links, for two seconds. A second leaves 0.8 seconds of computing."""
     usual, slow = (measure(step((block(4.0),) * 3, slowdown=each)).step for each in (0.0, 0.25))
-    assert slow - usual == pytest.approx(0.2 * (2 + 3))
+    assert slow - usual == pytest.approx(0.2 * (2 + 4))
     alone = step((block(4.0),), degrees=Degrees(), slowdown=0.25)
     assert measure(alone).step == 12.0
 

@@ -1,0 +1,87 @@
+"""What the calls of a step use of media that others may use at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.kernels.rates import Usages
+from simulator.parallel.group_times import GroupTimes
+from simulator.steps.step_graph import Call
+from topologies.topology import Floats, Ints
+
+ROUNDING = 1e-9
+"""Lanes that together use no more of a medium than all of it, up to this, never wait there."""
+
+
+class Caller(NamedTuple):
+    """A task that does nothing but calls, one after the other."""
+
+    lane: int
+    """The lane among those of all places."""
+    place: int
+    seconds: float
+    """The time of the task alone."""
+    calls: Sequence[Call]
+
+
+def usages(callers: Sequence[Caller], times: GroupTimes) -> tuple[Usages, Ints, Ints]:
+    """What each caller uses of media, without those that have room for all lanes at any time.
+
+    Returns the usages, of which the first is empty; that of each caller; and a medium of the
+    machine for each number of a medium there: it stands for all that are used alike.
+    """
+    sources, entries = dict[tuple[Call, int], int](), list[tuple[int, int, float]]()
+    uses = list[tuple[Ints, Floats, Floats]]()
+    for number, caller in enumerate(callers):
+        for call in caller.calls:
+            timed = times.timed(*call[:3])
+            place = (
+                caller.place if caller.place in timed.laid.parts_of else min(timed.laid.parts_of)
+            )
+            if (call, place) not in sources:
+                sources[call, place] = len(uses)
+                uses.append(timed.uses(call.nbytes, place))
+            weight = timed.at(times.end, place) / (caller.seconds or 1.0)
+            entries.append((number, sources[call, place], weight))
+    media, uses = _classes(uses, len(times.topology.medium_bandwidth) + len(times.topology.node))
+    table = np.zeros((2, len(callers), len(media)))
+    for number, source, weight in entries:
+        where, *columns = uses[source]
+        table[:, number, where] += weight * np.stack(columns)
+    lanes, lane = np.unique([caller.lane for caller in callers], return_inverse=True)
+    most = np.zeros((len(lanes), len(media)))
+    np.maximum.at(most, lane, table[0])
+    contended = most.sum(axis=0) > 1 + ROUNDING
+    table = table[:, :, contended]
+    row, medium = np.nonzero(table[0])
+    using, counts = np.unique(row, return_counts=True)
+    of_caller = np.zeros(len(callers), dtype=np.int32)
+    of_caller[using] = 1 + np.arange(len(using))
+    indptr = np.concatenate(([0, 0], np.cumsum(counts))).astype(np.int32)
+    share, flows = np.ascontiguousarray(table[:, row, medium])
+    return Usages(indptr, medium.astype(np.int32), share, flows), of_caller, media[contended]
+
+
+def _classes(
+    uses: Sequence[tuple[Ints, Floats, Floats]], count: int
+) -> tuple[Ints, list[tuple[Ints, Floats, Floats]]]:
+    """A medium for all of `count` media that are used alike; and what uses these, by their
+    numbers."""
+    # Media are used alike if random mixtures of what uses them are the same.
+    mixed = np.zeros(count)
+    for (medium, *columns), weights in zip(
+        uses, np.random.default_rng(0).random((len(uses), 2)), strict=True
+    ):
+        mixed[medium] += weights @ columns
+    _, first = np.unique(mixed, return_index=True)
+    media = first[mixed[first] > 0].astype(np.int32)
+    number = np.full(count, -1, dtype=np.int32)
+    number[media] = np.arange(len(media))
+    cut = []
+    for medium, share, flows in uses:
+        chosen = number[medium] >= 0
+        cut.append((number[medium[chosen]], share[chosen], flows[chosen]))
+    return media, cut

@@ -1,0 +1,101 @@
+"""Times of tasks whose calls share media at max-min fair rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.kernels import rates
+from simulator.kernels.rates import COMPUTES, TALKS, Course, Room, Tasks, Usages
+from simulator.schedules.routed import Routed
+from simulator.schedules.schedule import Flags
+from simulator.schedules.timeline import Timeline
+from topologies._compile import kernel
+from topologies.errors import InputError
+from topologies.topology import Floats, Ints
+
+COST = 4
+"""A task takes as long as so many operations of other kernels."""
+
+
+class Shared(NamedTuple):
+    """What calls use of media that others use, too."""
+
+    usages: Usages
+    row: Ints
+    """The usage of each task; 0 for those that use nothing that others use."""
+    media: Ints
+    """A medium of the machine for each number of a medium in the usages: others are used alike."""
+    first: Ints
+    """The first task of the call of each task."""
+    slowdown: float
+    """By which share a computation takes longer while its place communicates."""
+
+
+class Run(NamedTuple):
+    """Tasks that have run."""
+
+    timeline: Timeline
+    begin: Floats
+    """When all tasks of each call had taken their lanes."""
+    lost: Floats
+    """Seconds that calls on a lane lost to calls on another one, by the medium on which they met,
+    shape (media, lanes, lanes)."""
+    together: Floats
+    """For how long they were there together, of the same shape."""
+
+
+def alone(timeline: Timeline) -> Run:
+    """Tasks that shared nothing."""
+    none = np.zeros((0, timeline.schedule.lanes, timeline.schedule.lanes))
+    return Run(timeline, timeline.start, none, none)
+
+
+def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> Run:
+    """Run the operations of a schedule on lanes, one for each task. Those that compute are slowed
+    down by those of their rank that talk. Raises InputError if calls wait for each other in a
+    circle."""
+    schedule = routed.schedule
+    count, lanes, media = len(schedule), schedule.lanes, len(shared.media)
+    order = np.argsort(shared.first, kind="stable")
+    partner = np.full(count, -1, dtype=np.int32)
+    follows = np.flatnonzero(np.diff(shared.first[order]) == 0)
+    partner[order[follows]] = order[follows + 1]
+    tasks = Tasks(
+        schedule.rank,
+        schedule.rank * np.int32(lanes) + schedule.lane.astype(np.int32),
+        (TALKS * talks + COMPUTES * computes).astype(np.int8),
+        schedule.seconds,
+        shared.first,
+        partner,
+        shared.row,
+    )
+    ready, start, begin, finish = np.zeros((4, count))
+    course = Course(ready, start, begin, finish, np.full(count, -1, dtype=np.int32))
+    size = schedule.ranks * lanes
+    room = Room(
+        held=np.full(size, -1, dtype=np.int32),
+        queues=np.full((size, 2), -1, dtype=np.int32),
+        behind=np.full(count, -1, dtype=np.int32),
+        waiting=np.diff(schedule.indptr).astype(np.int32),
+        missing=np.bincount(shared.first, minlength=count).astype(np.int32),
+        talking=np.zeros(schedule.ranks, dtype=np.int32),
+        stacks=np.zeros((2, count + 1), dtype=np.int32),
+        active=np.zeros(size, dtype=np.int32),
+        calls=np.zeros((count, 5)),
+        limit=np.full(count, -1, dtype=np.int32),
+        media=np.full((media, 3), -1.0),
+        counts=np.zeros(6, dtype=np.int64),
+    )
+    lost = np.zeros((2 * media, lanes * lanes))
+    loop = kernel(rates.simulate, COST * count)
+    done = loop(
+        tasks, schedule.successors, shared.usages, shared.slowdown, course, room, lanes, lost
+    )
+    if done < count:
+        raise InputError(f"{count - done} of {count} tasks wait for each other in a circle")
+    ran = replace(routed, schedule=replace(schedule, seconds=course.finish - course.start))
+    timeline = Timeline(ran, course.ready, course.finish, course.start, course.cause)
+    return Run(timeline, course.begin, *lost.reshape(2, media, lanes, lanes))

@@ -1,0 +1,246 @@
+"""Tests of simulator.steps.rates and simulator.kernels.rates, against a second loop in exact
+rationals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from law_cases import tries
+from simulator.engines import run as run_engine
+from simulator.kernels.rates import Usages
+from simulator.schedules.routed import Routed, route
+from simulator.steps import rates
+from simulator.steps.kinds import COMPUTATION
+from simulator.steps.priced import priced
+from simulator.steps.rates import Shared
+from simulator.steps.step_graph import step_graph
+from topologies.errors import InputError
+from topologies.shapes import star
+
+LANES = 3
+COMPUTE = 0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Tasks on lanes of places, some of which join in calls that use media."""
+
+    place: list[int]
+    lane: list[int]
+    seconds: list[int]
+    after: list[list[int]]
+    first: list[int]
+    uses: list[dict[int, tuple[Fraction, Fraction]]]
+    """Share and flows of each medium, by the first task of a call."""
+    slowdown: Fraction
+
+
+@st.composite
+def drawn(draw: st.DrawFn, *, media: int = 3, slows: bool = True, joins: bool = True) -> Drawn:
+    """Up to 14 tasks of two places. Tasks of a call are in the same order on both places."""
+    size = draw(st.integers(1, 14))
+    number = st.integers(0, 2**16)
+    place, lane, seconds, first = (list[int]() for _ in range(4))
+    after = list[list[int]]()
+    uses = list[dict[int, tuple[Fraction, Fraction]]]()
+    for _ in range(size):
+        row, at = len(place), draw(number) % 2
+        waits = sorted({draw(number) % row for _ in range(draw(number) % 3)} if row else set())
+        on, length = draw(number) % LANES, draw(number) % 9
+        use = {}
+        if on != COMPUTE:
+            for medium in range(media):
+                share = Fraction(draw(number) % 5, 4)
+                if share:
+                    use[medium] = share, share * (1 + draw(number) % 3)
+        pair = joins and on == LANES - 1 and draw(number) % 2
+        for member in range(1 + pair):
+            place.append((at + member) % 2)
+            lane.append(on)
+            seconds.append(length)
+            after.append(waits)
+            first.append(row)
+            uses.append(use)
+    slowdown = Fraction(draw(number) % 4, 4) if slows else Fraction(0)
+    return Drawn(place, lane, seconds, after, first, uses, slowdown)
+
+
+def shares_of(
+    active: list[int], uses: list[dict[int, tuple[Fraction, Fraction]]]
+) -> dict[int, Fraction]:
+    """Rates of calls by the rule: on each medium all flows get the same share of what is left.
+    Calls for which that is enough go first, then the one that gets least."""
+    rate, left = dict[int, Fraction](), dict[int, Fraction]()
+    while len(rate) < len(active):
+        growing = [i for i in active if i not in rate]
+        flows = dict[int, Fraction]()
+        for i in growing:
+            for medium, (_, n) in uses[i].items():
+                flows[medium] = flows.get(medium, Fraction(0)) + n
+        fair = {
+            i: min(
+                [
+                    Fraction(1),
+                    *(left.get(m, Fraction(1)) / flows[m] * n / u for m, (u, n) in uses[i].items()),
+                ]
+            )
+            for i in growing
+        }
+        chosen = [i for i in growing if fair[i] == 1] or [
+            i for i in growing if fair[i] == min(fair.values())
+        ]
+        for i in chosen:
+            rate[i] = fair[i]
+            for medium, (share, _) in uses[i].items():
+                left[medium] = left.get(medium, Fraction(1)) - share * fair[i]
+    assert all(value >= 0 for value in left.values())
+    return rate
+
+
+def naive(graph: Drawn) -> tuple[list[Fraction], list[Fraction]]:
+    """When tasks take their lanes, and when they end: all rates anew at each event."""
+    count = len(graph.place)
+    start, finish = dict[int, Fraction](), dict[int, Fraction]()
+    queue = dict[tuple[int, int], list[int]]()
+    held, left = dict[tuple[int, int], int](), dict[int, Fraction]()
+    members = {f: [i for i in range(count) if graph.first[i] == f] for f in graph.first}
+    arrived = set[int]()
+    now = Fraction(0)
+
+    def enter(lane: tuple[int, int]) -> None:
+        task = queue[lane].pop(0)
+        held[lane], start[task] = task, now
+        first = graph.first[task]
+        if all(i in start for i in members[first]):
+            left[first] = Fraction(graph.seconds[first])
+
+    def settle() -> None:
+        while True:
+            for first in [f for f, rest in left.items() if rest == 0]:
+                del left[first]
+                for i in members[first]:
+                    finish[i] = now
+                    lane = graph.place[i], graph.lane[i]
+                    del held[lane]
+                    if queue.get(lane):
+                        enter(lane)
+            if any(rest == 0 for rest in left.values()):
+                continue
+            ready = [
+                i
+                for i in range(count)
+                if i not in arrived and all(before in finish for before in graph.after[i])
+            ]
+            if not ready:
+                return
+            task = ready[0]
+            arrived.add(task)
+            lane = graph.place[task], graph.lane[task]
+            queue.setdefault(lane, []).append(task)
+            if lane not in held:
+                enter(lane)
+
+    settle()
+    while left:
+        rate = shares_of(list(left), graph.uses)
+        talking = {
+            place for (place, lane), i in held.items() if lane != COMPUTE and graph.seconds[i]
+        }
+        for i in left:
+            if graph.lane[i] == COMPUTE and graph.place[i] in talking:
+                rate[i] = min(rate[i], 1 / (1 + graph.slowdown))
+        step = min(rest / rate[i] for i, rest in left.items())
+        now += step
+        for i in left:
+            left[i] -= step * rate[i]
+        settle()
+    return [start[i] for i in range(len(start))], [finish[i] for i in range(len(finish))]
+
+
+def shared(graph: Drawn) -> Shared:
+    """What the tasks share, for the loop."""
+    uses = [{}, *graph.uses]
+    return Shared(
+        Usages(
+            np.cumsum([0, *map(len, uses)]).astype(np.int32),
+            np.array([m for use in uses for m in use], dtype=np.int32),
+            np.array([float(u) for use in uses for u, _ in use.values()]),
+            np.array([float(n) for use in uses for _, n in use.values()]),
+        ),
+        np.array([(i + 1) * bool(use) for i, use in enumerate(graph.uses)], dtype=np.int32),
+        np.arange(3, dtype=np.int32),
+        np.array(graph.first, dtype=np.int32),
+        float(graph.slowdown),
+    )
+
+
+def routed(graph: Drawn) -> Routed:
+    """The tasks as a schedule."""
+    columns = {name: getattr(graph, name) for name in ("place", "lane", "seconds")}
+    columns["kind"] = [COMPUTATION] * len(graph.place)
+    made = step_graph(
+        np.arange(2, dtype=np.int32)[:, None], ("compute", "one", "two"), columns, graph.after
+    )
+    return route(priced(made), star(2, bandwidth=1.0))
+
+
+def ran(graph: Drawn) -> rates.Run:
+    """What the loop says."""
+    schedule = routed(graph)
+    lane = schedule.schedule.lane
+    return rates.run(schedule, lane == COMPUTE, lane != COMPUTE, shared(graph))
+
+
+@tries(150, 2000)
+@given(drawn())
+def test_the_loop_agrees_with_exact_rationals(graph: Drawn) -> None:
+    start, finish = naive(graph)
+    if len(finish) < len(graph.place):
+        with pytest.raises(InputError, match="wait for each other in a circle"):
+            ran(graph)
+        return
+    timeline = ran(graph).timeline
+    assert timeline.start == pytest.approx([float(each) for each in start], rel=1e-9, abs=1e-9)
+    assert timeline.finish == pytest.approx([float(each) for each in finish], rel=1e-9, abs=1e-9)
+
+
+@tries(60, 600)
+@given(drawn(media=0, slows=False, joins=False))
+def test_where_nothing_is_shared_times_are_those_of_the_engine(graph: Drawn) -> None:
+    timeline, expected = ran(graph).timeline, run_engine(routed(graph))
+    assert timeline.finish.tolist() == expected.finish.tolist()
+    assert timeline.start.tolist() == expected.start.tolist()
+    assert timeline.node_cause.tolist() == expected.node_cause.tolist()
+
+
+@tries(60, 600)
+@given(drawn(slows=False))
+def test_what_calls_lose_is_what_they_take_longer(graph: Drawn) -> None:
+    if len(naive(graph)[1]) < len(graph.place):
+        return
+    result = ran(graph)
+    first = np.array(graph.first) == np.arange(len(graph.first))
+    longer = result.timeline.finish - result.begin - np.array(graph.seconds)
+    assert result.lost.sum() == pytest.approx(longer[first].sum(), abs=1e-9)
+    assert (result.together >= result.lost - 1e-9).all()
+
+
+def test_calls_that_wait_for_each_other_in_a_circle_are_refused() -> None:
+    """Two places begin with different calls on the same lane."""
+    graph = Drawn(
+        place=[0, 1, 1, 0],
+        lane=[2, 2, 2, 2],
+        seconds=[1, 1, 1, 1],
+        after=[[], [2], [], [0]],
+        first=[0, 0, 2, 2],
+        uses=[{}, {}, {}, {}],
+        slowdown=Fraction(0),
+    )
+    with pytest.raises(InputError, match="4 of 4 tasks wait for each other in a circle"):
+        ran(graph)
