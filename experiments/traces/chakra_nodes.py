@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,14 +70,19 @@ def read(path: Path) -> list[Node]:
         raise InputError(f"{name} has more than {LIMIT // 2**20} MiB: trace fewer steps")
     if not data:
         raise InputError(f"{name} is empty: expected a Chakra trace")
-    every = messages(data, name)
-    next(every)
-    pairs = [_node(message, name) for message in every]
+    try:
+        # The first message is about the file.
+        pairs = [*map(_node, islice(messages(data), 1, None))]
+    except InputError as error:
+        raise InputError(f"{name} {error}") from None
     if not pairs:
         raise InputError(f"{name} has no nodes")
     if any(CALLED in node.attributes for node, _ in pairs):
         return [node for node, _ in pairs]
-    return [node._replace(waits=(*node.waits, *controls)) for node, controls in pairs]
+    return [
+        node._replace(waits=tuple(dict.fromkeys((*node.waits, *controls)))) if controls else node
+        for node, controls in pairs
+    ]
 
 
 def write(nodes: Iterable[Node]) -> bytes:
@@ -84,45 +90,45 @@ def write(nodes: Iterable[Node]) -> bytes:
     return write_messages([write_field(1, VERSION), *map(_written, nodes)])
 
 
-def _node(message: bytes, name: str) -> tuple[Node, tuple[int, ...]]:
+def _node(message: bytes) -> tuple[Node, list[int]]:
     """A node that waits for its data, and its further dependencies."""
-    whole = {1: 0, 3: 0, 7: 0}
-    texts = {2: "", 8: ""}
-    waits, controls, attributes = list[int](), list[int](), dict[str, Attribute]()
-    for number, value in fields(message, name):
-        if number in whole and isinstance(value, int):
-            whole[number] = value
-        elif number == 2 and isinstance(value, bytes):
+    whole, texts = {1: 0, 3: 0, 7: 0}, {2: "", 8: ""}
+    attributes: dict[str, Attribute] = {}
+    waits: list[int] = []
+    controls: list[int] = []
+    for number, value in fields(message):
+        if isinstance(value, int):
+            if number in whole:
+                whole[number] = value
+        elif number == 10:
+            attributes |= _attribute(value)
+        elif number == 2:
             texts[2] = value.decode(errors="replace")
+        elif number == 8:
+            texts[8] = _text(value, 1)
+        if number == 5:
+            waits += whole_numbers(value)
         elif number == 4:
-            controls += whole_numbers(value, name)
-        elif number == 5:
-            waits += whole_numbers(value, name)
-        elif number == 8 and isinstance(value, bytes):
-            texts[8] = _text(value, 1, name)
-        elif number == 10 and isinstance(value, bytes):
-            attributes |= _attribute(value, name)
+            controls += whole_numbers(value)
     if whole[3] not in TYPES:
-        raise InputError(f"{name}: node {whole[1]} has the type {whole[3]}: types are 0 to 7")
+        raise InputError(f"is damaged: node {whole[1]} has the type {whole[3]}: types are 0 to 7")
     data = tuple(dict.fromkeys(waits))
-    further = tuple(dict.fromkeys(wait for wait in controls if wait not in data))
-    node = Node(whole[1], texts[2], whole[3], data, whole[7], attributes, texts[8])
-    return node, further
+    return Node(whole[1], texts[2], whole[3], data, whole[7], attributes, texts[8]), controls
 
 
-def _text(message: bytes, wanted: int, name: str) -> str:
-    for number, value in fields(message, name):
+def _text(message: bytes, wanted: int) -> str:
+    for number, value in fields(message):
         if number == wanted and isinstance(value, bytes):
             return value.decode(errors="replace")
     return ""
 
 
-@lru_cache(maxsize=1024)
-def _attribute(message: bytes, name: str) -> dict[str, Attribute]:
-    """The value of an attribute by its name; nothing for a list. Nodes of a file repeat each
+@lru_cache(maxsize=4096)
+def _attribute(message: bytes) -> dict[str, Attribute]:
+    """The value of an attribute by its name; nothing for a list. Nodes and ranks repeat each
     other's attributes."""
     key, values = "", dict[str, Attribute]()
-    for number, value in fields(message, name):
+    for number, value in fields(message):
         if number == 1 and isinstance(value, bytes):
             key = value.decode(errors="replace")
         elif (plain := _plain(number, value)) is not None:

@@ -13,9 +13,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from simulator.collectives.collective import Algorithm
 from simulator.steps.kinds import CALL, COMPUTATION, RECEIVE, TRANSFER
 from simulator.steps.kinds import CPU as ON_CPU
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
+from simulator.steps.turns import topological_order
 from topologies.errors import InputError, shown
 from topologies.topology import Ints
 
@@ -96,12 +96,11 @@ class _Builder:
         self, folder: Folder, algorithms: Mapping[str, Algorithm], roofline: Roofline | None
     ) -> None:
         self.folder, self.algorithms, self.roofline = folder, algorithms, roofline
-        self.columns: dict[str, list[float]] = {
-            name: [] for name in ("place", "lane", "kind", "seconds", "call")
-        }
+        self.tasks = list[tuple[int, int, int, float]]()
+        """The rank, the lane, the kind and the seconds of each task."""
         self.names, self.after, self.remarks = list[str](), list[list[int]](), list[str]()
-        self.rows = dict[Call, int]()
-        """The number of each call."""
+        self.rows, self.row_of = dict[Call, int](), dict[int, int]()
+        """The number of each call, and the call of each task that has one."""
         self.groups = dict[str, Ints]()
         self.calls: dict[str, list[list[_Place]]] = defaultdict(lambda: [[] for _ in folder.ranks])
         self.ends: dict[tuple[int, int, int], tuple[list[_Place], list[_Place]]] = defaultdict(
@@ -119,21 +118,24 @@ class _Builder:
         for rank, (every, file) in enumerate(
             zip(self.folder.ranks, self.folder.files, strict=True)
         ):
-            nodes = in_order(every, file)
-            lost = sum(len(node.waits) for node in every) - sum(len(node.waits) for node in nodes)
+            lost = self._add_rank(rank, in_order(every, file))
             if lost:
                 self.remarks.append(
                     f"{file}: left out {lost} waits for nodes that it does not hold"
                 )
-            self._add_rank(rank, nodes)
         for group in self.calls:
             self._add_calls(group)
         for key in self.ends:
             self._add_messages(*key)
+        columns: dict[str, Any] = dict(
+            zip(("place", "lane", "kind", "seconds"), zip(*self.tasks, strict=True), strict=True)
+        )
+        columns["call"] = np.full(len(self.tasks), -1, dtype=np.int32)
+        columns["call"][[*self.row_of]] = [*self.row_of.values()]
         graph = step_graph(
             np.arange(len(self.folder.ranks), dtype=np.int32)[:, None],
             ("GPU", "CPU", "communication", *(f"stream {stream}" for stream in self.lanes)),
-            self.columns,
+            columns,
             self.after,
             calls=tuple(self.rows),
             groups=self.groups,
@@ -141,11 +143,13 @@ class _Builder:
         )
         return Workload(graph, tuple(self.remarks))
 
-    def _add_rank(self, rank: int, nodes: Sequence[Node]) -> None:
-        number, latest = dict[int, int](), dict[int, int]()
+    def _add_rank(self, rank: int, nodes: Sequence[Node]) -> int:
+        """Add the nodes of a rank. Returns how many of their waits are for nodes not there."""
+        number, latest, lost = dict[int, int](), dict[int, int](), 0
         for node in nodes:
             task = number[node.id] = len(self.names)
-            after = [number[wait] for wait in node.waits]
+            after = [number[wait] for wait in node.waits if wait in number]
+            lost += len(node.waits) - len(after)
             on_cpu = bool(node.attributes.get("is_cpu_op", 0)) or node.type < LOAD
             lane = CPU if on_cpu else self.lanes.get(node.attributes.get("stream", ""), GPU)
             if lane >= STREAMS:
@@ -157,11 +161,10 @@ class _Builder:
                 seconds = self._seconds(rank, node, on_cpu)
             else:
                 lane, kind = COMMUNICATION, self._communication(rank, node, task)
-            row = {"place": rank, "lane": lane, "kind": kind, "seconds": seconds, "call": -1}
-            for name, value in row.items():
-                self.columns[name].append(value)
+            self.tasks.append((rank, lane, kind, seconds))
             self.names.append(node.name or f"node {node.id}")
             self.after.append(after)
+        return lost
 
     def _where(self, rank: int, node: Node) -> str:
         return f"{self.folder.files[rank]}: node {node.id}, {node.name[:40]!r}"
@@ -278,41 +281,29 @@ class _Builder:
         """Let tasks make a call."""
         self.groups.setdefault(call.group, np.array([members], dtype=np.int32))
         row = self.rows.setdefault(call, len(self.rows))
-        for place in places:
-            self.columns["call"][place.task] = row
+        self.row_of |= dict.fromkeys((place.task for place in places), row)
 
 
-def in_order(nodes: Sequence[Node], name: str) -> list[Node]:
+def in_order(nodes: Sequence[Node], name: str) -> Sequence[Node]:
     """The nodes, each after those that it waits for, else as in the file `name`.
 
-    Waits for nodes that are not there are left out: PyTorch's converter leaves such waits behind.
+    Waits for nodes that are not there do not count: PyTorch's converter leaves such waits behind.
     Raises InputError for two nodes of one id, and for nodes that wait for each other in a circle.
     """
     place = {node.id: k for k, node in enumerate(nodes)}
     if len(place) < len(nodes):
         twice = next(node.id for k, node in enumerate(nodes) if place[node.id] != k)
         raise InputError(f"{name} has two nodes with the id {twice}")
-    nodes = [
-        node._replace(waits=tuple(wait for wait in node.waits if wait in place)) for node in nodes
+    waits = [
+        (place[wait], k) for k, node in enumerate(nodes) for wait in node.waits if wait in place
     ]
-    followers: list[list[int]] = [[] for _ in nodes]
-    for k, node in enumerate(nodes):
-        for wait in node.waits:
-            followers[place[wait]].append(k)
-    missing = [len(node.waits) for node in nodes]
-    ready = [k for k, count in enumerate(missing) if not count]
-    heapify(ready)
-    order = []
-    while ready:
-        k = heappop(ready)
-        order.append(nodes[k])
-        for follower in followers[k]:
-            missing[follower] -= 1
-            if not missing[follower]:
-                heappush(ready, follower)
+    if all(earlier < later for earlier, later in waits):
+        return nodes
+    every = np.arange(len(nodes))
+    order = topological_order(np.array(waits).T, every, every).tolist()
     if len(order) < len(nodes):
-        stuck = [nodes[k].id for k, count in enumerate(missing) if count]
+        stuck = [nodes[k].id for k in np.setdiff1d(every, order).tolist()]
         raise InputError(
             f"{name}: {len(stuck)} nodes wait for each other in a circle, like node {stuck[0]}"
         )
-    return order
+    return [nodes[k] for k in order]

@@ -1,4 +1,7 @@
-"""Protobuf's wire format: messages that follow each other with their lengths, and their fields."""
+"""Protobuf's wire format: messages that follow each other with their lengths, and their fields.
+
+Errors leave out the name of the file: the caller puts it before their words.
+"""
 
 from __future__ import annotations
 
@@ -14,71 +17,66 @@ Value = int | bytes
 """A field on the wire: a whole number, or bytes."""
 
 
-def messages(data: bytes, name: str) -> Iterator[bytes]:
-    """The messages of the file `name`, each after its length. Raises InputError if one is cut
-    off."""
+def messages(data: bytes) -> Iterator[bytes]:
+    """The messages of a file, each after its length. Raises InputError if one is cut off."""
     place = 0
     while place < len(data):
-        size, begin = varint(data, place, name)
+        size, begin = varint(data, place)
         place = begin + size
         if place > len(data):
             raise InputError(
-                f"{name} is cut off: the message at byte {begin} has {size} bytes, and "
+                f"is cut off: the message at byte {begin} has {size} bytes, and "
                 f"{len(data) - begin} are left"
             )
         yield data[begin:place]
 
 
-def fields(message: bytes, name: str) -> Iterator[tuple[int, Value]]:
+def fields(message: bytes) -> Iterator[tuple[int, Value]]:
     """The number and the value of each field of a message. Raises InputError for what is no
     message."""
-    place = 0
-    while place < len(message):
-        # Nearly all keys and lengths take a byte, for which a call would take longer than the rest.
+    place, end = 0, len(message)
+    while place < end:
+        # Nearly all numbers take a byte, for which a call would take longer than the rest.
         key, place = message[place], place + 1
         if key >= 0x80:
-            key, place = varint(message, place - 1, name)
+            key, place = varint(message, place - 1)
         number, kind = key >> 3, key & 7
-        if kind == VARINT:
-            value, place = varint(message, place, name)
-            yield number, value
-            continue
-        if kind == BYTES and place < len(message) and message[place] < 0x80:
-            size, place = message[place], place + 1
-        elif kind == BYTES:
-            size, place = varint(message, place, name)
-        elif kind in _WIDTHS:
+        if kind in _WIDTHS:
             size = _WIDTHS[kind]
+        elif kind not in (VARINT, BYTES):
+            raise InputError(f"is no protobuf file: a field has the wire type {kind}")
+        elif place < end and message[place] < 0x80:
+            size, place = message[place], place + 1
         else:
-            raise InputError(f"{name} is no protobuf file: a field has the wire type {kind}")
-        if place + size > len(message) or not number:
-            raise InputError(f"{name} is damaged: field {number} of a message is cut off")
+            size, place = varint(message, place)
+        if kind == VARINT:
+            yield number, size
+            continue
+        if place + size > end or not number:
+            raise InputError(f"is damaged: field {number} of a message is cut off")
         yield number, message[place : place + size]
         place += size
 
 
-def varint(data: bytes, place: int, name: str) -> tuple[int, int]:
+def varint(data: bytes, place: int) -> tuple[int, int]:
     """The whole number at a place, and the place after it. Raises InputError if it is cut off or
     has more than 64 bits."""
-    if place < len(data) and data[place] < 0x80:
-        # Nearly all numbers take a byte.
-        return data[place], place + 1
-    value, shift = 0, 0
-    for end in range(place, min(place + 10, len(data))):
-        value |= (data[end] & 0x7F) << shift
-        if data[end] < 0x80:
-            return value & 2**64 - 1, end + 1
-        shift += 7
-    raise InputError(f"{name} is damaged or cut off: no whole number ends after byte {place}")
+    value, shift, end = 0, 0, place
+    for byte in data[place : place + 10]:
+        value |= (byte & 0x7F) << shift
+        shift, end = shift + 7, end + 1
+        if byte < 0x80:
+            return value & 2**64 - 1, end
+    raise InputError(f"is damaged or cut off: no whole number ends after byte {place}")
 
 
-def whole_numbers(value: Value, name: str) -> list[int]:
+def whole_numbers(value: Value) -> list[int]:
     """The numbers of a repeated field: one, or several packed as bytes."""
     if isinstance(value, int):
         return [value]
     numbers, place = [], 0
     while place < len(value):
-        number, place = varint(value, place, name)
+        number, place = varint(value, place)
         numbers.append(number)
     return numbers
 

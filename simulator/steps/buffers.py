@@ -101,7 +101,7 @@ def place_buffers(
         members.setdefault(name, []).append(numbers[id(each)])
     heights, begin = np.zeros((2, further), dtype=np.int64), dict[_Name, tuple[int, int]]()
     for name, size in sizes.items():
-        everyone = np.unique(np.concatenate(members[name]))
+        everyone = np.concatenate(members[name])
         slot, scratch = heights[:, everyone].max(axis=1).tolist()
         begin[name] = slot, scratch
         heights[:, everyone] = np.add(begin[name], size)[:, None]

@@ -256,8 +256,7 @@ class _Writer:
 
 def _arrivals(child: Schedule, added: Ints) -> Ints:
     """The messages without slots that arrive at each rank, a row each; -1 is none."""
-    arriving = [
-        added[(child.source < 0) & child.remote & (child.peer == rank)].tolist()
-        for rank in range(child.workers)
-    ]
-    return padded(arriving, 0)
+    signals = np.flatnonzero((child.source < 0) & child.remote)
+    receiver = child.peer[signals]
+    ranks = range(child.workers)
+    return padded([added[signals[receiver == rank]].tolist() for rank in ranks], 0)
