@@ -7,7 +7,6 @@ fields of a family have the names of those of :class:`experiments.models.model_s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,8 +15,7 @@ from experiments.models.model_entry import LONGEST, Entry
 from experiments.models.model_shapes import RMS_DECODER, Experts, Latent, Shape, multi_head
 from topologies.errors import InputError, nearest_name, shown
 from topologies.readers import json_files, yaml_files
-from topologies.readers.contents import contents, decoded
-from topologies.readers.file_checks import LIMIT, check_text
+from topologies.readers.file_checks import check_text
 from topologies.readers.mistakes import Mistakes
 
 USUAL = 4096
@@ -218,15 +216,9 @@ FAMILIES: dict[str, type[_Family]] = {
 """The families by model_type."""
 
 
-def read(path: Path) -> Entry:
-    """The model that a config.json describes. Raises InputError, in one line with the file's
-    name."""
-    data, name = contents(path, LIMIT), path.name
-    return parse(decoded(data, name), name)
-
-
 def parse(text: str, name: str) -> Entry:
-    """The model in the text of the config.json `name`. Raises InputError."""
+    """The model in the text of the config.json `name`. Raises InputError, in one line with the
+    name."""
     text = check_text(text, name)
     content, mistakes = json_files.load(text, name), Mistakes()
     family = content.get("model_type") if isinstance(content, dict) else None

@@ -30,6 +30,7 @@ from itertools import chain, pairwise
 from statistics import median_low
 from typing import NamedTuple
 
+from experiments.models.kernels import COUNTER
 from experiments.models.kineto_trace import ACCUMULATE, COMMUNICATES, Act, Event, load
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
@@ -54,9 +55,7 @@ _WIDTHS = {kind: WIDTHS[dtype] for kind, dtype in DTYPES.items()} | {
 _OPTIMIZER = "Optimizer.step#"
 _BATCH_NORM = "aten::batch_norm"
 _RUNNING = slice(3, 5)
-_BATCHES = 8.0
-"""Where the running mean and variance are among the inputs of a batch norm, and bytes of its count
-of batches."""
+"""Where the running mean and variance are among the inputs of a batch norm."""
 
 
 class _Input(NamedTuple):
@@ -84,16 +83,6 @@ class _Acts(NamedTuple):
         """The acts in which a gradient arrives."""
         return [act for act in self.backward if act.event.name == ACCUMULATE]
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of all acts."""
-        return sum(act.seconds for acts in self for act in acts)
-
-
-def looks_like(data: bytes) -> bool:
-    """Whether a file with these bytes is a trace, or the beginning of one."""
-    return data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and b'"traceEvents"' in data
-
 
 def parse(data: bytes, name: str) -> tuple[Model, int | None]:
     """The model that was trained while the trace `name` was recorded, and the rank that the trace
@@ -103,8 +92,18 @@ def parse(data: bytes, name: str) -> tuple[Model, int | None]:
     has no gradients or no shapes.
     """
     acts, annotations, device, rank = load(data, name)
-    steps = _complete(acts, name)
-    times = [sum(layer.seconds for layer in layers) for layers in steps]
+    all_steps = _steps(acts)
+    most = max(len(step.gradients) for step in all_steps)
+    if not most:
+        raise InputError(
+            f"{name} has no gradients: record a whole training step, with its backward"
+        )
+    # A trace may begin or end within a step.
+    complete = [step for step in all_steps if len(step.gradients) == most]
+    steps = [layers for step in complete if (layers := _layers(step))]
+    if not steps:
+        raise InputError(f"{name} has a backward without its forward: record a whole training step")
+    times = [sum(sum(act.seconds for act in chain(*acts)) for acts in layers) for layers in steps]
     chosen = times.index(median_low(times))
     if not times[chosen] > 0:
         raise InputError(
@@ -113,7 +112,9 @@ def parse(data: bytes, name: str) -> tuple[Model, int | None]:
     gradients = [
         [_gradient(act, name) for act in reversed(layer.gradients)] for layer in steps[chosen]
     ]
-    first = _first_input(steps[chosen][0], gradients[0])
+    inputs = [tensor for tensor in _inputs(steps[chosen][0].forward[0]) if tensor.shape]
+    parameters = {gradient.shape for gradient in gradients[0]}
+    first = min(inputs, key=lambda each: each.shape in parameters, default=_Input((), ""))
     nbytes = dict.fromkeys(DTYPES.values(), 0.0)
     for gradient in chain.from_iterable(gradients):
         nbytes[DTYPES[gradient.kind]] += gradient.nbytes
@@ -130,21 +131,6 @@ def parse(data: bytes, name: str) -> tuple[Model, int | None]:
         source=f"measured: Kineto trace {name}, step {chosen + 1} of {len(steps)}",
     )
     return model, rank
-
-
-def _complete(acts: Sequence[Act], name: str) -> list[list[_Acts]]:
-    """The layers of the steps with the most gradients: a trace may begin or end within a step."""
-    steps = _steps(acts)
-    most = max(len(step.gradients) for step in steps)
-    if not most:
-        raise InputError(
-            f"{name} has no gradients: record a whole training step, with its backward"
-        )
-    complete = [step for step in steps if len(step.gradients) == most]
-    layers_by_step = [layers for step in complete if (layers := _layers(step))]
-    if not layers_by_step:
-        raise InputError(f"{name} has a backward without its forward: record a whole training step")
-    return layers_by_step
 
 
 def _steps(acts: Sequence[Act]) -> list[_Acts]:
@@ -194,7 +180,7 @@ def _layer(number: int, acts: _Acts, gradients: Sequence[_Input]) -> Layer:
             Tensor(f"p{k}_{'x'.join(map(str, gradient.shape))[:60] or '1'}", gradient.nbytes)
             for k, gradient in enumerate(gradients)
         ),
-        buffers=sum((state.nbytes for state in inputs[_RUNNING]), _BATCHES) if channels else 0.0,
+        buffers=sum((state.nbytes for state in inputs[_RUNNING]), COUNTER) if channels else 0.0,
         channels=max(channels, default=0),
     )
 
@@ -222,13 +208,6 @@ def _gradient(act: Act, name: str) -> _Input:
             f"{name} has a gradient of type {inputs[0].kind[:60]!r}: known are {', '.join(DTYPES)}"
         )
     return inputs[0]
-
-
-def _first_input(layer: _Acts, gradients: Sequence[_Input]) -> _Input:
-    """The first input of the model that is no parameter."""
-    inputs = [tensor for tensor in _inputs(layer.forward[0]) if tensor.shape]
-    inputs.sort(key=lambda tensor: any(tensor.shape == gradient.shape for gradient in gradients))
-    return inputs[0] if inputs else _Input((), "")
 
 
 def _optimizer(acts: Sequence[Act], annotations: Sequence[Event]) -> float:

@@ -19,7 +19,6 @@ LIMIT = 128 * 2**20
 """A trace has at most this many bytes, unpacked."""
 EVALUATE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"
-CPU = "CPU"
 COMMUNICATES = (
     EVALUATE + ACCUMULATE,
     "c10d::",
@@ -124,22 +123,14 @@ def load(data: bytes, name: str) -> tuple[list[Act], list[Event], str, int | Non
     kernels = [event for event in events if event.cat in _KERNELS]
     annotations = [event for event in events if event.cat == _ANNOTATION]
     spans = (event for event in events if event.cat in (_OPERATION, *_LAUNCHES))
-    device = _device(content) if kernels else CPU
-    return _acts(spans, kernels), annotations, device, _rank(content)
-
-
-def _device(content: object) -> str:
+    device, rank = "GPU" if kernels else "CPU", None
     match content:
-        case {"deviceProperties": [{"name": str(name)}, *_]} if name.isprintable() and name.strip():
-            return name.strip()[:100]
-    return "GPU"
-
-
-def _rank(content: object) -> int | None:
+        case {"deviceProperties": [{"name": str(gpu)}, *_]} if kernels and gpu.isprintable():
+            device = gpu.strip()[:100] or device
     match content:
-        case {"distributedInfo": {"rank": int(rank)}} if type(rank) is int and rank >= 0:
-            return rank
-    return None
+        case {"distributedInfo": {"rank": int(number)}} if type(number) is int and number >= 0:
+            rank = number
+    return _acts(spans, kernels), annotations, device, rank
 
 
 def _events(entries: Sequence[object], name: str) -> list[Event]:

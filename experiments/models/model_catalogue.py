@@ -19,8 +19,6 @@ from topologies.errors import InputError, nearest_name
 
 ENDINGS = (".json", ".json.gz")
 """The names of traces end so."""
-ONE_SAMPLE = Setup()
-"""A sample a device, in bf16."""
 
 
 def _family(size: int, *, stretched: bool = False, **shared: Any) -> Callable[..., Entry]:
@@ -28,10 +26,10 @@ def _family(size: int, *, stretched: bool = False, **shared: Any) -> Callable[..
     and what differs."""
 
     def entry(
-        blocks: int, width: int, heads: int, setup: Setup = ONE_SAMPLE, **differing: Any
+        blocks: int, width: int, heads: int, setup: Setup | None = None, **differing: Any
     ) -> Entry:
         shape = multi_head(blocks, width, heads, **({"hidden": 4 * width} | shared | differing))
-        return Entry(shape, size, stretched, setup)
+        return Entry(shape, size, stretched, setup or Setup())
 
     return entry
 
@@ -138,37 +136,34 @@ def find_transformer(text: str) -> Entry:
     >>> entry.name, entry.shape.head_size, entry.shape.positions, entry.size
     ('gpt3_1_7b', 64, 1024, 1024)
     """
-    entry = choose(text) or _config(text)
+    entry = choose(text, is_config=True)
     if entry and isinstance(entry.model, Shape):
         return entry
     shapes = [name for name, each in MODELS.items() if isinstance(each.model, Shape)]
     raise _unknown(text, "transformer or config.json", shapes)
 
 
-def choose(text: str) -> Entry | None:
-    """The model in NAME:option=value,... or a transformer's config.json; None if `text` is
-    neither. Raises InputError for a wrong option."""
+def choose(text: str, *, is_config: bool = False) -> Entry | None:
+    """The model in NAME:option=value,... or a transformer's config.json with options; None if
+    `text` is neither. A file is a config.json if `is_config` or its name says so, or if it is JSON
+    with a model_type and no trace. Raises InputError for a wrong option."""
     name, _, options = text.partition(":")
     if name in MODELS:
         return MODELS[name].with_options(options)
-    return _config(text, certain=False)
-
-
-def _config(text: str, *, certain: bool = True) -> Entry | None:
-    """The transformer in a file with options; None if there is none, or unless `certain` if it is
-    neither called config.json nor JSON with a model_type and no trace."""
     path, options = _file(text)
-    if not _is(Path.is_file, path):
+    name = Path(path).name
+    is_config = is_config or name == "config.json"
+    if not (is_config or path.lower().endswith(".json")) or not _is(Path.is_file, path):
         return None
-    from experiments.models.config_files import read
-    from topologies.readers.contents import contents
+    from experiments.models.config_files import parse
+    from topologies.readers.contents import contents, decoded
     from topologies.readers.file_checks import LIMIT
 
-    if not certain and Path(path).name != "config.json":
-        data = contents(Path(path), LIMIT) if path.lower().endswith(".json") else b""
-        if len(data) > LIMIT or b'"model_type"' not in data or b'"traceEvents"' in data:
-            return None
-    return read(Path(path)).with_options(options)
+    data = contents(Path(path), LIMIT)
+    is_other = len(data) > LIMIT or b'"model_type"' not in data or b'"traceEvents"' in data
+    if is_other and not is_config:
+        return None
+    return parse(decoded(data, name), name).with_options(options)
 
 
 def _file(text: str) -> tuple[str, str]:

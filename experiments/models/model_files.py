@@ -114,7 +114,8 @@ def read(path: Path) -> Model:
 def _read(path: Path) -> tuple[Model, int | None]:
     """As :func:`read`, and the rank that a trace says it is of."""
     data, name = kineto_trace.contents(path), path.name
-    if kineto.looks_like(data):
+    begins_json = data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    if begins_json and b'"traceEvents"' in data:
         return kineto.parse(data, name)
     if len(data) > LIMIT:
         raise InputError(

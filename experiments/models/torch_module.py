@@ -102,7 +102,14 @@ def profile(
     backwards = _scaled([trace.backwards for trace in traces], backward)
     layers = tuple(_layers(module, traces[0], zip(forwards, backwards, kept, strict=True)))
     parameters = trained(module)
-    _note_unused(title, [each for each in parameters if each not in traces[0].owners], parameters)
+    if unused := [each for each in parameters if each not in traces[0].owners]:
+        logger.warning(
+            "%d parameters of %s (%s) are registered but get no gradient, and are left out: %s",
+            len(unused),
+            title,
+            format_bytes(nbytes_of([parameters[each] for each in unused])),
+            ", ".join([*unused[:5], *["..."] * (len(unused) > 5)]),
+        )
     gradients = (each.grad for each in parameters.values() if each.grad is not None)
     hooked = median(trace.seconds for trace in traces) / median(f + b for f, b, _ in totals) - 1
     hardware, multiprocessors, place = _hardware(device)
@@ -178,17 +185,6 @@ def _registration(
         for tensor in layer.tensors[:1]:
             places[k] = order[tensor.name.rpartition(".")[0]]
     return tuple(sorted(range(len(layers)), key=places.__getitem__))
-
-
-def _note_unused(title: str, unused: list[str], parameters: Mapping[str, nn.Parameter]) -> None:
-    if unused:
-        logger.warning(
-            "%d parameters of %s (%s) are registered but get no gradient, and are left out: %s",
-            len(unused),
-            title,
-            format_bytes(nbytes_of([parameters[name] for name in unused])),
-            ", ".join([*unused[:5], *["..."] * (len(unused) > 5)]),
-        )
 
 
 def _dtype(parameters: Iterable[torch.Tensor], title: str) -> str:

@@ -64,8 +64,8 @@ class Writer(Kernels):
         if self.cut.tp == 1:
             return []
         if self.cut.sp:
-            gather = Gate("tp", "all_gather", "reduce_scatter", self.nbytes, kept=False)
-            return [gather._replace(in_pieces=self.cut.pieces)]
+            pieces = self.cut.pieces
+            return [Gate("tp", "all_gather", "reduce_scatter", self.nbytes, pieces, kept=False)]
         return [Gate("tp", "", "all_reduce", self.nbytes)]
 
     def exit(self) -> list[Event]:
@@ -216,13 +216,16 @@ class Writer(Kernels):
         shape, cut = self.shape, self.cut
         tokens = self.tokens / cut.tp
         sent = tokens * experts.top * shape.width * self.width
-        arriving = self.arriving(experts)
+        # Tokens at the experts of the busiest rank, once for each expert that they pass.
+        even = self.tokens * experts.top
+        arriving = even * cut.imbalance
+        if cut.capacity:
+            arriving = float(ceil(even / experts.number * cut.capacity) * experts.number)
         copies = arriving * shape.width * self.width
-        busiest = arriving / (self.tokens * experts.top)
         to_experts, back = list[Event](), list[Event]()
         if cut.ep > 1:
             names = ("dispatch", "combine") if self.routed else ("all_to_all", "all_to_all")
-            each = sent if self.routed else sent * busiest
+            each = sent if self.routed else sent * (arriving / even)
             small = (1 + SCALES) / self.width if cut.dispatch == "fp8" else 1.0
             to_experts += [Gate("ep", names[0], "", each * small), Gate("ep", "", names[1], each)]
             back.append(Gate("ep", names[1], names[0], each))
@@ -243,14 +246,6 @@ class Writer(Kernels):
             return events
         shared = self.mlp(experts.shared, self.tokens, kept=0.0)
         return [*events, *self.entry(), *shared, *self.exit()]
-
-    def arriving(self, experts: Experts) -> float:
-        """Tokens that arrive at the experts of the busiest rank of a micro-batch. A token counts as
-        often as there are experts that it passes."""
-        even = self.tokens * experts.top
-        if not self.cut.capacity:
-            return even * self.cut.imbalance
-        return float(ceil(even / experts.number * self.cut.capacity) * experts.number)
 
     def embedding(self) -> list[Event]:
         """The tables of tokens and positions, or the matrix of an image's patches. Its output is

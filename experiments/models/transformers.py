@@ -76,10 +76,9 @@ VIT = _Names(
     "encoder.layers.encoder_layer_{}",
     "self_attention",
     {
-        "attention_norm": "ln_1",
+        **GPT2.parts,
         "inward": "self_attention.in_proj_",
         "output": "self_attention.out_proj.",
-        "mlp_norm": "ln_2",
         "up": "mlp.0.",
         "down": "mlp.3.",
     },

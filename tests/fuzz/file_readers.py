@@ -75,9 +75,9 @@ def _model(path: Path) -> None:
 
 
 def _config(path: Path) -> None:
-    from experiments.models.config_files import read
+    from experiments.models.model_catalogue import find_transformer
 
-    entry = read(path)
+    entry = find_transformer(str(path))
     assert entry.with_options(f"layers={min(entry.shape.blocks, 4)}").estimate.layers
 
 

@@ -43,7 +43,6 @@ def read(device: str, dtype: str) -> tuple[Floats, Floats, Floats]:
     return np.log(rows), np.log(sides), shares
 
 
-@lru_cache(maxsize=4096)
 def share(device: str, dtype: str, rows: float, outputs: float, inner: float) -> float:
     """The share of its peak that `device` reaches when it multiplies `rows` x `inner` by `inner` x
     `outputs` elements of `dtype`.
@@ -58,8 +57,3 @@ def share(device: str, dtype: str, rows: float, outputs: float, inner: float) ->
         part = (at - axis[low]) / (axis[low + 1] - axis[low])
         cube = (1 - part) * cube[low] + part * cube[low + 1]
     return float(cube)
-
-
-def smallest(device: str, dtype: str) -> float:
-    """The smallest side that was measured. A smaller product takes as long as one of this side."""
-    return float(np.exp(read(device, dtype)[1][0]).round())
