@@ -161,27 +161,19 @@ class Writer(Kernels):
         rows, columns = self.seq / cut.cp, float(self.seq)
         causal = 2 if shape.kind == "decoder" else 1
         flops = 2 * heads * rows * columns * (shape.key_size + shape.value_size)
+        kept = self._queries_and_keys + self.scores
         if cut.attention != "unfused":
-            return Computation(
-                times.attention(cut.attention, flops / causal, forward=True),
-                times.attention(cut.attention, 2.5 * flops / causal, forward=False),
-                kernels=2,
-                kernels_back=3,
-                kept=self._queries_and_keys,
-            )
+            seconds = times.attention(cut.attention, flops / causal, forward=True)
+            back = times.attention(cut.attention, 2.5 * flops / causal, forward=False)
+            return Computation(seconds, back, kernels=2, kernels_back=3, kept=kept)
         number, scores = max(1, round(heads)), heads * rows * columns * self.width
         drop = times.memory(2.5 * scores) if cut.dropout else 0.0
         first = times.product(rows, columns, shape.key_size, number)
         second = times.product(rows, shape.value_size, columns, number)
         seconds = first + second + times.memory(2 * scores) + drop
         back = times.product(rows, columns, shape.value_size, number) + 3 * second
-        return Computation(
-            seconds,
-            back + times.memory(3 * scores) + drop,
-            kernels=6,
-            kernels_back=8,
-            kept=self._queries_and_keys + self.scores,
-        )
+        back += times.memory(3 * scores)
+        return Computation(seconds, back + drop, kernels=6, kernels_back=8, kept=kept)
 
     @property
     def scores(self) -> float:

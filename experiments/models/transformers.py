@@ -27,13 +27,11 @@ class _Names(NamedTuple):
     """A block in the names of layers."""
     tensor: str
     """A block in the names of tensors."""
-    attention: str
-    """The attention of a block in the names of layers."""
     parts: Mapping[str, str]
     """The matrices and norms of a block; without "query", queries, keys and values are one matrix,
-    "inward"."""
-    last: tuple[str, str]
-    """The norm after the last block: its layer, and its tensors."""
+    "inward". Attention is the part in which its output is."""
+    last: str
+    """The norm after the last block. Its layer has the last word of this."""
     head: tuple[str, str]
     """The matrix after the last block: its layer, and its tensors."""
 
@@ -42,7 +40,6 @@ BERT = _Names(
     tuple(f"embeddings.{table}_embeddings.weight" for table in ("word", "position", "token_type")),
     "encoder.layer.{}",
     "encoder.layer.{}",
-    "attention",
     {name: f"attention.self.{name}." for name in ("query", "key", "value")}
     | {
         "output": "attention.output.dense.",
@@ -51,14 +48,13 @@ BERT = _Names(
         "down": "output.dense.",
         "mlp_norm": "output.LayerNorm",
     },
-    ("embeddings", "embeddings.LayerNorm"),
+    "embeddings.LayerNorm",
     ("pooler", "pooler.dense."),
 )
 GPT2 = _Names(
     ("transformer.wte.weight", "transformer.wpe.weight"),
     "h.{}",
     "transformer.h.{}",
-    "attn",
     {
         "attention_norm": "ln_1",
         "inward": "attn.c_attn.",
@@ -67,14 +63,13 @@ GPT2 = _Names(
         "up": "mlp.c_fc.",
         "down": "mlp.c_proj.",
     },
-    ("ln_f", "transformer.ln_f"),
+    "transformer.ln_f",
     ("lm_head", "lm_head."),
 )
 VIT = _Names(
     (),
     "encoder_layer_{}",
     "encoder.layers.encoder_layer_{}",
-    "self_attention",
     {
         **GPT2.parts,
         "inward": "self_attention.in_proj_",
@@ -82,14 +77,13 @@ VIT = _Names(
         "up": "mlp.0.",
         "down": "mlp.3.",
     },
-    ("ln", "encoder.ln"),
+    "encoder.ln",
     ("head", "heads.head."),
 )
 LLAMA = _Names(
     ("model.embed_tokens.weight",),
     "layers.{}",
     "model.layers.{}",
-    "self_attn",
     {name: f"self_attn.{name[0]}_proj." for name in ("query", "key", "value", "output")}
     | {name: f"mlp.{name}_proj." for name in ("gate", "up", "down")}
     | {f"shared_{name}": f"mlp.shared_experts.{name}_proj." for name in ("gate", "up", "down")}
@@ -108,7 +102,7 @@ LLAMA = _Names(
         "experts_up": "mlp.experts.gate_up_proj",
         "experts_down": "mlp.experts.down_proj",
     },
-    ("norm", "model.norm"),
+    "model.norm",
     ("lm_head", "lm_head."),
 )
 
@@ -145,7 +139,7 @@ def _layers(names: _Names, writer: Writer) -> Iterator[Layer]:
     behind the blocks, or last in BERT; those of Llama are layers."""
     shape, norm, attention = writer.shape, writer.norm(), writer.attention()
     is_last = shape.kind == "encoder"
-    last_norm = _normed(names.last[1], shape)
+    last_norm, of_attention = _normed(names.last, shape), names.parts["output"].partition(".")[0]
     embedding = writer.embedding() + (norm if is_last else [])
     tables = (*_tables(names, shape), *(last_norm if is_last else ()))
     yield writer.layer("embed_tokens" if names is LLAMA else "embeddings", embedding, tables)
@@ -155,7 +149,7 @@ def _layers(names: _Names, writer: Writer) -> Iterator[Layer]:
         layer, tensor = names.layer.format(number), names.tensor.format(number)
         tensors = {part: f"{tensor}.{name}" for part, name in names.parts.items()}
         parts = (
-            (names.attention, "attention_norm", attention, _attention(tensors, shape)),
+            (of_attention, "attention_norm", attention, _attention(tensors, shape)),
             ("mlp", "mlp_norm", inner[experts], _inner(tensors, shape, experts)),
         )
         for name, norm_of, events, mine in parts:
@@ -168,7 +162,7 @@ def _layers(names: _Names, writer: Writer) -> Iterator[Layer]:
             else:
                 yield writer.layer(f"{layer}.{name}", norm + events, (*of_norm, *mine))
     if not is_last:
-        yield writer.layer(names.last[0], norm, last_norm)
+        yield writer.layer(names.last.rpartition(".")[2], norm, last_norm)
     head = () if shape.tied else _affine(names.head[1], shape.head)
     yield writer.layer(names.head[0], writer.head(), head)
 
