@@ -202,9 +202,9 @@ def _traces_in(text: str) -> list[Path]:
         if not _is(Path.is_dir, text):
             return []
         traces = [path for path in Path(text).glob("*") if path.name.endswith(ENDINGS)]
-        endings = " or ".join(ENDINGS)
         wrong = (
-            f"{shown} has no traces: it holds no file that ends in {endings}, or is not readable"
+            f"{shown} has no traces: it holds no file that ends in {' or '.join(ENDINGS)}, or is "
+            f"not readable"
         )
     elif re.search(r"[*?\[]", text):
         path, traces = Path(text), []

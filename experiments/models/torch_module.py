@@ -111,7 +111,8 @@ def profile(
             ", ".join([*unused[:5], *["..."] * (len(unused) > 5)]),
         )
     gradients = (each.grad for each in parameters.values() if each.grad is not None)
-    hooked = median(trace.seconds for trace in traces) / median(f + b for f, b, _ in totals) - 1
+    seconds = [sum(trace.forwards) + sum(trace.backwards) for trace in traces]
+    hooked = median(seconds) / median(f + b for f, b, _ in totals) - 1
     hardware, multiprocessors, place = _hardware(device)
     first = next(tensors(run.inputs), None)
     samples = int(first.shape[0]) if first is not None and first.dim() else 1

@@ -41,8 +41,6 @@ class Trace(NamedTuple):
     owners: dict[str, int]
     """The layer in whose backward the gradient of each parameter arrives, in the order of arrival;
     n if it arrives outside of layers."""
-    seconds: float
-    """Seconds of the forward and the backward."""
 
 
 def attributed(
@@ -143,9 +141,8 @@ class Hooks:
         rest = zip(times[len(begun) :], events, strict=True)
         forwards, _ = attributed(zip(times, range(len(begun)), strict=False), n, 0.0, middle)
         backwards, owners = attributed(rest, n, middle, end)
-        return Trace(
-            tuple(self.calls[call][0] for call in layers), forwards, backwards, owners, end
-        )
+        names = tuple(self.calls[call][0] for call in layers)
+        return Trace(names, forwards, backwards, owners)
 
     def _enter(self, name: str, *_: Any) -> None:
         if self.in_forward:

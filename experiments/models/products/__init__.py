@@ -20,8 +20,6 @@ import numpy as np
 from experiments.models.accelerators import accelerator
 from topologies.topology import Floats
 
-UNIT = 1e-4
-
 
 @lru_cache(maxsize=8)
 def read(device: str, dtype: str) -> tuple[Floats, Floats, Floats]:
@@ -39,7 +37,7 @@ def read(device: str, dtype: str) -> tuple[Floats, Floats, Floats]:
     # As one text: commands wait for this.
     values = np.fromstring(lines.rstrip().replace("\n", ","), sep=",").reshape(-1, 2 + len(sides))
     rows = values[:: len(sides), 0]
-    shares = values[:, 2:].reshape(len(rows), len(sides), len(sides)) * UNIT
+    shares = values[:, 2:].reshape(len(rows), len(sides), len(sides)) * 1e-4
     return np.log(rows), np.log(sides), shares
 
 
