@@ -102,8 +102,10 @@ def interference_of(
 
 
 class Overheads(NamedTuple):
-    """The options of DDP that its buckets' costs depend on."""
+    """What the costs of DDP's buckets depend on."""
 
+    bandwidth: float = inf
+    """Of the device's memory, bytes/s. Without one copies are free."""
     passes_in: float = 0.0
     """Reads and writes of a gradient on its way into the bucket."""
     passes_out: float = 0.0
@@ -112,12 +114,42 @@ class Overheads(NamedTuple):
     """Seconds of the hook of a parameter."""
     interference: Interference = NONE
 
+    def copies_in(self, buckets: Sequence[Bucket]) -> dict[int, float]:
+        """Seconds of copies by the number of the layer after whose backward buckets are full; empty
+        if free."""
+        copies: dict[int, float] = {}
+        for bucket, seconds in zip(buckets, self._copies(buckets, self.passes_in), strict=False):
+            number = min(bucket.layers)
+            copies[number] = copies.get(number, 0.0) + seconds
+        return copies
+
+    def copies_out(self, buckets: Sequence[Bucket]) -> list[float]:
+        """Seconds to copy each bucket back; empty if free."""
+        return self._copies(buckets, self.passes_out)
+
+    def _copies(self, buckets: Sequence[Bucket], passes: float) -> list[float]:
+        if not passes or self.bandwidth == inf:
+            return []
+        return [each.tensors * KERNEL + passes * each.nbytes / self.bandwidth for each in buckets]
+
+    def hooks(self, bucket: Bucket) -> float:
+        """Seconds of the CPU for the hooks of a bucket and the start of its all-reduce."""
+        return self.hook * (bucket.tensors + HOOKS_OF_BUCKET)
+
+
+def overheads(
+    bandwidth: float, *, views: bool, passes: float = PASSES, hook: float = HOOK
+) -> Overheads:
+    """The overheads of a device whose memory has this bandwidth, if DDP reads or writes a gradient
+    `passes` times. Gradients that are `views` of buckets are not copied back."""
+    return Overheads(bandwidth, passes / 2, 0.0 if views else passes / 2, hook)
+
 
 class Costs(NamedTuple):
     """Seconds of each part of a step, on one device."""
 
     copies_in: dict[int, float]
-    """By the number of the layer after whose backward buckets are full; empty if free."""
+    """Those of :meth:`Overheads.copies_in`."""
     copies_out: list[float]
     """Of each bucket; empty if free."""
     hooks: float
@@ -145,27 +177,15 @@ class Costs(NamedTuple):
 
 
 def costs(model: Model, buckets: Sequence[Bucket], sent: float, rules: Overheads) -> Costs:
-    """What `buckets` cost in a step. A rank sends `sent` bytes for each byte of a bucket.
-
-    A model without a memory bandwidth copies for free.
-    """
-    copied = buckets if model.memory_bandwidth < inf else []
-    copies_in: dict[int, float] = {}
-    for bucket in copied if rules.passes_in else []:
-        number, seconds = min(bucket.layers), _copying(model, bucket, rules.passes_in)
-        copies_in[number] = copies_in.get(number, 0.0) + seconds
-    copies_out = [_copying(model, bucket, rules.passes_out) for bucket in copied]
+    """What `buckets` cost in a step. A rank sends `sent` bytes for each byte of a bucket."""
+    copies_in = rules.copies_in(buckets)
     slower, ended = _backward(model, buckets, copies_in, sent, rules.interference)
     late, called, hooks = dict[int, float](), 0.0, 0.0
     for number, bucket in enumerate(buckets):
-        hooks += rules.hook * (bucket.tensors + HOOKS_OF_BUCKET)
+        hooks += rules.hooks(bucket)
         if hooks > ended[min(bucket.layers)]:
             late[number], called = hooks - called, hooks
-    return Costs(copies_in, copies_out if rules.passes_out else [], hooks, late, slower)
-
-
-def _copying(model: Model, bucket: Bucket, passes: float) -> float:
-    return bucket.tensors * KERNEL + passes * bucket.nbytes / model.memory_bandwidth
+    return Costs(copies_in, rules.copies_out(buckets), hooks, late, slower)
 
 
 def _backward(

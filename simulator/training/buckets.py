@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from simulator.training.model import Model
+from simulator.training.model import Model, Tensor
 from topologies.errors import InputError
 
 DEFAULT = 25 * 2.0**20
@@ -28,13 +28,15 @@ def rebuilt(model: Model, cap: float) -> list[Bucket]:
 
     A bucket is closed by the tensor with which it reaches the cap: `cap` = 0 makes one a parameter.
     """
-    return _cut(model, reversed(range(len(model.layers))), cap, backwards=True)
+    order = reversed(range(len(model.layers)))
+    return _cut(model, ((number, model.layers[number].arriving) for number in order), cap)
 
 
 def initial(model: Model, cap: float) -> list[Bucket]:
     """The buckets before the first iteration, kept by `find_unused_parameters`: cut in the order of
     registration, and filled from the last on."""
-    return _cut(model, model.registered, cap, backwards=False)[::-1]
+    order = model.registered
+    return _cut(model, ((number, model.layers[number].tensors) for number in order), cap)[::-1]
 
 
 def whole(model: Model) -> list[Bucket]:
@@ -43,20 +45,25 @@ def whole(model: Model) -> list[Bucket]:
     return [Bucket(model.gradients, owners, sum(len(layer.tensors) for layer in model.layers))]
 
 
-def _cut(model: Model, order: Iterable[int], cap: float, *, backwards: bool) -> list[Bucket]:
+def _cut(model: Model, order: Iterable[tuple[int, tuple[Tensor, ...]]], cap: float) -> list[Bucket]:
+    width = model.gradient_width
+    return cut(((number, each.nbytes * width) for number, own in order for each in own), cap)
+
+
+def cut(gradients: Iterable[tuple[int, float]], cap: float) -> list[Bucket]:
+    """The buckets that `gradients` fill one after the other, each the number of its layer and its
+    bytes. Raises InputError unless the cap is 0 bytes or more."""
     if not cap >= 0:
         raise InputError(f"bucket is {cap}: 0 bytes (one bucket a parameter) or more")
     limits = [FIRST, DEFAULT] if cap == DEFAULT else [cap]
     buckets: list[Bucket] = []
     nbytes, layers = 0.0, list[int]()
-    for number in order:
-        layer = model.layers[number]
-        for tensor in layer.arriving if backwards else layer.tensors:
-            nbytes += tensor.nbytes * model.gradient_width
-            layers.append(number)
-            if nbytes >= limits[min(len(buckets), len(limits) - 1)]:
-                buckets.append(_bucket(nbytes, layers))
-                nbytes, layers = 0.0, []
+    for number, size in gradients:
+        nbytes += size
+        layers.append(number)
+        if nbytes >= limits[min(len(buckets), len(limits) - 1)]:
+            buckets.append(_bucket(nbytes, layers))
+            nbytes, layers = 0.0, []
     if layers:
         buckets.append(_bucket(nbytes, layers))
     return [bucket for bucket in buckets if bucket.nbytes > 0]

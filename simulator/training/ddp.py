@@ -12,7 +12,7 @@ import numpy as np
 from simulator.collectives import Algorithm
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.training import bucket_costs
-from simulator.training.bucket_costs import HOOK, PASSES, Overheads
+from simulator.training.bucket_costs import HOOK, PASSES, Overheads, overheads
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
 from simulator.training.communicator import Communicator, find_all_reduce
 from simulator.training.ddp_operations import Steps
@@ -131,17 +131,14 @@ class DDP(Strategy):
         holdings = self._holdings(model, setting.ranks)
         return trainer.plan(holdings=holdings, words=words, slowdown=self.slowdown)
 
-    def _rules(self, ranks: int) -> Overheads:
-        """What copies and hooks depend on. A single worker has none."""
-        if ranks == 1:
-            return Overheads()
-        half = self.copies / 2
-        return Overheads(half, 0.0 if self.gradient_as_bucket_view else half, self.hooks)
-
     def _overheads(self, model: Model, setting: Setting) -> Overheads:
-        """The same, and what collectives take from the backward."""
-        rules = self._rules(setting.ranks)
-        if setting.ranks == 1 or self.slowdown or not (self.interference and self.overlap):
+        """What copies and hooks depend on, and what collectives take from the backward. A single
+        worker has none."""
+        if setting.ranks == 1:
+            return Overheads()
+        views, passes, hook = self.gradient_as_bucket_view, self.copies, self.hooks
+        rules = overheads(model.memory_bandwidth, views=views, passes=passes, hook=hook)
+        if self.slowdown or not (self.interference and self.overlap):
             return rules
         algorithm, place = find_all_reduce(self.algo), (setting.topology, setting.ranks)
         return rules._replace(interference=bucket_costs.interference_of(model, algorithm, *place))
