@@ -6,12 +6,16 @@ those of Hugging Face's transformers, and of torchvision for images.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from experiments.models.kernels import Tensors
 from experiments.models.model_shapes import Experts, Matrix, Shape
 from experiments.models.transformer_blocks import Writer
+from simulator.parallel.blocks import Block
 from simulator.training.model import WIDTHS, Layer, Model
 
 IDENTIFIER = 8
@@ -132,6 +136,31 @@ def transformer(writer: Writer) -> Model:
         state=2,
         registration=registration if shape.norm == "rms" else (),
     )
+
+
+def with_tensors(blocks: Sequence[Block], writer: Writer) -> list[Block]:
+    """The blocks of a plan, embedding and head at the ends, with the parameters of the strategy's
+    layers. Tensor parallel cuts all of them, although it should leave norms whole."""
+    shape, model = writer.shape, transformer(writer)
+    width = WIDTHS[model.dtype] * writer.cut.tp
+    each = 4 if shape.norm == "rms" else 2
+    ends = [0, *range(1, each * shape.blocks + 2, each), len(model.layers)]
+
+    @cache
+    def with_sizes(block: Block, sizes: tuple[float, ...]) -> Block:
+        return replace(block, tensors=sizes)
+
+    return [
+        with_sizes(
+            block,
+            tuple(
+                tensor.nbytes / width
+                for layer in reversed(model.layers[begin:end])
+                for tensor in layer.arriving
+            ),
+        )
+        for block, (begin, end) in zip(blocks, pairwise(ends), strict=True)
+    ]
 
 
 def _layers(names: _Names, writer: Writer) -> Iterator[Layer]:

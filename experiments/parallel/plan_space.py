@@ -15,7 +15,7 @@ from topologies.errors import InputError
 
 SEQUENCES = 4
 """Sequences of a step for each GPU, if the user does not say."""
-FIXED = ("schedule", "reshard", "shard", "sync", "fsdp", "router", "seed", "nodes")
+FIXED = ("schedule", "reshard", "shard", "sync", "fsdp", "ddp", "router", "seed", "nodes")
 """Keys of a plan that a search does not take."""
 
 

@@ -11,7 +11,8 @@ from experiments.models.accelerators import PRECISIONS, accelerator
 from experiments.models.block_cut import GRADIENTS
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import Shape
-from experiments.models.transformer_blocks import blocks
+from experiments.models.transformer_blocks import Writer, blocks
+from experiments.models.transformers import with_tensors
 from experiments.output import Value
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.plan_text import Plan
@@ -28,6 +29,7 @@ from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
 from simulator.profile import Profile
 from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
+from simulator.training import bucket_costs
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
@@ -111,6 +113,8 @@ def stages_of(training: Training, plan: Plan, routing: Routing | None = None) ->
         training.name,
         routed=routing is not None and not routing.even,
     )
+    if plan.ddp != "no":
+        layers = with_tensors(layers, Writer(training.times, plan, training.shape, training.seq))
     return share_out(layers, plan, plan.stages, training.name)
 
 
@@ -193,7 +197,15 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
         sync=plan.sync,
         fsdp=plan.fsdp,
         bandwidth=1.0 / training.times.traffic(1.0),
+        ddp=_ddp(training.times, plan) if plan.ddp != "no" else None,
     )
+
+
+def _ddp(times: DeviceTimes, plan: Plan) -> bucket_costs.Overheads:
+    """What the buckets of DDP cost. Copies have the bandwidth of the data sheet, as in the
+    strategy."""
+    bandwidth = accelerator(times.device).bandwidth / times.scale
+    return bucket_costs.overheads(bandwidth, views=plan.ddp == "view")
 
 
 def state_of(training: Training, plan: Plan) -> State:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from experiments.models.block_cut import Cut, Degree
 from experiments.option_text import PARSERS, Parser, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
 from simulator.parallel.pipelines import PipelineOrder
+from simulator.training.buckets import DEFAULT
 from topologies.errors import InputError, nearest_name
 from topologies.units import format_bytes, parse_bytes, parse_yes
 
@@ -74,6 +75,10 @@ class Plan(Cut):
     """Whether gradients are reduced beside the last backward."""
     bucket: Annotated[float, parse_bytes] = 160 * 2.0**20
     """Bytes of gradients that are reduced together, with `overlap`."""
+    ddp: Literal["no", "yes", "view"] = "no"
+    """With zero=0: whether gradients are reduced by PyTorch's DDP, which copies them into buckets
+    and back. view: gradients are views of buckets. `overlap` is then yes, and `bucket` 25MiB,
+    unless the plan says otherwise."""
     blocking: bool = False
     """Whether both ends of a transfer between stages wait for its end."""
     synchronous: bool = True
@@ -140,9 +145,11 @@ class Plan(Cut):
     def __str__(self) -> str:
         """The plan as a user would write it, with the degrees in front."""
         parts = [str(self.degrees)]
+        # Those with other defaults under DDP are always written there.
+        written = ("micro",) if self.ddp == "no" else ("micro", *_DDP)
         for key in KEYS[5:]:
             value = getattr(self, key)
-            if value == getattr(Plan, key) and key != "micro":
+            if value == getattr(Plan, key) and key not in written:
                 continue
             if isinstance(value, bool):
                 value = "yes" if value else "no"
@@ -168,6 +175,8 @@ def _parser_of(kind: Any) -> Parser:
 
 _KINDS = get_type_hints(Plan, include_extras=True)
 _PARSERS = {key: _parser_of(_KINDS[key]) for key in KEYS}
+_DDP = {"overlap": True, "bucket": DEFAULT}
+"""Defaults of a plan with DDP."""
 _LEAST_ZERO = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2}
 """Stages of ZeRO from which on a key counts."""
 
@@ -191,12 +200,16 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
     'dp=2,tp=4,pp=2,micro=1'
     """
     values = parse_values(text)
+    if values.get("ddp", "no") != "no":
+        values = {**_DDP, **values}
     plan = Plan(**values)
     for key in values:
         if plan.zero < (least := _LEAST_ZERO.get(key, 0)):
             raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")
         if key in ("seed", "nodes") and not plan.router:
             raise InputError(f"plan: {key} goes with router, like router=zipf:1.2,{key}=4")
+    if plan.zero and plan.ddp != "no":
+        raise InputError(f"plan: ddp={plan.ddp} goes with zero=0: it is {plan.zero}")
     if plan.router and "imbalance" in values:
         raise InputError(f"plan: router={plan.router} has an imbalance: leave out imbalance")
     if not plan.dp:

@@ -48,6 +48,9 @@ class Block:
     """Elements of parameters that all ranks of the data-parallel group hold."""
     expert_parameters: float = 0.0
     """Elements of parameters of this rank's experts."""
+    tensors: tuple[float, ...] = ()
+    """Elements of each parameter, in the order in which their gradients arrive, for the buckets of
+    DDP. Empty: all parameters are one tensor."""
     kept: float = 0.0
     """Bytes that are kept from the forward to the backward for inputs."""
     kept_for_weights: float = 0.0

@@ -18,7 +18,7 @@ import numpy as np
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
-from simulator.parallel.sharding import Unit, elements, gathers, reductions, units
+from simulator.parallel.sharding import Unit, buckets, elements, gathers, reductions, units
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import tied_gradients
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
@@ -202,6 +202,9 @@ def held_between_steps(work: Work, state: State, stage: int) -> Floats:
     for group, count in elements(work.stages[stage]).items():
         ranks = degrees.size(sharding.sharing(group))
         total += np.multiply(count, state.shared(sharding.zero, ranks))
+    if sharding.rules and sharding.rules.passes_out:
+        # Buckets hold the gradients once more, unless gradients are views of them.
+        total[1] += sum(bucket.nbytes for bucket in buckets(work.stages[stage], sharding))
     return total
 
 

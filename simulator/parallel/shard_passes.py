@@ -1,8 +1,9 @@
-"""A pass with shared parameters: it gathers units before they run, and reduces their gradients
-behind them."""
+"""Passes whose gradients and parameters are shared: one gathers units before they run and reduces
+their gradients behind them, another fills the buckets of DDP."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -18,8 +19,20 @@ from simulator.parallel.passes import (
     Rows,
 )
 from simulator.parallel.sharding import Sharding, Unit, units
-from simulator.steps.kinds import BACKWARD, FORWARD, GATHER, INPUTS, LAUNCH, REDUCE, WEIGHTS
+from simulator.steps.kinds import (
+    BACKWARD,
+    COPY,
+    FORWARD,
+    GATHER,
+    HOOKS,
+    INPUTS,
+    LAUNCH,
+    REDUCE,
+    WEIGHTS,
+)
 from simulator.steps.step_graph import Call
+from simulator.training.bucket_costs import Overheads
+from simulator.training.buckets import Bucket
 
 
 @dataclass(eq=False, kw_only=True)
@@ -183,3 +196,33 @@ class UnitPass(Pass):
     def _copy(self, nbytes: float) -> float:
         """Seconds in which so many bytes are read and written; version 1 copies nothing."""
         return nbytes / self.sharding.bandwidth if self.sharding.fsdp == 2 else 0.0
+
+
+@dataclass(eq=False, kw_only=True)
+class BucketPass(Pass):
+    """A last backward that copies gradients into the buckets of DDP, while the CPU calls hooks
+    between its launches. An all-reduce waits for both."""
+
+    buckets: Sequence[Bucket]
+    rules: Overheads
+
+    def __post_init__(self) -> None:
+        self.copies = self.rules.copies_in(self.buckets)
+        self.hooks = dict.fromkeys(range(len(self.stage)), 0.0)
+        for bucket in self.buckets:
+            self.hooks[min(bucket.layers)] += self.rules.hooks(bucket)
+
+    def end(self, layer: int) -> None:
+        """Write the copies and the hooks of the buckets that are full behind a block."""
+        if seconds := self.copies.get(layer):
+            self.tails = (self.row(Row(COMPUTE, seconds, COPY, self.tails, layer, self.launched)),)
+        self.ends[-1] = self.tails
+        if seconds := self.hooks[layer]:
+            self.launched = self.row(Row(HOST, seconds, HOOKS, (), layer, self.launched))
+            self.ends[-1] += (self.launched,)
+
+    def finish(self) -> None:
+        """Let the pass end behind its last hook."""
+        if self.launched >= 0:
+            before = (*self.tails, self.launched)
+            self.tails = self.ends[-1] = (self.row(Row(COMPUTE, 0.0, HOOKS, before)),)

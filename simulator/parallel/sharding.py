@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from simulator.parallel.blocks import Block
 from simulator.steps.step_graph import Call
+from simulator.training.bucket_costs import Overheads
+from simulator.training.buckets import Bucket, cut
 from topologies.errors import InputError
 
 
@@ -62,6 +64,9 @@ class Sharding:
     collectives: each byte is read once and written once."""
     root: tuple[str, ...] = ("embedding", "head")
     """The names of the blocks whose parameters are in the root's unit."""
+    ddp: Overheads | None = None
+    """With stage 0: what buckets cost if DistributedDataParallel of PyTorch reduces the gradients;
+    None: another library does."""
 
     def __post_init__(self) -> None:
         if self.zero not in range(4):
@@ -75,6 +80,11 @@ class Sharding:
         for name in ("nbytes", "parameter", "bucket", "bandwidth"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} is {getattr(self, name)}: it is above 0")
+
+    @property
+    def rules(self) -> Overheads | None:
+        """What the buckets of DDP cost; None if there are none."""
+        return None if self.zero else self.ddp
 
     def seconds_of(self, stage: int) -> float:
         """Seconds of the optimizer of a stage."""
@@ -149,6 +159,15 @@ def reductions(stage: Sequence[Block], sharding: Sharding) -> list[tuple[int, Ca
     order of the backward, behind which it starts (-1: behind all), and the collective."""
     if sharding.zero >= 2:
         return []
+    if sharding.rules:
+        last = len(stage) - 1
+        return [
+            (
+                last - min(each.layers) if sharding.overlap else -1,
+                Call("data", "all_reduce", each.nbytes),
+            )
+            for each in buckets(stage, sharding)
+        ]
     collective = "reduce_scatter" if sharding.zero else "all_reduce"
     reduced = []
     for group in ("data", "experts"):
@@ -162,6 +181,22 @@ def reductions(stage: Sequence[Block], sharding: Sharding) -> list[tuple[int, Ca
             end = len(stage) - 1 if sharding.overlap else -1
             reduced.append((end, Call(group, collective, waiting)))
     return sorted(reduced, key=lambda each: each[0])
+
+
+def buckets(stage: Sequence[Block], sharding: Sharding) -> list[Bucket]:
+    """The buckets of DDP in the order in which they fill. A layer of a bucket is the place of a
+    block in the stage."""
+    gradients = (
+        (place, elements * sharding.nbytes)
+        for place, block in reversed(list(enumerate(stage)))
+        for elements in block.tensors or (block.parameters + block.expert_parameters,)
+    )
+    return cut(gradients, sharding.bucket)
+
+
+def copies_out(stage: Sequence[Block], sharding: Sharding) -> list[float]:
+    """Seconds to copy each bucket of DDP back behind the backwards; empty if nothing is copied."""
+    return sharding.rules.copies_out(buckets(stage, sharding)) if sharding.rules else []
 
 
 def gathers(stage: Sequence[Block], sharding: Sharding) -> list[Call]:

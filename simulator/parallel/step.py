@@ -204,11 +204,11 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     in_full = pipeline.paired | second | (last & work.sharding.overlap) | (detail == "layers")
     columns = pipeline.kind, pipeline.stage, last, in_full, second
     names, number = _distinct(columns, (4, pipeline.stages, 2, 2, 2))
-    known: dict[tuple[int, ...], Pass] = {}
+    known: dict[tuple[object, ...], Pass] = {}
     passes = []
     for kind, stage, is_last, is_full, is_second in names:
         made = work.action(stage, kind, last=bool(is_last))
-        alike = kind, is_last if made.calls else 0, *map(id, made.stage)
+        alike = type(made), kind, is_last if made.calls else 0, *map(id, made.stage)
         if alike not in known:
             known[alike] = made.written()
         made = known[alike] if is_full or made.calls else known[alike].collapsed()

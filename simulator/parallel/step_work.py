@@ -8,8 +8,9 @@ from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.parallel.shard_passes import UnitPass
-from simulator.parallel.sharding import Sharding
+from simulator.parallel.shard_passes import BucketPass, UnitPass
+from simulator.parallel.sharding import Sharding, buckets
+from simulator.steps.kinds import BACKWARD, WEIGHTS
 from topologies.errors import InputError
 
 
@@ -36,7 +37,8 @@ class Work:
     run beside each other, not within a pass that is a single operation."""
 
     def __post_init__(self) -> None:
-        pipeline, devices, zero = self.pipeline, self.times.degrees.pp, self.sharding.zero
+        degrees, zero = self.times.degrees, self.sharding.zero
+        pipeline, devices = self.pipeline, degrees.pp
         if len(self.stages) != pipeline.stages:
             raise InputError(
                 f"{len(self.stages)} stages of blocks: pipeline {pipeline.name} has "
@@ -52,10 +54,15 @@ class Work:
             )
         if zero < 2 and self.sharding.shard:
             raise InputError(f"shard={self.sharding.shard}: take zero=2 or zero=3, not {zero}")
+        if self.sharding.rules and (degrees.ep > 1 or degrees.size("data") == 1):
+            raise InputError(
+                "DDP reduces gradients in one group of two or more ranks: take dp=2 or more and "
+                "ep=1, or ddp=no"
+            )
         if not 0 <= self.slowdown < 100:
             raise InputError(f"slowdown is {self.slowdown}: a share from 0 on, like 0.1")
         for group in self.groups:
-            self.sharding.check(group, self.times.degrees.size(group))
+            self.sharding.check(group, degrees.size(group))
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -67,6 +74,9 @@ class Work:
         """The pass of a stage, without its rows. `last` is whether it is the last of its stage."""
         blocks, sharding = self.stages[stage], self.sharding
         shared = max(self.times.degrees.size(group) for group in self.groups) > 1
+        if sharding.rules and last and kind in (BACKWARD, WEIGHTS):
+            full = buckets(blocks, sharding)
+            return BucketPass(blocks, kind, self.times, buckets=full, rules=sharding.rules)
         if sharding.zero < 2 or not shared:
             return Pass(blocks, kind, self.times)
         return UnitPass(blocks, kind, self.times, sharding=sharding, last=last)

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from simulator.parallel.passes import COMPUTE, STREAMS, TIED, Row, Rows
-from simulator.parallel.sharding import gathers, reductions
+from simulator.parallel.sharding import copies_out, gathers, reductions
 from simulator.parallel.step_work import Work
-from simulator.steps.kinds import GATHER, OPTIMIZER, REDUCE
+from simulator.steps.kinds import COPY, GATHER, OPTIMIZER, REDUCE
 from simulator.steps.step_graph import Call
 
 
 def updates(
     work: Work, first: int, ends: Sequence[Rows], blocks: Sequence[Sequence[Rows]]
 ) -> list[tuple[int, int, Row]]:
-    """Device, stage and row of the reductions of gradients, of the optimizers, and of what gathers
-    parameters, from task `first` on.
+    """Device, stage and row of the reductions of gradients, of what copies these out of buckets, of
+    the optimizers, and of what gathers parameters, from task `first` on.
 
     `ends` are the tasks with which each device ends its last action, `blocks` those with which each
     block ends its last backward, by copy and stage and in the order of the backward.
@@ -38,10 +38,15 @@ def updates(
         device = int(pipeline.place[copy, stage])
         if sharding.zero >= 2:
             pending[device] += made[-1] if made else ()
+        done = []
         for block, reduced in reductions(work.stages[stage], sharding):
             before = made[block] if block >= 0 else ends[device]
             lane = STREAMS.index(reduced.group)
-            pending[device].append(add_call(device, stage, lane, REDUCE, before, reduced))
+            done.append(add_call(device, stage, lane, REDUCE, before, reduced))
+        pending[device] += done
+        for reduction, seconds in zip(done, copies_out(work.stages[stage], sharding), strict=False):
+            back = Row(COMPUTE, seconds, COPY, (*ends[device], reduction))
+            pending[device].append(add(device, stage, back))
     for *pair, nbytes, stage in tied_gradients(work):
         tied = Call(f"{pair[0]} to {pair[1]}", "all_reduce", nbytes)
         before = (*pending[pair[0]], *pending[pair[1]])

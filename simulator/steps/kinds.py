@@ -13,7 +13,7 @@ KINDS = (
     *("prepare", "begin", "clock", "applied"),
 )
 """The kinds of tasks. The first four are the kinds of actions of a pipeline, those behind "receive"
-are of training strategies."""
+are of training strategies. DDP has copies and hooks in plans too."""
 FORWARD, BACKWARD, INPUTS, WEIGHTS = range(4)
 """BACKWARD is a whole backward. INPUTS is its part for the inputs of a stage, which the stage
 before waits for; WEIGHTS is its part for the weights, which no stage waits for."""

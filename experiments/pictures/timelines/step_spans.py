@@ -18,7 +18,7 @@ from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
 from simulator.schedules.timeline import Timeline
-from simulator.steps.kinds import CALL, KINDS, RESTART, TRANSFER
+from simulator.steps.kinds import CALL, HOOKS, KINDS, RESTART, TRANSFER
 from simulator.steps.step_graph import StepGraph
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
@@ -226,7 +226,7 @@ def step_spans(step: Step) -> StepSpans:
         host=HOST,
         names=tuple(kinds),
         kinds=tuple(kinds.values()),
-        legend=(*KINDS[:TRANSFER], *STREAMS, *KINDS[TRANSFER:RESTART]),
+        legend=(*KINDS[:TRANSFER], *STREAMS, *KINDS[TRANSFER:RESTART], KINDS[HOOKS]),
         name=name_of,
         phase=phase_of,
         calls=tuple(calls),

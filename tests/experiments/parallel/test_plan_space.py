@@ -83,6 +83,7 @@ def test_plans_have_the_values_of_the_user() -> None:
             "no plan of gpt3_1_7b on 8 GPUs with batch=32: the degrees do not multiply to",
         ),
         ("auto,schedule=zb_h1", "schedule does not go with auto"),
+        ("auto,ddp=yes", "ddp does not go with auto"),
         ("auto,speed=3", "a plan has no 'speed'"),
         ("auto,batch=7,dp=8", "no plan of .* dp does not divide the batch"),
     ],

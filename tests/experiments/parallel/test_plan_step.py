@@ -6,12 +6,26 @@ from dataclasses import replace
 
 import pytest
 
+from ddp_steps import step
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.plan_step import Training, pipeline_of, stages_of
+from experiments.parallel.plan_step import (
+    Training,
+    pipeline_of,
+    sharding_of,
+    stages_of,
+    work_of,
+)
 from experiments.parallel.plan_text import parse_plan
 from grouped_cases import each_case
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.sharding import buckets
+from simulator.parallel.step import write
+from simulator.parallel.step_measures import measure
+from simulator.training.bucket_costs import costs, overheads
+from simulator.training.buckets import rebuilt
+from simulator.training.ddp import DDP
+from simulator.training.model import Model
 from topologies.catalogue import find
 from topologies.errors import InputError
 
@@ -78,3 +92,69 @@ def test_stages_send_shares_and_gather_them() -> None:
     assert shares[1][0].forward[1:] == whole[1][0].forward
     assert shares[0][-1].backward == (gather, *whole[0][-1].backward)
     assert shares[0][0] == whole[0][0]
+
+
+def as_strategy(model: str) -> tuple[Training, Model]:
+    """A model of a plan and of a strategy on the same device."""
+    entry = find_transformer(model)
+    _, dtype, device = entry.defaults
+    times = DeviceTimes(device, dtype)
+    return Training(entry.name, entry.shape, entry.size, times), entry.estimate
+
+
+DDP_MODELS = [
+    ("gpt2", 12),
+    ("bert_base", 12),
+    ("bert_large:layers=3,dtype=bf16", 3),
+    ("llama3_8b:layers=2", 2),
+    ("mixtral_8x7b:layers=1", 1),
+    ("deepseek_v3:layers=4", 4),
+    ("vit_l16:layers=2", 2),
+]
+
+
+@each_case(("model", "layers"), DDP_MODELS)
+@pytest.mark.parametrize(("ddp", "bucket"), [("yes", "25MiB"), ("view", "3MiB"), ("yes", "1B")])
+def test_buckets_cost_what_those_of_the_strategy_cost(
+    model: str, layers: int, ddp: str, bucket: str
+) -> None:
+    """The strategy's layers are the plan's blocks, so buckets are the same gradients in the same
+    order. What copies take beside a block is the sum beside its layers."""
+    trained, ran = as_strategy(model)
+    grads = "bf16" if ran.gradient_dtype == "bf16" else "fp32"
+    plan = parse_plan(f"dp=8,zero=0,ddp={ddp},bucket={bucket},grads={grads}")
+    (stage,) = stages_of(trained, plan)
+    assert len(stage) == layers + 2
+    sharding = sharding_of(trained, plan, (stage,))
+    mine, theirs = buckets(stage, sharding), rebuilt(ran, plan.bucket)
+    assert [(each.nbytes, each.tensors) for each in mine] == [
+        (each.nbytes, each.tensors) for each in theirs
+    ]
+    rules = overheads(ran.memory_bandwidth, views=ddp == "view")
+    right = costs(ran, theirs, 1.75, rules)
+    assert sharding.rules == rules
+    assert sum(rules.copies_in(mine).values()) == pytest.approx(
+        sum(right.copies_in.values()), rel=1e-9
+    )
+    assert rules.copies_out(mine) == right.copies_out
+    assert sum(map(rules.hooks, mine)) == pytest.approx(right.hooks, rel=1e-9)
+
+
+@each_case(("model", "exact"), [("gpt2", True), ("bert_base", True), ("llama3_8b:layers=2", False)])
+def test_a_step_with_ddp_is_that_of_the_strategy_but_for_one_block(model: str, exact: bool) -> None:
+    """Without launches, interference and the optimizer, which the two count differently, and with
+    the same all-reduce. In a plan a bucket also waits for the other layers of its block, which
+    counts if all-reduces end behind the backward."""
+    trained, ran = as_strategy(model)
+    trained = replace(trained, times=replace(trained.times, launch=0.0))
+    dropout = "yes" if trained.shape.dropout else "no"
+    words = f"micro={ran.batch},dropout={dropout},grads={ran.gradient_dtype}"
+    plan = parse_plan(f"dp=8,zero=0,ddp=yes,{words}")
+    machine = find("hgx_h100").build(8)
+    made = write(work_of(trained, plan, GroupTimes(machine, plan.degrees)))
+    (algorithm,) = {made.work.times.fastest(*call[:3]) for call in made.graph.calls}
+    right = step(DDP(interference=False, algo=algorithm), 8, model=ran, topology=machine)
+    mine = measure(made)
+    later = (mine.step - mine.optimizer[0]) - (right - ran.optimizer)
+    block = sum(part.seconds for part in made.work.stages[0][1].backward)
+    assert -1e-9 * right <= later <= (1e-9 * right if exact else block)

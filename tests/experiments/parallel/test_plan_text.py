@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,12 +63,26 @@ def test_the_order_of_the_pipeline_follows_from_v() -> None:
         ("zero=3,reshard=1", "plan: reshard=1: yes, no, or a number of 2 or more"),
         ("zero=2,reshard=no", "plan: reshard goes with zero=3: it is 2"),
         ("zero=1,shard=8", "plan: shard goes with zero=2: it is 1"),
+        ("zero=1,ddp=yes", "plan: ddp=yes goes with zero=0: it is 1"),
+        ("ddp=maybe", "plan: ddp=maybe: 'maybe': no, yes or view"),
         ("sp=true", "plan: sp=true: 'true' is neither yes nor no"),
     ],
 )
 def test_wrong_plans_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_plan(text, gpus=64)
+
+
+def test_ddp_has_buckets_of_its_own_beside_the_backward() -> None:
+    plan = parse_plan("dp=8,micro=1,ddp=yes")
+    assert (plan.overlap, plan.bucket) == (True, 25 * 2**20)
+    assert str(plan) == "dp=8,tp=1,pp=1,micro=1,overlap=yes,bucket=25MiB,ddp=yes"
+    assert parse_plan(str(plan)) == plan
+    other = parse_plan("dp=8,ddp=view,overlap=no,bucket=8MiB")
+    assert (other.overlap, other.bucket) == (False, 8 * 2**20)
+    assert parse_plan(str(other)) == other
+    assert parse_plan(str(replace(plan, bucket=Plan.bucket))).bucket == Plan.bucket
+    assert parse_plan("dp=8,zero=1,ddp=no") == parse_plan("dp=8,zero=1")
 
 
 def test_a_batch_that_cannot_be_cut_is_refused() -> None:

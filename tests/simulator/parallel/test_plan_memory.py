@@ -20,6 +20,7 @@ from simulator.parallel.pipelines import find
 from simulator.parallel.plan_memory import Overheads, State, memory, stages_of_zero
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
+from simulator.training.bucket_costs import overheads
 from topologies.errors import InputError
 from topologies.shapes import star
 
@@ -57,6 +58,20 @@ def test_memory_between_steps_is_that_of_zero(zero: int, nbytes: float) -> None:
     assert 7.5e9 * sum(State().shared(zero, 64)) == pytest.approx(nbytes, rel=0.003)
     many = work(block(elements=7.5e9), degrees=Degrees(dp=64), zero=zero)
     assert memory(many).fixed.sum() == pytest.approx(nbytes, rel=0.003)
+
+
+def test_buckets_of_ddp_hold_gradients_once_more_unless_these_are_views() -> None:
+    layers, two = (block(elements=3.0), block(elements=4.0)), Degrees(dp=2)
+    usual, copied, views = (
+        work(*layers, degrees=two, ddp=rules)
+        for rules in (None, overheads(1e9, views=False), overheads(1e9, views=True))
+    )
+    assert memory(usual).peak == memory(views).peak == 7 * 16
+    assert memory(copied).peak == 7 * 16 + 7 * 2
+    assert [stage.held for stage in stages_of_zero(copied, lambda _: State())][:2] == [
+        7 * 18,
+        7 * (4 + 12 / 2),
+    ]
 
 
 @given(st.integers(0, 3), st.integers(1, 9), st.integers(1, 64))

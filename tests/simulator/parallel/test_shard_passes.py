@@ -19,14 +19,16 @@ from law_cases import tries
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.passes import COMPUTE, GATHERS, HOST, REDUCTIONS
+from simulator.parallel.passes import COMPUTE, GATHERS, HOST, REDUCTIONS, STREAMS
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding, units
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_transfers import simulate, write_transfers
 from simulator.parallel.step_work import Work
+from simulator.steps.kinds import COPY
 from simulator.steps.written import prove
+from simulator.training.bucket_costs import KERNEL, overheads
 from topologies.errors import InputError
 from topologies.shapes import star
 
@@ -241,6 +243,72 @@ def test_pipelines_share_parameters_of_each_stage() -> None:
     assert (counts["all_gather", 2e9], counts["reduce_scatter", 2e9]) == (2 * 2 * 2, 2 * 2)
 
 
+def ddp_step(
+    micro: int = 1,
+    launch: float = 0.0,
+    hook: float = 0.0,
+    overlap: bool = True,
+    views: bool = False,
+    passes: float = 4.0,
+    degrees: Degrees = Degrees(dp=2),  # noqa: B008
+) -> Step:
+    """Three blocks with a bucket each, whose all-reduce takes two seconds. A copy takes a second,
+    and the hooks of a bucket four times `hook`."""
+    rules = overheads(4e9, views=views, passes=passes, hook=hook)
+    each = (block(2.0, launch=launch),) * 3
+    return step(each, micro, degrees, zero=0, overlap=overlap, bucket=1.0, ddp=rules)
+
+
+@each_case(
+    ("options", "seconds", "copies"),
+    [
+        # Backwards of 4 s with copies end after 11, 16 and 21 s, the last all-reduce after 23 s.
+        ({}, 24.0, 6),
+        ({"views": True}, 23.0, 3),
+        ({"passes": 0.0}, 6 + 12 + 2, 0),
+        # All-reduces begin after 21 s.
+        ({"overlap": False}, 21 + 6 + 1, 4),
+        # A backward before does not copy.
+        ({"micro": 2}, 18 + 24, 6),
+        # The hooks of the last bucket end after 24 s, and three copies back follow.
+        ({"hook": 2.0}, 24 + 3, 3),
+        # Three launches of forwards, then a launch and the hooks of each block in turn.
+        ({"hook": 2.0, "launch": 1.0}, 3 + 3 * 9 + 3, 3),
+    ],
+)
+def test_ddp_copies_gradients_into_buckets_and_back(
+    options: dict[str, Any], seconds: float, copies: int
+) -> None:
+    """A copy also takes the time of a kernel; `copies` are on the critical path."""
+    assert measure(ddp_step(**options)).step == pytest.approx(seconds + copies * KERNEL, abs=1e-9)
+
+
+def test_a_pass_that_fills_buckets_takes_as_long_as_a_single_row() -> None:
+    for options in ({"overlap": False}, {}, {"overlap": False, "micro": 2}):
+        work = ddp_step(**options).work
+        layers, passes = (write(work, detail).timeline.makespan for detail in ("layers", "passes"))
+        assert layers == pytest.approx(passes, rel=1e-12)
+
+
+def test_every_transfer_of_a_step_with_ddp_takes_as_long() -> None:
+    made = ddp_step(hook=0.5, degrees=Degrees(dp=8))
+    written = write_transfers(made)
+    prove(written)
+    assert simulate(made, written).makespan == pytest.approx(made.timeline.makespan, rel=1e-9)
+
+
+@pytest.mark.parametrize("order", ["gpipe", "zb_h1", "dual_pipe"])
+def test_each_stage_of_a_pipeline_has_buckets_of_its_own(order: str) -> None:
+    pipeline, degrees = find(order).build(devices=2, micro_batches=4), Degrees(dp=2, pp=2)
+    rules = overheads(4e9, views=False)
+    sharding = Sharding(2e9, overlap=True, bucket=1.0, ddp=rules)
+    stages = ((block(1.0),) * 2,) * pipeline.stages
+    graph = write(Work(stages, pipeline, times(degrees), sharding)).graph
+    count = 2 * pipeline.copies * pipeline.stages
+    assert np.count_nonzero(graph.kind == COPY) == 2 * count
+    assert np.count_nonzero(graph.lane == STREAMS.index("data")) == count
+
+
 @each_case(
     ("make", "message"),
     [
@@ -253,6 +321,8 @@ def test_pipelines_share_parameters_of_each_stage() -> None:
             lambda: step((), degrees=Degrees(dp=8), shard=4, reshard=3),
             "reshard is 3: yes, no, or a divisor of the 4 ranks",
         ),
+        (lambda: ddp_step(degrees=Degrees()), "DDP reduces .* take dp=2 or more and ep=1"),
+        (lambda: ddp_step(degrees=Degrees(dp=2, ep=2)), "DDP reduces gradients in one group"),
         (lambda: step((), zero=1, shard=2), "shard=2: take zero=2 or zero=3, not 1"),
     ],
 )

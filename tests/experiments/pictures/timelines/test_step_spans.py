@@ -11,7 +11,12 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
-from experiments.pictures.timelines.step_spans import Communication, step_spans, strategy_spans
+from experiments.pictures.timelines.step_spans import (
+    Communication,
+    StepSpans,
+    step_spans,
+    strategy_spans,
+)
 from experiments.pictures.timelines.training_picture import training_drawing
 from simulator.analysis.bubble_spans import BubbleSpans, gaps_without_causes
 from simulator.analysis.bubbles import bubbles
@@ -97,12 +102,28 @@ def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:
     assert len(computing.rank) == 3 * (2 + 2 + 1)
 
 
-def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bubbles() -> None:
+def planned(text: str) -> StepSpans:
+    """A step of a plan on four GPUs."""
     entry = find_transformer("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
     training = Training(entry.name, entry.shape, entry.size, DeviceTimes("h100"))
-    plan = parse_plan("tp=2,pp=2,batch=4", gpus=4)
+    plan = parse_plan(text, gpus=4)
     times = GroupTimes(machine("star").build(4), plan.degrees)
-    spans = step_spans(write(work_of(training, plan, times)))
+    return step_spans(write(work_of(training, plan, times)))
+
+
+def test_a_step_with_ddp_shows_copies_on_the_device_and_hooks_on_the_cpu() -> None:
+    spans = planned("dp=4,ddp=yes")
+    lanes = {
+        name: {spans.lanes[lane] for lane in spans.boxes.lane[spans.boxes.phase == number]}
+        for number, name in enumerate(spans.names)
+    }
+    assert lanes["copy"] == lanes["copy 0"] == {"compute"}
+    assert lanes["hooks 0"] == {"host"}
+    assert {*spans.kinds} <= {*spans.legend}
+
+
+def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bubbles() -> None:
+    spans = planned("tp=2,pp=2,batch=4")
     graph, boxes = spans.graph, spans.boxes
     tasks = spans.tasks(boxes)
     assert spans.ranks.tolist() == [[0, 1], [2, 3]]
