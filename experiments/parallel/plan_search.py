@@ -277,8 +277,9 @@ class PlanBounds:
     def seconds(self, plan: Plan) -> float:
         """Seconds that the step of a plan does not go below."""
         stages, degrees = self.stages(plan), plan.degrees
-        under = replace(self.times.under(degrees), bounds=True)
-        times, known = self._known.setdefault(str(degrees), (under, {}))
+        if (name := str(degrees)) not in self._known:
+            self._known[name] = replace(self.times.under(degrees), bounds=True), {}
+        times, known = self._known[name]
         sharding = sharding_of(self.training, plan, stages)
         outline = Outline(stages, plan.micro_batches, times, sharding, plan.v == 1, known)
         return bound(outline)
