@@ -6,8 +6,9 @@ import re
 from math import inf
 from pathlib import Path
 
+from experiments.models.epochs import Epochs
 from experiments.option_text import parse_pairs
-from experiments.training.epochs import Epochs
+from simulator.profile import Profile
 from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError
 from topologies.readers.contents import contents
@@ -39,11 +40,13 @@ def parse(
     return Conditions(factors, sigma, observed, seed, _failure(fail), counts)
 
 
-def slow_links(text: str | None) -> dict[str | int, float]:
+def slow_links(text: str | None, library: Profile | None = None) -> dict[str | int, float]:
     """The share of its bandwidth that each slow link still has, by rank or name of the link.
 
-    The text is like "3:0.5" or "gpu3->switch:0.5".
+    The text is like "3:0.5" or "gpu3->switch:0.5". Raises InputError with a library.
     """
+    if text is not None and library is not None:
+        raise InputError(f"--slow-link {text[:40]}: a library has links of its own, leave it out")
     links: dict[str | int, float] = {}
     for part in filter(None, (text or "").split(",")):
         name, _, factor = part.rpartition(":")

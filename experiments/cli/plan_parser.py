@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from pathlib import Path
 
+from experiments.cli import condition_parser
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import DetailName
 from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.training_options import TrainingOptions
-from experiments.commands.train_plan import Request, SearchRequest
+from experiments.cli.training_options import TrainingOptions, listed
+from experiments.commands.train_plan import Request, SearchRequest, Several
 from experiments.execution.choice import HERE, Execution
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
@@ -17,12 +18,15 @@ from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.compute_calibration import calibrated_by
 from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Setting, Training
-from experiments.parallel.plan_text import parse_plan
+from experiments.parallel.plan_text import KEYS, parse_plan
 from topologies.errors import InputError
 from topologies.units import parse_counts
 
 USED = ("model", "plan", "p", "batch", "detail", "calibrate_compute")
-"""Options of a training job that go with a plan."""
+"""Options of a training job that go with a plan or a search."""
+CONDITIONS = ("straggler", "noise", "fail", "seed", "slow_link", "steps")
+EPOCHS = ("epochs", "dataset", "epoch_time", "input_rate")
+"""Options that go with a plan, and not with a search."""
 
 
 def is_search(text: str) -> bool:
@@ -44,11 +48,52 @@ def check_options(
 
 def parse(
     options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> Request | SearchRequest:
-    """The step of --plan to simulate, or the search for plans. Raises InputError for options that
-    do not go with it."""
-    parse = parse_search if is_search(options.plan or "") else parse_training
-    return parse(options, machine, rules, profile)
+) -> Request | Several | SearchRequest:
+    """The step of --plan to simulate, several of them, or the search for plans. Raises InputError
+    for options that do not go with it."""
+    if is_search(options.plan or ""):
+        return parse_search(options, machine, rules, profile)
+    texts = _swept(options.plan or "", options.sweep)
+    counts = [options.p] if options.p is None else map(str, parse_counts(options.p))
+    each = [replace(options, plan=text, p=count, sweep=None) for count in counts for text in texts]
+    requests = [parse_course(one, machine, rules, profile) for one in each]
+    if len(requests) == 1:
+        return requests[0]
+    stated = {"plan": options.plan, "p": options.p, "sweep": options.sweep}
+    return Several(requests, {**requests[0].parameters, **stated})
+
+
+def _swept(plan: str, sweep: str | None) -> list[str]:
+    """The plan with each value of a key."""
+    if sweep is None:
+        return [plan]
+    key, _, values = sweep.partition("=")
+    if key not in KEYS or not values:
+        raise InputError(f"--sweep {sweep[:60]!r}: write a key of the plan and values: micro=1,2,4")
+    others = [part for part in plan.split(",") if part.partition("=")[0].strip() != key]
+    return [",".join([*filter(None, others), f"{key}={value}"]) for value in listed(values)]
+
+
+def parse_course(
+    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+) -> Request:
+    """The steps to simulate, under conditions. Raises InputError for options that do not go with a
+    plan."""
+    plain = {name: getattr(TrainingOptions(), name) for name in (*CONDITIONS, *EPOCHS)}
+    stated = {name: getattr(options, name) for name in plain}
+    request = parse_training(replace(options, **plain), machine, rules, profile)
+    detail = options.detail
+    if detail is DetailName.transfers and any(stated[name] != plain[name] for name in CONDITIONS):
+        raise InputError(f"--detail {detail.value}: it is of a step without conditions")
+    given = (options.straggler, options.noise, options.fail, None, options.seed)
+    return replace(
+        request,
+        conditions=condition_parser.parse(*given),
+        steps=options.steps or 1,
+        epochs=condition_parser.parse_epochs(*(stated[name] for name in EPOCHS)),
+        slow_links=condition_parser.slow_links(options.slow_link, request.profile),
+        parameters={**request.parameters, **{k: v for k, v in stated.items() if v != plain[k]}},
+    )
 
 
 def parse_training(
@@ -121,7 +166,7 @@ def _setting(
     if options.p is not None:
         counts = parse_counts(options.p)
         if len(counts) > 1:
-            raise InputError(f"--p {options.p[:40]}: with --plan one number of GPUs")
+            raise InputError(f"--p {options.p[:40]}: with --plan auto one number of GPUs")
         gpus = counts[0]
     parameters = {
         "model": options.model,

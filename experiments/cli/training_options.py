@@ -81,7 +81,8 @@ class TrainingOptions:
     sweep: Annotated[
         str | None,
         typer.Option(
-            help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64."
+            help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64; "
+            "with --plan a key of the plan: micro=1,2,4."
         ),
     ] = None
     straggler: Annotated[
@@ -180,10 +181,6 @@ class TrainingOptions:
         from experiments.training.training_grid import TrainingGrid
 
         machine, calibrated = profile.of(machine, rules)
-        if calibrated is not None and self.slow_link is not None:
-            raise InputError(
-                f"--slow-link {self.slow_link[:40]}: a library has links of its own, leave it out"
-            )
         options = self
         if calibrated is not None:
             options = replace(self, model=_on_devices_of(profile.profile or "", self.model))
@@ -268,7 +265,7 @@ class TrainingOptions:
             rules.rules,
             self._steps(strategy),
             condition_parser.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
-            condition_parser.slow_links(self.slow_link),
+            condition_parser.slow_links(self.slow_link, profile),
             self.detail.value,
             condition_parser.parse_epochs(
                 self.epochs, self.dataset, self.epoch_time, self.input_rate
@@ -310,7 +307,7 @@ class TrainingOptions:
                     SweptValue(each, entry.parse(f"{key}={each}")[key], each),
                     replace(job, model=model_catalogue.find(_with_option(base, f"{key}={each}"))),
                 )
-                for each in _listed(text)
+                for each in listed(text)
             ]
         changed = [
             (value, with_values(job.strategy, **{key: value.value}))
@@ -361,7 +358,7 @@ def _with_option(model: str, option: str) -> str:
     return f"{model}{'' if model.endswith(':') else ',' if '=' in options else ':'}{option}"
 
 
-def _listed(text: str) -> list[str]:
+def listed(text: str) -> list[str]:
     from experiments.training.strategy_options import split
     from topologies.units import parse_counts
 

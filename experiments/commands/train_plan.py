@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,10 @@ import numpy as np
 
 from experiments import output
 from experiments.commands.answer import Answer, check_files
+from experiments.models.epochs import Epochs
+from experiments.parallel.plan_course import course_of
 from experiments.parallel.plan_errors import span_of
-from experiments.parallel.plan_report import search_text, text
+from experiments.parallel.plan_report import search_text, table, text
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space
@@ -24,6 +26,9 @@ from experiments.profiles.interval_levels import level_of
 from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import length_of
+from simulator.training.conditions import Conditions
+from topologies.errors import InputError
 from topologies.topology import Topology
 
 if TYPE_CHECKING:
@@ -37,6 +42,14 @@ class Request(Setting):
     plan: Plan
     transfers: bool
     """Whether every transfer of all ranks is simulated, too."""
+    conditions: Conditions = field(default_factory=Conditions)
+    steps: int = 1
+    epochs: Epochs = field(default_factory=Epochs)
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether steps or ranks differ."""
+        return self.steps > 1 or bool(self.slow_links) or not self.conditions.alike
 
     def step(self) -> Step:
         """The operations of a step."""
@@ -44,10 +57,14 @@ class Request(Setting):
 
     def answer(self) -> PlanRun:
         """The simulated step."""
-        step, level = self.step(), level_of(self.profile)
+        step, level, course = self.step(), level_of(self.profile), None
         seconds = _with_transfers(step, force=self.rules.force) if self.transfers else None
-        interval = interval_of(step.work, level) if level else None
-        return PlanRun(self.training, self.plan, step, seconds, interval)
+        if self.has_conditions:
+            plain = replace(self, slow_links={}, known={}).step() if self.slow_links else step
+            course = course_of(plain, step, self.conditions, self.steps, force=self.rules.force)
+        taken = course.seconds_of if course else length_of
+        interval = interval_of(step.work, level, seconds=taken) if level else None
+        return PlanRun(self.training, self.plan, step, seconds, interval, course, self.epochs)
 
     def records(self) -> list[output.Record]:
         """The row of the table."""
@@ -55,13 +72,20 @@ class Request(Setting):
 
 
 def run(
-    request: Request | SearchRequest, files: output.RunFiles, how: str, plot: Path | None = None
+    request: Request | Several | SearchRequest,
+    files: output.RunFiles,
+    how: str,
+    plot: Path | None = None,
 ) -> int:
     """Print a step of a plan in full, or the fastest plans and why each loses; 1 if the step does
     not fit in memory."""
     check_files(files.out, plot, files.report, files.timeline)
     if isinstance(request, SearchRequest):
         return _search(request, files, how, plot)
+    if isinstance(request, Several):
+        return _several(request, files, how)
+    if files.timeline and request.has_conditions:
+        raise InputError(f"--timeline {files.timeline}: it is of a step without conditions")
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     result = request.answer()
     _note_nodes(result.step.work.times)
@@ -112,6 +136,37 @@ def _draw(result: PlanRun, timeline: Path, request: Request, choice: TraceChoice
         dict(request.parameters),
         choice,
     )
+
+
+@dataclass(frozen=True)
+class Several:
+    """Steps of several plans, or on several numbers of GPUs."""
+
+    requests: Sequence[Request]
+    parameters: Mapping[str, output.Value]
+    """The options as the user writes them: stored with the table."""
+
+    def records(self) -> list[output.Record]:
+        """The rows of the table."""
+        progress, rows = output.Progress("plans simulated"), list[output.Record]()
+        for number, request in enumerate(self.requests):
+            progress(number, len(self.requests))
+            rows += request.records()
+        progress(len(self.requests), len(self.requests))
+        return rows
+
+
+def _several(request: Several, files: output.RunFiles, how: str) -> int:
+    """Print the rows of several plans; 1 if none fits."""
+    result = files.out if output.is_result(files.out) else None
+    for option, file in {"timeline": files.timeline, "report": files.report, "out": result}.items():
+        if file:
+            raise InputError(f"--{option} {file}: of one plan: leave out --sweep, or give one --p")
+    rows = request.records()
+    answer = Answer("plans", rows, rows, request.parameters, request.requests[0].machine)
+    answer.write(files.out)
+    answer.show(how, lambda: table(rows, level_of(request.requests[0].profile)))
+    return int(all(row["missing_bytes"] for row in rows))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,12 +31,28 @@ NAMES = {
 """The parts of the memory, where a report gives them another name."""
 FIGURES = {
     "step": ("{step_s:s}", "{batch} sequences, {tokens_per_s:.0f} tokens/s"),
+    "without conditions": (
+        "{plain_step_s:s}",
+        "{cost:+.1%} with them, efficiency {efficiency:.1%}",
+    ),
     "expected": EXPECTED,
     "model FLOP/s": ("{tflops:.1f} TFLOP/s", "a GPU, {mfu:.1%} of its peak (MFU)"),
     "micro-batches": ("{micro_batches}", "of each pipeline"),
     "model's error": ("{error}", "{measured}"),
     "all transfers": ("{transfers_s:s}", "{beyond:+z.2%} {why}"),
+    "an epoch": ("{epoch_s:s}", "{epoch_steps} steps and the time between epochs"),
+    "training": ("{training_s:s}", "{epochs} epochs"),
 }
+WAITS = {
+    "  device": "  {device}",
+    "who waits": "{ranks}",
+    "for device": "{peer_device}",
+    "for whom": "{peer_ranks}",
+    "in": "{stream}",
+    "how long": "{seconds:s}",
+}
+MOST_WAITS = 8
+"""Waits that a report lists, at most."""
 TOKENS = {
     "busiest rank": ("{busiest:.2f}", "times the tokens of a mean rank"),
     "dropped": ("{dropped:.1%}", "experts take {slots}"),
@@ -79,15 +95,32 @@ PLANS = {
 }
 """The columns of a table of plans."""
 
+COMPARED = {
+    "GPUs": "{gpus}",
+    "plan": "{plan}",
+    "step": "{step_s:s}",
+    **INTERVAL,
+    "without": "{plain_step_s:s}",
+    "efficiency": "{efficiency:.1%}",
+    "tokens/s": "{tokens_per_s:.0f}",
+    "MFU": "{mfu:.1%}",
+    "memory": "{memory_bytes:B}",
+    "fits": "{fits}",
+    "epoch": "{epoch_s:s}",
+}
+"""The columns of a table of steps."""
+
 
 def text(run: PlanRun) -> str:
     """The report."""
     plan, total = run.plan, run.row["step_s"]
     path = [share_cells(name, seconds, total) for name, seconds in run.path.items()]
+    waits = table_of(WAITS, run.course.waits[:MOST_WAITS]) if run.course else []
     stages = [stage._asdict() for stage in run.zero if run.zero[0].redundant]
     tables = {
         f"memory of a GPU of device {run.memory.fullest} when it holds most": _memory(run),
         "where a mean device spends the step": _shares(run),
+        "who waits for whom in a step, and how much longer than without conditions": waits,
         "where the time goes (the critical path)": path,
         "devices of the pipeline": _devices(run.devices) if plan.pp > 1 else [],
         "what streams share on a mean device, and lose by it": table_of(SHARED, run.shared),
@@ -133,7 +166,9 @@ def _figures(run: PlanRun) -> Lines:
     # The step gives each collective and transfer the time of the last group of its kind.
     sooner = "as ranks go on before the last group ends"
     why = sooner if beyond < 0 else "with streams that share links"
-    return lines_of(FIGURES, {**row, "error": error, "beyond": beyond, "why": why})
+    cost = row["step_s"] / (row.get("plain_step_s") or row["step_s"] or 1.0) - 1
+    words = {"error": error, "beyond": beyond, "why": why, "cost": cost}
+    return lines_of(FIGURES, {**row, **words})
 
 
 def _shares(run: PlanRun) -> Lines:
@@ -147,6 +182,9 @@ def _shares(run: PlanRun) -> Lines:
             seconds[f"exposed {name}"] = exposed[stream], about
     if row["launching_s"] > 0:
         seconds["launching"] = row["launching_s"], "waiting for the CPU"
+    for name, about in (("restarting_s", "after a failure"), ("input_s", "waiting for samples")):
+        if row.get(name):
+            seconds[name.removesuffix("_s")] = row[name], about
     between = "the bubble; between its first and last action {idle_between_s:s}"
     seconds["idle"] = row["idle_s"], fill(between, row)
     return [
@@ -174,6 +212,12 @@ def _tokens(run: PlanRun) -> Lines:
         "why_even": (plan.ep > 1 and router.get("even")) or None,
     }
     return lines_of(TOKENS, {**router, **words})
+
+
+def table(rows: Sequence[Mapping[str, Any]], level: float) -> str:
+    """Steps as a table. They have intervals of `level`; 0: they have none."""
+    shown = [{**row, "fits": "no" if row["missing_bytes"] else "yes"} for row in rows]
+    return align(table_of(columns_at(level, COMPARED), shown))
 
 
 def search_text(result: SearchResult) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from experiments.models.accelerators import accelerator
+from experiments.models.epochs import Epochs
 from experiments.output import Record
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.memory_advice import advice
+from experiments.parallel.plan_course import Course
 from experiments.parallel.plan_errors import kind_of, mean_error, span_of
 from experiments.parallel.plan_proofs import prove
 from experiments.parallel.plan_step import Training, memory_of, state_of
@@ -57,11 +59,19 @@ class PlanRun:
     """Seconds of the step with every transfer of all ranks, if they are simulated."""
     interval: Interval | None = None
     """The interval of the step, if the profile says how sure it is."""
+    course: Course | None = None
+    """The steps under conditions; None without any."""
+    epochs: Epochs = field(default_factory=Epochs)
 
     @cached_property
     def measures(self) -> StepMeasures:
-        """What the devices of the pipeline do."""
-        return measure(self.step)
+        """What the devices of the pipeline do in a step."""
+        return measure(self.step) if self.course is None else self.course.measures
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a step, in which the input pipeline reads its samples."""
+        return max(self.measures.step, self.epochs.reading(self.plan.sequences))
 
     @cached_property
     def memory(self) -> Memory:
@@ -104,7 +114,7 @@ class PlanRun:
     def row(self) -> dict[str, Any]:
         """The columns of the step. Seconds are means over the devices of the pipeline, samples are
         sequences, and rates are of all GPUs together."""
-        training, plan, seconds = self.training, self.plan, self.measures.step
+        training, plan, seconds = self.training, self.plan, self.seconds
         gpus, times, sequences = plan.degrees.ranks, training.times, plan.sequences
         tokens_per_s = sequences * training.seq / (seconds or 1.0)
         span = span_of(self.step.work.times.topology, gpus)
@@ -130,6 +140,8 @@ class PlanRun:
             "missing_bytes": self.missing,
             "transfers_s": self.transfers_s,
             **interval_columns(self.interval),
+            **(self.course.row if self.course else {}),
+            **self.epochs.columns(sequences, seconds, seconds - self.measures.step),
         }
 
     @property
@@ -141,9 +153,12 @@ class PlanRun:
     @cached_property
     def path(self) -> Mapping[str, float]:
         """Seconds of the critical path, by what runs there; the longest first."""
-        path, graph, lane = trace_back(self.step.timeline), self.step.graph, self.step.schedule.lane
-        seconds = np.zeros((len(STREAMS), len(KINDS)))
-        np.add.at(seconds, (lane[path.operation], graph.kind[path.operation]), path.seconds)
+        step, steps = self.step, 1
+        if self.course is not None:
+            step, steps = self.course.step, self.course.steps
+        path, seconds = trace_back(step.timeline), np.zeros((len(STREAMS), len(KINDS)))
+        lane, kind = (each[path.operation] for each in (step.graph.lane, step.graph.kind))
+        np.add.at(seconds, (lane, kind), path.seconds / steps)
         parts = {
             _named(stream, kind): float(seconds[stream, kind])
             for stream, kind in np.argwhere(seconds)
@@ -224,6 +239,7 @@ class PlanRun:
             },
             "router": self.router,
             "proven": self.proven,
+            **({"waits": self.course.waits} if self.course else {}),
         }
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate
@@ -24,14 +24,15 @@ from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines import Pipeline
 from simulator.parallel.plan_memory import Memory, Overheads, State, memory
 from simulator.parallel.sharding import Sharding, elements
-from simulator.parallel.step import Detail, write
-from simulator.parallel.step_measures import measure
+from simulator.parallel.step import Detail, Step, write
+from simulator.parallel.step_measures import length_of
 from simulator.parallel.step_work import Work
 from simulator.profile import Profile
 from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from simulator.training import bucket_costs
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
+from topologies.degraded import slowed
 from topologies.errors import InputError
 
 UPDATE = 44.0
@@ -85,6 +86,8 @@ class Setting:
     """A calibrated library, whose protocols are simulated."""
     parameters: Mapping[str, Value]
     """The options as the user writes them: stored with the result."""
+    slow_links: Mapping[str | int, float] = field(default_factory=dict)
+    """The share of its bandwidth that each slow link, by rank or name, still has."""
     known: dict[int, GroupTimes] = field(default_factory=dict, repr=False)
     """Times of collectives that were simulated, by the ranks of the machine. Most of a step's
     simulation is these, so steps that calibrate the device share them with the plan."""
@@ -94,6 +97,8 @@ class Setting:
         if (ranks := plan.degrees.ranks) not in self.known:
             # A shape has at least two devices, also for a single GPU.
             machine = self.machine.build(max(ranks, 2 if self.machine.kind == "shape" else 1))
+            for link, factor in self.slow_links.items():
+                machine = slowed(machine, link, factor)
             end: End | None = "time" if level_of(self.profile) else None
             self.known[ranks] = GroupTimes(
                 machine, plan.degrees, profile=self.profile, run=self.rules.run, end=end
@@ -241,12 +246,17 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     )
 
 
-def interval_of(work: Work, level: float, detail: Detail = "layers") -> Interval:
-    """The interval of a step, in seconds, from those of its calls, which hold the share `level` of
-    runs. Errors of a machine are shared by all of its calls, so all calls are at the same end of
+def interval_of(
+    work: Work,
+    level: float,
+    detail: Detail = "layers",
+    seconds: Callable[[Step], float] = length_of,
+) -> Interval:
+    """The interval of a step, in `seconds`, from those of its calls, which hold the share `level`
+    of runs. Errors of a machine are shared by all of its calls, so all calls are at the same end of
     their intervals."""
     expected, low, high = (
-        measure(write(replace(work, times=work.times.at(end)), detail)).step for end in ENDS
+        seconds(write(replace(work, times=work.times.at(end)), detail)) for end in ENDS
     )
     return Interval(expected, low, high, level)
 

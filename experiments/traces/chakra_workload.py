@@ -133,7 +133,7 @@ class _Builder:
         columns["call"] = np.full(len(self.tasks), -1, dtype=np.int32)
         columns["call"][[*self.row_of]] = [*self.row_of.values()]
         graph = step_graph(
-            np.arange(len(self.folder.ranks), dtype=np.int32)[:, None],
+            np.arange(len(self.folder.ranks)),
             ("GPU", "CPU", "communication", *(f"stream {stream}" for stream in self.lanes)),
             columns,
             self.after,

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from experiments.models.accelerators import ACCELERATORS
+from experiments.models.epochs import Epochs
 from experiments.profiles.interval_levels import interval_columns
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.training.epochs import Epochs
 from experiments.training.library_costs import (
     LibraryCosts,
     costs_of,

@@ -128,7 +128,7 @@ def pipeline_graph(pipeline: Pipeline, times: StageTimes) -> tuple[StepGraph, In
     follows = np.flatnonzero(np.diff(columns["place"][main]) == 0)
     waits[main[follows + 1], -1] = main[follows]
     graph = step_graph(
-        np.arange(pipeline.devices, dtype=np.int32)[:, None],
+        np.arange(pipeline.devices),
         ("compute", "send", "send back"),
         columns,
         waits_of([waits]),

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.kernels.rates import Usages
 from simulator.parallel.group_times import GroupTimes
-from simulator.steps.step_graph import Call
+from simulator.steps.step_graph import Call, Numbers, ranges
 from topologies.topology import Floats, Ints
 
 ROUNDING = 1e-9
@@ -63,6 +63,25 @@ def usages(callers: Sequence[Caller], times: GroupTimes) -> tuple[Usages, Ints, 
     indptr = np.concatenate(([0, 0], np.cumsum(counts))).astype(np.int32)
     share, flows = np.ascontiguousarray(table[:, row, medium])
     return Usages(indptr, medium.astype(np.int32), share, flows), of_caller, media[contended]
+
+
+def repeated(used: Usages, usage: Ints, caller: Numbers, copy: Numbers, media: int) -> Usages:
+    """The usage of each caller behind the empty one, on several copies of so many media.
+
+    `usage` has the row of each caller. A row of `caller` and `copy` says that a task of this caller
+    uses this copy.
+    """
+    copies = int(copy.max(initial=0)) + 1
+    callers, copy_of = np.divmod(np.unique(caller * copies + copy), copies)
+    begins = used.indptr[usage[callers]]
+    row, entry = ranges(begins, used.indptr[usage[callers] + 1] - begins)
+    sizes = np.bincount(callers[row], minlength=len(usage))
+    return Usages(
+        np.concatenate(([0, 0], np.cumsum(sizes))).astype(np.int32),
+        (used.medium[entry] + media * copy_of[row]).astype(np.int32),
+        used.share[entry],
+        used.flows[entry],
+    )
 
 
 def _classes(

@@ -20,7 +20,7 @@ from simulator.kernels.records import Csr
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, Row
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.parallel.shared_media import Caller, usages
+from simulator.parallel.shared_media import Caller, repeated, usages
 from simulator.parallel.stage_transfers import item_order, item_waits
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import updates
@@ -28,10 +28,18 @@ from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Flags, Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps import rates
+from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import FORWARD, TRANSFER
 from simulator.steps.priced import priced
 from simulator.steps.rates import Run, Shared
-from simulator.steps.step_graph import MESSAGE, Call, StepGraph, padded, step_graph, waits_of
+from simulator.steps.step_graph import (
+    MESSAGE,
+    Call,
+    StepGraph,
+    padded,
+    step_graph,
+    waits_of,
+)
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
@@ -51,6 +59,8 @@ class Step:
     """What a device does for an action."""
     number: Ints
     """The place of each action's pass in `passes`."""
+    device: Ints
+    """The place of each action."""
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -77,24 +87,12 @@ class Step:
     def simulated(self, seconds: Floats) -> Run:
         """The step with these seconds of its tasks."""
         routed = replace(self._routed, schedule=replace(self.schedule, seconds=seconds))
-        if not self.shared.slowdown and not self.shared.row.any():
+        shared, alone = self.shared, np.arange(len(seconds))
+        if not (shared.slowdown or shared.row.any() or np.any(shared.first != alone)):
             return rates.alone(run(routed))
         lane = self.schedule.lane
         computes, talks = lane == COMPUTE, (lane != COMPUTE) & (lane != HOST)
         return rates.run(routed, computes, talks, self.shared)
-
-    @cached_property
-    def _joined(self) -> Ints:
-        """The first task of the call of each task: two devices that share gradients sum them up
-        together."""
-        graph = self.graph
-        first = np.arange(len(graph), dtype=np.int32)
-        for number, call in enumerate(graph.calls):
-            if " to " in call.group and not call.is_message:
-                rows = np.flatnonzero(graph.call == number)
-                place = graph.place[rows]
-                first[rows[place == place[-1]]] = first[rows[place == place[0]]]
-        return first
 
     @cached_property
     def shared(self) -> Shared:
@@ -106,27 +104,36 @@ class Step:
         number = np.where(graph.call >= 0, graph.call, len(graph.calls) + passes)
         number[(graph.call < 0) & (passes < 0)] = -1
         rows = np.flatnonzero(np.array([*map(bool, calls), False])[number])
-        key = number[rows] * len(graph.members) + graph.place[rows]
-        _, first, of_rows = np.unique(key, return_index=True, return_inverse=True)
+        degrees, pipelines = self.work.times.degrees, self.work.times.degrees.groups("pp")
+        device, first_peer = np.empty((2, degrees.ranks), dtype=np.int64)
+        device[pipelines], first_peer[pipelines] = np.arange(degrees.pp), pipelines[:, :1]
+        joined = joint_calls(graph).astype(np.int32)
+        place = graph.place[joined[rows]].astype(np.int64)
+        _, first, of_rows = np.unique(
+            number[rows] * graph.places + place, return_index=True, return_inverse=True
+        )
         callers = [
             Caller(
-                int(graph.place[row]) * len(STREAMS) + int(graph.lane[row]),
-                int(graph.place[row]),
-                float(graph.seconds[row]),
-                calls[number[row]],
+                int(device[graph.leaders[place[row]]]) * len(STREAMS) + int(graph.lane[rows[row]]),
+                int(device[graph.leaders[place[row]]]),
+                float(graph.seconds[rows[row]]),
+                calls[number[rows[row]]],
             )
-            for row in rows[first].tolist()
+            for row in first.tolist()
         ]
         used, usage, media = usages(callers, self.work.times)
+        # A pipeline of ranks that differs from others has the media of its own.
+        _, copy = np.unique(graph.place_of[first_peer[graph.leaders]], return_inverse=True)
+        used = repeated(used, usage, of_rows, copy[graph.place[rows]], len(media))
+        media = np.tile(media, int(copy.max()) + 1)
         of_task = np.zeros(len(graph), dtype=np.int32)
-        of_task[rows] = usage[of_rows]
-        return Shared(used, of_task, media, self._joined, self.work.slowdown)
+        of_task[rows] = np.where(usage > 0, 1 + np.arange(len(callers)), 0)[of_rows]
+        return Shared(used, of_task, media, joined, self.work.slowdown)
 
     @cached_property
     def _routed(self) -> Routed:
-        times = self.work.times
-        places = times.degrees.groups("pp")[0]
-        machine = replace(times.topology, placement=times.topology.placement[places])
+        topology, first = self.work.times.topology, self.graph.leaders
+        machine = replace(topology, placement=topology.placement[first])
         return route(self.schedule, machine)
 
 
@@ -188,7 +195,8 @@ def write(work: Work, detail: Detail = "layers") -> Step:
         np.append(_labels(pipeline)[item], labels, axis=0),
         waits_of([waits, *(np.array([row.before], dtype=np.int32) for row in added)]),
     )
-    return Step(work, graph, entries[: len(pipeline)], tails[: len(pipeline)], passes, number)
+    actions = slice(len(pipeline))
+    return Step(work, graph, entries[actions], tails[actions], passes, number, pipeline.device)
 
 
 def _tasks(rows: Ints, first: Ints) -> Ints:
@@ -271,8 +279,10 @@ def _graph(
     number: dict[Call | None, int] = {call: place for place, call in enumerate(calls)}
     columns["call"] = np.array([number.get(row.call, -1) for row in rows])[source]
     columns["seconds"] = _by_place(times, calls, columns)
+    place_of = np.empty(times.degrees.ranks, dtype=np.int32)
+    place_of[times.degrees.groups("pp")] = np.arange(times.degrees.pp)
     return step_graph(
-        np.ascontiguousarray(times.degrees.groups("pp").T),
+        place_of,
         STREAMS,
         columns,
         waits,

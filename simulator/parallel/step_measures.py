@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS
 from simulator.parallel.step import Step
 from simulator.steps.activity import Activity, lane_seconds, states, summed
-from simulator.steps.kinds import AGAIN, OPTIMIZER
-from topologies.topology import Floats
+from simulator.steps.kinds import AGAIN, OPTIMIZER, RESTART
+from simulator.steps.step_graph import StepGraph
+from topologies.topology import Floats, Ints
 
 COMMUNICATION = tuple(range(1, HOST))
 """The streams that communicate. Where several do, the first one counts as exposed."""
@@ -18,8 +19,8 @@ COMMUNICATION = tuple(range(1, HOST))
 
 @dataclass(frozen=True, eq=False)
 class StepMeasures:
-    """Seconds of a step, a row a place. Computing, optimizer, exposed, launching and idle add up to
-    the step."""
+    """Seconds of a step, a row a place. Computing, optimizer, restarting, exposed, launching and
+    idle add up to the step."""
 
     step: float
     """Seconds from the start to the end of the last operation."""
@@ -27,6 +28,8 @@ class StepMeasures:
     """Forwards and backwards."""
     optimizer: Floats
     """The optimizer."""
+    restarting: Floats
+    """Restarts behind a failure."""
     exposed: Floats
     """Communication while nothing is computed, shape (places, streams)."""
     hidden: Floats
@@ -52,25 +55,42 @@ def measure(step: Step) -> StepMeasures:
     rows, (begin, end) = states(activity(step), len(STREAMS)), window(step)
     first, busy = lane_seconds(rows, places)
     inside = ~rows.some & (rows.begin >= begin[rows.place]) & (rows.begin < end[rows.place])
-    updating = schedule.lane == COMPUTE
-    updating &= step.graph.kind == OPTIMIZER
-    optimizer = summed(schedule.rank[updating], schedule.seconds[updating], places)
+    ran, kind = step.timeline.finish - step.timeline.start, step.graph.kind
+    optimizer, restarting = (
+        summed(schedule.rank[kind == each], ran[kind == each], places)
+        for each in (OPTIMIZER, RESTART)
+    )
     inner, active, launched = _collapsed(step)
     exposed, communicating = first + inner, busy + active
     exposed[:, COMPUTE] = communicating[:, COMPUTE] = 0.0
     launching = first[:, HOST] + launched
     exposed[:, HOST] = communicating[:, HOST] = 0.0
-    computing = first[:, COMPUTE] - inner.sum(axis=1) - launched - optimizer
+    computing = first[:, COMPUTE] - inner.sum(axis=1) - launched - optimizer - restarting
     return StepMeasures(
         total,
         computing,
         optimizer,
+        restarting,
         exposed,
         communicating - exposed,
         launching,
         _idle(total, first),
         summed(rows.place[inside], rows.length[inside], places),
     )
+
+
+def by_device(measures: StepMeasures, graph: StepGraph, device: Ints, steps: int) -> StepMeasures:
+    """What a mean rank of each device does in one of several steps. `device` is that of each rank
+    of the graph whose places are measured."""
+    ranks = np.bincount(device)
+
+    def mean(column: Floats) -> Floats:
+        sums = np.zeros((len(ranks), *column.shape[1:]))
+        np.add.at(sums, device, column[graph.place_of])
+        return np.asarray((sums.T / (ranks * steps)).T)
+
+    columns = (getattr(measures, each.name) for each in fields(measures)[1:])
+    return StepMeasures(measures.step / steps, *map(mean, columns))
 
 
 def _idle(total: float, active: Floats) -> Floats:
@@ -91,7 +111,7 @@ def activity(step: Step) -> Activity:
     timeline, schedule = step.timeline, step.schedule
     device = np.flatnonzero(schedule.lane != HOST)
     sends = np.flatnonzero(schedule.lane == SEND)
-    launched = step.work.pipeline.device[: len(step.number) if len(device) < len(schedule) else 0]
+    launched = step.device if len(device) < len(schedule) else step.device[:0]
     begin, end = step.spans[: len(launched)].T
     rows = np.append(device, sends)
     return Activity(
@@ -121,7 +141,7 @@ def _collapsed(step: Step) -> tuple[Floats, Floats, Floats]:
     for number, each in enumerate(step.passes):
         if each.ends:
             continue
-        count = np.bincount(step.work.pipeline.device[step.number == number], minlength=shape[0])
+        count = np.bincount(step.device[step.number == number], minlength=shape[0])
         inner += count[:, None] * each.exposed
         active += count[:, None] * each.busy
         launched += count * max(0.0, each.launch - each.seconds)

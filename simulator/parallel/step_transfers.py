@@ -18,6 +18,7 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.expansion import expand
 from simulator.steps.group_meetings import meetings
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS
+from simulator.steps.place_splits import in_order
 from simulator.steps.step_graph import Call, StepGraph
 from simulator.steps.written import Written, write
 from topologies.errors import InputError
@@ -26,15 +27,15 @@ from topologies.errors import InputError
 def ranks_of(step: Step, *, ordered: bool = False) -> StepGraph:
     """What each rank of a plan does in a step, with the fastest algorithm of each collective. If it
     is `ordered`, tasks of a stream follow each other as they start in the step."""
-    times, order = step.work.times, None
+    times, timeline = step.work.times, step.timeline
 
     def fastest(call: Call) -> Algorithm:
         return times.fastest(call.group, call.collective, call.nbytes)
 
+    graph = replace(step.graph, seconds=timeline.schedule.seconds)
     if ordered:
-        timeline = step.timeline
-        order = np.lexsort((np.arange(len(step.graph)), timeline.finish, timeline.start))
-    return expand(replace(step.graph, seconds=step.timeline.schedule.seconds), fastest, order)
+        graph = in_order(graph, np.lexsort((timeline.finish, timeline.start)))
+    return expand(graph, fastest)
 
 
 def write_transfers(step: Step, *, force: bool = False) -> Written:

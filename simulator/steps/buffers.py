@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
-from simulator.steps.group_meetings import Meeting, Numbers
-from simulator.steps.step_graph import StepGraph
+from simulator.steps.group_meetings import Meeting
+from simulator.steps.step_graph import Numbers, StepGraph
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 

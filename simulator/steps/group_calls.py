@@ -53,7 +53,7 @@ def graph_of(calls: Sequence[GroupCall], ranks: int) -> StepGraph:
             row.append(number)
     lane = np.array([calls[number].stream for number in row])
     return step_graph(
-        np.arange(ranks, dtype=np.int32)[:, None],
+        np.arange(ranks),
         tuple(f"stream {stream}" for stream in range(lane.max() + 1)),
         {"place": place, "lane": lane, "call": row, "kind": np.full(len(row), CALL)},
         after,

@@ -1,18 +1,14 @@
-"""The calls of a graph in which each place is a rank: which tasks of which ranks meet."""
+"""The calls of a graph: which tasks of which places enter together."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from simulator.steps.step_graph import Call, StepGraph
+from simulator.steps.step_graph import Call, Numbers, StepGraph, occurrences
 from topologies.errors import InputError
 from topologies.topology import Ints
-
-Numbers = npt.NDArray[np.integer[Any]]
 
 
 class Meeting(NamedTuple):
@@ -26,65 +22,90 @@ class Meeting(NamedTuple):
 
 
 def meetings(graph: StepGraph) -> list[Meeting]:
-    """The calls of all groups, in the order of their first tasks.
+    """The calls of all groups, in the order of their first tasks, if each place is a rank.
 
     Raises InputError if the ranks of a group differ in their calls.
     """
     talking = np.flatnonzero(graph.call >= 0)
     if not len(talking):
         return []
-    instance, seat, sizes = _seats(graph, talking)
-    lane = graph.lane[talking]
-    order: Numbers = np.lexsort((talking, seat, lane, instance))
-    begins = _begins(instance[order], lane[order], seat[order])
-    turn = np.empty(len(order), dtype=np.int64)
-    turn[order] = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
-    order = np.lexsort((seat, turn, lane, instance))
-    begins = _begins(instance[order], lane[order], turn[order])
+    unit = joint_calls(graph, messages=True)[talking]
+    order = np.lexsort((_Seats(graph, talking).seat, unit))
     met = []
-    for first, last in pairwise([*begins.tolist(), len(order)]):
-        rows = order[first:last]
+    for rows in np.split(order, np.flatnonzero(np.diff(unit[order])) + 1):
         tasks = talking[rows].astype(np.int32)
-        codes = {*graph.call[tasks].tolist()}
-        if last - first != sizes[instance[rows[0]]] or len(codes) > 1:
-            raise InputError(_unequal(graph, int(tasks[0])))
-        call, ranks = graph.calls[codes.pop()], graph.place[tasks]
-        turned = np.argsort(np.arange(len(rows)) != call.root, kind="stable")
-        met.append(Meeting(call, ranks[turned], tasks[turned]))
-    return sorted(met, key=lambda meeting: int(meeting.tasks.min()))
+        call = graph.calls[graph.call[tasks[0]]]
+        turned = tasks[np.argsort(np.arange(len(tasks)) != call.root, kind="stable")]
+        met.append(Meeting(call, graph.place[turned], turned))
+    return met
 
 
-def _begins(*columns: Numbers) -> Numbers:
-    """The rows of sorted columns that differ from the row before."""
-    rows = np.stack(columns)
-    return np.flatnonzero(np.append(True, np.any(rows[:, 1:] != rows[:, :-1], axis=0)))
+def joint_calls(graph: StepGraph, *, messages: bool = False) -> Numbers:
+    """The first task of the call of each task: places whose ranks are in groups together enter
+    together, and leave together. Other tasks are their own first ones. So are those of messages,
+    unless receivers of `messages` have tasks.
 
+    Groups of a kind that have a place in common have all places in common. Raises InputError if
+    places differ in their calls.
+    """
+    unit = np.arange(len(graph))
+    joint = np.array([messages or not call.is_message for call in graph.calls] + [False])
+    talking = np.flatnonzero(joint[graph.call])
+    if not len(talking):
+        return unit
+    seats, place, lane = _Seats(graph, talking), graph.place[talking], graph.lane[talking]
+    # Groups with the same places have the same first place, and are of one class.
+    touched = graph.place_of[seats.members]
+    first = seats.kind * graph.places + np.minimum.reduceat(touched, seats.begins)
+    known, of_group = np.unique(first, return_inverse=True)
+    sizes = np.diff(seats.begins, append=len(touched))
+    pairs = np.unique(np.repeat(of_group, sizes) * graph.places + touched)
+    places = np.bincount(pairs // graph.places, minlength=len(known))
 
-def _seats(graph: StepGraph, talking: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """The group of each task that communicates and its rank's place there; the size of groups."""
-    kinds = list(graph.groups)
-    rows = [len(groups) for groups in graph.groups.values()]
-    sizes = np.repeat([groups.shape[1] for groups in graph.groups.values()], rows)
-    member = np.concatenate([groups.ravel() for groups in graph.groups.values()]).astype(np.int64)
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    member += np.repeat(np.arange(len(kinds)), rows)[group] * graph.ranks
-    seat = np.arange(len(member)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    number = {kind: k for k, kind in enumerate(kinds)}
-    kind = np.array([number[call.group] for call in graph.calls])[graph.call[talking]]
-    wanted = kind * graph.ranks + graph.place[talking]
-    order = np.argsort(member, kind="stable")
-    place = order[np.minimum(np.searchsorted(member[order], wanted), len(member) - 1)]
-    absent = np.flatnonzero(member[place] != wanted)
-    if len(absent):
-        task = int(talking[absent[0]])
-        call = graph.calls[graph.call[task]]
-        raise InputError(f"rank {graph.place[task]} is not in group {call.group[:40]!r}")
-    return group[place], seat[place], sizes
-
-
-def _unequal(graph: StepGraph, task: int) -> str:
-    call = graph.calls[graph.call[task]]
-    return (
-        f"the ranks of group {call.group[:40]!r} differ in their calls, like rank "
-        f"{graph.place[task]} in {graph.name(task)[:40]!r}"
+    group = of_group[seats.group]
+    turn = occurrences(seats.kind[seats.group], lane, place)
+    key = np.ravel_multi_index((group, lane, turn), (len(known), len(graph.lanes), len(talking)))
+    _, begin, row, tasks = np.unique(
+        key, return_index=True, return_inverse=True, return_counts=True
     )
+    unit[talking] = talking[begin][row]
+    wrong = graph.call[talking] != graph.call[unit[talking]]
+    wrong |= tasks[row] != places[group]
+    if wrong.any():
+        task = int(unit[talking[wrong.argmax()]])
+        raise InputError(
+            f"the ranks of group {graph.calls[graph.call[task]].group[:40]!r} differ in their "
+            f"calls, like rank {graph.leaders[graph.place[task]]} in {graph.name(task)[:40]!r}"
+        )
+    return unit
+
+
+class _Seats:
+    """The groups in which the first rank of a place talks."""
+
+    def __init__(self, graph: StepGraph, talking: Numbers) -> None:
+        """`talking` are tasks of calls."""
+        kinds = list(graph.groups)
+        rows = [len(groups) for groups in graph.groups.values()]
+        sizes = np.repeat([groups.shape[1] for groups in graph.groups.values()], rows)
+        self.members = np.concatenate([groups.ravel() for groups in graph.groups.values()])
+        """The ranks of all groups."""
+        self.begins = np.cumsum(sizes) - sizes
+        """Where each group begins among them."""
+        self.kind = np.repeat(np.arange(len(kinds)), rows)
+        """The kind of each group."""
+        number = {kind: k for k, kind in enumerate(kinds)}
+        kind = np.array([number[call.group] for call in graph.calls])[graph.call[talking]]
+        wanted = kind * graph.ranks + graph.leaders[graph.place[talking]]
+        known = np.repeat(self.kind, sizes) * graph.ranks + self.members
+        order = np.argsort(known, kind="stable")
+        entry = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
+        absent = np.flatnonzero(known[entry] != wanted)
+        if len(absent):
+            call = graph.calls[graph.call[talking[absent[0]]]]
+            rank = graph.leaders[graph.place[talking[absent[0]]]]
+            raise InputError(f"rank {rank} is not in group {call.group[:40]!r}")
+        self.group = np.repeat(np.arange(len(sizes)), sizes)[entry]
+        """The group of each task."""
+        self.seat = entry - self.begins[self.group]
+        """The place of its rank there."""

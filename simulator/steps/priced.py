@@ -25,7 +25,7 @@ def priced(graph: StepGraph) -> Schedule:
     used = np.bincount(name, minlength=len(names)) > 0
     phase = (np.cumsum(used) - 1)[name]
     return replace(
-        ScheduleBuilder(len(graph.members), 1.0).build(),
+        ScheduleBuilder(graph.places, 1.0).build(),
         phases=tuple(compress(names, used)),
         lanes=len(graph.lanes),
         kind=zero.astype(np.int8),

@@ -24,12 +24,13 @@ from topologies.topology import Floats, Ints
 
 MESSAGE = "message"
 """What a call is that is no collective."""
-LABELS = ("stage", "layer", "micro", "bucket")
+LABELS = ("step", "stage", "layer", "micro", "bucket")
 COLUMNS: Mapping[str, type] = {
     **dict.fromkeys(("place", "peer", "lane", "kind", "call", *LABELS), np.int32),
     "seconds": np.float64,
 }
 """The columns of a graph and their types."""
+Numbers = npt.NDArray[np.integer[Any]]
 Columns = Mapping[str, npt.ArrayLike]
 Names = Sequence[str] | npt.NDArray[np.object_]
 
@@ -59,8 +60,9 @@ class Call(NamedTuple):
 class StepGraph:
     """Tasks, a row each. The k-th calls of a group on the same lane of all its ranks are one."""
 
-    members: Ints
-    """The ranks of each place, shape (places, ranks)."""
+    place_of: Ints
+    """The place of each rank, shape (ranks,). The k-th ranks of two places are partners: what waits
+    for the other place, or receives from it, does so for its partner."""
     lanes: tuple[str, ...]
     """The names of the lanes of a place."""
     calls: tuple[Call, ...]
@@ -76,6 +78,8 @@ class StepGraph:
     """A row of :data:`simulator.steps.kinds.KINDS`."""
     call: Ints
     """A row of `calls`; -1 for a computation."""
+    step: Ints
+    """The step as it is run, from 0 on; -1 for none: there is only one, or many of one length."""
     stage: Ints
     """The stage of a pipeline; -1 for none."""
     layer: Ints
@@ -99,7 +103,22 @@ class StepGraph:
     @property
     def ranks(self) -> int:
         """The ranks of all places."""
-        return int(self.members.size)
+        return len(self.place_of)
+
+    @cached_property
+    def places(self) -> int:
+        """The number of places."""
+        return int(self.place_of.max(initial=-1)) + 1
+
+    @cached_property
+    def leaders(self) -> Ints:
+        """The first rank of each place."""
+        return np.unique(self.place_of, return_index=True)[1].astype(np.int32)
+
+    @cached_property
+    def waiting(self) -> Ints:
+        """The task that waits, for each of `indices`."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.indptr))
 
     def predecessors(self, task: int) -> Ints:
         """What a task waits for."""
@@ -138,7 +157,7 @@ class StepGraph:
 
 
 def step_graph(
-    members: Ints,
+    place_of: Numbers,
     lanes: tuple[str, ...],
     columns: Columns,
     after: Sequence[Sequence[int]] | Csr,
@@ -161,7 +180,7 @@ def step_graph(
     }
     indptr, indices = after if isinstance(after, Csr) else _listed(after)
     graph = StepGraph(
-        members,
+        place_of.astype(np.int32),
         lanes,
         tuple(calls),
         groups or {},
@@ -178,7 +197,7 @@ def check(graph: StepGraph) -> None:
     """Raise InputError for a graph that makes no sense."""
     for name, values, count in (
         ("lane", graph.lane, min(len(graph.lanes), LANES + 1)),
-        ("place", graph.place, len(graph.members)),
+        ("place", graph.place, graph.places),
     ):
         if np.any((values < 0) | (values >= count)):
             wrong = values[(values < 0) | (values >= count)][0]
@@ -192,7 +211,7 @@ def check(graph: StepGraph) -> None:
     if np.any(graph.call >= len(graph.calls)):
         raise InputError(f"call {graph.call.max()}: there are {len(graph.calls)}")
     for name in {call.group for call in graph.calls if call.group}:
-        _check_groups(graph.groups[name], graph.members)
+        _check_groups(graph.groups[name], graph.ranks)
     for call in graph.calls:
         size = graph.groups[call.group].shape[1] if call.group else 2
         if not 0 <= call.nbytes < np.inf:
@@ -203,13 +222,12 @@ def check(graph: StepGraph) -> None:
             raise InputError(f"a message in a group of {size}: it is between 2 ranks")
 
 
-def _check_groups(groups: Ints, members: Ints) -> None:
+def _check_groups(groups: Ints, ranks: int) -> None:
     """Raise InputError unless groups of 2 ranks or more share none."""
-    ranks, flat = members.ravel(), groups.ravel()
-    if groups.shape[1] < 2 or not np.isin(flat, ranks).all():
-        wrong = groups[~np.isin(groups, ranks).all(axis=1)]
-        group = (wrong if len(wrong) else groups)[0].tolist()
-        raise InputError(f"group {group[:8]}: it has 2 or more of the {len(ranks)} ranks")
+    flat, unknown = groups.ravel(), np.any((groups < 0) | (groups >= ranks), axis=1)
+    if groups.shape[1] < 2 or unknown.any():
+        group = groups[unknown.argmax()].tolist()
+        raise InputError(f"group {group[:8]}: it has 2 or more of the {ranks} ranks")
     if len(np.unique(flat)) < len(flat):
         raise InputError(f"groups of a kind share a rank, like {groups[0].tolist()[:8]}")
 
@@ -227,6 +245,36 @@ def waits_of(blocks: Sequence[Ints]) -> Csr:
     indptr = np.append(0, np.cumsum(counts)).astype(np.int32)
     indices = np.concatenate([rows[chosen] for rows, chosen in zip(blocks, some, strict=True)])
     return Csr(indptr, indices.astype(np.int32))
+
+
+def ranges(begins: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
+    """So many numbers from each begin on, behind each other; and in front of them, which begin.
+
+    >>> [column.tolist() for column in ranges(np.array([5, 0]), np.array([2, 3]))]
+    [[0, 0, 1, 1, 1], [5, 6, 0, 1, 2]]
+    """
+    row = np.repeat(np.arange(len(counts)), counts)
+    return row, np.arange(len(row)) + (begins - np.cumsum(counts) + counts)[row]
+
+
+def occurrences(*columns: Numbers) -> Numbers:
+    """The number of each row among those with the same columns, from 0 on.
+
+    >>> occurrences(np.array([7, 3, 7])).tolist()
+    [0, 0, 1]
+    """
+    order = np.lexsort(columns[::-1])
+    rows = np.stack(columns)[:, order]
+    begins = np.flatnonzero(np.append(True, np.any(rows[:, 1:] != rows[:, :-1], axis=0)))
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = ranges(0 * begins, np.diff(begins, append=len(order)))[1]
+    return number
+
+
+def waits_by_row(count: int, later: Numbers, earlier: Numbers) -> Csr:
+    """What each of `count` tasks waits for, from pairs of tasks in any order."""
+    indptr = np.append(0, np.cumsum(np.bincount(later, minlength=count))).astype(np.int32)
+    return Csr(indptr, earlier[np.argsort(later, kind="stable")].astype(np.int32))
 
 
 def padded(rows: Sequence[Sequence[int]], width: int) -> Ints:

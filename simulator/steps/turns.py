@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.steps.group_meetings import Meeting, Numbers
-from simulator.steps.step_graph import StepGraph
+from simulator.steps.group_meetings import Meeting
+from simulator.steps.step_graph import Numbers, StepGraph
 from topologies.errors import InputError
 
 
@@ -53,9 +53,8 @@ def turns(graph: StepGraph, of: Partners) -> tuple[Numbers, list[int]]:
     ranks = graph.place[by_rank]
     place = np.empty(count, dtype=np.int64)
     place[by_rank] = np.arange(count) - np.searchsorted(ranks, ranks)
-    waiting = np.repeat(np.arange(count), np.diff(graph.indptr))
     follows, receives = np.flatnonzero(of.before >= 0), np.flatnonzero(of.send >= 0)
-    later = of.unit[np.concatenate((waiting, follows, receives))]
+    later = of.unit[np.concatenate((graph.waiting, follows, receives))]
     earlier = of.unit[np.concatenate((graph.indices, of.before[follows], of.send[receives]))]
     units = np.flatnonzero(of.unit == np.arange(count))
     order: Numbers = units[np.lexsort((units, place[units]))]

@@ -15,9 +15,9 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import WrongResult
 from simulator.steps.buffers import Placed, place_buffers, slot_sizes
-from simulator.steps.group_meetings import Meeting, Numbers, meetings
+from simulator.steps.group_meetings import Meeting, meetings
 from simulator.steps.side_by_side import side_by_side
-from simulator.steps.step_graph import Names, StepGraph, padded
+from simulator.steps.step_graph import Names, Numbers, StepGraph, padded
 from simulator.steps.turns import partners, turns
 from topologies.resources import Need, check
 from topologies.topology import Floats, Ints, Topology
@@ -69,7 +69,7 @@ def write(
     >>> from topologies.shapes import star
     >>> ranks = np.arange(2)
     >>> graph = step_graph(
-    ...     ranks[:, None],
+    ...     ranks,
     ...     ("compute", "communication"),
     ...     {"place": [0, 0, 1], "lane": [0, 1, 1], "seconds": [1, 0, 0], "call": [-1, 0, 0]},
     ...     [[], [0], []],

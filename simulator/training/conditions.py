@@ -52,6 +52,13 @@ class Failure:
                 f"a restart of {self.restart} s after {self.timeout} s: both are 0 or more"
             )
 
+    def check(self, steps: int, ranks: int) -> None:
+        """Raise InputError unless so many steps and ranks have its own."""
+        if self.rank >= ranks:
+            raise InputError(f"rank {self.rank} fails: ranks run from 0 to {ranks - 1}")
+        if self.step >= steps:
+            raise InputError(f"a worker fails in step {self.step}: the steps are 0 to {steps - 1}")
+
 
 @dataclass(frozen=True)
 class Conditions:

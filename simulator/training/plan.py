@@ -53,13 +53,8 @@ class Setting:
             raise InputError(f"ranks must be at least 1, got {self.ranks}")
         if self.steps < 1:
             raise InputError(f"steps must be at least 1, got {self.steps}")
-        failure = self.conditions.failure
-        if failure and failure.rank >= self.ranks:
-            raise InputError(f"rank {failure.rank} fails: ranks run from 0 to {self.ranks - 1}")
-        if failure and failure.step >= self.steps:
-            raise InputError(
-                f"a worker fails in step {failure.step}: the steps are 0 to {self.steps - 1}"
-            )
+        if self.conditions.failure:
+            self.conditions.failure.check(self.steps, self.ranks)
 
     def alike(self, model: Model) -> bool:
         """Whether one rank may stand for others, and nothing makes them differ."""

@@ -95,7 +95,7 @@ class ServerTrainer(Trainer):
         labels = [self._labels[phase] for phase in schedule.phases]
         phase = schedule.phase[starts[order]]
         graph = step_graph(
-            np.arange(schedule.ranks, dtype=np.int32)[:, None],
+            np.arange(schedule.ranks),
             self.lanes,
             {
                 **{name: column[order] for name, column in columns.items()},

@@ -306,7 +306,7 @@ class Trainer:
 
         texts = np.array([part.label.text for part in self._parts], dtype=object)
         return step_graph(
-            workers[:, None].astype(np.int32),
+            workers,
             self.lanes,
             {
                 "place": np.concatenate([part.place for part in self._parts]),

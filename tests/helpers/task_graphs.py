@@ -28,7 +28,7 @@ def graph_of(
     """The graph of tasks. `groups` has the ranks of each group that calls name."""
     calls = [*dict.fromkeys(task.call for task in tasks if task.call is not None)]
     return step_graph(
-        np.arange(ranks, dtype=np.int32)[:, None],
+        np.arange(ranks),
         ("compute", "communication"),
         {
             "place": [task.rank for task in tasks],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from law_cases import tries
+from random_works import RINGS, works
 from simulator.engines import run
 from simulator.parallel.blocks import Block, Part
 from simulator.parallel.degrees import Degrees
@@ -33,60 +33,6 @@ from topologies.errors import InputError
 from topologies.link import Link
 from topologies.shapes import full_mesh, nodes, star
 
-RINGS = {
-    "all_reduce": ("ring",),
-    "all_gather": ("ring_all_gather",),
-    "reduce_scatter": ("ring_reduce_scatter",),
-}
-
-
-@cache
-def times(degrees: Degrees) -> GroupTimes:
-    """Times on a mesh, where each two ranks have a wire: streams share none."""
-    mesh = full_mesh(max(2, degrees.ranks), bandwidth=1e9, latency=1e-3)
-    return GroupTimes(mesh, degrees, RINGS)
-
-
-@st.composite
-def works(draw: st.DrawFn) -> Work:
-    """Plans of up to 16 ranks."""
-    name, pp = (
-        draw(st.sampled_from(("gpipe", "1f1b", "interleaved:chunks=2", "zb_h1", "dual_pipe"))),
-        2,
-    )
-    tp, dp, cp = draw(
-        st.sampled_from([(2, 2, 1), (1, 4, 1), (4, 1, 1), (1, 2, 2), (2, 2, 2), (8, 1, 1)])
-    )
-    degrees = Degrees(dp=dp, tp=tp, pp=pp, cp=cp)
-    pipeline = find(name).build(devices=pp, micro_batches=4)
-    seconds = st.integers(0, 4).map(float)
-
-    def parts() -> tuple[Part, ...]:
-        size, beside = draw(st.integers(0, 4)) * 1e9, draw(st.booleans())
-        return (
-            Part(draw(seconds), "tp", "all_gather", size, beside),
-            Part(draw(seconds), "cp", draw(st.sampled_from(("all_reduce", "shift"))), size),
-        )
-
-    output = draw(st.sampled_from((1e8, 1e9)))
-    stages = []
-    for _ in range(pipeline.stages):
-        inputs, weights = parts(), (Part(draw(seconds)),)
-        block = Block(
-            "layer", parts(), inputs, weights, inputs + weights, parameters=1.0, output=output
-        )
-        stages.append((block,) * draw(st.integers(1, 2)))
-    sharding = Sharding(
-        nbytes=1e9,
-        parameter=1e9,
-        zero=draw(st.integers(0, 1)),
-        overlap=cp == 1 and draw(st.booleans()),
-        bucket=1e9,
-        optimizer=(1.0,) * len(stages),
-        tied=draw(st.sampled_from((0.0, 1e9))),
-    )
-    return Work(tuple(stages), pipeline, times(degrees), sharding)
-
 
 @tries(6, 25)
 @given(works())
@@ -95,11 +41,10 @@ def test_transfers_take_as_long_as_the_step_where_streams_share_no_link(work: Wo
     written = write_transfers(step)
     prove(written)
     graph, finish = ranks_of(step, ordered=True), simulate(step, written).finish[written.last]
-    for place, members in enumerate(step.graph.members):
+    for rank, place in enumerate(step.graph.place_of):
         expected = np.sort(step.timeline.finish[step.schedule.rank == place])
-        for rank in members:
-            ends = np.sort(finish[(graph.place == rank) & (graph.kind != RECEIVE)])
-            assert ends == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        ends = np.sort(finish[(graph.place == rank) & (graph.kind != RECEIVE)])
+        assert ends == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def small(topology_of: object = full_mesh) -> Work:
@@ -207,7 +152,7 @@ def test_a_micro_batch_that_does_not_pass_all_stages_is_seen(device: int, what: 
     step = write(small())
     graph = ranks_of(step, ordered=True)
     prove_flow(graph)
-    receivers = np.isin(graph.place, step.graph.members[device])
+    receivers = step.graph.place_of[graph.place] == device
     received = np.flatnonzero((graph.kind == RECEIVE) & receivers)
     indices = np.where(np.isin(graph.indices, received), 0, graph.indices)
     with pytest.raises(WrongResult, match=f"the {what} of micro-batch [0-3] misses stage"):

@@ -11,7 +11,8 @@ from simulator.steps.group_meetings import meetings
 from simulator.steps.kinds import RECEIVE, TRANSFER
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
 
-MEMBERS = np.array([[0, 1], [2, 3]], dtype=np.int32)
+PLACES = np.array([0, 0, 1, 1])
+GROUPS = np.array([[0, 1], [2, 3]])
 
 
 def ring(call: Call) -> Algorithm:
@@ -21,7 +22,7 @@ def ring(call: Call) -> Algorithm:
 def graph() -> StepGraph:
     """Place 0 computes, sums, and sends to place 1, which waits for that and for place 0 itself."""
     return step_graph(
-        MEMBERS,
+        PLACES,
         ("compute", "communication"),
         {
             "place": [0, 0, 0, 1],
@@ -34,26 +35,18 @@ def graph() -> StepGraph:
         },
         [[], [0], [1], [2, 0]],
         calls=[Call("tp", "all_reduce", 8.0), Call("0 to 1", MESSAGE, 4.0)],
-        groups={"tp": MEMBERS, "0 to 1": MEMBERS.T},
+        groups={"tp": GROUPS, "0 to 1": GROUPS.T},
     )
 
 
 def test_each_rank_does_what_its_place_does() -> None:
     expanded = expand(graph(), ring)
-    assert expanded.members.tolist() == [[0], [1], [2], [3]]
-    assert expanded.place.tolist() == [0, 1, 0, 1, 0, 1, 2, 3, 2, 3]
-    assert expanded.kind[6:8].tolist() == [RECEIVE, RECEIVE]
+    assert expanded.place_of.tolist() == [0, 1, 2, 3]
+    assert expanded.place.tolist() == [0, 1, 0, 1, 0, 2, 1, 3, 2, 3]
+    assert expanded.kind[[5, 7]].tolist() == [RECEIVE, RECEIVE]
     assert expanded.seconds.tolist() == [1.0, 1.0, 0, 0, 0, 0, 0, 0, 2.0, 2.0]
     assert (expanded.micro == 3).all()
     waits = [expanded.predecessors(task).tolist() for task in range(10)]
-    assert waits == [[], [], [0], [1], [2], [3], [], [], [6, 0], [7, 1]]
+    assert waits == [[], [], [0], [1], [2], [], [3], [], [5, 0], [7, 1]]
     met = [(call.collective, ranks.tolist()) for call, ranks, _ in meetings(expanded)]
     assert met == [("all_reduce", [0, 1]), (MESSAGE, [0, 2]), (MESSAGE, [1, 3])]
-
-
-def test_tasks_of_a_lane_follow_each_other_in_an_order() -> None:
-    free = step_graph(MEMBERS, ("compute",), {"place": [0, 0, 1], "kind": [0, 1, 2]}, [[], [], []])
-    expanded = expand(free, ring, np.array([1, 2, 0]))
-    assert expanded.kind.tolist() == [1, 1, 2, 2, 0, 0]
-    waits = [expanded.predecessors(task).tolist() for task in range(6)]
-    assert waits == [[], [], [], [], [0], [1]]

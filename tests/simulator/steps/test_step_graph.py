@@ -19,7 +19,7 @@ ROW: dict[str, Any] = {"place": [0, 1], "lane": [0, 0], "seconds": [1.0, 0.0]}
 
 def test_names_and_phases_follow_from_labels() -> None:
     graph = step_graph(
-        RANKS[:, None],
+        RANKS,
         ("compute",),
         {**ROW, "kind": [FORWARD, OPTIMIZER], "layer": [3, -1], "micro": [1, -1], "call": [-1, 0]},
         [[], [0]],
@@ -59,7 +59,5 @@ def test_graphs_that_make_no_sense_are_refused(
     groups = {"all": RANKS[None, :], "one": RANKS[None, :1], "far": np.array([[0, 7]])}
     groups["twice"] = np.array([[0, 1], [1, 0]])
     rows = {**ROW, "call": [0, 0]} | columns
-    text = refusal(
-        step_graph, RANKS[:, None], ("compute",), rows, after, calls=[call], groups=groups
-    )
+    text = refusal(step_graph, RANKS, ("compute",), rows, after, calls=[call], groups=groups)
     assert text == message

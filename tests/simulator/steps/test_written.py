@@ -201,7 +201,7 @@ def test_groups_that_lie_on_nodes_otherwise_are_fitted_for_themselves() -> None:
             "kind": np.full(8, CALL),
         }
         graph = step_graph(
-            np.arange(16, dtype=np.int32)[:, None],
+            np.arange(16),
             ("compute",),
             columns,
             [[] for _ in range(8)],

@@ -1,0 +1,139 @@
+"""Steps of a plan whose ranks differ: stragglers, noise, a rank that fails.
+
+The order on the lanes of a rank is that of a step in which all ranks are alike, as programs do not
+change theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.parallel.passes import COMPUTE
+from simulator.parallel.step import Step
+from simulator.steps.kinds import FORWARD, RESTART
+from simulator.steps.place_splits import Copies, classes, in_order, split
+from simulator.steps.step_graph import COLUMNS, Numbers, StepGraph, ranges, waits_by_row
+from simulator.training.conditions import Conditions
+from topologies.topology import Ints
+
+
+def place_of(step: Step, conditions: Conditions, steps: int) -> Numbers:
+    """The place of each rank, if ranks that differ in so many steps have places of their own.
+
+    Raises InputError for a rank or a step that does not exist.
+    """
+    ranks, failure = step.graph.ranks, conditions.failure
+    factors = conditions.factors(len(conditions.attempts(steps)), ranks)
+    _, colour = np.unique(factors, axis=1, return_inverse=True)
+    if failure is not None:
+        failure.check(steps, ranks)
+        colour[failure.rank] = -1
+    return classes(step.graph, colour)
+
+
+def split_step(step: Step, place_of: Numbers) -> Step:
+    """The step with other places, that of each rank in `place_of`. All are as fast as before."""
+    order = np.lexsort((step.timeline.finish, step.timeline.start))
+    graph = in_order(step.graph, order)
+    copies = Copies(graph, place_of)
+    action, device = copies.each(step.device)
+    turn = np.append(np.argsort(order), -1)
+
+    def rows(tasks: Ints) -> Ints:
+        found = copies.of(turn[tasks[action]], device[:, None])
+        return np.asarray(np.where(tasks[action] < 0, -1, found), dtype=np.int32)
+
+    return replace(
+        step,
+        graph=split(graph, place_of),
+        entries=rows(step.entries),
+        tails=rows(step.tails),
+        number=step.number[action],
+        device=device.astype(np.int32),
+    )
+
+
+def chained(step: Step, conditions: Conditions, steps: int) -> Step:
+    """So many steps of split places, and those that a failure repeats, one behind the other.
+
+    What a place does first in a step waits for all that it does in the step before. In a step that
+    fails, forwards are run with all that they wait for. When the failing rank has done that, all
+    wait until that is noticed, and start again.
+    """
+    graph, attempts, failure = step.graph, conditions.attempts(steps), conditions.failure
+    factors = conditions.factors(len(attempts), graph.ranks)[:, graph.leaders]
+    later, every = graph.waiting, np.ones(len(graph), dtype=np.bool_)
+    parts, actions, waits = list[dict[str, Any]](), list[Sequence[Ints]](), list[Numbers]()
+    size, places = 0, np.arange(graph.places, dtype=np.int32)
+    last, of_last = np.zeros((2, 0), dtype=np.int32)
+    for number, attempt in enumerate(attempts):
+        kept = _forwards(graph) if attempt.fails else every
+        first, ends = _ends(graph, kept)
+        # The number of each task behind all before; -1 for those that are not run, and for none.
+        task = np.append(np.where(kept, size + np.cumsum(kept) - 1, -1), -1).astype(np.int32)
+        waits.append(_pairs(task[first], graph.place[first], last, of_last))
+        waits.append(task[np.stack((later, graph.indices))][:, kept[later]])
+        slower = np.where(graph.lane == COMPUTE, factors[number, graph.place], 1.0)
+        part = {name: getattr(graph, name)[kept] for name in COLUMNS}
+        parts.append(part | {"seconds": (graph.seconds * slower)[kept], "step": number})
+        run = np.all((step.tails < 0) | (task[step.tails] >= 0), axis=1)
+        rows = task[step.entries], task[step.tails], step.number, step.device
+        actions.append([each[run] for each in rows])
+        size += int(kept.sum())
+        last, of_last = task[ends], graph.place[ends]
+        if attempt.fails and failure is not None:
+            restarts, nowhere = size + places, np.zeros_like(places)
+            parts.append(_restarts(places, failure.timeout + failure.restart, number))
+            failed = last[of_last == graph.place_of[failure.rank]]
+            waits.append(_pairs(restarts, places, last, of_last))
+            waits.append(_pairs(restarts, nowhere, failed, np.zeros_like(failed)))
+            size, last, of_last = size + len(places), restarts, places
+    columns: dict[str, Any] = {
+        name: np.concatenate(
+            [np.broadcast_to(part[name], part["place"].shape) for part in parts], dtype=kind
+        )
+        for name, kind in COLUMNS.items()
+    }
+    indptr, indices = waits_by_row(size, *np.concatenate(waits, axis=1))
+    entries, tails, numbers, device = map(np.concatenate, zip(*actions, strict=True))
+    whole = replace(graph, **columns, indptr=indptr, indices=indices)
+    return replace(step, graph=whole, entries=entries, tails=tails, number=numbers, device=device)
+
+
+def _restarts(places: Ints, seconds: float, step: int) -> dict[str, Any]:
+    """The columns of a restart of each place."""
+    columns: dict[str, Any] = dict.fromkeys(COLUMNS, -1)
+    columns |= {"place": places, "lane": COMPUTE, "kind": RESTART}
+    return columns | {"seconds": seconds, "step": step}
+
+
+def _forwards(graph: StepGraph) -> npt.NDArray[np.bool_]:
+    """Which tasks are forwards, or come before one. Each comes behind those that it waits for."""
+    kept = np.asarray(graph.kind == FORWARD)
+    for task in range(len(graph) - 1, -1, -1):
+        if kept[task]:
+            kept[graph.predecessors(task)] = True
+    return kept
+
+
+def _ends(graph: StepGraph, kept: npt.NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """The tasks that wait for none of their place, and those for which none of it waits."""
+    later = graph.waiting
+    inside = (graph.place[later] == graph.place[graph.indices]) & kept[later]
+    first, last = kept.copy(), kept.copy()
+    first[later[inside]] = False
+    last[graph.indices[inside]] = False
+    return np.flatnonzero(first), np.flatnonzero(last)
+
+
+def _pairs(later: Ints, place: Ints, earlier: Ints, other: Ints) -> Numbers:
+    """Each later task with all earlier ones of the same place, shape (2, pairs)."""
+    order = np.argsort(other, kind="stable")
+    begin, end = (np.searchsorted(other[order], place, side) for side in ("left", "right"))
+    row, entry = ranges(begin, end - begin)
+    return np.stack((later[row], earlier[order[entry]]))

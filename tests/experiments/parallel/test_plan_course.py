@@ -1,0 +1,127 @@
+"""Steps of a plan under conditions: what they cost, and what the command prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from grouped_cases import each_case
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+MODEL = "gpt3_1_7b:layers=4,hidden=2048,heads=8,seq=1024"
+TRAIN = "train", "--model", MODEL, "--topology", "dgx_a100", "--plan", "tp=2,pp=2,batch=16"
+
+
+def summary(simctl: Simctl, *options: str) -> dict[str, Any]:
+    """The row of a step."""
+    figures = json.loads(simctl(*TRAIN, *options, "--format", "json").stdout)
+    row: dict[str, Any] = figures["summary"]
+    return row
+
+
+def test_a_straggler_costs_efficiency_and_others_wait_for_it(simctl: Simctl) -> None:
+    plain = summary(simctl)
+    done = json.loads(simctl(*TRAIN, "--straggler", "1:2", "--format", "json").stdout)
+    row, waits = done["summary"], done["waits"]
+    assert row["plain_step_s"] == plain["step_s"] < row["step_s"]
+    assert row["efficiency"] == pytest.approx(plain["step_s"] / row["step_s"])
+    assert row["tokens_per_s"] == pytest.approx(plain["tokens_per_s"] * row["efficiency"])
+    assert sum(done["critical_path_s"].values()) == pytest.approx(row["step_s"])
+    parts = "computing", "optimizer", "restarting", "exposed", "launching", "idle"
+    assert sum(row[f"{part}_s"] for part in parts) == pytest.approx(row["step_s"])
+    assert waits[0]["peer_ranks"] == "rank 1"
+    assert waits[0]["ranks"] == "rank 0"
+    assert waits[0]["stream"] == "tp"
+    text = simctl(*TRAIN, "--straggler", "1:2").stdout
+    assert "without conditions" in text
+    assert "who waits for whom" in text
+
+
+def test_a_straggler_that_is_not_slower_changes_nothing(simctl: Simctl) -> None:
+    plain, same = summary(simctl), summary(simctl, "--straggler", "3:1")
+    assert same["places"] == 2
+    for key, value in plain.items():
+        assert same[key] == (pytest.approx(value) if isinstance(value, float) else value)
+
+
+def test_noise_says_how_many_places_there_are(simctl: Simctl) -> None:
+    done = simctl(*TRAIN, "--noise", "lognormal:0.2", "--seed", "2", "--steps", "3")
+    assert "note: ranks differ by noise: 8 places instead of 2" in done.stderr
+    first, again, other = (
+        summary(simctl, "--noise", "lognormal:0.2", "--seed", seed)["step_s"] for seed in "223"
+    )
+    assert first == again != other
+
+
+def test_a_failure_takes_its_restart_and_the_steps_since_the_checkpoint(simctl: Simctl) -> None:
+    plain = summary(simctl)["step_s"]
+    fail = "--steps", "4", "--fail", "rank=1,step=1,restart=3s,timeout=1s,checkpoint=2"
+    row = summary(simctl, *fail)
+    assert row["restarting_s"] == pytest.approx(4.0 / 4)
+    assert 5 * plain + 4.0 < 4 * row["step_s"] < 6 * plain + 4.0
+
+
+def test_epochs_and_a_slow_input_count(simctl: Simctl) -> None:
+    options = "--dataset", "10000", "--epochs", "3", "--epoch-time", "10s"
+    row = summary(simctl, *options)
+    assert row["epoch_s"] == pytest.approx(625 * row["step_s"] + 10)
+    assert row["training_s"] == pytest.approx(3 * row["epoch_s"])
+    slow = summary(simctl, *options, "--input-rate", "16")
+    assert slow["step_s"] == pytest.approx(1.0)
+    assert slow["input_s"] == pytest.approx(1.0 - row["step_s"])
+    assert "an epoch" in simctl(*TRAIN, *options).stdout
+
+
+def test_several_plans_and_numbers_of_gpus_are_a_table(simctl: Simctl, tmp_path: Path) -> None:
+    table = "train", "--model", MODEL, "--topology", "dgx_a100", "--plan", "tp=2,batch=16,pp=1"
+    out = tmp_path / "rows.csv"
+    counts = simctl(*table, "--p", "4,8", "--straggler", "1:2", "--out", out)
+    rows = pd.read_csv(out)
+    assert rows.gpus.tolist() == [4, 8]
+    assert rows.plan.str.slice(0, 4).tolist() == ["dp=2", "dp=4"]
+    assert (rows.step_s > rows.plain_step_s).all()
+    assert counts.stdout.count("dp=") == 2
+    swept = json.loads(simctl(*table, "--sweep", "pp=1,2", "--format", "json").stdout)
+    assert [row["plan"][:14] for row in swept] == ["dp=4,tp=2,pp=1", "dp=2,tp=2,pp=2"]
+    single = json.loads(simctl(*table, "--sweep", "pp=2", "--format", "json").stdout)
+    assert single["summary"]["step_s"] == swept[1]["step_s"]
+
+
+@each_case(
+    ("options", "message"),
+    [
+        (("--sweep", "gpus=3"), "--sweep 'gpus=3': write a key of the plan and values"),
+        (("--sweep", "micro=1,2", "--report", "x.html"), "--report x.html: of one plan"),
+        (("--sweep", "micro=1,2", "--timeline", "x.png"), "--timeline x.png: of one plan"),
+        (("--straggler", "9:2"), "straggler: there is no rank 9, ranks run from 0 to 7"),
+        (("--straggler", "1:2,1:3"), "--straggler 1:2,1:3: a rank is named twice"),
+        (("--fail", "rank=9,step=0,restart=3s"), "rank 9 fails: ranks run from 0 to 7"),
+        (("--fail", "rank=1,step=5,restart=3s"), "fails in step 5: the steps are 0 to 0"),
+        (("--slow-link", "99:0.5"), "slow link 99: there is no such rank, they run from 0 to 7"),
+        (("--straggler", "1:2", "--detail", "transfers"), "it is of a step without conditions"),
+        (("--straggler", "1:2", "--timeline", "x.png"), "it is of a step without conditions"),
+        (("--batches", "3:8"), "--batches 3:8: it does not go with --plan"),
+        (("--epochs", "3"), "--epochs 3: say how many samples an epoch has"),
+        (("--plan", "auto", "--straggler", "1:2"), "--straggler 1:2: it does not go with --plan"),
+        (
+            ("--slow-link", "3:0.5", "--library", "nccl"),
+            "--slow-link 3:0.5: a library has links of its own",
+        ),
+        (
+            ("--noise", "lognormal:0.1", "--steps", "100000"),
+            "8 places have 3.32e+08 tasks: this takes about",
+        ),
+    ],
+)
+def test_wrong_conditions_are_refused(
+    simctl: Simctl, options: tuple[str, ...], message: str
+) -> None:
+    result = simctl(*TRAIN, *options)
+    assert result.returncode == 2
+    assert message in result.stderr

@@ -1,0 +1,140 @@
+"""Steps of plans whose ranks differ."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grouped_cases import each_case
+from law_cases import tries
+from random_works import LARGE, RINGS, SMALL, works
+from refusals import refusal
+from simulator.parallel.blocks import Block, Part
+from simulator.parallel.conditioned_step import chained, place_of, split_step
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.peer_waits import peer_waits
+from simulator.parallel.pipelines import find
+from simulator.parallel.sharding import Sharding
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import by_device, length_of, measure
+from simulator.parallel.step_work import Work
+from simulator.steps.kinds import RESTART
+from simulator.training.conditions import Conditions, Failure
+from topologies.shapes import full_mesh
+
+FIELDS = "computing", "optimizer", "restarting", "exposed", "launching", "idle"
+
+
+def under(step: Step, conditions: Conditions, steps: int = 1) -> Step:
+    """So many steps under conditions."""
+    return chained(split_step(step, place_of(step, conditions, steps)), conditions, steps)
+
+
+def small(degrees: Degrees) -> Step:
+    """A forward of 1 s and a backward of 2 s on each device, and an optimizer of 0.5 s."""
+    times = GroupTimes(full_mesh(max(2, degrees.ranks), bandwidth=1e9), degrees, RINGS)
+    layer = Block("layer", (Part(1.0),), (), (), (Part(2.0),), parameters=1e6)
+    pipeline = find("1f1b").build(devices=degrees.pp, micro_batches=1)
+    sharding = Sharding(optimizer=(0.5,) * degrees.pp)
+    return write(Work(((layer,),) * degrees.pp, pipeline, times, sharding))
+
+
+@tries(20, 100)
+@given(st.data())
+def test_split_places_take_the_times_of_all_ranks(data: st.DataObject) -> None:
+    """Up to 128 ranks, two stragglers or a failure, several steps."""
+    large = data.draw(st.booleans())
+    shared = data.draw(st.booleans())
+    step = write(data.draw(works(*((LARGE, 4) if large else (SMALL, 2)), shared=shared)))
+    ranks, steps = st.integers(0, step.graph.ranks - 1), data.draw(st.integers(1, 2))
+    slower = data.draw(st.dictionaries(ranks, st.sampled_from((0.5, 1.0, 3.0)), max_size=2))
+    failure = Failure(data.draw(ranks), 0, 5.0, 1.0) if data.draw(st.booleans()) else None
+    conditions = Conditions(slower, failure=failure)
+    few = under(step, conditions, steps)
+    every = chained(split_step(step, np.arange(step.graph.ranks)), conditions, steps)
+    assert few.graph.places <= every.graph.places == step.graph.ranks
+    assert length_of(few) == pytest.approx(length_of(every), rel=1e-9)
+    found, expected = (
+        by_device(measure(each), each.graph, step.graph.place_of, steps) for each in (few, every)
+    )
+    for name in FIELDS:
+        one, other = getattr(found, name), getattr(expected, name)
+        assert one == pytest.approx(other, rel=1e-9, abs=1e-9)
+    assert sum(getattr(found, name).reshape(len(found.idle), -1).sum() for name in FIELDS) == (
+        pytest.approx(found.step * len(found.idle), rel=1e-9)
+    )
+
+
+@tries(20, 100)
+@given(st.booleans().flatmap(lambda shared: works(SMALL, shared=shared)))
+def test_a_straggler_that_is_not_slower_changes_nothing(work: Work) -> None:
+    step = write(work)
+    same = split_step(step, np.arange(step.graph.ranks))
+    before, after = measure(step), measure(chained(same, Conditions({1: 1.0}), 1))
+    after = by_device(after, same.graph, step.graph.place_of, 1)
+    assert after.step == pytest.approx(before.step, rel=1e-9)
+    for name in (*FIELDS, "idle_between"):
+        assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-9, abs=1e-9)
+
+
+def test_a_straggler_makes_all_wait_for_its_computations() -> None:
+    step = small(Degrees(dp=4))
+    slow = under(step, Conditions({2: 2.0}))
+    assert slow.graph.places == 2
+    # The forward and the backward before the gradients are reduced, and the optimizer behind that.
+    assert length_of(slow) == pytest.approx(length_of(step) + 3.0 + 0.5)
+    waits = peer_waits(slow)
+    assert waits.seconds == pytest.approx([3.0])
+    assert slow.graph.place_of.tolist() == [0, 0, 1, 0]
+    assert (waits.place.tolist(), waits.peer.tolist()) == ([0], [1])
+
+
+def test_a_device_waits_for_what_a_slow_peer_sends() -> None:
+    step = small(Degrees(pp=2))
+    slow = under(step, Conditions({0: 2.0}))
+    waits, plain = peer_waits(slow), peer_waits(step)
+    assert (waits.place.tolist(), waits.peer.tolist()) == ([0, 1], [1, 0])
+    assert (waits.seconds - plain.seconds).tolist() == pytest.approx([0.0, 1.0])
+
+
+def test_steps_follow_each_other() -> None:
+    step = small(Degrees(dp=2))
+    noisy = Conditions(sigma=0.5, seed=3)
+    assert length_of(under(step, Conditions(), 3)) == pytest.approx(3 * length_of(step))
+    factors = noisy.factors(3, 2)
+    expected = 3 * length_of(step) + np.sum(3.0 * (factors.max(axis=1) - 1))
+    many = under(step, noisy, 3)
+    # The optimizers of two ranks differ, and the next forwards follow at once.
+    ends = np.zeros(2)
+    for row in factors:
+        ends = (ends + 3.0 * row).max() + length_of(step) - 3.5 + 0.5 * row
+    assert length_of(many) == pytest.approx(ends.max())
+    assert length_of(many) == pytest.approx(expected, rel=0.2)
+    assert many.graph.step[[0, -1]].tolist() == [0, 2]
+
+
+def test_after_a_failure_all_restart_and_go_on_from_the_checkpoint() -> None:
+    step = small(Degrees(dp=2))
+    failed = under(step, Conditions(failure=Failure(1, 1, 10.0, 2.0, checkpoint=2)), 3)
+    # Step 0, the forward of step 1, the restart, and steps 0 to 2.
+    assert length_of(failed) == pytest.approx(4 * length_of(step) + 1.0 + 12.0)
+    restarts = failed.graph.kind == RESTART
+    assert failed.graph.seconds[restarts].tolist() == [12.0, 12.0]
+    assert measure(failed).restarting == pytest.approx([12.0, 12.0])
+
+
+@each_case(
+    ("conditions", "message"),
+    [
+        (Conditions({2: 1.5}), "straggler: there is no rank 2, ranks run from 0 to 1"),
+        (Conditions(failure=Failure(2, 0, 1.0)), "rank 2 fails: ranks run from 0 to 1"),
+        (Conditions(failure=Failure(1, 3, 1.0)), "a worker fails in step 3: the steps are 0 to 2"),
+    ],
+)
+def test_ranks_and_steps_that_do_not_exist_are_refused(
+    conditions: Conditions, message: str
+) -> None:
+    assert refusal(place_of, small(Degrees(dp=2)), conditions, 3) == message
