@@ -101,7 +101,12 @@ class Setting:
                 machine = slowed(machine, link, factor)
             end: End | None = "time" if level_of(self.profile) else None
             self.known[ranks] = GroupTimes(
-                machine, plan.degrees, profile=self.profile, run=self.rules.run, end=end
+                machine,
+                plan.degrees,
+                profile=self.profile,
+                run=self.rules.run,
+                end=end,
+                uneven=bool(self.slow_links),
             )
         return self.known[ranks].under(plan.degrees)
 

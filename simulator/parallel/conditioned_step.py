@@ -19,7 +19,7 @@ from simulator.steps.kinds import FORWARD, RESTART
 from simulator.steps.place_splits import Copies, classes, in_order, split
 from simulator.steps.step_graph import COLUMNS, Numbers, StepGraph, ranges, waits_by_row
 from simulator.training.conditions import Conditions
-from topologies.topology import Ints
+from topologies.topology import Floats, Ints
 
 
 def place_of(step: Step, conditions: Conditions, steps: int) -> Numbers:
@@ -29,7 +29,7 @@ def place_of(step: Step, conditions: Conditions, steps: int) -> Numbers:
     """
     ranks, failure = step.graph.ranks, conditions.failure
     factors = conditions.factors(len(conditions.attempts(steps)), ranks)
-    _, colour = np.unique(factors, axis=1, return_inverse=True)
+    _, colour = np.unique(np.append(factors, _calls(step), axis=0), axis=1, return_inverse=True)
     if failure is not None:
         failure.check(steps, ranks)
         colour[failure.rank] = -1
@@ -43,6 +43,11 @@ def split_step(step: Step, place_of: Numbers) -> Step:
     copies = Copies(graph, place_of)
     action, device = copies.each(step.device)
     turn = np.append(np.argsort(order), -1)
+    every = split(graph, place_of)
+    if step.work.times.uneven:
+        called = every.call >= 0
+        seconds = _calls(step)[every.call[called], every.leaders[every.place[called]]]
+        every.seconds[called] = seconds
 
     def rows(tasks: Ints) -> Ints:
         found = copies.of(turn[tasks[action]], device[:, None])
@@ -50,7 +55,7 @@ def split_step(step: Step, place_of: Numbers) -> Step:
 
     return replace(
         step,
-        graph=split(graph, place_of),
+        graph=every,
         entries=rows(step.entries),
         tails=rows(step.tails),
         number=step.number[action],
@@ -103,6 +108,14 @@ def chained(step: Step, conditions: Conditions, steps: int) -> Step:
     entries, tails, numbers, device = map(np.concatenate, zip(*actions, strict=True))
     whole = replace(graph, **columns, indptr=indptr, indices=indices)
     return replace(step, graph=whole, entries=entries, tails=tails, number=numbers, device=device)
+
+
+def _calls(step: Step) -> Floats:
+    """How long each call takes in the group of each rank, if links of a kind differ, shape (calls,
+    ranks)."""
+    calls, times = step.graph.calls if step.work.times.uneven else (), step.work.times
+    seconds = [times.by_rank(*call[:3]) for call in calls]
+    return np.reshape(seconds, (len(seconds), step.graph.ranks))
 
 
 def _restarts(places: Ints, seconds: float, step: int) -> dict[str, Any]:

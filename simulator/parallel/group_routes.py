@@ -79,6 +79,8 @@ class Laid:
     place: Ints
     """The place of each group."""
     use: _Use = field(repr=False)
+    part: Ints
+    """The part of each group. Parts that are alike are one."""
     members: list[Ints]
     """The groups of each part."""
     parts_of: Mapping[int, Sequence[int]]
@@ -136,12 +138,19 @@ class Laid:
 
 
 def lay(
-    algorithm: Algorithm, topology: Topology, groups: Ints, place: Ints, *, merges: bool = False
+    algorithm: Algorithm,
+    topology: Topology,
+    groups: Ints,
+    place: Ints,
+    *,
+    merges: bool = False,
+    uneven: bool = False,
 ) -> Laid:
     """The parts of a machine on which `groups`, shape (groups, ranks), run an algorithm: at once
     those of the same `place`, shape (groups,).
 
-    All groups have the schedule of the first one. With `merges` reductions may take time later.
+    All groups have the schedule of the first one. With `merges` reductions may take time later. On
+    an `uneven` machine, no groups stand for all.
     Raises InputError if there are too many operations.
     """
     first, size, folded = _machine(topology, groups[0]), groups.shape[1], None
@@ -151,25 +160,27 @@ def lay(
         _check(algorithm, size, estimate(algorithm, size))
     fitted = algorithm.on(first, size, 1.0) if folded is None else folded.fitted
     pairs = _pairs(fitted.schedule)
-    if pairs.ends.shape[1] * len(groups) > ROUTES:
+    if pairs.ends.shape[1] * len(groups) > ROUTES and not uneven:
         near = _neighbours(topology, groups, place)
         groups, place = groups[near], place[near]
     placements = _placements(algorithm, topology, groups, fitted)
     use = _use(topology, placements, place, pairs)
     parts = _parts(topology, use, place)
     members, parts_of = dict[tuple[bytes, ...], Ints](), dict[int, dict[tuple[bytes, ...], None]]()
-    for key, part in zip(_keys(topology, use, parts, placements), parts, strict=True):
+    keys, part_of = _keys(topology, use, parts, placements), np.empty(len(groups), dtype=np.int32)
+    for key, part in zip(keys, parts, strict=True):
         members.setdefault(key, part)
         parts_of.setdefault(int(place[part[0]]), {})[key] = None
     number = {key: n for n, key in enumerate(members)}
+    for key, part in zip(keys, parts, strict=True):
+        part_of[part] = number[key]
     busiest = {
         here: sorted(keys, key=lambda key: -use.busy[members[key]].max())[:PARTS]
         for here, keys in parts_of.items()
     }
     numbers = {here: [number[key] for key in keys] for here, keys in busiest.items()}
-    return Laid(
-        algorithm, topology, merges, fitted, placements, place, use, [*members.values()], numbers
-    )
+    made = algorithm, topology, merges, fitted, placements, place, use, part_of
+    return Laid(*made, [*members.values()], numbers)
 
 
 def _check(algorithm: Algorithm, ranks: int, operations: float) -> None:

@@ -110,6 +110,8 @@ class GroupTimes:
     """The engine."""
     end: End | None = None
     """What of each call counts. None is its time, without intervals."""
+    uneven: bool = False
+    """Whether links of a kind differ, so that groups of a place may take different times."""
     bounds: bool = False
     """Whether the fastest place counts, and not the slowest one."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
@@ -144,6 +146,15 @@ class GroupTimes:
             return {0: 0.0}
         timed = self.timed(kind, collective, nbytes)
         return {place: timed.at(self.end, place) for place in timed.laid.parts_of}
+
+    def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
+        """The same for the group of each rank; 0 for ranks without a group. Parts that are not
+        simulated take as long as the fastest of their place."""
+        seconds, timed = np.zeros(self.degrees.ranks), self.timed(kind, collective, nbytes)
+        for group, place, part in zip(*self._groups(kind), timed.laid.part.tolist(), strict=True):
+            least = min(timed.laid.parts_of[place], key=timed.seconds.__getitem__)
+            seconds[group] = timed.seconds.get(part, timed.seconds[least])
+        return seconds
 
     def timed(self, kind: str, collective: str, nbytes: float) -> Timed:
         """The fastest algorithm of a collective in groups of several ranks."""
@@ -190,7 +201,9 @@ class GroupTimes:
         if key not in self._laid:
             (groups, place), merges = self._groups(kind), self.profile is not None
             self._laid[key] = _allowed(
-                lambda algorithm: lay(algorithm, self.topology, groups, place, merges=merges),
+                lambda algorithm: lay(
+                    algorithm, self.topology, groups, place, merges=merges, uneven=self.uneven
+                ),
                 self._algorithms_of(collective, groups[0]),
             )
         return self._laid[key]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,6 +25,7 @@ from simulator.parallel.step_measures import by_device, length_of, measure
 from simulator.parallel.step_work import Work
 from simulator.steps.kinds import RESTART
 from simulator.training.conditions import Conditions, Failure
+from topologies.degraded import slowed
 from topologies.shapes import full_mesh
 
 FIELDS = "computing", "optimizer", "restarting", "exposed", "launching", "idle"
@@ -31,6 +34,12 @@ FIELDS = "computing", "optimizer", "restarting", "exposed", "launching", "idle"
 def under(step: Step, conditions: Conditions, steps: int = 1) -> Step:
     """So many steps under conditions."""
     return chained(split_step(step, place_of(step, conditions, steps)), conditions, steps)
+
+
+def with_slow_link(work: Work, rank: int) -> Work:
+    """All links of a rank have half of their bandwidth."""
+    times, topology = work.times, slowed(work.times.topology, rank, 0.5)
+    return replace(work, times=GroupTimes(topology, times.degrees, RINGS, uneven=True))
 
 
 def small(degrees: Degrees) -> Step:
@@ -48,7 +57,10 @@ def test_split_places_take_the_times_of_all_ranks(data: st.DataObject) -> None:
     """Up to 128 ranks, two stragglers or a failure, several steps."""
     large = data.draw(st.booleans())
     shared = data.draw(st.booleans())
-    step = write(data.draw(works(*((LARGE, 4) if large else (SMALL, 2)), shared=shared)))
+    work: Work = data.draw(works(*((LARGE, 4) if large else (SMALL, 2)), shared=shared))
+    if not large and data.draw(st.booleans()):
+        work = with_slow_link(work, data.draw(st.integers(0, work.times.degrees.ranks - 1)))
+    step = write(work)
     ranks, steps = st.integers(0, step.graph.ranks - 1), data.draw(st.integers(1, 2))
     slower = data.draw(st.dictionaries(ranks, st.sampled_from((0.5, 1.0, 3.0)), max_size=2))
     failure = Failure(data.draw(ranks), 0, 5.0, 1.0) if data.draw(st.booleans()) else None
@@ -124,6 +136,21 @@ def test_after_a_failure_all_restart_and_go_on_from_the_checkpoint() -> None:
     restarts = failed.graph.kind == RESTART
     assert failed.graph.seconds[restarts].tolist() == [12.0, 12.0]
     assert measure(failed).restarting == pytest.approx([12.0, 12.0])
+
+
+def test_only_the_groups_of_a_slow_link_take_longer() -> None:
+    degrees = Degrees(dp=2, tp=4)
+    times = GroupTimes(full_mesh(8, bandwidth=1e9), degrees, RINGS)
+    layer = Block("layer", (Part(1.0, "tp", "all_reduce", 4e9),), (), (), (Part(1.0),))
+    pipeline = find("1f1b").build(devices=1, micro_batches=1)
+    work = Work(((layer,),), pipeline, times, Sharding(optimizer=(0.0,)))
+    assert length_of(write(work)) == pytest.approx(2.0 + 6.0)
+    slow = under(write(with_slow_link(work, 5)), Conditions())
+    assert slow.graph.place_of.tolist() == [0] * 4 + [1] * 4
+    called = slow.graph.call >= 0
+    assert slow.graph.seconds[called] == pytest.approx([6.0, 12.0])
+    finish = [slow.timeline.finish[slow.graph.place == place].max() for place in (0, 1)]
+    assert finish == pytest.approx([8.0, 14.0])
 
 
 @each_case(
