@@ -15,6 +15,8 @@ PLAIN, TALKS, COMPUTES = range(3)
 neither."""
 CLOSE = 1e-12
 """Rates that differ by less are the same."""
+GROWS = -1.0
+"""The next rate of a call that has none yet."""
 
 
 class Tasks(NamedTuple):
@@ -46,7 +48,7 @@ class Usages(NamedTuple):
 
 
 class Course(NamedTuple):
-    """When tasks ran, a row each."""
+    """When tasks ran, a row each, and what calls lost."""
 
     ready: Floats
     start: Floats
@@ -56,6 +58,9 @@ class Course(NamedTuple):
     finish: Floats
     cause: Ints
     """The task that held the lane before, if it was not free; -1 for none."""
+    lost: Annotated[Floats, 2]
+    """Seconds that calls on a lane lost to those on another, by the medium on which they met, and
+    then for how long they were there together: shape (2 * media, lanes * lanes)."""
 
 
 class Room(NamedTuple):
@@ -92,36 +97,33 @@ class Room(NamedTuple):
 READY, BEGUN, ACTIVE, CHANGED, SHARED, DONE = range(6)
 LEFT, SINCE, RATE, NEXT, FAIR = range(5)
 FLOWS, TURN = 1, 2
-GROWS = -1.0
-"""The next rate of a call that has none yet."""
-Lost = Annotated[Floats, 2]
 
 
-def simulate(
-    tasks: Tasks,
-    successors: Csr,
-    usages: Usages,
-    slowdown: float,
-    course: Course,
-    room: Room,
-    lanes: Index,
-    lost: Lost,
-) -> int:
+class Loop(NamedTuple):
+    """All that a run reads and writes."""
+
+    tasks: Tasks
+    successors: Csr
+    usages: Usages
+    slowdown: float
+    lanes: int
+    """Lanes of a place."""
+    course: Course
+    room: Room
+
+
+def simulate(loop: Loop) -> int:
     """Fill in the course of all tasks; returns how many are done.
 
     A lane serves tasks by readiness, then by row. A call begins when its last task has its lane,
     and all end together. Rates of calls are max-min fair: at most 1, and of no medium more than 1
     is used. A computation has the rate 1 / (1 + `slowdown`) while its place communicates.
-
-    `lost` gets the seconds that calls on a stream lose to calls on another, of so many `lanes` of a
-    place, by the medium on which they meet, and then for how long they are there together: shape
-    (2 * media, lanes * lanes).
     """
     arrivals: list[Any] = [np.int64(0)]
     arrivals.clear()
     ends: list[tuple[float, Any]] = [(0.0, np.int64(0))]
     ends.clear()
-    counts, now = room.counts, 0.0
+    room, counts, now = loop.room, loop.room.counts, 0.0
     for i in range(len(room.waiting)):
         if room.waiting[i] == 0:
             heappush(arrivals, np.int64(i))
@@ -130,31 +132,31 @@ def simulate(
             while counts[BEGUN] > 0:
                 counts[BEGUN] -= 1
                 first = room.stacks[BEGUN, counts[BEGUN]]
-                heappush(ends, (now + tasks.seconds[first], np.int64(first)))
+                heappush(ends, (now + loop.tasks.seconds[first], np.int64(first)))
             # What takes no time ends before anything else arrives.
             if len(ends) > 0 and ends[0][0] <= now:
-                release(tasks, successors, usages, slowdown, course, room, heappop(ends)[1], now)
+                release(loop, heappop(ends)[1], now)
             elif len(arrivals) > 0:
-                arrive(tasks, usages, slowdown, course, room, heappop(arrivals), now)
+                arrive(loop, heappop(arrivals), now)
             else:
                 break
             while counts[READY] > 0:
                 counts[READY] -= 1
                 heappush(arrivals, np.int64(room.stacks[READY, counts[READY]]))
         if counts[CHANGED] > 0:
-            share_out(tasks, usages, slowdown, room, now)
+            share_out(loop, now)
         if len(ends) == 0 and counts[ACTIVE] == 0:
             return int(counts[DONE])
         before, now = now, ends[0][0] if len(ends) > 0 else np.inf
         for k in range(counts[ACTIVE]):
             now = min(now, end_of(room, room.active[k]))
-        account(tasks, usages, room, lanes, lost, now - before)
+        account(loop, now - before)
         for k in range(counts[ACTIVE] - 1, -1, -1):
             i = room.active[k]
             if end_of(room, i) <= now:
                 counts[ACTIVE] -= 1
                 room.active[k] = room.active[counts[ACTIVE]]
-                touch(tasks, usages, room, i)
+                mark(loop, i)
                 heappush(ends, (now, np.int64(i)))
 
 
@@ -163,57 +165,37 @@ def end_of(room: Room, i: Index) -> float:
     return float(room.calls[i, SINCE] + room.calls[i, LEFT] / room.calls[i, RATE])
 
 
-def arrive(
-    tasks: Tasks,
-    usages: Usages,
-    slowdown: float,
-    course: Course,
-    room: Room,
-    i: Index,
-    now: float,
-) -> None:
+def arrive(loop: Loop, i: Index, now: float) -> None:
     """A task is ready: it takes its lane, or waits for it."""
-    lane = tasks.lane[i]
-    course.ready[i] = now
+    room, lane = loop.room, loop.tasks.lane[i]
+    loop.course.ready[i] = now
     if room.held[lane] < 0:
-        enter(tasks, usages, slowdown, course, room, i, now)
+        enter(loop, i, now)
         return
     last = room.queues[lane, 1]
-    course.cause[i] = room.held[lane] if last < 0 else last
-    room.behind[i] = -1
+    loop.course.cause[i] = room.held[lane] if last < 0 else last
     if last < 0:
         room.queues[lane, 0] = i
     else:
         room.behind[last] = i
-    room.queues[lane, 1] = i
+    room.behind[i], room.queues[lane, 1] = -1, i
 
 
-def enter(
-    tasks: Tasks,
-    usages: Usages,
-    slowdown: float,
-    course: Course,
-    room: Room,
-    i: Index,
-    now: float,
-) -> None:
+def enter(loop: Loop, i: Index, now: float) -> None:
     """A task takes its lane. The last one of a call begins it."""
+    tasks, room = loop.tasks, loop.room
     first = tasks.first[i]
-    room.held[tasks.lane[i]] = i
-    course.start[i] = now
-    if tasks.role[i] == TALKS and tasks.seconds[i] > 0.0:
-        room.talking[tasks.place[i]] += 1
-        room.counts[CHANGED] = 1
+    room.held[tasks.lane[i]], loop.course.start[i] = i, now
+    talk(loop, i, 1)
     room.missing[first] -= 1
     if room.missing[first] > 0:
         return
     j = first
     while j >= 0:
-        course.begin[j] = now
+        loop.course.begin[j] = now
         j = tasks.partner[j]
-    uses = tasks.usage[first] > 0
-    slows = tasks.role[first] == COMPUTES and slowdown > 0.0
-    if tasks.seconds[first] == 0.0 or not (uses or slows):
+    slows = tasks.role[first] == COMPUTES and loop.slowdown > 0.0
+    if tasks.seconds[first] == 0.0 or not (tasks.usage[first] > 0 or slows):
         room.stacks[BEGUN, room.counts[BEGUN]] = first
         room.counts[BEGUN] += 1
         return
@@ -221,29 +203,19 @@ def enter(
     room.calls[first, RATE] = 1.0
     room.active[room.counts[ACTIVE]] = first
     room.counts[ACTIVE] += 1
-    touch(tasks, usages, room, first)
+    mark(loop, first)
 
 
-def release(
-    tasks: Tasks,
-    successors: Csr,
-    usages: Usages,
-    slowdown: float,
-    course: Course,
-    room: Room,
-    first: Index,
-    now: float,
-) -> None:
+def release(loop: Loop, first: Index, now: float) -> None:
     """A call ends: its tasks leave their lanes to the next ones, and what waits for them alone is
     ready."""
+    tasks, successors, room = loop.tasks, loop.successors, loop.room
     i = first
     while i >= 0:
         lane = tasks.lane[i]
-        course.finish[i] = now
+        loop.course.finish[i] = now
         room.counts[DONE] += 1
-        if tasks.role[i] == TALKS and tasks.seconds[i] > 0.0:
-            room.talking[tasks.place[i]] -= 1
-            room.counts[CHANGED] = 1
+        talk(loop, i, -1)
         for k in range(successors.indptr[i], successors.indptr[i + 1]):
             j = successors.indices[k]
             room.waiting[j] -= 1
@@ -256,19 +228,30 @@ def release(
             room.queues[lane, 0] = room.behind[j]
             if room.behind[j] < 0:
                 room.queues[lane, 1] = -1
-            enter(tasks, usages, slowdown, course, room, j, now)
+            enter(loop, j, now)
         i = tasks.partner[i]
 
 
-def touch(tasks: Tasks, usages: Usages, room: Room, i: Index) -> None:
+def talk(loop: Loop, i: Index, change: int) -> None:
+    """A communication takes its lane, or leaves it."""
+    tasks, room = loop.tasks, loop.room
+    if tasks.role[i] == TALKS and tasks.seconds[i] > 0.0:
+        room.talking[tasks.place[i]] += change
+        if loop.slowdown > 0.0:
+            room.counts[CHANGED] = 1
+
+
+def mark(loop: Loop, i: Index) -> None:
     """Mark the media of a call: rates of calls on them change."""
+    usages, room = loop.usages, loop.room
     room.counts[CHANGED] = 1
-    for n in range(usages.indptr[tasks.usage[i]], usages.indptr[tasks.usage[i] + 1]):
+    for n in range(usages.indptr[loop.tasks.usage[i]], usages.indptr[loop.tasks.usage[i] + 1]):
         room.media[usages.medium[n], TURN] = room.counts[SHARED]
 
 
-def share_out(tasks: Tasks, usages: Usages, slowdown: float, room: Room, now: float) -> None:
+def share_out(loop: Loop, now: float) -> None:
     """New rates of the calls that share marked media, directly or through others."""
+    tasks, usages, room = loop.tasks, loop.usages, loop.room
     calls, media, counts = room.calls, room.media, room.counts
     growing, before = 0, -1
     for k in range(counts[ACTIVE]):
@@ -278,23 +261,20 @@ def share_out(tasks: Tasks, usages: Usages, slowdown: float, room: Room, now: fl
         before = growing
         for k in range(counts[ACTIVE]):
             i = room.active[k]
-            if calls[i, NEXT] == GROWS:
-                continue
-            for n in range(usages.indptr[tasks.usage[i]], usages.indptr[tasks.usage[i] + 1]):
-                if media[usages.medium[n], TURN] == counts[SHARED]:
-                    calls[i, NEXT] = GROWS
-            if calls[i, NEXT] == GROWS:
-                room.limit[i] = -1
-                growing += 1
-                touch(tasks, usages, room, i)
-                for n in range(usages.indptr[tasks.usage[i]], usages.indptr[tasks.usage[i] + 1]):
-                    media[usages.medium[n], LEFT] = 1.0
+            begin, end = usages.indptr[tasks.usage[i]], usages.indptr[tasks.usage[i] + 1]
+            for n in range(begin, end):
+                if calls[i, NEXT] != GROWS and media[usages.medium[n], TURN] == counts[SHARED]:
+                    calls[i, NEXT], room.limit[i] = GROWS, -1
+                    growing += 1
+                    mark(loop, i)
+                    for other in range(begin, end):
+                        media[usages.medium[other], LEFT] = 1.0
     while growing > 0:
-        growing = grow(tasks, usages, room, growing)
+        growing = grow(loop, growing)
     for k in range(counts[ACTIVE]):
         i = room.active[k]
         if tasks.role[i] == COMPUTES and room.talking[tasks.place[i]] > 0:
-            calls[i, NEXT] = min(calls[i, NEXT], 1.0 / (1.0 + slowdown))
+            calls[i, NEXT] = min(calls[i, NEXT], 1.0 / (1.0 + loop.slowdown))
         if calls[i, NEXT] != calls[i, RATE]:
             took = now - calls[i, SINCE]
             calls[i, LEFT] = max(0.0, calls[i, LEFT] - took * calls[i, RATE])
@@ -303,67 +283,61 @@ def share_out(tasks: Tasks, usages: Usages, slowdown: float, room: Room, now: fl
     counts[SHARED] += 1
 
 
-def grow(tasks: Tasks, usages: Usages, room: Room, growing: int) -> int:
+def grow(loop: Loop, growing: int) -> int:
     """Give rates to calls that have none; returns how many still have none.
 
     On each medium all flows get the same share of what is left. Calls for which that is enough
     have full speed. If there are none, those that get least by their tightest medium have that."""
-    calls, media, least = room.calls, room.media, 1.0
-    for part in range(2):
+    usages, room = loop.usages, loop.room
+    calls, media, least, satisfied = room.calls, room.media, 1.0, False
+    # First flows are 0, then they are counted, then shared out, and then calls take their shares.
+    for part in range(4):
         for k in range(room.counts[ACTIVE]):
             i = room.active[k]
-            if calls[i, NEXT] == GROWS:
-                for n in range(usages.indptr[tasks.usage[i]], usages.indptr[tasks.usage[i] + 1]):
-                    m = usages.medium[n]
-                    media[m, FLOWS] = 0.0 if part == 0 else media[m, FLOWS] + usages.flows[n]
-    satisfied = False
-    for k in range(room.counts[ACTIVE]):
-        i = room.active[k]
-        if calls[i, NEXT] == GROWS:
-            calls[i, FAIR] = 1.0
-            for n in range(usages.indptr[tasks.usage[i]], usages.indptr[tasks.usage[i] + 1]):
-                m = usages.medium[n]
-                fair = max(0.0, media[m, LEFT]) / media[m, FLOWS] * usages.flows[n]
-                if fair < calls[i, FAIR] * usages.share[n]:
-                    calls[i, FAIR], room.limit[i] = fair / usages.share[n], m
-            satisfied = satisfied or calls[i, FAIR] == 1.0
-            least = min(least, calls[i, FAIR])
-    for k in range(room.counts[ACTIVE]):
-        i = room.active[k]
-        if calls[i, NEXT] != GROWS or (satisfied and calls[i, FAIR] < 1.0):
-            continue
-        if calls[i, FAIR] <= least * (1.0 + CLOSE) or satisfied:
-            calls[i, NEXT] = calls[i, FAIR]
-            growing -= 1
-            for n in range(usages.indptr[tasks.usage[i]], usages.indptr[tasks.usage[i] + 1]):
-                media[usages.medium[n], LEFT] -= calls[i, FAIR] * usages.share[n]
+            if calls[i, NEXT] != GROWS:
+                continue
+            if part == 2:
+                calls[i, FAIR] = 1.0
+            takes = calls[i, FAIR] == 1.0 if satisfied else calls[i, FAIR] <= least * (1.0 + CLOSE)
+            for n in range(
+                usages.indptr[loop.tasks.usage[i]], usages.indptr[loop.tasks.usage[i] + 1]
+            ):
+                m, share, flows = usages.medium[n], usages.share[n], usages.flows[n]
+                if part < 2:
+                    media[m, FLOWS] = flows + media[m, FLOWS] if part == 1 else 0.0
+                elif part == 2:
+                    fair = max(0.0, media[m, LEFT]) / media[m, FLOWS] * flows
+                    if fair < calls[i, FAIR] * share:
+                        calls[i, FAIR], room.limit[i] = fair / share, m
+                elif takes:
+                    media[m, LEFT] -= calls[i, FAIR] * share
+            if part == 2:
+                satisfied = satisfied or calls[i, FAIR] == 1.0
+                least = min(least, calls[i, FAIR])
+            elif part == 3 and takes:
+                calls[i, NEXT] = calls[i, FAIR]
+                growing -= 1
     return growing
 
 
-def account(
-    tasks: Tasks, usages: Usages, room: Room, lanes: Index, lost: Lost, took: float
-) -> None:
+def account(loop: Loop, took: float) -> None:
     """Add what calls lose in so many seconds to those of other streams on the medium that limits
     them, in proportion to their use of it, and how long they are there together."""
-    media = len(room.media)
+    tasks, usages, room = loop.tasks, loop.usages, loop.room
     for k in range(room.counts[ACTIVE]):
-        i = room.active[k]
-        limit, rate = room.limit[i], room.calls[i, RATE]
-        if limit < 0:
-            continue
-        others = 0.0
-        for part in range(2):
+        i, others = room.active[k], 0.0
+        limit = room.limit[i]
+        for part in range(2 * (limit >= 0)):
             for q in range(room.counts[ACTIVE]):
                 j = room.active[q]
-                if j == i:
-                    continue
                 for n in range(usages.indptr[tasks.usage[j]], usages.indptr[tasks.usage[j] + 1]):
-                    if usages.medium[n] != limit:
+                    if j == i or usages.medium[n] != limit:
                         continue
                     used = usages.share[n] * room.calls[j, RATE]
                     if part == 0:
                         others += used
-                    else:
-                        pair = tasks.lane[i] % lanes * lanes + tasks.lane[j] % lanes
-                        lost[limit, pair] += took * (1.0 - rate) * used / others
-                        lost[media + limit, pair] += took
+                        continue
+                    pair = tasks.lane[i] % loop.lanes * loop.lanes + tasks.lane[j] % loop.lanes
+                    lost = took * (1.0 - room.calls[i, RATE]) * used / others
+                    loop.course.lost[limit, pair] += lost
+                    loop.course.lost[len(room.media) + limit, pair] += took

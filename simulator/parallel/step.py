@@ -27,11 +27,10 @@ from simulator.parallel.updates import updates
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Flags, Schedule
 from simulator.schedules.timeline import Timeline
-from simulator.steps import rates
+from simulator.steps import task_rates
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import FORWARD, TRANSFER
 from simulator.steps.priced import priced
-from simulator.steps.rates import Run, Shared
 from simulator.steps.step_graph import (
     MESSAGE,
     Call,
@@ -40,6 +39,7 @@ from simulator.steps.step_graph import (
     step_graph,
     waits_of,
 )
+from simulator.steps.task_rates import Run, Shared
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
@@ -89,10 +89,10 @@ class Step:
         routed = replace(self._routed, schedule=replace(self.schedule, seconds=seconds))
         shared, alone = self.shared, np.arange(len(seconds))
         if not (shared.slowdown or shared.row.any() or np.any(shared.first != alone)):
-            return rates.alone(run(routed))
+            return task_rates.alone(run(routed))
         lane = self.schedule.lane
         computes, talks = lane == COMPUTE, (lane != COMPUTE) & (lane != HOST)
-        return rates.run(routed, computes, talks, self.shared)
+        return task_rates.run(routed, computes, talks, self.shared)
 
     @cached_property
     def shared(self) -> Shared:

@@ -1,4 +1,4 @@
-"""Tests of simulator.steps.rates and simulator.kernels.rates, against a second loop in exact
+"""Tests of simulator.steps.task_rates and simulator.kernels.rates, against a second loop in exact
 rationals."""
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from law_cases import tries
 from simulator.engines import run as run_engine
 from simulator.kernels.rates import Usages
 from simulator.schedules.routed import Routed, route
-from simulator.steps import rates
+from simulator.steps import task_rates
 from simulator.steps.kinds import COMPUTATION
 from simulator.steps.priced import priced
-from simulator.steps.rates import Shared
 from simulator.steps.step_graph import step_graph
+from simulator.steps.task_rates import Shared
 from topologies.errors import InputError
 from topologies.shapes import star
 
@@ -190,11 +190,11 @@ def routed(graph: Drawn) -> Routed:
     return route(priced(made), star(2, bandwidth=1.0))
 
 
-def ran(graph: Drawn) -> rates.Run:
+def ran(graph: Drawn) -> task_rates.Run:
     """What the loop says."""
     schedule = routed(graph)
     lane = schedule.schedule.lane
-    return rates.run(schedule, lane == COMPUTE, lane != COMPUTE, shared(graph))
+    return task_rates.run(schedule, lane == COMPUTE, lane != COMPUTE, shared(graph))
 
 
 @tries(150, 2000)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.kernels import rates
-from simulator.kernels.rates import COMPUTES, TALKS, Course, Room, Tasks, Usages
+from simulator.kernels.rates import COMPUTES, TALKS, Course, Loop, Room, Tasks, Usages
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Flags
 from simulator.schedules.timeline import Timeline
@@ -73,7 +73,8 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> Run:
         shared.row,
     )
     ready, start, begin, finish = np.zeros((4, count))
-    course = Course(ready, start, begin, finish, np.full(count, -1, dtype=np.int32))
+    cause, lost = np.full(count, -1, dtype=np.int32), np.zeros((2 * media, lanes * lanes))
+    course = Course(ready, start, begin, finish, cause, lost)
     size = schedule.ranks * lanes
     room = Room(
         held=np.full(size, -1, dtype=np.int32),
@@ -89,11 +90,8 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> Run:
         media=np.full((media, 3), -1.0),
         counts=np.zeros(6, dtype=np.int64),
     )
-    lost = np.zeros((2 * media, lanes * lanes))
-    loop = kernel(rates.simulate, COST * count)
-    done = loop(
-        tasks, schedule.successors, shared.usages, shared.slowdown, course, room, lanes, lost
-    )
+    loop = Loop(tasks, schedule.successors, shared.usages, shared.slowdown, lanes, course, room)
+    done = kernel(rates.simulate, COST * count)(loop)
     if done < count:
         raise InputError(f"{count - done} of {count} tasks wait for each other in a circle")
     ran = replace(routed, schedule=replace(schedule, seconds=course.finish - course.start))
