@@ -20,6 +20,7 @@ measured machines, and predict each machine that was left out |
 | gloo [FILE.csv] | compare predictions of gloo's operations with a sweep of a lab |
 | zero-bubble | bubble rates of pipelines beside Zero Bubble's Tables 5 and 8 |
 | plan-search [CASES] | the winners of searches of plans beside those of all plans |
+| contention [PLANS [FILE.csv]] | priced steps of random plans beside steps with all transfers |
 | optimal [NETWORKS [EVERY]] | compare `optimal` with bounds and algorithms on random networks |
 
 y is the CPU time of a fixed loop of Python in the same run. Without a name: speed, cold, growth,
@@ -159,6 +160,8 @@ def _compares(arguments: Sequence[str]) -> bool:
         output.say(import_module("experiments.benchmarks.bubble_rates").table())
     elif name == "plan-search" and len(rest) <= 1:
         output.say(import_module("experiments.benchmarks.plan_winners").table(rest))
+    elif name == "contention":
+        output.say(import_module("experiments.benchmarks.plan_contention").table(rest))
     elif name == "optimal":
         output.say(import_module("experiments.benchmarks.packed_trees").table(rest))
     else:
