@@ -38,6 +38,7 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_transfers import ranks_of, simulate, write_transfers
 from simulator.schedules.timeline import Sharing, Timeline
+from simulator.steps.kinds import RECEIVE
 from simulator.steps.written import write as write_graph
 from topologies.catalogue import find
 from topologies.errors import InputError
@@ -140,12 +141,14 @@ def cause_of(fair: float, fifo: float, timeline: Timeline) -> str:
 def shares(step: Step) -> bool:
     """Whether under fair sharing calls that use a medium run at once, or ranks of a device do the
     same task at different times: groups that share media leave them one by one."""
-    graph, wide = ranks_of(step, ordered=True), step.graph.members.shape[1]
-    tasks = (np.arange(len(graph)) // wide).astype(str).astype(object)
+    graph, wide = ranks_of(step, ordered=True), step.graph.ranks // step.graph.places
+    # A receive stands behind its send.
+    does = graph.kind != RECEIVE
+    tasks = ((np.cumsum(does) - 1) // wide).astype(str).astype(object)
     written = write_graph(graph, step.work.times.topology, phases=tasks)
     timeline = simulate(step, written)
     task, held, close = timeline.schedule.phase, timeline.occupancy, SAME * timeline.makespan
-    if np.ptp(timeline.start[written.first].reshape(-1, wide), axis=1).max() > close:
+    if np.ptp(timeline.start[written.first[does]].reshape(-1, wide), axis=1).max() > close:
         return True
     begin, end = np.full(len(tasks), np.inf), np.zeros(len(tasks))
     np.minimum.at(begin, task, timeline.start)
