@@ -60,7 +60,7 @@ class Request(Setting):
         step, level, course = self.step(), level_of(self.profile), None
         seconds = _with_transfers(step, force=self.rules.force) if self.transfers else None
         if self.has_conditions:
-            plain = replace(self, slow_links={}, known={}).step() if self.slow_links else step
+            plain = replace(self, slow_links={}).step() if self.slow_links else step
             course = course_of(plain, step, self.conditions, self.steps, force=self.rules.force)
         taken = course.seconds_of if course else length_of
         interval = interval_of(step.work, level, seconds=taken) if level else None

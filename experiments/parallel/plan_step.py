@@ -88,27 +88,30 @@ class Setting:
     """The options as the user writes them: stored with the result."""
     slow_links: Mapping[str | int, float] = field(default_factory=dict)
     """The share of its bandwidth that each slow link, by rank or name, still has."""
-    known: dict[int, GroupTimes] = field(default_factory=dict, repr=False)
-    """Times of collectives that were simulated, by the ranks of the machine. Most of a step's
+    known: dict[tuple[int, bool], GroupTimes] = field(default_factory=dict, repr=False)
+    """Times of collectives that were simulated, by the ranks of the machine, and whether its slow
+    links are slow. Most of a step's
     simulation is these, so steps that calibrate the device share them with the plan."""
 
     def groups(self, plan: Plan) -> GroupTimes:
         """The times of collectives under a plan."""
-        if (ranks := plan.degrees.ranks) not in self.known:
+        ranks, usual = plan.degrees.ranks, None
+        if (key := (ranks, bool(self.slow_links))) not in self.known:
             # A shape has at least two devices, also for a single GPU.
             machine = self.machine.build(max(ranks, 2 if self.machine.kind == "shape" else 1))
             for link, factor in self.slow_links.items():
                 machine = slowed(machine, link, factor)
+                usual = replace(self, slow_links={}).groups(plan)
             end: End | None = "time" if level_of(self.profile) else None
-            self.known[ranks] = GroupTimes(
+            self.known[key] = GroupTimes(
                 machine,
                 plan.degrees,
                 profile=self.profile,
                 run=self.rules.run,
                 end=end,
-                uneven=bool(self.slow_links),
+                usual=usual,
             )
-        return self.known[ranks].under(plan.degrees)
+        return self.known[key].under(plan.degrees)
 
 
 def stages_of(training: Training, plan: Plan, routing: Routing | None = None) -> Stages:

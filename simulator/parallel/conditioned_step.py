@@ -44,7 +44,7 @@ def split_step(step: Step, place_of: Numbers) -> Step:
     action, device = copies.each(step.device)
     turn = np.append(np.argsort(order), -1)
     every = split(graph, place_of)
-    if step.work.times.uneven:
+    if step.work.times.usual:
         called = every.call >= 0
         seconds = _calls(step)[every.call[called], every.leaders[every.place[called]]]
         every.seconds[called] = seconds
@@ -111,9 +111,9 @@ def chained(step: Step, conditions: Conditions, steps: int) -> Step:
 
 
 def _calls(step: Step) -> Floats:
-    """How long each call takes in the group of each rank, if links of a kind differ, shape (calls,
+    """How long each call takes in the group of each rank, if there are slow links, shape (calls,
     ranks)."""
-    calls, times = step.graph.calls if step.work.times.uneven else (), step.work.times
+    calls, times = step.graph.calls if step.work.times.usual else (), step.work.times
     seconds = [times.by_rank(*call[:3]) for call in calls]
     return np.reshape(seconds, (len(seconds), step.graph.ranks))
 

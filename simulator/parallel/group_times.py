@@ -110,8 +110,8 @@ class GroupTimes:
     """The engine."""
     end: End | None = None
     """What of each call counts. None is its time, without intervals."""
-    uneven: bool = False
-    """Whether links of a kind differ, so that groups of a place may take different times."""
+    usual: GroupTimes | None = None
+    """The times on the machine without its slow links; None for a machine without any."""
     bounds: bool = False
     """Whether the fastest place counts, and not the slowest one."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
@@ -124,7 +124,8 @@ class GroupTimes:
 
     def under(self, degrees: Degrees) -> GroupTimes:
         """The times under other degrees. What one of both simulates, the other one remembers."""
-        return replace(self, degrees=degrees, _names={})
+        usual = self.usual and self.usual.under(degrees)
+        return replace(self, degrees=degrees, usual=usual, _names={})
 
     def at(self, end: End) -> GroupTimes:
         """The times with another end of the interval of each call."""
@@ -132,7 +133,10 @@ class GroupTimes:
 
     def with_algorithms(self, algorithms: Mapping[str, Sequence[str | Algorithm]]) -> GroupTimes:
         """The times with further algorithms. What both simulate, both remember."""
-        return replace(self, algorithms={**self.algorithms, **algorithms}) if algorithms else self
+        if not algorithms:
+            return self
+        usual = self.usual and self.usual.with_algorithms(algorithms)
+        return replace(self, algorithms={**self.algorithms, **algorithms}, usual=usual)
 
     def seconds(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds from the start to the end of a collective of V = `nbytes` in all groups of a kind
@@ -148,12 +152,16 @@ class GroupTimes:
         return {place: timed.at(self.end, place) for place in timed.laid.parts_of}
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
-        """The same for the group of each rank; 0 for ranks without a group. Parts that are not
-        simulated take as long as the fastest of their place."""
-        seconds, timed = np.zeros(self.degrees.ranks), self.timed(kind, collective, nbytes)
+        """The same for the group of each rank, if slow links make groups of a place differ: those
+        without such a link take as long as usual. Ranks without a group take 0 s."""
+        assert self.usual is not None
+        usual, timed = (
+            self.usual.by_place(kind, collective, nbytes),
+            self.timed(kind, collective, nbytes),
+        )
+        seconds = np.zeros(self.degrees.ranks)
         for group, place, part in zip(*self._groups(kind), timed.laid.part.tolist(), strict=True):
-            least = min(timed.laid.parts_of[place], key=timed.seconds.__getitem__)
-            seconds[group] = timed.seconds.get(part, timed.seconds[least])
+            seconds[group] = max(usual[place], timed.seconds.get(part, 0.0))
         return seconds
 
     def timed(self, kind: str, collective: str, nbytes: float) -> Timed:
@@ -202,7 +210,12 @@ class GroupTimes:
             (groups, place), merges = self._groups(kind), self.profile is not None
             self._laid[key] = _allowed(
                 lambda algorithm: lay(
-                    algorithm, self.topology, groups, place, merges=merges, uneven=self.uneven
+                    algorithm,
+                    self.topology,
+                    groups,
+                    place,
+                    merges=merges,
+                    uneven=self.usual is not None,
                 ),
                 self._algorithms_of(collective, groups[0]),
             )

@@ -50,6 +50,14 @@ def test_a_straggler_that_is_not_slower_changes_nothing(simctl: Simctl) -> None:
         assert same[key] == (pytest.approx(value) if isinstance(value, float) else value)
 
 
+def test_a_slow_link_makes_its_groups_slower(simctl: Simctl) -> None:
+    plain, same = summary(simctl), summary(simctl, "--slow-link", "3:1")
+    slow = summary(simctl, "--slow-link", "3:0.1")
+    assert same["step_s"] == pytest.approx(plain["step_s"])
+    assert slow["plain_step_s"] == plain["step_s"] < slow["step_s"]
+    assert (same["places"], slow["places"]) == (2, 8)
+
+
 def test_noise_says_how_many_places_there_are(simctl: Simctl) -> None:
     done = simctl(*TRAIN, "--noise", "lognormal:0.2", "--seed", "2", "--steps", "3")
     assert "note: ranks differ by noise: 8 places instead of 2" in done.stderr

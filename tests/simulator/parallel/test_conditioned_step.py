@@ -36,10 +36,10 @@ def under(step: Step, conditions: Conditions, steps: int = 1) -> Step:
     return chained(split_step(step, place_of(step, conditions, steps)), conditions, steps)
 
 
-def with_slow_link(work: Work, rank: int) -> Work:
-    """All links of a rank have half of their bandwidth."""
-    times, topology = work.times, slowed(work.times.topology, rank, 0.5)
-    return replace(work, times=GroupTimes(topology, times.degrees, RINGS, uneven=True))
+def with_slow_link(work: Work, rank: int, share: float = 0.5) -> Work:
+    """All links of a rank have a share of their bandwidth."""
+    times, topology = work.times, slowed(work.times.topology, rank, share)
+    return replace(work, times=GroupTimes(topology, times.degrees, RINGS, usual=times))
 
 
 def small(degrees: Degrees) -> Step:
@@ -81,10 +81,13 @@ def test_split_places_take_the_times_of_all_ranks(data: st.DataObject) -> None:
 
 
 @tries(20, 100)
-@given(st.booleans().flatmap(lambda shared: works(SMALL, shared=shared)))
-def test_a_straggler_that_is_not_slower_changes_nothing(work: Work) -> None:
+@given(st.data())
+def test_conditions_that_slow_nothing_down_change_nothing(data: st.DataObject) -> None:
+    work: Work = data.draw(works(SMALL, shared=data.draw(st.booleans())))
     step = write(work)
-    same = split_step(step, np.arange(step.graph.ranks))
+    full = write(with_slow_link(work, 1, 1.0)) if data.draw(st.booleans()) else step
+    assert place_of(full, Conditions(), 1).max() == step.graph.places - 1
+    same = split_step(full, np.arange(step.graph.ranks))
     before, after = measure(step), measure(chained(same, Conditions({1: 1.0}), 1))
     after = by_device(after, same.graph, step.graph.place_of, 1)
     assert after.step == pytest.approx(before.step, rel=1e-9)
