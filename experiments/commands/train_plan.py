@@ -93,7 +93,9 @@ def run(
         _draw(result, files.timeline, request, files.trace)
     about = request.parameters, request.machine, request.profile
     answer = Answer("plan", result.figures(), [result.record], *about)
-    answer.write(files.out, report=files.report, details=partial(_details, result.step))
+    # The spans are of a step without conditions.
+    details = partial(_details, result.step) if result.course is None else dict
+    answer.write(files.out, report=files.report, details=details)
     answer.show(how, lambda: text(result))
     return int(result.missing > 0)
 

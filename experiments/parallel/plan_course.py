@@ -82,7 +82,7 @@ class Course:
                 "peer_device": int(device[found.peer[row]]),
                 "peer_ranks": _ranks(graph, int(found.peer[row])),
                 "stream": graph.lanes[found.lane[row]],
-                "seconds": float(longer[row]),
+                "longer_s": float(longer[row]),
             }
             for row in order.tolist()
             if longer[row] > ROUNDING * self.seconds

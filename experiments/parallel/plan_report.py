@@ -49,7 +49,7 @@ WAITS = {
     "for device": "{peer_device}",
     "for whom": "{peer_ranks}",
     "in": "{stream}",
-    "how long": "{seconds:s}",
+    "how long": "{longer_s:s}",
 }
 MOST_WAITS = 8
 """Waits that a report lists, at most."""

@@ -40,6 +40,19 @@ FIGURES = {
     "memory of the fullest GPU": "memory_bytes",
     "all transfers of all ranks simulated": "transfers_s",
 }
+CONDITIONS = {
+    "step without conditions": "plain_step_s",
+    "efficiency under conditions": "efficiency",
+    "restarting": "restarting_s",
+}
+WAITS = {
+    "device": "device",
+    "who waits": "ranks",
+    "for device": "peer_device",
+    "for whom": "peer_ranks",
+    "stream": "stream",
+    "longer by": "longer_s",
+}
 DEVICE_COLUMNS = {
     "device": "device",
     "stages": "stages",
@@ -81,7 +94,8 @@ def one(result: Result) -> Story:
     report, row = result.report, result.report["summary"]
     step, memory = number(row, "step_s"), report.get("memory") or {}
     whole, path = step or 1.0, report["critical_path_s"]
-    worst = max(LOST, key=lambda field: number(row, field))
+    lost = LOST | ({"restarting_s": "restarts after a failure"} if "restarting_s" in row else {})
+    worst = max(lost, key=lambda field: number(row, field))
     summary = [
         fill("How long does a step of {model} take on {gpus} GPUs ({device}) with {plan}?", row),
         fill(
@@ -90,7 +104,7 @@ def one(result: Result) -> Story:
             row,
         ),
         f"A mean device computes for {share(number(row, 'computing_s') / whole)} of the step; it "
-        f"loses most to {LOST[worst]}: {share(number(row, worst) / whole)}. {_fits(row)}",
+        f"loses most to {lost[worst]}: {share(number(row, worst) / whole)}. {_fits(row)}",
     ]
     if memory.get("advice"):
         summary.append(f"To make it fit: {memory['advice']}.")
@@ -100,6 +114,9 @@ def one(result: Result) -> Story:
     if row.get("level") is not None:
         begin = fill("interval of {level:share} of steps, from", row)
         names |= {"expected step": "expected_s", begin: "low_s", "to": "high_s"}
+    names |= CONDITIONS if "plain_step_s" in row else {}
+    waits = report.get("waits") or []
+    late = "In a step, beyond a step without conditions."
     devices = memory.get("devices", [])
     parts = dict.fromkeys([*MEMORY, *(name for each in devices for name in each)])
     held = [
@@ -115,6 +132,7 @@ def one(result: Result) -> Story:
         table(
             "Devices of the pipeline", report["devices"], DEVICE_COLUMNS, note=DEVICES, zeros=False
         ),
+        *([table("Who waits for whom", waits, WAITS, note=late)] if waits else []),
         *([table("Memory", held, columns, note=note)] if held else []),
     ]
     left = ["Collectives of a plan run one by one on each stream: --detail transfers runs all."]

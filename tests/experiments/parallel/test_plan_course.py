@@ -75,6 +75,14 @@ def test_a_failure_takes_its_restart_and_the_steps_since_the_checkpoint(simctl: 
     assert 5 * plain + 4.0 < 4 * row["step_s"] < 6 * plain + 4.0
 
 
+def test_a_report_has_the_conditions(simctl: Simctl, tmp_path: Path) -> None:
+    page = tmp_path / "step.md"
+    simctl(*TRAIN, "--straggler", "1:2", "--report", page)
+    text = page.read_text()
+    assert "- efficiency under conditions: " in text
+    assert "| 0 | rank 0 | 0 | rank 1 | tp | " in text
+
+
 def test_epochs_and_a_slow_input_count(simctl: Simctl) -> None:
     options = "--dataset", "10000", "--epochs", "3", "--epoch-time", "10s"
     row = summary(simctl, *options)
