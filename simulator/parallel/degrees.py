@@ -78,6 +78,13 @@ class Degrees:
         """The ranks of the job."""
         return self.dp * self.tp * self.pp * self.cp
 
+    @property
+    def devices(self) -> Ints:
+        """The device of the pipeline of each rank, shape (ranks,)."""
+        device = np.empty(self.ranks, dtype=np.int32)
+        device[self.groups("pp")] = np.arange(self.pp)
+        return device
+
     def check(self, gpus: int) -> None:
         """Raise InputError unless the degrees multiply to `gpus`, with degrees that do."""
         if self.ranks == gpus:

@@ -199,9 +199,7 @@ class GroupTimes:
     def _groups(self, kind: str) -> tuple[Ints, Ints]:
         """The groups of a kind, and the place of each: that of its first rank."""
         groups = self.degrees.groups(kind)
-        place = np.empty(self.degrees.ranks, dtype=np.int32)
-        place[self.degrees.groups("pp")] = np.arange(self.degrees.pp)
-        return groups, place[groups[:, 0]]
+        return groups, self.degrees.devices[groups[:, 0]]
 
     def _every(self, kind: str, collective: str) -> list[Laid]:
         """All algorithms of a collective that are not too large, on the machine."""

@@ -35,6 +35,7 @@ from simulator.steps.step_graph import (
     MESSAGE,
     Call,
     StepGraph,
+    occurrences,
     padded,
     step_graph,
     waits_of,
@@ -104,26 +105,25 @@ class Step:
         number = np.where(graph.call >= 0, graph.call, len(graph.calls) + passes)
         number[(graph.call < 0) & (passes < 0)] = -1
         rows = np.flatnonzero(np.array([*map(bool, calls), False])[number])
-        degrees, pipelines = self.work.times.degrees, self.work.times.degrees.groups("pp")
-        device, first_peer = np.empty((2, degrees.ranks), dtype=np.int64)
-        device[pipelines], first_peer[pipelines] = np.arange(degrees.pp), pipelines[:, :1]
         joined = joint_calls(graph).astype(np.int32)
         place = graph.place[joined[rows]].astype(np.int64)
+        devices = self.work.times.degrees.devices[graph.leaders]
         _, first, of_rows = np.unique(
             number[rows] * graph.places + place, return_index=True, return_inverse=True
         )
         callers = [
             Caller(
-                int(device[graph.leaders[place[row]]]) * len(STREAMS) + int(graph.lane[rows[row]]),
-                int(device[graph.leaders[place[row]]]),
+                int(devices[place[row]]) * len(STREAMS) + int(graph.lane[rows[row]]),
+                int(devices[place[row]]),
                 float(graph.seconds[rows[row]]),
                 calls[number[rows[row]]],
             )
             for row in first.tolist()
         ]
         used, usage, media = usages(callers, self.work.times)
-        # A pipeline of ranks that differs from others has the media of its own.
-        _, copy = np.unique(graph.place_of[first_peer[graph.leaders]], return_inverse=True)
+        # Pipelines of ranks that differ have media of their own. The n-th places of all devices are
+        # of the same pipelines.
+        copy = occurrences(devices)
         used = repeated(used, usage, of_rows, copy[graph.place[rows]], len(media))
         media = np.tile(media, int(copy.max()) + 1)
         of_task = np.zeros(len(graph), dtype=np.int32)
@@ -279,10 +279,8 @@ def _graph(
     number: dict[Call | None, int] = {call: place for place, call in enumerate(calls)}
     columns["call"] = np.array([number.get(row.call, -1) for row in rows])[source]
     columns["seconds"] = _by_place(times, calls, columns)
-    place_of = np.empty(times.degrees.ranks, dtype=np.int32)
-    place_of[times.degrees.groups("pp")] = np.arange(times.degrees.pp)
     return step_graph(
-        place_of,
+        times.degrees.devices,
         STREAMS,
         columns,
         waits,

@@ -44,8 +44,6 @@ def slower(graph: StepGraph, factors: Floats) -> StepGraph:
 def graph_of(degrees: Degrees) -> StepGraph:
     """Each place computes, then meets its tp and dp groups, and sends to the next place."""
     pp = degrees.pp
-    place_of = np.empty(degrees.ranks, dtype=np.int32)
-    place_of[degrees.groups("pp")] = np.arange(pp)
     kinds = ["tp", "dp", *(f"{place} to {place + 1}" for place in range(pp - 1))]
     columns: dict[str, Any] = {"place": [], "peer": [], "lane": [], "call": [], "seconds": []}
     after: list[list[int]] = []
@@ -63,7 +61,7 @@ def graph_of(degrees: Degrees) -> StepGraph:
         columns["seconds"] += [1.0, 0.25, 0.5, 0.125][: len(calls)]
     collectives = ["all_reduce", "all_reduce", *[MESSAGE] * (pp - 1)]
     return step_graph(
-        place_of,
+        degrees.devices,
         ("compute", "communication"),
         columns,
         after,
