@@ -25,6 +25,10 @@ DEVICES = (
     "A device of the pipeline stands for all of its ranks: they do the same. Exposed communication "
     "runs while the device does not compute."
 )
+MET = (
+    "Streams that met on full links, for how long on a mean device, and what the stream lost. The "
+    "link is that on which it lost most."
+)
 FIGURES = {
     "step": "step_s",
     "sequences of a step": "batch",
@@ -52,6 +56,13 @@ WAITS = {
     "for whom": "peer_ranks",
     "stream": "stream",
     "longer by": "longer_s",
+}
+SHARED = {
+    "stream": "stream",
+    "beside": "beside",
+    "together": "together_s",
+    "lost": "lost_s",
+    "most on": "medium",
 }
 DEVICE_COLUMNS = {
     "device": "device",
@@ -115,7 +126,7 @@ def one(result: Result) -> Story:
         begin = fill("interval of {level:share} of steps, from", row)
         names |= {"expected step": "expected_s", begin: "low_s", "to": "high_s"}
     names |= CONDITIONS if "plain_step_s" in row else {}
-    waits = report.get("waits") or []
+    waits, shared = report.get("waits") or [], report.get("shared") or []
     late = "In a step, beyond a step without conditions."
     devices = memory.get("devices", [])
     parts = dict.fromkeys([*MEMORY, *(name for each in devices for name in each)])
@@ -133,9 +144,12 @@ def one(result: Result) -> Story:
             "Devices of the pipeline", report["devices"], DEVICE_COLUMNS, note=DEVICES, zeros=False
         ),
         *([table("Who waits for whom", waits, WAITS, note=late)] if waits else []),
+        *([table("Streams that share links", shared, SHARED, note=MET)] if shared else []),
         *([table("Memory", held, columns, note=note)] if held else []),
     ]
-    left = ["Collectives of a plan run one by one on each stream: --detail transfers runs all."]
+    left = [
+        "Collectives of a plan share links at mean rates: --detail transfers sends each message."
+    ]
     title = fill("{model}, {plan}: {step_s:s}", row)
     return Story(title, summary, blocks, left if row.get("transfers_s") is None else [])
 

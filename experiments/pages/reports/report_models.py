@@ -200,6 +200,8 @@ class PlanAnswer(Part):
     memory: PlanMemory
     router: Record
     proven: Record
+    shared: Records = Field([])
+    waits: Records = Field([])
 
 
 class PlansAnswer(Part):

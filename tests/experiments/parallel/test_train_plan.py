@@ -163,3 +163,19 @@ def test_a_note_says_that_tensor_parallel_groups_cross_nodes(
     assert result.returncode == 0
     assert note in result.stderr
     assert ("crosses nodes" in result.stderr) == bool(note)
+
+
+def test_the_report_names_streams_that_share_links(simctl: Simctl) -> None:
+    """Gradients and the tokens of experts take the only NIC of a node. Each loses time by it, and
+    together they use no more than all of it."""
+    plan = ("dp=8,ep=8,batch=16,overlap=yes", "--topology", "hgx_h100:nodes=2,nics=1", "--p", "8")
+    options = ("--model", "mixtral_8x7b:layers=2", "--plan", *plan, "--placement", "round-robin")
+    done = simctl("train", *options, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    shared = {(row["stream"], row["beside"]): row for row in json.loads(done.stdout)["shared"]}
+    assert {("ep", "data"), ("data", "ep")} <= shared.keys()
+    for row in shared.values():
+        assert 0 < row["lost_s"] <= row["together_s"]
+        assert "nic" in row["medium"] or "gpu" in row["medium"]
+    report = simctl("train", *options).stdout
+    assert "what streams share on a mean device, and lose by it" in report
