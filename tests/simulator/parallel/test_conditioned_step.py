@@ -58,7 +58,7 @@ def test_split_places_take_the_times_of_all_ranks(data: st.DataObject) -> None:
     large = data.draw(st.booleans())
     shared = data.draw(st.booleans())
     work: Work = data.draw(works(*((LARGE, 4) if large else (SMALL, 2)), shared=shared))
-    if not large and data.draw(st.booleans()):
+    if (shared or not large) and data.draw(st.booleans()):
         work = with_slow_link(work, data.draw(st.integers(0, work.times.degrees.ranks - 1)))
     step = write(work)
     ranks, steps = st.integers(0, step.graph.ranks - 1), data.draw(st.integers(1, 2))

@@ -3,7 +3,7 @@ rationals."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -244,3 +244,17 @@ def test_calls_that_wait_for_each_other_in_a_circle_are_refused() -> None:
     )
     with pytest.raises(InputError, match="4 of 4 tasks wait for each other in a circle"):
         ran(graph)
+
+
+@tries(60, 600)
+@given(drawn())
+def test_rates_never_shorten_tasks_that_keep_their_order(graph: Drawn) -> None:
+    """On each lane one task waits for the other, so that none overtakes another one."""
+    after, latest = [*graph.after], dict[tuple[int, int], int]()
+    for task, lane in enumerate(zip(graph.place, graph.lane, strict=True)):
+        after[task] = [*after[task], *([latest[lane]] if lane in latest else [])]
+        latest[lane] = task
+    shared_media = replace(graph, after=after)
+    alone = replace(shared_media, uses=[{} for _ in graph.uses], slowdown=Fraction(0))
+    slower, usual = ran(shared_media).timeline, ran(alone).timeline
+    assert (slower.finish >= usual.finish - 1e-9).all()
