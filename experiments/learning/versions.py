@@ -22,9 +22,9 @@ from simulator.schedules.timeline import Timeline
 from simulator.training import Strategy
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.measures import window
-from simulator.training.plan import Plan
+from simulator.training.plan import Plan, of_buckets
 from topologies.errors import InputError
-from topologies.topology import Floats
+from topologies.topology import Floats, Ints
 
 
 class Version(NamedTuple):
@@ -89,14 +89,24 @@ class Learner:
 
     def _summed(self) -> Iterator[Version]:
         """Each worker subtracts the mean of all gradients, as the transfers of the step have added
-        them up. If a single worker has the sum, the others get its weights."""
-        everywhere = self.strategy.promise is ALL_REDUCE
+        them up. If a single worker has the sum of a weight, the others get it from there."""
+        everywhere, size = self.strategy.promise is ALL_REDUCE, len(self.task.initial)
         weights = np.tile(self.task.initial, (self.workers, 1))
         for done, (step, seconds, moves) in enumerate(self._steps(), 1):
             total = moves.run(self._gradients(weights, step))
-            mean = (total if everywhere else total[:1]) / self.workers
+            if not everywhere:
+                total = total[self._owners(size), np.arange(size)]
+            mean = total / self.workers
             weights = weights - self.task.rate * mean
             yield Version(seconds, done * self.workers * self._batches(), weights[0])
+
+    def _owners(self, size: int) -> Ints:
+        """The first worker with the sum of each weight at the end of a step."""
+        promise, slots = self.strategy.promise, self.plan.schedule.buffer
+        assert promise is not None
+        blank = np.zeros((self.workers, slots), dtype=np.uint64)
+        promised, _ = of_buckets(self.plan, promise).postcondition(blank, None)
+        return np.repeat(promised.argmax(axis=0), -(-size // slots))[:size].astype(np.int32)
 
     def _averaged(self) -> Iterator[Version]:
         """Each worker subtracts its gradient. The weights are averaged where the plan does so."""

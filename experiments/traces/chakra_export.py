@@ -57,7 +57,7 @@ def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
         task = int(unbound.argmax())
         raise InputError(
             f"ranks wait for each other outside of collectives, in "
-            f"{graph.name(task)[:40]!r}: Chakra traces are of --strategy ddp or local_sgd"
+            f"{graph.name(task)[:40]!r}: Chakra traces are of --strategy ddp, fsdp or local_sgd"
         )
     met = meetings(graph)
     shifts = sum(len(each.tasks) for each in met if each.call.collective == "shift")

@@ -102,7 +102,7 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
     if ranks == 1:
         yield Bound(0.0, True)
         return
-    if algorithm.listed_name == "rings":
+    if algorithm.listed_name.startswith("rings"):
         single = estimate(algorithm, ranks)
         yield Bound(single, False)
         yield Bound(single * len(rings_of(topology, ranks).orders), True)

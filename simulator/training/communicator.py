@@ -32,9 +32,10 @@ TRIED = 2.0**25
 class Communicator:
     """The collectives of the workers of `setting`; the algorithm may add switches to its topology.
 
-    Large all-reduces run `algorithm`, small all-reduces run `small`. A single worker sends nothing.
-    If all ranks are `alike`, large all-reduces are written for the ranks that stand for all, where
-    some do. Then there are no others. Raises InputError if a collective has too many operations.
+    Large collectives run `algorithm`: an all-reduce by name, or an algorithm of any collective.
+    Small all-reduces run `small`. A single worker sends nothing. If all ranks are `alike`, large
+    collectives are written for the ranks that stand for all, where some do. Then there are no
+    others. Raises InputError if a collective has too many operations.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Communicator:
         *,
         alike: bool = False,
     ) -> None:
-        chosen = find_all_reduce(algorithm)
+        chosen = find_all_reduce(algorithm) if isinstance(algorithm, str) else algorithm
         if find_all_reduce(small).fit is not None or find(small).servers:
             raise InputError(
                 f"small is {small!r}: a plain all-reduce among the workers, like tree or ring"
@@ -71,7 +72,7 @@ class Communicator:
 
     @property
     def folded(self) -> int | Folded:
-        """The ranks of a schedule with large all-reduces."""
+        """The ranks of a schedule with large collectives."""
         fold = self._large.fold
         return self.ranks if fold is None else Folded(fold.shifts, (), fold.channels)
 
@@ -82,8 +83,8 @@ class Communicator:
         standing = np.arange(self.ranks) if shifts is None else shifts.representatives
         return standing.astype(np.int32)
 
-    def all_reduce(self, nbytes: float) -> Schedule:
-        """The gradients' all-reduce, the same for buckets of the same size."""
+    def large(self, nbytes: float) -> Schedule:
+        """A large collective, the same for all of the same size."""
         if nbytes not in self._sizes:
             self._sizes[nbytes] = self._large.scaled(nbytes)
         return self._sizes[nbytes]
@@ -116,7 +117,7 @@ class Communicator:
 
 
 def _folded(algorithm: Algorithm, setting: Setting) -> Fitted | None:
-    """The all-reduce of the ranks that stand for all, where that is worth looking for."""
+    """The collective of the ranks that stand for all, where that is worth looking for."""
     number = max(least for least, _ in bounds(algorithm, setting.topology, setting.ranks))
     if number <= FEW:
         return None

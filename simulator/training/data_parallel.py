@@ -187,11 +187,9 @@ class _Steps:
     def stored(self) -> Stored:
         """The outputs of the others, which the first device holds."""
         task, nbytes = zip(*self._outputs, strict=True) if self._outputs else ((), ())
-        return Stored(
-            np.array(task, np.int32),
-            np.zeros(len(task), np.int32),
-            np.array(nbytes, np.float64),
-        )
+        outputs = np.array(nbytes, np.float64)
+        zeros = np.zeros(len(task), np.int32)
+        return Stored(np.array(task, np.int32), zeros, outputs, outputs)
 
     @property
     def _tail(self) -> Ints:

@@ -173,7 +173,7 @@ class Steps:
                 begin, waits = 0.0, (launched, None, None)
             last = self.trainer.collective(
                 Label(kinds.ALL_REDUCE, f"bucket {number}", bucket=number),
-                self.communicator.all_reduce(self.options.wire(bucket.nbytes)),
+                self.communicator.large(self.options.wire(bucket.nbytes)),
                 *waits,
                 lane=lane,
                 seconds=begin,

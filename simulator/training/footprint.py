@@ -10,6 +10,7 @@ from simulator.analysis.memory import Changes, Memory, joined
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, KINDS, RESTART
 from simulator.training.plan import COMPUTE, Holdings, Plan
+from topologies.topology import Floats, Ints
 
 _SIGN = np.zeros(len(KINDS))
 """What each kind of task does with activations: a forward keeps them, others release them."""
@@ -21,9 +22,8 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
 
     - What `plan.holdings` says, by default parameters, buffers and optimizer state of every worker:
       distinct once.
-    - Activations, from the end of a layer's forward to the end of its backward, and what
-      `plan.stored` says: all of
-      these are distinct.
+    - Activations, from the end of a layer's forward to the end of its backward: all are distinct.
+    - What `plan.stored` says.
 
     The buffers of the gradients are held all the time; while they hold no gradient, they count as
     redundant.
@@ -35,8 +35,12 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
         np.arange(len(holdings.ranks), dtype=np.int32),
     )
     once = Changes(np.zeros(1), np.array([holdings.distinct]), np.zeros(1, dtype=np.int32))
-    kept = joined(_activations(plan, timeline), _stored(plan, timeline))
-    return memory.trace(timeline.schedule, timeline, joined(copies, kept), joined(once, kept))
+    activations, stored, distinct = _activations(plan, timeline), None, None
+    if plan.stored is not None:
+        task, rank, nbytes, alone = plan.stored
+        stored, distinct = (_of_all(plan, timeline, task, each, rank) for each in (nbytes, alone))
+    held, live = (joined(activations, each) for each in (stored, distinct))
+    return memory.trace(timeline.schedule, timeline, joined(copies, held), joined(once, live))
 
 
 def kept(plan: Plan) -> float:
@@ -59,18 +63,15 @@ def _activations(plan: Plan, timeline: Timeline) -> Changes:
     layers = np.array([layer.activation for layer in plan.model.layers])
     nbytes = np.append(layers, layers.sum())[graph.layer] * _SIGN[graph.kind]
     computed = (graph.call < 0) & (graph.lane == COMPUTE) & (graph.place < plan.workers)
-    chosen = np.flatnonzero(computed & (nbytes != 0))
-    times, kept, rank = timeline.finish[plan.last[chosen]], nbytes[chosen], graph.place[chosen]
+    chosen = np.flatnonzero(computed & (nbytes != 0)).astype(np.int32)
+    return _of_all(plan, timeline, chosen, nbytes[chosen], graph.place[chosen])
+
+
+def _of_all(plan: Plan, timeline: Timeline, task: Ints, nbytes: Floats, rank: Ints) -> Changes:
+    """Bytes that appear or vanish with the ends of tasks, at all ranks."""
+    times = timeline.finish[plan.last[task]]
     if plan.shifts is not None:
         elements = plan.shifts.elements
-        times, kept = (np.repeat(column, len(elements)) for column in (times, kept))
+        times, nbytes = (np.repeat(column, len(elements)) for column in (times, nbytes))
         rank = plan.shifts.shifted(rank[:, None], elements).ravel().astype(np.int32)
-    return Changes(times, kept, rank)
-
-
-def _stored(plan: Plan, timeline: Timeline) -> Changes | None:
-    if plan.stored is None:
-        return None
-    return Changes(
-        timeline.finish[plan.last[plan.stored.task]], plan.stored.nbytes, plan.stored.rank
-    )
+    return Changes(times, nbytes, rank)

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simulator.collectives.collective import Collective
 from simulator.schedules import semantics
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.semantics import Contract
+from simulator.schedules.semantics import Chosen, Data, Promise, Slots
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
 from simulator.steps.step_graph import StepGraph
@@ -82,13 +83,15 @@ class Holdings(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Bytes outside of slots that are held for a while, one row a change. None are duplicates."""
+    """Bytes outside of slots that are held for a while, one row a change."""
 
     task: Ints
     """The task with whose end the bytes appear or vanish."""
     rank: Ints
     nbytes: Floats
     """Bytes that appear; below 0: that vanish."""
+    distinct: Floats
+    """How many of them are no duplicates."""
 
 
 class Updates(NamedTuple):
@@ -185,11 +188,28 @@ class Plan:
         return route(self.schedule, self.topology)
 
 
-def prove(plan: Plan, promise: Contract) -> None:
-    """Raise :class:`simulator.schedules.semantics.WrongResult` unless the step of `plan` computes
-    what is promised. Of an outline, each bucket must do so, and run once."""
+def of_buckets(plan: Plan, promise: Collective) -> Collective:
+    """The promise of a step whose buckets each keep `promise`."""
+
+    def postcondition(before: Data, chosen: Chosen) -> Promise:
+        every = np.arange(before.shape[1], dtype=np.int32)
+        number = every if chosen is None else chosen.number
+        promised, values = np.zeros(before.shape, dtype=np.bool_), before.copy()
+        for schedule, slot, _ in plan.buckets:
+            inside = np.flatnonzero((number >= slot) & (number < slot + schedule.buffer))
+            slots = Slots(number[inside] - slot, schedule.buffer)
+            both = promise.postcondition(before[:, inside], slots)
+            promised[:, inside], values[:, inside] = both
+        return promised, values
+
+    return replace(promise, postcondition=postcondition) if plan.buckets else promise
+
+
+def prove(plan: Plan, promise: Collective) -> None:
+    """Raise :class:`simulator.schedules.semantics.WrongResult` unless each bucket of the step of
+    `plan` computes what is promised; without buckets, all of it. Buckets of an outline run once."""
     if not plan.blocks:
-        semantics.check(plan.schedule, promise)
+        semantics.check(plan.schedule, of_buckets(plan, promise))
         return
     slots = [block.region.slot for block in plan.blocks]
     for region in plan.buckets:

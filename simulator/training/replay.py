@@ -26,6 +26,8 @@ from simulator.training.segments import (
     structure,
     write,
 )
+from simulator.training.size import most_operations
+from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
 Found = TypeVar("Found")
@@ -148,9 +150,16 @@ class Replay:
             earlier = reduce(Segment.until, (done.segment for done in self.done[overlap:]))
             segment = earlier.until(segment)
             # What overlaps goes on to: a segment that doubles is simulated a few times alone.
-            for _ in range(len(earlier.blocks) - 1):
-                if pieces and pieces[-1].blocks:
-                    segment = segment.until(pieces.pop())
+            more = len(earlier.blocks) - 1
+            while pieces and more > 0:
+                more -= len(pieces[-1].blocks)
+                segment = segment.until(pieces.pop())
+            operations = sum(len(block.region.schedule) for block in segment.blocks)
+            if operations > most_operations():
+                raise InputError(
+                    f"{len(segment.blocks)} collectives that run at the same time have "
+                    f"{operations:.3g} operations: take fewer ranks, or one stream, as fsdp:fsdp=1"
+                )
             self._forget(overlap)
 
     def _keep(self, done: Done) -> None:

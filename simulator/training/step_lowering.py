@@ -15,7 +15,9 @@ from simulator.steps.step_graph import StepGraph
 from simulator.training.communicator import Communicator
 from topologies.topology import Floats, Ints
 
-Memory = Literal["held", "used", "elsewhere"]
+Memory = Literal["held", "shared", "used", "elsewhere"]
+BUCKETS = "held", "shared"
+"""The memory of collectives that keep the promise of a strategy."""
 
 
 class CollectiveRows(NamedTuple):
@@ -25,8 +27,8 @@ class CollectiveRows(NamedTuple):
     buffer: str
     """The name of its buffer. Collectives of one size with the same name share it."""
     memory: Memory
-    """Whether the buffer is held all the time, held from its first use to its last, or counted
-    elsewhere."""
+    """Whether the buffer is held all the time, or a share of it by each worker; held from its first
+    use to its last; or counted elsewhere."""
 
 
 class TaskRows(NamedTuple):
@@ -91,9 +93,10 @@ def lower(
     """The schedule of a graph, part by part. An `outline` leaves out the transfers of collectives,
     of which it has the operations to enter and to leave."""
     collectives = {_buffer(each): each for each in (part.collective for part in parts) if each}
-    bucket_rows = {name: each for name, each in collectives.items() if each.memory == "held"}
+    bucket_rows = {name: each for name, each in collectives.items() if each.memory in BUCKETS}
     others = {name: each for name, each in collectives.items() if name not in bucket_rows}
-    slots = layout([each.schedule for each in bucket_rows.values()], [*others.values()])
+    sharers = graph.ranks if any(each.memory == "shared" for each in bucket_rows.values()) else 1
+    slots = layout([each.schedule for each in bucket_rows.values()], [*others.values()], sharers)
     regions = dict(zip((*bucket_rows, *others), slots.regions, strict=True))
     builder = _builder(slots, graph.ranks, communicator, outline=outline)
     blocks, begin = list[Block](), 0
@@ -139,10 +142,12 @@ class BufferSlots(NamedTuple):
     """The collectives of the buffer, then those in other slots."""
 
 
-def layout(buckets: Sequence[Schedule], others: Sequence[CollectiveRows] = ()) -> BufferSlots:
+def layout(
+    buckets: Sequence[Schedule], others: Sequence[CollectiveRows] = (), sharers: int = 1
+) -> BufferSlots:
     """Put the buckets side by side into the buffer; their scratch and all other collectives come
-    behind it."""
-    nbytes = sum(bucket.nbytes_total for bucket in buckets)
+    behind it. Each of several `sharers` holds a share of each slot of the buffer."""
+    nbytes = sum(bucket.nbytes_total for bucket in buckets) / sharers
     buffer: list[Floats] = [np.zeros(0)]
     scratch: list[Floats] = [np.zeros(0)]
     slot, behind = 0, sum(bucket.buffer for bucket in buckets)

@@ -181,7 +181,7 @@ class Trainer:
         the time; nothing for no bytes."""
         if not nbytes or self.communicator is None:
             return None
-        schedule = self.communicator.all_reduce(nbytes)
+        schedule = self.communicator.large(nbytes)
         return self.collective(Label(ALL_REDUCE, name), schedule, *after, memory="held")
 
     def message(self, label: Label, ends: tuple[int, int], nbytes: float, after: Ints) -> Ints:

@@ -289,6 +289,8 @@ VALUES: dict[str, Value] = {
             "ssp:bound=0",
             "local_sgd",
             "local_sgd:every=2,algo=rings",
+            "fsdp",
+            "fsdp:zero=2,wire=bf16,accumulate=2",
         ),
         *(
             "ddp:startup=yes",

@@ -55,6 +55,8 @@ SYNCHRONOUS = (
     "ddp:bucket=1MB",
     "ddp:algo=tree,streams=2,bucket=0",
     "dp",
+    "fsdp",
+    "fsdp:zero=2",
     "local_sgd:every=1",
 )
 
@@ -86,8 +88,9 @@ def test_synchronous_strategies_are_one_device(
     assert np.abs(learnt - single(task, ranks, 5)).max() < 1e-10
 
 
-def test_several_batches_are_one_gradient() -> None:
-    learnt = weights(job("ddp:accumulate=2"), 3)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_several_batches_are_one_gradient(strategy: str) -> None:
+    learnt = weights(job(f"{strategy}:accumulate=2"), 3)
     assert np.abs(learnt - single(TASK, 3, 6, batches=2)).max() < 1e-10
 
 

@@ -366,7 +366,7 @@ def test_each_rank_computes_with_its_own_times(
         run(replace(two_models, p="4"), None, None, None, "table")
 
 
-@pytest.mark.parametrize("strategy", ["dp", "ssgd", "asgd", "ssp", "local_sgd"])
+@pytest.mark.parametrize("strategy", ["dp", "ssgd", "asgd", "ssp", "fsdp", "local_sgd"])
 def test_every_strategy_takes_the_times_of_each_rank(
     request_: Request, capsys: pytest.CaptureFixture[str], tmp_path: Path, strategy: str
 ) -> None:

@@ -37,7 +37,7 @@ def test_training_searches_no_options() -> None:
 def test_large_and_small_messages_have_their_algorithms() -> None:
     communicator = Communicator(mesh(4), "recursive_doubling", "naive")
     for schedule, name in (
-        (communicator.all_reduce(64.0), "recursive_doubling"),
+        (communicator.large(64.0), "recursive_doubling"),
         (communicator.small(8.0), "naive"),
     ):
         semantics.check(schedule, ALL_REDUCE)
@@ -47,4 +47,4 @@ def test_large_and_small_messages_have_their_algorithms() -> None:
 
 def test_a_server_is_counted_and_a_lone_worker_sends_nothing() -> None:
     assert Communicator(mesh(3), "parameter_server_apart").servers == 1
-    assert Communicator(mesh(1), "rings").all_reduce(64.0).volume == 0
+    assert Communicator(mesh(1), "rings").large(64.0).volume == 0

@@ -7,7 +7,7 @@ from topologies.errors import InputError
 
 
 def test_strategies_are_those_that_files_declare() -> None:
-    assert list(strategies()) == ["ddp", "dp", "ssgd", "asgd", "ssp", "local_sgd"]
+    assert list(strategies()) == ["ddp", "dp", "ssgd", "asgd", "ssp", "fsdp", "local_sgd"]
     for name, strategy in strategies().items():
         assert find(name) is strategy
 
@@ -15,5 +15,5 @@ def test_strategies_are_those_that_files_declare() -> None:
 def test_an_unknown_strategy_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match="did you mean 'local_sgd'"):
         find("local_sdg")
-    with pytest.raises(InputError, match="shards a model, which is a plan"):
-        find("zero3")
+    with pytest.raises(InputError, match="take fsdp, or a plan of any stage, like "):
+        find("zero2")

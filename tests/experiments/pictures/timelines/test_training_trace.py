@@ -111,7 +111,7 @@ def test_nothing_overlaps_on_a_track(
     assert sharing == "fair" or not any(name.endswith(")") for name in names)
 
 
-@pytest.mark.parametrize("name", ["ddp", "dp", "ssgd", "asgd", "ssp", "local_sgd"])
+@pytest.mark.parametrize("name", ["ddp", "dp", "ssgd", "asgd", "ssp", "fsdp", "local_sgd"])
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])
 def test_every_strategy_has_a_trace(run: Run, name: str, sharing: Sharing) -> None:
     plan, timeline = run(
