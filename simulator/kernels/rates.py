@@ -66,12 +66,10 @@ class Course(NamedTuple):
 class Room(NamedTuple):
     """The state of a run."""
 
-    held: Ints
-    """The task on each lane; -1 for none."""
-    queues: Annotated[Ints, 2]
-    """The first and the last task that wait for each lane; -1 for none, shape (lanes, 2)."""
+    last: Ints
+    """The last task of the line for each lane, whose first one has the lane; -1 for none."""
     behind: Ints
-    """The task behind each task in a queue."""
+    """The task behind each task in its line; -1 for none."""
     waiting: Ints
     """Tasks that each task still waits for."""
     missing: Ints
@@ -168,24 +166,19 @@ def end_of(room: Room, i: Index) -> float:
 def arrive(loop: Loop, i: Index, now: float) -> None:
     """A task is ready: it takes its lane, or waits for it."""
     room, lane = loop.room, loop.tasks.lane[i]
-    loop.course.ready[i] = now
-    if room.held[lane] < 0:
+    before = room.last[lane]
+    loop.course.ready[i], loop.course.cause[i], room.last[lane] = now, before, i
+    if before < 0:
         enter(loop, i, now)
-        return
-    last = room.queues[lane, 1]
-    loop.course.cause[i] = room.held[lane] if last < 0 else last
-    if last < 0:
-        room.queues[lane, 0] = i
     else:
-        room.behind[last] = i
-    room.behind[i], room.queues[lane, 1] = -1, i
+        room.behind[before] = i
 
 
 def enter(loop: Loop, i: Index, now: float) -> None:
     """A task takes its lane. The last one of a call begins it."""
     tasks, room = loop.tasks, loop.room
     first = tasks.first[i]
-    room.held[tasks.lane[i]], loop.course.start[i] = i, now
+    loop.course.start[i] = now
     talk(loop, i, 1)
     room.missing[first] -= 1
     if room.missing[first] > 0:
@@ -212,7 +205,6 @@ def release(loop: Loop, first: Index, now: float) -> None:
     tasks, successors, room = loop.tasks, loop.successors, loop.room
     i = first
     while i >= 0:
-        lane = tasks.lane[i]
         loop.course.finish[i] = now
         room.counts[DONE] += 1
         talk(loop, i, -1)
@@ -222,13 +214,10 @@ def release(loop: Loop, first: Index, now: float) -> None:
             if room.waiting[j] == 0:
                 room.stacks[READY, room.counts[READY]] = j
                 room.counts[READY] += 1
-        room.held[lane] = -1
-        j = room.queues[lane, 0]
-        if j >= 0:
-            room.queues[lane, 0] = room.behind[j]
-            if room.behind[j] < 0:
-                room.queues[lane, 1] = -1
-            enter(loop, j, now)
+        if room.behind[i] >= 0:
+            enter(loop, room.behind[i], now)
+        else:
+            room.last[tasks.lane[i]] = -1
         i = tasks.partner[i]
 
 

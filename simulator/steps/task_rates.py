@@ -77,8 +77,7 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> Run:
     course = Course(ready, start, begin, finish, cause, lost)
     size = schedule.ranks * lanes
     room = Room(
-        held=np.full(size, -1, dtype=np.int32),
-        queues=np.full((size, 2), -1, dtype=np.int32),
+        last=np.full(size, -1, dtype=np.int32),
         behind=np.full(count, -1, dtype=np.int32),
         waiting=np.diff(schedule.indptr).astype(np.int32),
         missing=np.bincount(shared.first, minlength=count).astype(np.int32),
