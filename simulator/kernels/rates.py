@@ -53,8 +53,6 @@ class Course(NamedTuple):
     ready: Floats
     start: Floats
     """When the task took its lane."""
-    begin: Floats
-    """When all tasks of its call had taken their lanes."""
     finish: Floats
     cause: Ints
     """The task that held the lane before, if it was not free; -1 for none."""
@@ -183,10 +181,6 @@ def enter(loop: Loop, i: Index, now: float) -> None:
     room.missing[first] -= 1
     if room.missing[first] > 0:
         return
-    j = first
-    while j >= 0:
-        loop.course.begin[j] = now
-        j = tasks.partner[j]
     slows = tasks.role[first] == COMPUTES and loop.slowdown > 0.0
     if tasks.seconds[first] == 0.0 or not (tasks.usage[first] > 0 or slows):
         room.stacks[BEGUN, room.counts[BEGUN]] = first

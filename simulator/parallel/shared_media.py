@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,35 +15,30 @@ ROUNDING = 1e-9
 """Lanes that together use no more of a medium than all of it, up to this, never wait there."""
 
 
-class Caller(NamedTuple):
-    """A task that does nothing but calls, one after the other."""
-
-    lane: int
-    """The lane among those of all places."""
-    place: int
-    seconds: float
-    """The time of the task alone."""
-    calls: Sequence[Call]
-
-
-def usages(callers: Sequence[Caller], times: GroupTimes) -> tuple[Usages, Ints, Ints]:
+def usages(
+    callers: Sequence[Sequence[Call]],
+    device: Numbers,
+    lane: Numbers,
+    seconds: Floats,
+    times: GroupTimes,
+) -> tuple[Usages, Ints, Ints]:
     """What each caller uses of media, without those that have room for all lanes at any time.
 
-    Returns the usages, of which the first is empty; that of each caller; and a medium of the
-    machine for each number of a medium there: it stands for all that are used alike.
+    A caller is a task on a lane of a device that does nothing but calls, one after the other, and
+    takes so many seconds alone. Returns the usages, of which the first is empty; that of each
+    caller; and a medium of the machine for each number of a medium there: it stands for all that
+    are used alike.
     """
     sources, entries = dict[tuple[Call, int], int](), list[tuple[int, int, float]]()
     uses = list[tuple[Ints, Floats, Floats]]()
-    for number, caller in enumerate(callers):
-        for call in caller.calls:
+    for number, (calls, home) in enumerate(zip(callers, device.tolist(), strict=True)):
+        for call in calls:
             timed = times.timed(*call[:3])
-            place = (
-                caller.place if caller.place in timed.laid.parts_of else min(timed.laid.parts_of)
-            )
+            place = home if home in timed.laid.parts_of else min(timed.laid.parts_of)
             if (call, place) not in sources:
                 sources[call, place] = len(uses)
                 uses.append(timed.uses(call.nbytes, place))
-            weight = timed.at(times.end, place) / (caller.seconds or 1.0)
+            weight = timed.at(times.end, place) / (float(seconds[number]) or 1.0)
             entries.append((number, sources[call, place], weight))
     media, uses = _classes(uses, len(times.topology.medium_bandwidth) + len(times.topology.node))
     table = np.zeros((2, len(callers), len(media)))
@@ -53,10 +47,9 @@ def usages(callers: Sequence[Caller], times: GroupTimes) -> tuple[Usages, Ints, 
         table[:, number, where] += weight * np.stack(columns)
     # What is faster than the slowest groups of its place uses none of their media twice.
     table /= np.maximum(table[:1], 1.0)
-    lanes, lane = np.unique([caller.lane for caller in callers], return_inverse=True)
-    most = np.zeros((len(lanes), len(media)))
-    np.maximum.at(most, lane, table[0])
-    contended = most.sum(axis=0) > 1 + ROUNDING
+    most = np.zeros((device.max(initial=0) + 1, lane.max(initial=0) + 1, len(media)))
+    np.maximum.at(most, (device, lane), table[0])
+    contended = most.sum(axis=(0, 1)) > 1 + ROUNDING
     table = table[:, :, contended]
     row, medium = np.nonzero(table[0])
     using, counts = np.unique(row, return_counts=True)

@@ -20,7 +20,7 @@ from simulator.kernels.records import Csr
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, Row
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.parallel.shared_media import Caller, repeated, usages
+from simulator.parallel.shared_media import repeated, usages
 from simulator.parallel.stage_transfers import item_order, item_waits
 from simulator.parallel.step_work import Work
 from simulator.parallel.updates import updates
@@ -111,16 +111,15 @@ class Step:
         _, first, of_rows = np.unique(
             number[rows] * graph.places + place, return_index=True, return_inverse=True
         )
-        callers = [
-            Caller(
-                int(devices[place[row]]) * len(STREAMS) + int(graph.lane[rows[row]]),
-                int(devices[place[row]]),
-                float(graph.seconds[rows[row]]),
-                calls[number[rows[row]]],
-            )
-            for row in first.tolist()
-        ]
-        used, usage, media = usages(callers, self.work.times)
+        of_first = rows[first]
+        callers = [calls[row] for row in number[of_first].tolist()]
+        used, usage, media = usages(
+            callers,
+            devices[place[first]],
+            graph.lane[of_first],
+            graph.seconds[of_first],
+            self.work.times,
+        )
         # Pipelines of ranks that differ have media of their own. The n-th places of all devices are
         # of the same pipelines.
         copy = occurrences(devices)

@@ -65,6 +65,8 @@ def measure(step: Step) -> StepMeasures:
     exposed[:, COMPUTE] = communicating[:, COMPUTE] = 0.0
     launching = first[:, HOST] + launched
     exposed[:, HOST] = communicating[:, HOST] = 0.0
+    # What rounding leaves of the bubble is 0.
+    idle = total - first.sum(axis=1)
     computing = first[:, COMPUTE] - inner.sum(axis=1) - launched - optimizer - restarting
     return StepMeasures(
         total,
@@ -74,7 +76,7 @@ def measure(step: Step) -> StepMeasures:
         exposed,
         communicating - exposed,
         launching,
-        _idle(total, first),
+        np.where(np.abs(idle) > 1e-12 * total, idle, 0.0),
         summed(rows.place[inside], rows.length[inside], places),
     )
 
@@ -91,12 +93,6 @@ def by_device(measures: StepMeasures, graph: StepGraph, device: Ints, steps: int
 
     columns = (getattr(measures, each.name) for each in fields(measures)[1:])
     return StepMeasures(measures.step / steps, *map(mean, columns))
-
-
-def _idle(total: float, active: Floats) -> Floats:
-    """What is left of a step. What rounding leaves of it is 0."""
-    idle = total - active.sum(axis=1)
-    return np.asarray(np.where(np.abs(idle) > 1e-12 * total, idle, 0.0))
 
 
 def length_of(step: Step) -> float:

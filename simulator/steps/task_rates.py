@@ -38,8 +38,6 @@ class Run(NamedTuple):
     """Tasks that have run."""
 
     timeline: Timeline
-    begin: Floats
-    """When all tasks of each call had taken their lanes."""
     lost: Floats
     """Seconds that calls on a lane lost to calls on another one, by the medium on which they met,
     shape (media, lanes, lanes)."""
@@ -50,7 +48,7 @@ class Run(NamedTuple):
 def alone(timeline: Timeline) -> Run:
     """Tasks that shared nothing."""
     none = np.zeros((0, timeline.schedule.lanes, timeline.schedule.lanes))
-    return Run(timeline, timeline.start, none, none)
+    return Run(timeline, none, none)
 
 
 def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> Run:
@@ -72,9 +70,9 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> Run:
         partner,
         shared.row,
     )
-    ready, start, begin, finish = np.zeros((4, count))
+    ready, start, finish = np.zeros((3, count))
     cause, lost = np.full(count, -1, dtype=np.int32), np.zeros((2 * media, lanes * lanes))
-    course = Course(ready, start, begin, finish, cause, lost)
+    course = Course(ready, start, finish, cause, lost)
     size = schedule.ranks * lanes
     room = Room(
         last=np.full(size, -1, dtype=np.int32),
@@ -98,4 +96,4 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> Run:
     took = np.where(as_alone, schedule.seconds, course.finish - course.start)
     ran = replace(routed, schedule=replace(schedule, seconds=took))
     timeline = Timeline(ran, course.ready, course.finish, course.start, course.cause)
-    return Run(timeline, course.begin, *lost.reshape(2, media, lanes, lanes))
+    return Run(timeline, *lost.reshape(2, media, lanes, lanes))
