@@ -51,25 +51,10 @@ def table() -> str:
     rows = [
         ["work", "clock", "measured", "goal"],
         [f"make a page of {spans:,} spans", "cpu", format_seconds(made), ""],
-        [
-            "size of the page",
-            "",
-            format_bytes(len(html), binary=False),
-            format_bytes(SIZE, binary=False),
-        ],
+        ["size of the page", "", *(format_bytes(each, binary=False) for each in (len(html), SIZE))],
         ["open it and draw it", "elapsed", format_seconds(opened), format_seconds(FIRST)],
-        [
-            f"the slowest of {ZOOMS} zoom steps",
-            "elapsed",
-            format_seconds(zoom),
-            format_seconds(STEP),
-        ],
-        [
-            f"thin 6.3 million spans to {MOST:,}",
-            "cpu",
-            format_seconds(thinning),
-            format_seconds(THINNING),
-        ],
+        [f"the slowest of {ZOOMS} zoom steps", "elapsed", *map(format_seconds, (zoom, STEP))],
+        [f"thin 6.3 million spans to {MOST:,}", "cpu", *map(format_seconds, (thinning, THINNING))],
     ]
     return output.align(rows)
 

@@ -32,7 +32,6 @@ class Outcome(NamedTuple):
     """A search beside a simulation of all plans."""
 
     plans: int
-    """Plans that fit."""
     simulated: int
     """Plans that the search simulated."""
     excess: float

@@ -59,7 +59,6 @@ class Factors(NamedTuple):
     scale: float = 1.0
     """The factor on the times of the device."""
     launch: float = 1.0
-    """The factor on the launch of a kernel."""
 
     def of(self, times: DeviceTimes) -> DeviceTimes:
         """The calibrated times."""

@@ -35,7 +35,6 @@ class PlanError(NamedTuple):
     """Errors of simulated steps as shares of the measured ones."""
 
     steps: int
-    """The measured steps."""
     mean: float
     """The mean of absolute errors."""
     bias: float

@@ -61,7 +61,6 @@ class Simulated(NamedTuple):
     """A plan that has been simulated."""
 
     seconds: float
-    """Seconds of the step."""
     parts: Mapping[str, float]
     """Seconds of a mean device by what it does; they add up to the step."""
     memory: float
@@ -75,7 +74,6 @@ class SearchResult:
     with the lowest bound first."""
 
     space: Space
-    """The plans among which it chose."""
     left_out: Counter[str]
     """Plans that are not bounded, by the reason."""
     limit: float
@@ -258,7 +256,6 @@ class PlanBounds:
     the times of collectives."""
 
     training: Training
-    """The model on a device."""
     times: GroupTimes
     """The times of collectives, under any degrees."""
     _blocks: dict[tuple[object, ...], list[Block]] = field(default_factory=dict, repr=False)

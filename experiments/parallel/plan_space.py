@@ -24,9 +24,7 @@ class Space:
     """What a search goes through."""
 
     training: Training
-    """The model on a device."""
     gpus: int
-    """The GPUs of the job."""
     node: int
     """GPUs of a node: tensor parallel stays within it unless the user asks."""
     wanted: Mapping[str, Any]

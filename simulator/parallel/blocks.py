@@ -35,7 +35,6 @@ class Block:
     name: str
     """The kind of layer: embedding, layer, experts or head."""
     forward: tuple[Part, ...]
-    """The forward."""
     inputs: tuple[Part, ...]
     """The backward for inputs, when it runs apart from that for weights."""
     weights: tuple[Part, ...]

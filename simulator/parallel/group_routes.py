@@ -60,7 +60,6 @@ class _Use(NamedTuple):
     """How long the bytes of all groups of its place keep the busiest medium of each group busy, for
     V = 1 byte, at least."""
     media: Loads
-    """What all groups of a place send over media."""
     sizes: Floats
     """The bytes of each transfer of a group."""
 
@@ -166,21 +165,20 @@ def lay(
     placements = _placements(algorithm, topology, groups, fitted)
     use = _use(topology, placements, place, pairs)
     parts = _parts(topology, use, place)
-    members, parts_of = dict[tuple[bytes, ...], Ints](), dict[int, dict[tuple[bytes, ...], None]]()
-    keys, part_of = _keys(topology, use, parts, placements), np.empty(len(groups), dtype=np.int32)
-    for key, part in zip(keys, parts, strict=True):
-        members.setdefault(key, part)
-        parts_of.setdefault(int(place[part[0]]), {})[key] = None
-    number = {key: n for n, key in enumerate(members)}
-    for key, part in zip(keys, parts, strict=True):
+    members, number = list[Ints](), dict[tuple[bytes, ...], int]()
+    parts_of, part_of = dict[int, list[int]](), np.empty(len(groups), dtype=np.int32)
+    for key, part in zip(_keys(topology, use, parts, placements), parts, strict=True):
+        if key not in number:
+            number[key] = len(members)
+            members.append(part)
         part_of[part] = number[key]
+        parts_of.setdefault(int(place[part[0]]), []).append(number[key])
     busiest = {
-        here: sorted(keys, key=lambda key: -use.busy[members[key]].max())[:PARTS]
-        for here, keys in parts_of.items()
+        here: sorted(dict.fromkeys(parts), key=lambda n: -use.busy[members[n]].max())[:PARTS]
+        for here, parts in parts_of.items()
     }
-    numbers = {here: [number[key] for key in keys] for here, keys in busiest.items()}
     made = algorithm, topology, merges, fitted, placements, place, use, part_of
-    return Laid(*made, [*members.values()], numbers)
+    return Laid(*made, members, busiest)
 
 
 def _check(algorithm: Algorithm, ranks: int, operations: float) -> None:

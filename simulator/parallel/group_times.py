@@ -101,13 +101,11 @@ class GroupTimes:
     topology: Topology
     """The machine. Rank r of the plan is rank r there."""
     degrees: Degrees
-    """The groups."""
     algorithms: Mapping[str, Sequence[str | Algorithm]] = field(default_factory=dict)
     """Other algorithms than those of `ALGORITHMS`, by collective."""
     profile: Profile | None = None
     """A calibrated library, whose protocols are simulated."""
     run: Callable[[Routed], Timeline] = run
-    """The engine."""
     end: End | None = None
     """What of each call counts. None is its time, without intervals."""
     usual: GroupTimes | None = None
@@ -133,8 +131,6 @@ class GroupTimes:
 
     def with_algorithms(self, algorithms: Mapping[str, Sequence[str | Algorithm]]) -> GroupTimes:
         """The times with further algorithms. What both simulate, both remember."""
-        if not algorithms:
-            return self
         usual = self.usual and self.usual.with_algorithms(algorithms)
         return replace(self, algorithms={**self.algorithms, **algorithms}, usual=usual)
 

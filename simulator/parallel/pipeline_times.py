@@ -40,7 +40,6 @@ class PipelineTimes:
     """When the actions of a pipeline run."""
 
     pipeline: Pipeline
-    """The pipeline."""
     timeline: Timeline
     """The timeline of its schedule, which has a rank for each device."""
     operations: Ints

@@ -25,16 +25,13 @@ ROUNDING = 1 - 1e-9
 
 
 class PassSeconds(NamedTuple):
-    """What a block takes for a micro-batch."""
+    """Seconds of the device for a block and a micro-batch, and of the CPU that launches. Backwards
+    have what is computed again."""
 
     forward: float
-    """Seconds of the device in the forward."""
     backward: float
-    """Seconds of the device in the backward, with what is computed again."""
     launch_forward: float
-    """Seconds of the CPU in the forward."""
     launch_backward: float
-    """Seconds of the CPU in the backward."""
 
 
 Known = dict[int, tuple[Block, PassSeconds]]
@@ -47,13 +44,10 @@ class Outline:
     forwards and whole backwards."""
 
     stages: Sequence[Sequence[Block]]
-    """The blocks of each stage."""
     micro_batches: int
-    """Micro-batches of the pipeline."""
     times: GroupTimes
-    """The times of collectives. Its degrees are those of the plan."""
+    """Its degrees are those of the plan."""
     sharding: Sharding
-    """How gradients are reduced, and parameters updated and shared out."""
     in_turn: bool = False
     """Whether device d alternates forwards and backwards behind its first `devices` - 1 - d
     forwards, as in 1F1B: no more than `devices` - d micro-batches are on their way behind it."""

@@ -27,9 +27,7 @@ class StepMeasures:
     computing: Floats
     """Forwards and backwards."""
     optimizer: Floats
-    """The optimizer."""
     restarting: Floats
-    """Restarts behind a failure."""
     exposed: Floats
     """Communication while nothing is computed, shape (places, streams)."""
     hidden: Floats

@@ -19,9 +19,7 @@ class Work:
     """What a step does."""
 
     stages: tuple[tuple[Block, ...], ...]
-    """The blocks of each stage of the pipeline."""
     pipeline: Pipeline
-    """The order of the actions of all devices."""
     times: GroupTimes
     """How long collectives take. Its degrees are those of the plan."""
     sharding: Sharding = field(default_factory=Sharding)

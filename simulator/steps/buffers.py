@@ -19,15 +19,13 @@ _Name = tuple[int, str, int, bytes]
 
 
 class Placed(NamedTuple):
-    """A collective within a schedule."""
+    """A collective within a schedule, with the first slots of its buffer and of its scratch."""
 
     meeting: Meeting
     fitted: Fitted
     """What the algorithm does among the ranks of the group alone."""
     slot: int
-    """The first slot of its buffer."""
     scratch: int
-    """The first slot of its scratch."""
     numbers: Ints
     """The ranks of the group, then those of its switches, as the schedule counts them."""
 

@@ -30,7 +30,6 @@ class Pipeline:
     and then in the order in which the device runs them."""
 
     name: str
-    """What the pipeline is called."""
     micro_batches: int
     """Micro-batches of a step. They are shared evenly among the copies of the model: the first
     ones go through copy 0."""
@@ -40,9 +39,7 @@ class Pipeline:
     kind: Ints
     """FORWARD, BACKWARD, INPUTS or WEIGHTS."""
     stage: Ints
-    """The stage that acts."""
     micro: Ints
-    """The micro-batch."""
     paired: Flags
     """Whether an action, a forward, runs together with the action behind it, a backward: both begin
     when both can, and both end at the same time."""

@@ -26,7 +26,6 @@ class PipelineOrder:
     """An order of actions, by name."""
 
     name: str
-    """The name on the command line."""
     build: Callable[..., Pipeline]
     """From devices and micro-batches, and the options by name, to a pipeline."""
     summary: str
