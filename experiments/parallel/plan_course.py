@@ -10,9 +10,15 @@ import numpy as np
 
 from experiments import output
 from simulator.parallel.conditioned_step import chained, place_of, split_step
-from simulator.parallel.peer_waits import PeerWaits, peer_waits
 from simulator.parallel.step import Step
-from simulator.parallel.step_measures import StepMeasures, by_device, length_of, measure
+from simulator.parallel.step_measures import (
+    PeerWaits,
+    StepMeasures,
+    by_device,
+    length_of,
+    measure,
+    peer_waits,
+)
 from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Conditions
 from topologies.resources import Need, check

@@ -17,11 +17,10 @@ from simulator.parallel.blocks import Block, Part
 from simulator.parallel.conditioned_step import chained, place_of, split_step
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.peer_waits import peer_waits
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import Step, write
-from simulator.parallel.step_measures import by_device, length_of, measure
+from simulator.parallel.step_measures import by_device, length_of, measure, peer_waits
 from simulator.parallel.step_work import Work
 from simulator.steps.kinds import RESTART
 from simulator.training.conditions import Conditions, Failure
