@@ -93,7 +93,9 @@ def chained(step: Step, conditions: Conditions, steps: int) -> Step:
         last, of_last = task[ends], graph.place[ends]
         if attempt.fails and failure is not None:
             restarts, nowhere = size + places, np.zeros_like(places)
-            parts.append(_restarts(places, failure.timeout + failure.restart, number))
+            restart = {"place": places, "lane": COMPUTE, "kind": RESTART, "step": number}
+            lasts = {"seconds": failure.timeout + failure.restart}
+            parts.append(dict.fromkeys(COLUMNS, -1) | restart | lasts)
             failed = last[of_last == graph.place_of[failure.rank]]
             waits.append(_pairs(restarts, places, last, of_last))
             waits.append(_pairs(restarts, nowhere, failed, np.zeros_like(failed)))
@@ -116,13 +118,6 @@ def _calls(step: Step) -> Floats:
     calls, times = step.graph.calls if step.work.times.usual else (), step.work.times
     seconds = [times.by_rank(*call[:3]) for call in calls]
     return np.reshape(seconds, (len(seconds), step.graph.ranks))
-
-
-def _restarts(places: Ints, seconds: float, step: int) -> dict[str, Any]:
-    """The columns of a restart of each place."""
-    columns: dict[str, Any] = dict.fromkeys(COLUMNS, -1)
-    columns |= {"place": places, "lane": COMPUTE, "kind": RESTART}
-    return columns | {"seconds": seconds, "step": step}
 
 
 def _forwards(graph: StepGraph) -> npt.NDArray[np.bool_]:

@@ -19,8 +19,7 @@ import numpy as np
 from simulator.parallel.blocks import Block
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
 from simulator.parallel.sharding import Unit, buckets, elements, gathers, reductions, units
-from simulator.parallel.step_work import Work
-from simulator.parallel.updates import tied_gradients
+from simulator.parallel.step_work import Work, tied_gradients
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from simulator.steps.step_graph import Call
 from topologies.errors import InputError

@@ -22,8 +22,7 @@ from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, Row
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.shared_media import repeated, usages
 from simulator.parallel.stage_transfers import item_order, item_waits
-from simulator.parallel.step_work import Work
-from simulator.parallel.updates import updates
+from simulator.parallel.step_work import Work, updates
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Flags, Schedule
 from simulator.schedules.timeline import Timeline

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.collectives.collective import Algorithm
 from simulator.parallel.step import Step
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import WrongResult
@@ -19,7 +18,7 @@ from simulator.steps.expansion import expand
 from simulator.steps.group_meetings import meetings
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS
 from simulator.steps.place_splits import in_order
-from simulator.steps.step_graph import Call, StepGraph
+from simulator.steps.step_graph import StepGraph
 from simulator.steps.written import Written, write
 from topologies.errors import InputError
 
@@ -28,14 +27,10 @@ def ranks_of(step: Step, *, ordered: bool = False) -> StepGraph:
     """What each rank of a plan does in a step, with the fastest algorithm of each collective. If it
     is `ordered`, tasks of a stream follow each other as they start in the step."""
     times, timeline = step.work.times, step.timeline
-
-    def fastest(call: Call) -> Algorithm:
-        return times.fastest(call.group, call.collective, call.nbytes)
-
     graph = replace(step.graph, seconds=timeline.schedule.seconds)
     if ordered:
         graph = in_order(graph, np.lexsort((timeline.finish, timeline.start)))
-    return expand(graph, fastest)
+    return expand(graph, lambda call: times.fastest(*call[:3]))
 
 
 def write_transfers(step: Step, *, force: bool = False) -> Written:

@@ -112,10 +112,9 @@ class Copies:
     def __init__(self, graph: StepGraph, place_of: Numbers) -> None:
         """`place_of` is the class of each rank, shape (ranks,)."""
         self._graph, self._place_of = graph, place_of
-        self._leader = np.unique(place_of, return_index=True)[1]
+        leader = np.unique(place_of, return_index=True)[1]
         self._ranks, self._begins = _by_place(graph.place_of)
-        self._row = occurrences(graph.place_of)
-        old = graph.place_of[self._leader]
+        self._row, old = occurrences(graph.place_of)[leader], graph.place_of[leader]
         self._classes, self._starts = _by_place(old)
         self._number, self._counts = occurrences(old), np.bincount(old)
         self.task, self.place = self.each(graph.place)
@@ -129,10 +128,9 @@ class Copies:
 
     def partner(self, place: Numbers, other: Numbers) -> Numbers:
         """The class of the partners of a class in another place of the graph."""
-        rank = self._ranks[self._begins[other] + self._row[self._leader[place]]]
-        return np.asarray(self._place_of[rank])
+        return np.asarray(self._place_of[self._ranks[self._begins[other] + self._row[place]]])
 
     def of(self, task: Numbers, place: Numbers) -> Numbers:
         """The copy of a task for a class, or for its partners in the place of the task."""
-        number = self._number[self.partner(place, self._graph.place[task])]
-        return np.asarray(self._first[task] + number)
+        partner = self.partner(place, self._graph.place[task])
+        return np.asarray(self._first[task] + self._number[partner])
