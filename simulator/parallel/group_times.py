@@ -151,10 +151,8 @@ class GroupTimes:
         """The same for the group of each rank, if slow links make groups of a place differ: those
         without such a link take as long as usual. Ranks without a group take 0 s."""
         assert self.usual is not None
-        usual, timed = (
-            self.usual.by_place(kind, collective, nbytes),
-            self.timed(kind, collective, nbytes),
-        )
+        usual = self.usual.by_place(kind, collective, nbytes)
+        timed = self.timed(kind, collective, nbytes)
         seconds = np.zeros(self.degrees.ranks)
         for group, place, part in zip(*self._groups(kind), timed.laid.part.tolist(), strict=True):
             seconds[group] = max(usual[place], timed.seconds.get(part, 0.0))
