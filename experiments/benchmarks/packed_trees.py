@@ -13,7 +13,7 @@ lower bound. An all-reduce is compared with the sum of its two phases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -114,17 +114,8 @@ def others(algorithm: Algorithm, topology: Topology) -> Iterator[tuple[float, st
             with suppress(InputError):  # not for this machine
                 fitted = other.on(topology, topology.ranks, V)
                 if not fitted.schedule.switches:
-                    yield (
-                        simulate(fitted.schedule, fitted.topology, "compiled").makespan,
-                        other.name,
-                    )
-
-
-def results(seeds: Iterable[int], every: int = EVERY) -> Iterator[Result]:
-    """All algorithms on the networks of some seeds."""
-    for seed in seeds:
-        for name in NAMES:
-            yield study(seed, name, fine=seed % every == 0)
+                    took = simulate(fitted.schedule, fitted.topology, "compiled").makespan
+                    yield took, other.name
 
 
 def table(arguments: Sequence[str]) -> str:
@@ -133,7 +124,8 @@ def table(arguments: Sequence[str]) -> str:
         text = " ".join(arguments)
         raise InputError(f"{text!r}: give the number of networks, and every how many have {FINE}")
     networks, every = [*map(int, arguments), *(SEEDS, EVERY)[len(arguments) :]]
-    return summary(list(results(range(networks), every)))
+    seeds = range(networks)
+    return summary([study(n, name, fine=n % every == 0) for n in seeds for name in NAMES])
 
 
 def summary(rows: Sequence[Result]) -> str:

@@ -94,8 +94,8 @@ def chained(step: Step, conditions: Conditions, steps: int) -> Step:
         if attempt.fails and failure is not None:
             restarts, nowhere = size + places, np.zeros_like(places)
             restart = {"place": places, "lane": COMPUTE, "kind": RESTART, "step": number}
-            lasts = {"seconds": failure.timeout + failure.restart}
-            parts.append(dict.fromkeys(COLUMNS, -1) | restart | lasts)
+            restart["seconds"] = failure.timeout + failure.restart
+            parts.append(dict.fromkeys(COLUMNS, -1) | restart)
             failed = last[of_last == graph.place_of[failure.rank]]
             waits.append(_pairs(restarts, places, last, of_last))
             waits.append(_pairs(restarts, nowhere, failed, np.zeros_like(failed)))

@@ -13,8 +13,7 @@ from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
 from simulator.parallel.stage_transfers import item_order, item_waits
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, TRANSFER, WEIGHTS
-from simulator.steps.priced import priced
-from simulator.steps.step_graph import StepGraph, step_graph, waits_of
+from simulator.steps.step_graph import StepGraph, priced, step_graph, waits_of
 from topologies.errors import InputError
 from topologies.shapes import line
 from topologies.topology import Floats, Ints

@@ -242,31 +242,28 @@ class Stage(NamedTuple):
 def stages_of_zero(work: Work, state: Callable[[int], State], device: int = 0) -> list[Stage]:
     """What a rank of a device would hold and send under each stage of ZeRO that the pipeline
     allows. `state` is what a rank holds under a stage."""
-    rows = []
-    for zero in range(4 if work.pipeline.copies == 1 else 2):
-        # Runs of ranks share parameters from stage 2 on.
-        shard = work.sharding.shard if zero >= 2 else 0
-        sharding = replace(work.sharding, zero=zero, shard=shard)
-        rows.append(_stage(replace(work, sharding=sharding), state(zero), device))
-    return rows
-
-
-def _stage(work: Work, state: State, device: int) -> Stage:
-    """The stage of ZeRO of a plan on a device."""
-    pipeline, sharding, size = work.pipeline, work.sharding, work.times.degrees.size
-    total = least = 0.0
-    calls: list[Call] = []
-    for stage in np.nonzero(pipeline.place == device)[1].tolist():
-        blocks = work.stages[stage]
-        calls += [call for _, call in reductions(blocks, sharding)]
-        calls += gathers(blocks, sharding)
-        total += float(held_between_steps(work, state, stage).sum())
-        for group, count in elements(blocks).items():
-            least += count * sum(state.shared(3, size(group)))
+    rows, pipeline, size = [], work.pipeline, work.times.degrees.size
+    mine = np.nonzero(pipeline.place == device)[1].tolist()
     last = np.isin(np.arange(len(pipeline)), pipeline.last)
     actions = np.stack((pipeline.stage, pipeline.kind, last), axis=1)[pipeline.device == device]
-    for (stage, kind, is_last), number in Counter(map(tuple, actions.tolist())).items():
-        calls += work.action(stage, kind, last=bool(is_last)).calls * number
-    sent = sum(SENT[each.collective] * each.nbytes * (1 - 1 / size(each.group)) for each in calls)
-    sent += sum(nbytes for *ends, nbytes, _ in tied_gradients(work) if device in ends)
-    return Stage(sharding.zero, total, total - least, sent)
+    for zero in range(4 if pipeline.copies == 1 else 2):
+        # Runs of ranks share parameters from stage 2 on.
+        shard = work.sharding.shard if zero >= 2 else 0
+        under = replace(work, sharding=replace(work.sharding, zero=zero, shard=shard))
+        total = least = 0.0
+        calls: list[Call] = []
+        for stage in mine:
+            blocks = work.stages[stage]
+            calls += [call for _, call in reductions(blocks, under.sharding)]
+            calls += gathers(blocks, under.sharding)
+            total += float(held_between_steps(under, state(zero), stage).sum())
+            for group, count in elements(blocks).items():
+                least += count * sum(state(zero).shared(3, size(group)))
+        for (stage, kind, is_last), number in Counter(map(tuple, actions.tolist())).items():
+            calls += under.action(stage, kind, last=bool(is_last)).calls * number
+        sent = sum(
+            SENT[call.collective] * call.nbytes * (1 - 1 / size(call.group)) for call in calls
+        )
+        sent += sum(nbytes for *ends, nbytes, _ in tied_gradients(under) if device in ends)
+        rows.append(Stage(zero, total, total - least, sent))
+    return rows

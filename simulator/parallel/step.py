@@ -29,13 +29,13 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps import task_rates
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import FORWARD, TRANSFER
-from simulator.steps.priced import priced
 from simulator.steps.step_graph import (
     MESSAGE,
     Call,
     StepGraph,
     occurrences,
     padded,
+    priced,
     step_graph,
     waits_of,
 )

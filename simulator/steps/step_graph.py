@@ -7,9 +7,9 @@ rank, or a device of a plan that stands for several ranks which do the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
-from simulator.schedules.schedule_builder import LANES
+from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
 from simulator.steps.kinds import CALL, KINDS
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
@@ -191,6 +192,38 @@ def step_graph(
     )
     check(graph)
     return graph
+
+
+def priced(graph: StepGraph) -> Schedule:
+    """A schedule on the places of a graph, with an operation for each task: a call is a computation
+    that takes the time of its transfers.
+
+    The phase of an operation is its kind on lane 0, and the name of the lane on others.
+    """
+    count = len(graph)
+    none, zero = np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.int32)
+    name = np.where(graph.lane == 0, graph.kind, len(KINDS) + graph.lane)
+    names = [*KINDS, *graph.lanes]
+    used = np.bincount(name, minlength=len(names)) > 0
+    phase = (np.cumsum(used) - 1)[name]
+    return replace(
+        ScheduleBuilder(graph.places, 1.0).build(),
+        phases=tuple(compress(names, used)),
+        lanes=len(graph.lanes),
+        kind=zero.astype(np.int8),
+        rank=graph.place,
+        peer=graph.place,
+        source=none,
+        target=none,
+        count=zero,
+        reduces=zero.astype(np.int8),
+        nbytes=np.zeros(count),
+        seconds=graph.seconds,
+        lane=graph.lane.astype(np.int16),
+        phase=phase.astype(np.int16),
+        indptr=graph.indptr,
+        indices=graph.indices,
+    )
 
 
 def check(graph: StepGraph) -> None:

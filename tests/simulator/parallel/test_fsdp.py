@@ -23,7 +23,7 @@ from simulator.parallel.step_transfers import write_transfers
 from simulator.schedules import semantics
 from simulator.schedules.semantics import WrongResult
 from simulator.steps.kinds import ALL_GATHER as GATHERS
-from simulator.steps.priced import priced
+from simulator.steps.step_graph import priced
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.footprint import footprint
 from simulator.training.measures import measure

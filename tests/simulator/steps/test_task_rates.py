@@ -17,8 +17,7 @@ from simulator.kernels.rates import Usages
 from simulator.schedules.routed import Routed, route
 from simulator.steps import task_rates
 from simulator.steps.kinds import COMPUTATION
-from simulator.steps.priced import priced
-from simulator.steps.step_graph import step_graph
+from simulator.steps.step_graph import priced, step_graph
 from simulator.steps.task_rates import Shared
 from topologies.errors import InputError
 from topologies.shapes import star
