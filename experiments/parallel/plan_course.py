@@ -36,7 +36,7 @@ class Course:
     """Steps one behind the other."""
 
     plain: Step
-    """A step without conditions."""
+    """As many steps without conditions."""
     step: Step
     """All steps, with those that a failure repeats."""
     conditions: Conditions
@@ -59,16 +59,15 @@ class Course:
         graph = self.step.graph
         return by_device(measure(self.step), graph, self.plain.graph.place_of, self.steps)
 
-    @cached_property
-    def row(self) -> dict[str, Any]:
-        """The columns of the conditions."""
-        plain = length_of(self.plain)
+    def row(self, seconds: float) -> dict[str, Any]:
+        """The columns of the conditions, where a step takes so many seconds."""
+        plain = length_of(self.plain) / self.steps
         return {
             "steps": self.steps,
             "places": self.step.graph.places,
             "plain_step_s": plain,
             # A share of what the plan reaches without the conditions.
-            "efficiency": plain / (self.seconds or 1.0),
+            "efficiency": plain / (seconds or 1.0),
             "restarting_s": float(self.measures.restarting.mean()),
         }
 
@@ -79,7 +78,7 @@ class Course:
         device = self.plain.graph.place_of[graph.leaders]
         known = dict(zip(_keys(before), before.seconds.tolist(), strict=True))
         rows = _keys(found._replace(place=device[found.place], peer=device[found.peer]))
-        longer = found.seconds / self.steps - np.array([known.get(row, 0.0) for row in rows])
+        longer = (found.seconds - [known.get(row, 0.0) for row in rows]) / self.steps
         order = np.argsort(-longer, kind="stable")[:LISTED]
         return [
             {
@@ -112,6 +111,8 @@ def course_of(
         need = Need(tasks * TASK.seconds, tasks * TASK.nbytes)
         check(f"{count} places have {tasks:.3g} tasks", need, "take fewer steps or ranks")
     whole = chained(split_step(step, places), conditions, steps)
+    if steps > 1:
+        plain = chained(split_step(plain, plain.graph.place_of), Conditions(), steps)
     return Course(plain, whole, conditions, steps)
 
 

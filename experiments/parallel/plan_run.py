@@ -140,7 +140,7 @@ class PlanRun:
             "missing_bytes": self.missing,
             "transfers_s": self.transfers_s,
             **interval_columns(self.interval),
-            **(self.course.row if self.course else {}),
+            **(self.course.row(seconds) if self.course else {}),
             **self.epochs.columns(sequences, seconds, seconds - self.measures.step),
         }
 

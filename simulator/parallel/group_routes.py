@@ -70,6 +70,8 @@ class Laid:
 
     algorithm: Algorithm
     topology: Topology
+    usual: Topology | None
+    """The machine for which a library makes rings, if some links of this one are slower."""
     merges: bool
     fitted: Fitted
     """What the algorithm does in the first group."""
@@ -128,11 +130,12 @@ class Laid:
             if folded is not None:
                 return folded.routed
         _check(self.algorithm, child.workers, len(child) * child.members)
-        return route(*self._whole(machine, busiest)[:2])
+        schedule, usual = self._whole(machine, busiest)[:2]
+        return route(schedule, replace(machine, placement=usual.placement))
 
     def _whole(self, topology: Topology, group: int) -> Fitted:
         """What the algorithm does in a group, not folded."""
-        machine = replace(topology, placement=self.placements[group])
+        machine = replace(self.usual or topology, placement=self.placements[group])
         return self.algorithm.on(machine, len(machine.placement), 1.0)
 
 
@@ -143,26 +146,26 @@ def lay(
     place: Ints,
     *,
     merges: bool = False,
-    uneven: bool = False,
+    usual: Topology | None = None,
 ) -> Laid:
     """The parts of a machine on which `groups`, shape (groups, ranks), run an algorithm: at once
     those of the same `place`, shape (groups,).
 
-    All groups have the schedule of the first one. With `merges` reductions may take time later. On
-    an `uneven` machine, no groups stand for all.
-    Raises InputError if there are too many operations.
+    All groups have the schedule of the first one. With `merges` reductions may take time later. If
+    some links are slower than on the `usual` machine, for which schedules are made, no groups stand
+    for all. Raises InputError if there are too many operations.
     """
-    first, size, folded = _machine(topology, groups[0]), groups.shape[1], None
+    first, size, folded = _machine(usual or topology, groups[0]), groups.shape[1], None
     if estimate(algorithm, size) > FEW:
         folded = fold(algorithm, first, size, merges=merges)
     if folded is None:
         _check(algorithm, size, estimate(algorithm, size))
     fitted = algorithm.on(first, size, 1.0) if folded is None else folded.fitted
     pairs = _pairs(fitted.schedule)
-    if pairs.ends.shape[1] * len(groups) > ROUTES and not uneven:
+    if pairs.ends.shape[1] * len(groups) > ROUTES and usual is None:
         near = _neighbours(topology, groups, place)
         groups, place = groups[near], place[near]
-    placements = _placements(algorithm, topology, groups, fitted)
+    placements = _placements(algorithm, usual or topology, groups, fitted)
     use = _use(topology, placements, place, pairs)
     parts = _parts(topology, use, place)
     members, number = list[Ints](), dict[tuple[bytes, ...], int]()
@@ -177,7 +180,7 @@ def lay(
         here: sorted(dict.fromkeys(parts), key=lambda n: -use.busy[members[n]].max())[:PARTS]
         for here, parts in parts_of.items()
     }
-    made = algorithm, topology, merges, fitted, placements, place, use, part_of
+    made = algorithm, topology, usual, merges, fitted, placements, place, use, part_of
     return Laid(*made, members, busiest)
 
 

@@ -162,7 +162,12 @@ class GroupTimes:
         """The fastest algorithm of a collective in groups of several ranks."""
         key = *self._key(kind, collective), nbytes
         if key not in self._times:
-            times = _allowed(partial(self._time, nbytes), self._every(kind, collective))
+            every = self._every(kind, collective)
+            if self.usual is not None:
+                # A library does not know of slow links.
+                chosen = self.usual.fastest(kind, collective, nbytes).name
+                every = [laid for laid in every if laid.algorithm.name == chosen]
+            times = _allowed(partial(self._time, nbytes), every)
             self._times[key] = min(times, key=lambda timed: max(timed.seconds.values()))
         return self._times[key]
 
@@ -207,7 +212,7 @@ class GroupTimes:
                     groups,
                     place,
                     merges=merges,
-                    uneven=self.usual is not None,
+                    usual=self.usual.topology if self.usual else None,
                 ),
                 self._algorithms_of(collective, groups[0]),
             )

@@ -162,6 +162,10 @@ def peer_waits(step: Step) -> PeerWaits:
     graph, timeline, tasks = step.graph, step.timeline, np.arange(len(step.graph))
     later, earlier = graph.waiting, graph.indices
     unit, entered, ready = joint_calls(graph), np.zeros(len(graph)), np.zeros(len(graph))
+    own = graph.place[later] == graph.place[earlier]
+    # What devices that share gradients wait for on each other is the wait of their call.
+    own_or_sent = own | (graph.peer[earlier] >= 0)
+    later, earlier, own = later[own_or_sent], earlier[own_or_sent], own[own_or_sent]
     np.maximum.at(entered, later, timeline.finish[earlier])
     last = tasks[np.lexsort((-tasks, entered))]
     peer = np.empty(len(graph), dtype=np.int64)
@@ -170,12 +174,9 @@ def peer_waits(step: Step) -> PeerWaits:
     called = np.flatnonzero(entered[peer] > entered)
 
     # A device and its CPU may wait for the same message: it counts once.
-    own = graph.place[later] == graph.place[earlier]
     np.maximum.at(ready, later[own], timeline.finish[earlier[own]])
     later, earlier = later[~own], earlier[~own]
-    sends = graph.communicates[earlier]
-    leaves = np.where(sends, timeline.start[earlier], timeline.finish[earlier])
-    late = leaves - ready[later]
+    late = timeline.start[earlier] - ready[later]
     message = earlier * np.int64(graph.places) + graph.place[later]
     order = np.lexsort((-late, message))
     order = order[np.append(True, np.diff(message[order]) > 0)[: len(order)]]

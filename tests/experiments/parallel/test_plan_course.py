@@ -141,3 +141,23 @@ def test_wrong_conditions_are_refused(
     result = simctl(*TRAIN, *options)
     assert result.returncode == 2
     assert message in result.stderr
+
+
+def test_steps_behind_each_other_compare_with_as_many_without_conditions(simctl: Simctl) -> None:
+    """In zb_h1 a device begins the next step while others end this one, so that three steps take
+    less than three times one."""
+    plan = ("tp=2,pp=4,schedule=zb_h1,micro=1,batch=16", "--topology", "hgx_h100", "--p", "8")
+    command = ("train", "--model", "llama3_8b:layers=4", "--plan", *plan, "--format", "json")
+    one = json.loads(simctl(*command).stdout)["summary"]["step_s"]
+    done = json.loads(simctl(*command, "--steps", "3").stdout)
+    assert done["summary"]["efficiency"] == pytest.approx(1.0, rel=1e-9)
+    assert done["summary"]["step_s"] < one
+    assert done["waits"] == []
+
+
+def test_waiting_for_samples_counts_in_the_efficiency(simctl: Simctl) -> None:
+    plan = ("dp=8,batch=8", "--topology", "hgx_h100", "--input-rate", "50", "--straggler", "3:1.5")
+    command = ("train", "--model", "gpt3_1_7b:layers=4", "--plan", *plan, "--format", "json")
+    row = json.loads(simctl(*command).stdout)["summary"]
+    assert row["step_s"] == pytest.approx(8 / 50)
+    assert row["efficiency"] == pytest.approx(row["plain_step_s"] / row["step_s"])

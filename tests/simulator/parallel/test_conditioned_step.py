@@ -25,7 +25,7 @@ from simulator.parallel.step_work import Work
 from simulator.steps.kinds import RESTART
 from simulator.training.conditions import Conditions, Failure
 from topologies.degraded import slowed
-from topologies.shapes import full_mesh
+from topologies.shapes import full_mesh, torus
 
 FIELDS = "computing", "optimizer", "restarting", "exposed", "launching", "idle"
 
@@ -167,3 +167,18 @@ def test_ranks_and_steps_that_do_not_exist_are_refused(
     conditions: Conditions, message: str
 ) -> None:
     assert refusal(place_of, small(Degrees(dp=2)), conditions, 3) == message
+
+
+def test_rings_do_not_change_with_a_slow_link() -> None:
+    """A library makes its rings for the machine as it is built: a link that is a little slower
+    changes a step a little, and rings that avoid it would be faster than usual."""
+    topology, degrees = torus(16, bandwidth=1e9, dims=(4, 4)), Degrees(dp=16)
+    usual = GroupTimes(topology, degrees)
+    call = "dp", "reduce_scatter", 1e9
+    times = [
+        GroupTimes(slowed(topology, 0, share), degrees, usual=usual).seconds(*call)
+        for share in (1.0, 1 - 1e-6, 0.9, 0.5)
+    ]
+    assert times[0] == usual.seconds(*call)
+    assert times[1] == pytest.approx(times[0], rel=1e-5)
+    assert times == sorted(times)
