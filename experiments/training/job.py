@@ -159,7 +159,7 @@ class TrainingRun:
     @cached_property
     def memory(self) -> Memory | None:
         """The memory of each rank over time, None if there are too many operations to trace it."""
-        if self.plan.blocks or len(self.plan.schedule) > WRITTEN:
+        if len(self.plan.schedule) > WRITTEN:
             return None
         return footprint(self.plan, self.timeline)
 

@@ -154,9 +154,12 @@ def _title(run: TrainingRun) -> str:
 def _summary(run: TrainingRun) -> Lines:
     row, epochs, staleness = run.row, run.job.epochs, run.measures.staleness
     step, who = row["step_s"] or 1.0, _simulated(run)
+    traced = ", at most" * bool(run.plan.blocks)
+    if run.memory is None:
+        traced = ", without messages on their way"
     words = {
         "limit": f"of {bytes_cell(run.capacity)}, " if run.capacity else "",
-        "traced": "" if run.memory else ", without messages on their way",
+        "traced": traced,
         "spread": _spread(run),
         "input_share": run.input_s / step,
         "reads": rate(epochs.input_rate),

@@ -9,7 +9,9 @@ from simulator.analysis import memory
 from simulator.analysis.memory import Changes, Memory, joined
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, KINDS, RESTART
+from simulator.training.outline_memory import collective_memory
 from simulator.training.plan import COMPUTE, Holdings, Plan
+from simulator.training.replay import Replayed
 from topologies.topology import Floats, Ints
 
 _SIGN = np.zeros(len(KINDS))
@@ -26,7 +28,8 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
     - What `plan.stored` says.
 
     The buffers of the gradients are held all the time; while they hold no gradient, they count as
-    redundant.
+    redundant. For outlines see
+    :func:`simulator.training.outline_memory.collective_memory`.
     """
     holdings = plan.holdings or _replicas(plan)
     copies = Changes(
@@ -40,6 +43,9 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
         task, rank, nbytes, alone = plan.stored
         stored, distinct = (_of_all(plan, timeline, task, each, rank) for each in (nbytes, alone))
     held, live = (joined(activations, each) for each in (stored, distinct))
+    if isinstance(timeline, Replayed):
+        of_collectives, values = collective_memory(plan, timeline)
+        held, live = joined(held, of_collectives), joined(live, values)
     return memory.trace(timeline.schedule, timeline, joined(copies, held), joined(once, live))
 
 

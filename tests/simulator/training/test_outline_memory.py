@@ -1,0 +1,65 @@
+"""The memory of outlines: that of all transfers, or an upper bound."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ddp_steps import MODEL, quiet, star
+from grouped_cases import each_case
+from simulator.training import find as find_strategy
+from simulator.training.conditions import Conditions
+from simulator.training.footprint import footprint
+from simulator.training.plan import Setting
+from simulator.training.plan_simulation import train
+from topologies.catalogue import find
+
+SLOW_RANK = Conditions(slower={3: 1.5})
+
+
+@each_case("conditions", [Conditions(), SLOW_RANK])
+@each_case("steps", [1, 3])
+@each_case("bucket", [0.0, 8192.0])
+@each_case("algo", ["ring", "rings", "tree", "naive", "halving_doubling", "parameter_server"])
+def test_peaks_are_those_of_all_transfers_of_rings_and_else_bounds(
+    algo: str, bucket: float, steps: int, conditions: Conditions
+) -> None:
+    strategy = quiet(bucket=bucket, algo=algo)
+    setting = Setting(star(8, servers=strategy.servers(8)), 8, steps, conditions)
+    plans = [
+        strategy.plan(MODEL, replace(setting, outline_beyond=beyond)) for beyond in (np.inf, 0)
+    ]
+    written, outline = (footprint(plan, train(plan)) for plan in plans)
+    for name in ("peaks", "peak_redundant"):
+        exact, most = np.array(getattr(written, name)), np.array(getattr(outline, name))
+        assert np.all(most >= exact * (1 - 1e-9))
+        if algo in ("ring", "rings") and conditions.alike:
+            assert most == pytest.approx(exact, rel=1e-9)
+
+
+def test_one_rank_stands_for_all_in_an_outline() -> None:
+    topology = find("hgx_h100:nodes=2").build(16)
+    setting = Setting(topology, 16, symmetric=True)
+    plans = [
+        quiet(bucket=8192.0).plan(MODEL, replace(setting, outline_beyond=beyond))
+        for beyond in (np.inf, 0)
+    ]
+    assert plans[1].blocks
+    written, outline = (footprint(plan, train(plan)) for plan in plans)
+    assert outline.peaks == pytest.approx(written.peaks, rel=1e-9)
+    assert outline.peak_redundant == pytest.approx(written.peak_redundant, rel=1e-9)
+
+
+@each_case("name", ["fsdp", "ddp"])
+def test_shared_and_used_buffers_count(name: str) -> None:
+    topology = find("hgx_h100:nodes=2").build(16)
+    setting = Setting(topology, 16, steps=2, conditions=SLOW_RANK)
+    plans = [
+        find_strategy(name)().plan(MODEL, replace(setting, outline_beyond=beyond))
+        for beyond in (np.inf, 0)
+    ]
+    assert plans[1].blocks
+    written, outline = (footprint(plan, train(plan)) for plan in plans)
+    assert np.all(outline.peaks >= written.peaks * (1 - 1e-9))
+    assert outline.peaks == pytest.approx(written.peaks, rel=0.1)
+    assert 1 <= outline.peak_redundant / written.peak_redundant * (1 + 1e-9) < 1.25
