@@ -115,14 +115,10 @@ def recommend(
 
 def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) -> Rows:
     """Training steps: the rows of `simctl train`. `options` are those of the command."""
-    from experiments.execution.executor import Serial
-    from experiments.execution.results import results
-
     if elsewhere := {"learn", "plan"} & options.keys():
         raise InputError(f"{elsewhere.pop()}: not in simctl.train, take the command or simctl.plan")
     job, library = _training(model=model, strategy=strategy, **options)
-    grid = job.request(machine(on), profile=library)
-    return Rows(outcome.record for outcome in results(grid, Serial(), None, lambda _: None))
+    return Rows(job.request(machine(on), profile=library).records())
 
 
 def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:

@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from numbers import Real
 from os import PathLike
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from topologies.errors import InputError, nearest_name
 
@@ -17,7 +17,8 @@ Group = TypeVar("Group")
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """`command` as typer can read it. A parameter whose default is a dataclass becomes an option a
-    field, with the default's value as the default of the option."""
+    field, with the default's value as the default of the option. A field that `repeats` takes
+    several values, and has them joined by semicolons."""
     parameters = signature(command, eval_str=True).parameters
     groups: dict[str, Any] = {
         name: parameter.default
@@ -29,6 +30,8 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     def call(**values: Any) -> None:
         for name, group in groups.items():
             mine = {field.name: values.pop(field.name) for field in fields(group)}
+            lists = {key: value for key, value in mine.items() if isinstance(value, list)}
+            mine |= {key: "; ".join(value) if value else None for key, value in lists.items()}
             values[name] = replace(group, **mine)
         command(**values)
 
@@ -46,11 +49,14 @@ def _options(parameter: Parameter) -> Iterator[Parameter]:
         return
     hints = get_type_hints(type(group), include_extras=True)
     for field in fields(group):
+        hint = hints[field.name]
+        if field.metadata.get("repeats"):
+            hint = Annotated[list[str] | None, *hint.__metadata__]
         yield Parameter(
             field.name,
             Parameter.POSITIONAL_OR_KEYWORD,
             default=getattr(group, field.name),
-            annotation=hints[field.name],
+            annotation=hint,
         )
 
 

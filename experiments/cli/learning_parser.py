@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.plan_parser import parse_training
 from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.training_options import TrainingOptions
+from experiments.cli.training_options import DDP, TrainingOptions
 from experiments.commands.learn import Request
 from experiments.commands.train_plan import Request as PlanRequest
 from experiments.execution.choice import HERE, Execution
@@ -59,7 +59,7 @@ def _of_strategies(
     """A run for each strategy, all of as many workers; if workers differ, another where they are
     alike."""
     _check_input(options)
-    names = names_in(options.strategy)
+    names = names_in(options.strategy or DDP)
     requests = [
         replace(options, strategy=name, learn=None).request(machine, rules) for name in names
     ]
@@ -83,7 +83,7 @@ def _of_strategies(
         ]
     parameters = {
         **requests[0].parameters,
-        "strategy": options.strategy,
+        "strategy": options.strategy or DDP,
         "learn": options.learn,
         "p": str(ranks),
         "steps": steps,

@@ -10,8 +10,7 @@ from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import DetailName
 from experiments.cli.profile_options import ProfileOptions
 from experiments.cli.training_options import TrainingOptions, listed
-from experiments.commands.train_plan import Request, SearchRequest, Several
-from experiments.execution.choice import HERE, Execution
+from experiments.commands.train_plan import Request, SearchRequest
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
@@ -19,6 +18,8 @@ from experiments.parallel.compute_calibration import calibrated_by
 from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Setting, Training
 from experiments.parallel.plan_text import KEYS, parse_plan
+from experiments.training.strategy_options import SweptValue
+from experiments.training.training_grid import TrainingGrid
 from topologies.errors import InputError
 from topologies.units import parse_counts
 
@@ -34,33 +35,43 @@ def is_search(text: str) -> bool:
     return text.replace(" ", "").partition(",")[0] == "auto"
 
 
-def check_options(
-    text: str, timeline: Path | None, plot: Path | None, execution: Execution
-) -> None:
-    """Raise InputError for options of `simctl train` that a plan does not have."""
-    if is_search(text) and timeline is not None:
-        raise InputError(f"--timeline {timeline}: with --plan auto take --plot, or name a plan")
-    if plot is not None and not is_search(text):
-        raise InputError(f"--plot {plot}: with --plan take --timeline, or leave out --plan")
-    if execution != HERE:
-        raise InputError("--jobs, --dask, --resume: a plan is one step, leave them out")
-
-
 def parse(
     options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> Request | Several | SearchRequest:
-    """The step of --plan to simulate, several of them, or the search for plans. Raises InputError
-    for options that do not go with it."""
-    if is_search(options.plan or ""):
+) -> Request | TrainingGrid | SearchRequest:
+    """The step of --plan to simulate, the runs of several plans and strategies, or the search for
+    plans. Raises InputError for options that do not go with it."""
+    plans = plans_in(options.plan)
+    if len(plans) == 1 and options.strategy is None and is_search(plans[0]):
         return parse_search(options, machine, rules, profile)
-    texts = _swept(options.plan or "", options.sweep)
+    if any(map(is_search, plans)):
+        raise InputError("--plan auto: it goes alone, name the plans to compare")
+    texts = [text for plan in plans for text in _swept(plan, options.sweep)]
     counts = [options.p] if options.p is None else map(str, parse_counts(options.p))
-    each = [replace(options, plan=text, p=count, sweep=None) for count in counts for text in texts]
+    of_plans = replace(options, strategy=None, bucket=None, algo_file=None, sweep=None)
+    if options.strategy is None:
+        of_plans = replace(of_plans, bucket=options.bucket, algo_file=options.algo_file)
+    each = [replace(of_plans, plan=text, p=count) for count in counts for text in texts]
     requests = [parse_course(one, machine, rules, profile) for one in each]
-    if len(requests) == 1:
+    if len(requests) == 1 and options.strategy is None:
         return requests[0]
     stated = {"plan": options.plan, "p": options.p, "sweep": options.sweep}
-    return Several(requests, {**requests[0].parameters, **stated})
+    parameters = {**requests[0].parameters, **stated}
+    values = [SweptValue(text, text, text) for text in (one.plan or "" for one in each)]
+    cases = [*zip(values, requests, strict=True)]
+    if options.strategy is None:
+        return TrainingGrid("strategy", [], [], parameters, cases)
+    others = replace(options, plan=None, calibrate_compute=None, batch=None)
+    grid = others.with_sweep().request(machine, rules, profile)
+    alone = SweptValue(options.strategy, options.strategy, options.strategy)
+    variants = [(value or alone, job) for value, job in grid.variants]
+    return TrainingGrid(
+        "strategy", variants, grid.ranks, {**parameters, **grid.parameters, **stated}, cases
+    )
+
+
+def plans_in(text: str | None) -> list[str]:
+    """The plans of a list with semicolons; an empty one has the defaults of all keys."""
+    return [name.strip() for name in (text or "").split(";") if name.strip()] or [""]
 
 
 def _swept(plan: str, sweep: str | None) -> list[str]:

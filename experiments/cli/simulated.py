@@ -257,16 +257,21 @@ def train(
         check_alone(timeline, where.execution)
         learning = parse(job, machine, rules, profile)
         raise typer.Exit(learn.run(learning, out, plot, format.value, report))
-    if job.plan is not None:
+    from experiments.training.training_grid import TrainingGrid
+
+    if job.plan is None:
+        grid = job.request(machine, rules, profile)
+    else:
         from experiments.cli import plan_parser
         from experiments.commands import train_plan
 
-        plan_parser.check_options(job.plan, timeline, plot, where.execution)
         request = plan_parser.parse(job, machine, rules, profile)
-        raise typer.Exit(train_plan.run(request, files, format.value, plot))
+        if not isinstance(request, TrainingGrid):
+            code = train_plan.run(request, files, format.value, plot, where.execution)
+            raise typer.Exit(code)
+        grid = request
     from experiments.commands import train as command
 
-    grid = job.request(machine, rules, profile)
     raise typer.Exit(command.run(grid, files, format.value, where.execution, plot))
 
 

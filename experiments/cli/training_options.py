@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from simulator.training import Strategy
 
 MOST_WORKERS = 16_384
+DDP = "ddp"
+"""The strategy if the user names none."""
 
 Bucket = Annotated[
     str | None,
@@ -51,13 +53,13 @@ class TrainingOptions:
         ),
     ] = "resnet50"
     strategy: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. Several are "
-            "compared: ddp,ssgd,asgd. See `simctl strategies`.",
+            "compared: ddp,ssgd,asgd. See `simctl strategies`.  [default: ddp, without --plan]",
             autocompletion=completer(strategy_names, strategy_options),
         ),
-    ] = "ddp"
+    ] = field(default=None, metadata={"repeats": True})
     algo_file: AlgorithmFile = None
     p: Annotated[
         str | None,
@@ -145,18 +147,17 @@ class TrainingOptions:
         str | None,
         typer.Option(
             help="Train a small network on digits during the run: softmax or mlp, with options: "
-            "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95. --plan then takes several "
-            'plans: "dp=8; pp=2".'
+            "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95."
         ),
     ] = None
     plan: Annotated[
         str | None,
         typer.Option(
             help="Train a transformer in parallel: dp=8,tp=4,pp=2,micro=1,batch=512,zero=1, and "
-            "cp, ep, schedule, v, sp, recompute, overlap and more. auto, or auto,tp=8: find "
-            "the fastest plans.",
+            "cp, ep, schedule, v, sp, recompute, overlap and more. Several are compared, also "
+            "with --strategy. auto, or auto,tp=8: find the fastest plans.",
         ),
-    ] = None
+    ] = field(default=None, metadata={"repeats": True})
     batch: Annotated[
         int | None,
         typer.Option(min=1, help="With --plan: sequences of a step.  [default of auto: 4 a GPU]"),
@@ -184,7 +185,7 @@ class TrainingOptions:
         options = self
         if calibrated is not None:
             options = replace(self, model=_on_devices_of(profile.profile or "", self.model))
-        names = names_in(self.strategy) or [self.strategy]
+        names = names_in(self.strategy or DDP) or [self.strategy or DDP]
         if len(names) > 1 and self.sweep is not None:
             raise InputError(
                 f"--sweep {self.sweep[:40]} of several strategies: write each with its options, "
@@ -201,12 +202,29 @@ class TrainingOptions:
         jobs = {name: replace(each.job, name=name) for name, each in grids.items()}
         ranks = min((each.ranks for each in grids.values()), key=min)
         parameters |= {
-            "strategy": self.strategy,
+            "strategy": self.strategy or DDP,
             "steps": ",".join(str(job.steps) for job in jobs.values()),
             "p": ",".join(map(str, ranks)),
         }
         variants = [(SweptValue(name, name, name), job) for name, job in jobs.items()]
         return TrainingGrid("strategy", variants, ranks, parameters)
+
+    def with_sweep(self) -> TrainingOptions:
+        """The options beside plans that are swept over a key: strategies with that
+        option have each of its values, others none."""
+        from experiments.option_text import options_of
+        from experiments.training.strategy_options import names_in
+        from simulator.training import find
+
+        key, _, values = (self.sweep or "").partition("=")
+        names = [
+            _with_option(name, f"{key}={value}")
+            if key in options_of(find(name.partition(":")[0])())
+            else name
+            for name in names_in(self.strategy or DDP)
+            for value in listed(values) or [""]
+        ]
+        return replace(self, strategy="; ".join(dict.fromkeys(names)), sweep=None)
 
     def _grid(
         self, machine: MachineOptions, rules: RuleOptions, profile: Profile | None
@@ -244,9 +262,10 @@ class TrainingOptions:
         from experiments.training import strategy_options
         from experiments.training.job import Job
 
-        name = self.strategy.partition(":")[0]
-        strategy = strategy_options.find(self.strategy)
-        if self.bucket is not None and "bucket=" in self.strategy:
+        text = self.strategy or DDP
+        name = text.partition(":")[0]
+        strategy = strategy_options.find(text)
+        if self.bucket is not None and "bucket=" in text:
             raise InputError(
                 f"--bucket {self.bucket[:40]}: --strategy names a bucket already, leave out one "
                 f"of them"
@@ -255,8 +274,7 @@ class TrainingOptions:
             nbytes = parse_option(strategy, name, "bucket", self.bucket)
             strategy = strategy_options.with_values(strategy, bucket=nbytes)
         if self.algo_file is not None:
-            text, file = self.strategy, self.algo_file
-            strategy = strategy_options.with_algorithm(strategy, name, text, file)
+            strategy = strategy_options.with_algorithm(strategy, name, text, self.algo_file)
         return Job(
             model_catalogue.find(model),
             name,

@@ -24,7 +24,7 @@ from experiments.simulations import workload
 from experiments.training.changes import run_seconds, simulates_again, what_if
 from experiments.training.job import Job, TrainingRun
 from experiments.training.scaling import comparison_text, scaling_text
-from experiments.training.training_grid import TrainingGrid, failure_of
+from experiments.training.training_grid import TrainingGrid, failure_of, in_common
 from experiments.training.training_report import report, text
 from experiments.training.training_table import table
 from simulator.training.plan import Plan
@@ -46,7 +46,7 @@ def run(
     check_files(files.out, plot, files.report, files.timeline)
     if files.timeline is not None and not is_folder(files.timeline):
         output.check_writable(files.timeline, FILES)
-    number = len(grid.ranks) * len(grid.variants)
+    number = len(grid.runs)
     if number == 1:
         if execution != HERE:
             raise InputError(
@@ -64,6 +64,10 @@ def run(
             f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or give "
             f"one --p and --strategy"
         )
+    result = files.out if output.is_result(files.out) else None
+    for option, file in {"report": files.report, "out": result}.items():
+        if file and grid.plans:
+            raise InputError(f"--{option} {file}: of one plan, or of strategies alone")
     return _several(grid, files, how, execution, plot)
 
 
@@ -172,7 +176,7 @@ def _several(
         countdown = Countdown(progress, grid.costs, journal.results if journal else ())
         outcomes = list(results(grid, executor, journal, countdown))
         progress.clear()
-        records = [outcome.record for outcome in outcomes]
+        records = in_common([outcome.record for outcome in outcomes])
         answer = _compared(grid, records)
         answer.write(files.out, plot, files.report)
         if journal:
@@ -184,7 +188,7 @@ def _several(
 def _words(grid: TrainingGrid, records: Sequence[output.Record]) -> Iterator[str]:
     """The table, and for people what is fastest and where more workers stop paying."""
     swept, names = grid.swept, grid.names
-    yield table(records, swept, names, level_of(grid.job.profile))
+    yield table(records, swept, names, level_of(grid.runs[0][1].profile))
     if len(names) > 1:
         yield comparison_text(records, swept, names)
     if text := scaling_text(records, swept, names):
@@ -193,13 +197,14 @@ def _words(grid: TrainingGrid, records: Sequence[output.Record]) -> Iterator[str
 
 def _compared(grid: TrainingGrid, records: Sequence[output.Record]) -> Answer:
     """The answer of several runs."""
-    job, machine = grid.job, grid.job.machine
+    _, job, _ = grid.runs[0]
+    machine = job.machine
 
     def draw() -> Figure:
         from experiments.pictures.training_curves import training_drawing
 
         return training_drawing(records, grid.swept, grid.names, machine.text)
 
-    pictures = [(f"{job.model.name} on {machine.text}", draw)]
+    pictures = [(f"{records[0]['model']} on {machine.text}", draw)]
     about = grid.parameters, machine, job.profile
     return Answer("runs", records, records, *about, pictures)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,11 @@ import numpy as np
 
 from experiments import output
 from experiments.commands.answer import Answer, check_files
+from experiments.execution.choice import HERE, Execution
 from experiments.models.epochs import Epochs
 from experiments.parallel.plan_course import course_of
 from experiments.parallel.plan_errors import span_of
-from experiments.parallel.plan_report import search_text, table, text
+from experiments.parallel.plan_report import search_text, text
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space
@@ -66,24 +67,40 @@ class Request(Setting):
         interval = interval_of(step.work, level, seconds=taken) if level else None
         return PlanRun(self.training, self.plan, step, seconds, interval, course, self.epochs)
 
+    @property
+    def gpus(self) -> int:
+        """The GPUs of the plan."""
+        return self.plan.degrees.ranks
+
+    def row(self) -> output.Record:
+        """The row of a table with strategies."""
+        return self.answer().table_row
+
     def records(self) -> list[output.Record]:
         """The row of the table."""
         return [self.answer().record]
 
 
 def run(
-    request: Request | Several | SearchRequest,
+    request: Request | SearchRequest,
     files: output.RunFiles,
     how: str,
     plot: Path | None = None,
+    execution: Execution = HERE,
 ) -> int:
     """Print a step of a plan in full, or the fastest plans and why each loses; 1 if the step does
     not fit in memory."""
     check_files(files.out, plot, files.report, files.timeline)
+    if execution != HERE:
+        raise InputError("--jobs, --dask, --resume: a plan is one step, leave them out")
     if isinstance(request, SearchRequest):
+        if files.timeline is not None:
+            raise InputError(
+                f"--timeline {files.timeline}: with --plan auto take --plot, or name a plan"
+            )
         return _search(request, files, how, plot)
-    if isinstance(request, Several):
-        return _several(request, files, how)
+    if plot is not None:
+        raise InputError(f"--plot {plot}: of several plans or strategies: else take --timeline")
     if files.timeline and request.has_conditions:
         raise InputError(f"--timeline {files.timeline}: it is of a step without conditions")
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
@@ -138,37 +155,6 @@ def _draw(result: PlanRun, timeline: Path, request: Request, choice: TraceChoice
         dict(request.parameters),
         choice,
     )
-
-
-@dataclass(frozen=True)
-class Several:
-    """Steps of several plans, or on several numbers of GPUs."""
-
-    requests: Sequence[Request]
-    parameters: Mapping[str, output.Value]
-    """The options as the user writes them: stored with the table."""
-
-    def records(self) -> list[output.Record]:
-        """The rows of the table."""
-        progress, rows = output.Progress("plans simulated"), list[output.Record]()
-        for number, request in enumerate(self.requests):
-            progress(number, len(self.requests))
-            rows += request.records()
-        progress(len(self.requests), len(self.requests))
-        return rows
-
-
-def _several(request: Several, files: output.RunFiles, how: str) -> int:
-    """Print the rows of several plans; 1 if none fits."""
-    result = files.out if output.is_result(files.out) else None
-    for option, file in {"timeline": files.timeline, "report": files.report, "out": result}.items():
-        if file:
-            raise InputError(f"--{option} {file}: of one plan: leave out --sweep, or give one --p")
-    rows = request.records()
-    answer = Answer("plans", rows, rows, request.parameters, request.requests[0].machine)
-    answer.write(files.out)
-    answer.show(how, lambda: table(rows, level_of(request.requests[0].profile)))
-    return int(all(row["missing_bytes"] for row in rows))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,21 +95,6 @@ PLANS = {
 }
 """The columns of a table of plans."""
 
-COMPARED = {
-    "GPUs": "{gpus}",
-    "plan": "{plan}",
-    "step": "{step_s:s}",
-    **INTERVAL,
-    "without": "{plain_step_s:s}",
-    "efficiency": "{efficiency:.1%}",
-    "tokens/s": "{tokens_per_s:.0f}",
-    "MFU": "{mfu:.1%}",
-    "memory": "{memory_bytes:B}",
-    "fits": "{fits}",
-    "epoch": "{epoch_s:s}",
-}
-"""The columns of a table of steps."""
-
 
 def text(run: PlanRun) -> str:
     """The report."""
@@ -212,12 +197,6 @@ def _tokens(run: PlanRun) -> Lines:
         "why_even": (plan.ep > 1 and router.get("even")) or None,
     }
     return lines_of(TOKENS, {**router, **words})
-
-
-def table(rows: Sequence[Mapping[str, Any]], level: float) -> str:
-    """Steps as a table. They have intervals of `level`; 0: they have none."""
-    shown = [{**row, "fits": "no" if row["missing_bytes"] else "yes"} for row in rows]
-    return align(table_of(columns_at(level, COMPARED), shown))
 
 
 def search_text(result: SearchResult) -> str:

@@ -150,6 +150,33 @@ class PlanRun:
         parts = self.memory.peaks[self.memory.fullest].tolist()
         return self.row | {f"{name}_bytes": part for name, part in zip(PARTS, parts, strict=True)}
 
+    @property
+    def table_row(self) -> Record:
+        """The columns of a run of a strategy, then the others. Seconds are those of a mean GPU,
+        whose optimizer counts as computing, and whose waiting for the CPU as idle."""
+        row, course = self.row, self.course
+        plain = measure(course.plain) if course else self.measures
+        busy = float((plain.computing + plain.optimizer).mean())
+        common = {
+            "ranks": row["gpus"],
+            "batch": self.plan.sequences / self.plan.degrees.ranks,
+            "step_s": row["step_s"],
+            "samples_per_s": row["samples_per_s"],
+            # A share of what the GPUs would reach if they did nothing but compute, without
+            # conditions.
+            "efficiency": busy / (self.seconds or 1.0),
+            "computing_s": row["computing_s"] + row["optimizer_s"],
+            "restarting_s": float(self.measures.restarting.mean()),
+            "exposed_s": row["exposed_s"],
+            "hidden_s": row["hidden_s"],
+            "idle_s": row["idle_s"] + row["launching_s"],
+            "peak_B": row["memory_bytes"],
+            "fits": not self.missing,
+        }
+        return {"model": row["model"], "device": row["device"], **common} | {
+            key: value for key, value in self.record.items() if key not in common
+        }
+
     @cached_property
     def path(self) -> Mapping[str, float]:
         """Seconds of the critical path, by what runs there; the longest first."""

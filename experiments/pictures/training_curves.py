@@ -29,6 +29,14 @@ PARTS = {
     "input_s": ("waiting: input", Fill("#f0e442", "...", "#8c7a00")),
 }
 """The parts of a step: their labels and fills, those of the causes as in timelines."""
+PARTS_WITH_PLANS = {
+    "computing_s": PARTS["computing_s"],
+    "restarting_s": PARTS["restarting_s"],
+    "exposed_s": ("exposed communication", FILLS["transfer"]),
+    "idle_s": ("idle", FILLS["drain"]),
+    "input_s": PARTS["input_s"],
+}
+"""The parts of a step of a strategy or a plan."""
 TIMES = ("step_s", "exposed_s")
 END: Any = {
     "color": "k",
@@ -217,7 +225,8 @@ def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
     axes = figure.add_subplot()
     starts = [0.0] * len(shown)
     longest = max(_number(record, "step_s") for record in shown)
-    for key, (label, fill) in PARTS.items():
+    parts = PARTS_WITH_PLANS if "idle_s" in shown[0] else PARTS
+    for key, (label, fill) in parts.items():
         widths = [_number(record, key) for record in shown]
         if max(widths) > THIN * longest:
             look: Any = {"color": fill.colour, "hatch": fill.hatch, "edgecolor": fill.ink}
@@ -250,11 +259,9 @@ def _rate(record: Record) -> str:
 
 def _title(records: Sequence[Record], swept: str) -> str:
     first = records[0]
-    fixed = {
-        "model": first["model"],
-        "batch": f"batch {first['batch']}",
-        "strategy": first["strategy"],
-    }
+    fixed = {"model": first["model"], "strategy": first["strategy"]}
+    if len({record["batch"] for record in records}) == 1:
+        fixed = {"model": first["model"], "batch": f"batch {_number(first, 'batch'):g}", **fixed}
     numbers = {record["ranks"] for record in records}
     words = [str(word) for key, word in fixed.items() if key != swept]
     ranks = [f"p = {first['ranks']}"] if len(numbers) == 1 and swept != "strategy" else []

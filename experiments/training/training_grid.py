@@ -1,20 +1,25 @@
-"""Several training runs: variants of a job at some numbers of workers."""
+"""Several training runs: variants of a job at some numbers of workers, and plans."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from experiments.output import Value
+from experiments.output import Record, Value
 from experiments.training.changes import what_if
 from experiments.training.job import Job, TrainingRun
 from experiments.training.strategy_options import SweptValue
 from experiments.training.training_table import COLUMNS
+from simulator.profile import Profile
+from topologies.catalogue import Blueprint
 
 RUN = 4.0
 """A run counts as so many seconds for each worker: each is a chunk, those of most workers first."""
+
+BUSY = ("computing_s", "restarting_s", "exposed_s", "input_s")
+"""The parts of a step in which a worker is not idle, or waits for input."""
 
 
 class Outcome(NamedTuple):
@@ -26,9 +31,29 @@ class Outcome(NamedTuple):
     """How its result is wrong, "" if it is right."""
 
 
+class PlanCase(Protocol):
+    """A plan of parallel training on as many GPUs as it has."""
+
+    @property
+    def machine(self) -> Blueprint:
+        """Where it runs."""
+
+    @property
+    def profile(self) -> Profile | None:
+        """A calibrated library."""
+
+    @property
+    def gpus(self) -> int:
+        """The number of its GPUs."""
+
+    def row(self) -> Record:
+        """Its step, simulated, as a row."""
+
+
 @dataclass(frozen=True)
 class TrainingGrid:
-    """Every variant of a job at every number of workers, numbered in that order from 0."""
+    """Every variant of a job at every number of workers, then plans, numbered in that order from
+    0."""
 
     swept: str
     """The option of which the variants have different values, if any."""
@@ -38,6 +63,8 @@ class TrainingGrid:
     """Numbers of workers."""
     parameters: Mapping[str, Value]
     """The options as the user writes them: stored with the result."""
+    plans: Sequence[tuple[SweptValue, PlanCase]] = ()
+    """Values beside those of the variants, with plans."""
 
     @property
     def job(self) -> Job:
@@ -45,22 +72,35 @@ class TrainingGrid:
         return self.variants[0][1]
 
     @property
+    def runs(self) -> list[tuple[SweptValue | None, Job | PlanCase, int]]:
+        """The value, the job and the number of workers of each run."""
+        jobs = ((value, job, p) for (value, job), p in product(self.variants, self.ranks))
+        return [*jobs, *((value, plan, plan.gpus) for value, plan in self.plans)]
+
+    @property
     def names(self) -> dict[str, str]:
         """How tables and pictures show the values."""
-        return {value.text: value.name for value, _ in self.variants if value}
+        return {value.text: value.name for value, *_ in self.runs if value}
 
     @property
     def costs(self) -> list[float]:
         """More seconds for more workers: how many is not known."""
-        return [RUN * p for _, p in product(self.variants, self.ranks)]
+        return [RUN * p for *_, p in self.runs]
+
+    def records(self) -> list[Record]:
+        """The rows of the table."""
+        return in_common([outcome.record for outcome in self.run(range(len(self.runs)))])
 
     def run(self, numbers: Sequence[int]) -> Iterator[Outcome]:
         """The runs with these numbers."""
-        runs = list(product(self.variants, self.ranks))
+        runs = self.runs
         for number in numbers:
-            (value, job), p = runs[number]
-            training = job.run(p)
+            value, job, p = runs[number]
             record: dict[str, Value] = {self.swept: value.text} if value else {}
+            if not isinstance(job, Job):
+                yield Outcome(record | dict(job.row()))
+                continue
+            training = job.run(p)
             record |= training.row
             if value is None:
                 for name, seconds in what_if(training, always=True).items():
@@ -80,3 +120,15 @@ class TrainingGrid:
 def failure_of(training: TrainingRun) -> str:
     """How the result of a run is wrong, "" if it is right."""
     return f"{training.title}: {training.wrong}" if training.wrong else ""
+
+
+def in_common(records: Sequence[Record]) -> list[Record]:
+    """Rows with the columns that all of them have. Strategies beside plans are idle while they
+    neither compute nor communicate."""
+    rows: list[dict[str, Any]] = [dict(record) for record in records]
+    if any("idle_s" in row for row in rows):
+        for row in rows:
+            busy = (row.get(name) or 0.0 for name in BUSY)
+            row.setdefault("idle_s", row["step_s"] - sum(busy))
+    shared = [key for key in rows[0] if all(key in row for row in rows)]
+    return [{key: row[key] for key in shared} for row in rows]

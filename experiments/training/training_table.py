@@ -15,7 +15,7 @@ FITS = {True: "yes", False: "no", None: "?"}
 DISPENSABLE = ("drain", "slower peer", "sent", "hidden", "contention", "transfer", "exposed")
 """Columns that the table leaves out, in this order, where others need their place."""
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
-SHARES = ("transfer_s", "contention_s", "slower_peer_s", "drain_s", "input_s")
+SHARES = ("transfer_s", "contention_s", "slower_peer_s", "drain_s", "idle_s", "input_s")
 """Columns that the table shows as shares of a step."""
 
 
@@ -31,13 +31,17 @@ HEADINGS = {
     "step": "{step_s:s}",
     **INTERVAL,
     "samples/s": "{rate}",
+    "without": "{plain_step_s:s}",
     "efficiency": "{efficiency:.1%}",
+    "tokens/s": "{tokens_per_s:.0f}",
+    "MFU": "{mfu:.1%}",
     "exposed": "{exposed_s:s}",
     "hidden": "{hidden_s:s}",
     "transfer": "{transfer_s:.1%}",
     "contention": "{contention_s:.1%}",
     "slower peer": "{slower_peer_s:.1%}",
     "drain": "{drain_s:.1%}",
+    "idle": "{idle_s:.1%}",
     "sent": "{volume_B:B}",
     "input": "{input_s:.1%}",
     "epoch": "{epoch_s:s}",
@@ -55,7 +59,7 @@ def table(records: Sequence[Record], swept: str, names: Mapping[str, str], level
     table shows for a value. Runs have intervals of `level`; 0: they have none."""
     rows = [_shown(record, swept, names) for record in records]
     columns = columns_at(level, {swept: f"{{{swept}}}", **HEADINGS} if swept else HEADINGS)
-    if not any(row["strategy"].startswith(("asgd", "ssp")) for row in rows):
+    if not any(str(row["strategy"]).startswith(("asgd", "ssp")) for row in rows):
         del columns["staleness"]
     return render(rows, cells_of(columns, rows[0]), DISPENSABLE)
 

@@ -102,7 +102,7 @@ def test_several_plans_and_numbers_of_gpus_are_a_table(simctl: Simctl, tmp_path:
     assert rows.gpus.tolist() == [4, 8]
     assert rows.plan.str.slice(0, 4).tolist() == ["dp=2", "dp=4"]
     assert (rows.step_s > rows.plain_step_s).all()
-    assert counts.stdout.count("dp=") == 2
+    assert counts.stdout.count("tp=2,batch=16,pp=1") == 3
     swept = json.loads(simctl(*table, "--sweep", "pp=1,2", "--format", "json").stdout)
     assert [row["plan"][:14] for row in swept] == ["dp=4,tp=2,pp=1", "dp=2,tp=2,pp=2"]
     single = json.loads(simctl(*table, "--sweep", "pp=2", "--format", "json").stdout)
@@ -113,8 +113,11 @@ def test_several_plans_and_numbers_of_gpus_are_a_table(simctl: Simctl, tmp_path:
     ("options", "message"),
     [
         (("--sweep", "gpus=3"), "--sweep 'gpus=3': write a key of the plan and values"),
-        (("--sweep", "micro=1,2", "--report", "x.html"), "--report x.html: of one plan"),
-        (("--sweep", "micro=1,2", "--timeline", "x.png"), "--timeline x.png: of one plan"),
+        (
+            ("--sweep", "micro=1,2", "--report", "x.html"),
+            "--report x.html: of one plan, or of strategies alone",
+        ),
+        (("--sweep", "micro=1,2", "--timeline", "x.png"), "--timeline x.png: of one run, not of 2"),
         (("--straggler", "9:2"), "straggler: there is no rank 9, ranks run from 0 to 7"),
         (("--straggler", "1:2,1:3"), "--straggler 1:2,1:3: a rank is named twice"),
         (("--fail", "rank=9,step=0,restart=3s"), "rank 9 fails: ranks run from 0 to 7"),
@@ -124,7 +127,7 @@ def test_several_plans_and_numbers_of_gpus_are_a_table(simctl: Simctl, tmp_path:
         (("--straggler", "1:2", "--timeline", "x.png"), "it is of a step without conditions"),
         (("--batches", "3:8"), "--batches 3:8: it does not go with --plan"),
         (("--epochs", "3"), "--epochs 3: say how many samples an epoch has"),
-        (("--plan", "auto", "--straggler", "1:2"), "--straggler 1:2: it does not go with --plan"),
+        (("--plan", "auto"), "--plan auto: it goes alone"),
         (
             ("--slow-link", "3:0.5", "--library", "nccl"),
             "--slow-link 3:0.5: a library has links of its own",
@@ -161,3 +164,8 @@ def test_waiting_for_samples_counts_in_the_efficiency(simctl: Simctl) -> None:
     row = json.loads(simctl(*command).stdout)["summary"]
     assert row["step_s"] == pytest.approx(8 / 50)
     assert row["efficiency"] == pytest.approx(row["plain_step_s"] / row["step_s"])
+
+
+def test_a_search_has_no_conditions(simctl: Simctl) -> None:
+    result = simctl(*TRAIN[:-1], "auto", "--straggler", "1:2")
+    assert "--straggler 1:2: it does not go with --plan" in result.stderr

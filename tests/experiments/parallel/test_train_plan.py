@@ -121,8 +121,9 @@ def test_where_all_transfers_take_less_the_report_says_why(simctl: Simctl) -> No
     ("options", "message"),
     [
         (("--plan", "tp=3"), "there are 8 GPUs: take tp=2 and dp=4"),
-        (("--plan", "tp=2", "--strategy", "asgd"), "--strategy asgd: it does not go with --plan"),
-        (("--plan", "tp=2", "--plot", "x.png"), "--plot x.png: with --plan take --timeline"),
+        (("--plan", "tp=2", "--strategy", "adam"), "no strategy 'adam'"),
+        (("--plan", "tp=2", "--plot", "x.png"), "x.png: of several plans or strategies: else take"),
+        (("--plan", "tp=2", "--plan", "auto"), "--plan auto: it goes alone"),
         (("--plan", "tp=2", "--jobs", "2"), "a plan is one step"),
         (("--plan", "auto", "--p", "8,16"), "--p 8,16: with --plan auto one number of GPUs"),
         (("--plan", "pp=8"), "has 4 layers, which 8 stages do not divide: take pp=4"),
