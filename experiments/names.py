@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from simulator.schedules.schedule import Schedule
+from simulator.steps.step_graph import StepGraph
 
 _ON_NODE = re.compile(r"node(\d+)\.(.+)")
 
@@ -17,6 +20,18 @@ def rank_name(schedule: Schedule, rank: int) -> str:
     if rank < schedule.workers + servers:
         return "server" if servers == 1 else f"server {rank - schedule.workers}"
     return f"switch {rank - schedule.workers - servers}"
+
+
+def members_name(graph: StepGraph, place: int) -> str:
+    """What a place is called by its ranks.
+
+    >>> from simulator.steps.step_graph import step_graph
+    >>> graph = step_graph(np.array([0, 1, 1]), ("compute",), {"place": [0, 1]}, [[], []])
+    >>> members_name(graph, 0), members_name(graph, 1)
+    ('rank 0', '2 ranks like 1')
+    """
+    ranks = np.flatnonzero(graph.place_of == place)
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks like {ranks[0]}"
 
 
 def standing(shown: int, ranks: int) -> str:

@@ -28,7 +28,7 @@ from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import length_of
-from simulator.training.conditions import Conditions
+from simulator.training.conditions import Attempt, Conditions
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -101,8 +101,6 @@ def run(
         return _search(request, files, how, plot)
     if plot is not None:
         raise InputError(f"--plot {plot}: of several plans or strategies: else take --timeline")
-    if files.timeline and request.has_conditions:
-        raise InputError(f"--timeline {files.timeline}: it is of a step without conditions")
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     result = request.answer()
     _note_nodes(result.step.work.times)
@@ -146,10 +144,13 @@ def _draw(result: PlanRun, timeline: Path, request: Request, choice: TraceChoice
     from experiments.pictures.timelines.step_spans import step_spans
     from simulator.parallel.step_transfers import ranks_of
 
+    course = result.course
+    step = course.step if course else result.step
+    attempts = course.conditions.attempts(course.steps) if course else [Attempt(0)]
     write_timeline(
         timeline,
-        lambda: step_spans(result.step),
-        lambda: ranks_of(result.step),
+        lambda: step_spans(step, attempts),
+        lambda: ranks_of(step),
         f"{result.training.name}, {result.plan}",
         result.training.times.device,
         dict(request.parameters),

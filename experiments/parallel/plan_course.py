@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments import output
+from experiments.names import members_name
 from simulator.parallel.conditioned_step import chained, place_of, split_step
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import (
@@ -19,7 +20,6 @@ from simulator.parallel.step_measures import (
     measure,
     peer_waits,
 )
-from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Conditions
 from topologies.resources import Need, check
 
@@ -83,9 +83,9 @@ class Course:
         return [
             {
                 "device": int(device[found.place[row]]),
-                "ranks": _ranks(graph, int(found.place[row])),
+                "ranks": members_name(graph, int(found.place[row])),
                 "peer_device": int(device[found.peer[row]]),
-                "peer_ranks": _ranks(graph, int(found.peer[row])),
+                "peer_ranks": members_name(graph, int(found.peer[row])),
                 "stream": graph.lanes[found.lane[row]],
                 "longer_s": float(longer[row]),
             }
@@ -119,15 +119,3 @@ def course_of(
 def _keys(waits: PeerWaits) -> list[tuple[int, int, int]]:
     columns = waits.place.tolist(), waits.peer.tolist(), waits.lane.tolist()
     return list(zip(*columns, strict=True))
-
-
-def _ranks(graph: StepGraph, place: int) -> str:
-    """The ranks of a place in words.
-
-    >>> from simulator.steps.step_graph import step_graph
-    >>> graph = step_graph(np.array([0, 1, 1]), ("compute",), {"place": [0, 1]}, [[], []])
-    >>> _ranks(graph, 0), _ranks(graph, 1)
-    ('rank 0', '2 ranks like 1')
-    """
-    ranks = np.flatnonzero(graph.place_of == place)
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks like {ranks[0]}"

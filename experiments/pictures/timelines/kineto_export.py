@@ -41,19 +41,19 @@ def kineto_files(
     that Kineto gives NCCL's kernels. Times are microseconds, on a grid of nanoseconds. Raises
     InputError if the traces have more than a million kernels.
     """
-    chosen, boxes = choice.of(step.ranks.size), _kernels(step)
+    chosen, boxes = choice.of(len(step.worker_of)), _kernels(step)
     each = np.bincount(boxes.rank, minlength=step.workers)
-    number = int(each @ np.isin(step.ranks, chosen).sum(axis=1))
+    number = int(each[step.worker_of[chosen]].sum())
     if number > EVENTS:
         raise InputError(
             f"the traces have {number} kernels, at most {EVENTS}: take fewer steps, micro-batches "
             f"or GPUs, or --ranks"
         )
     about, files = json.loads(provenance()) | {"parameters": dict(parameters)}, {}
-    for worker, members in enumerate(step.ranks):
+    for worker in range(step.workers):
         mine, last = boxes.take(boxes.rank == worker), float(step.ends[-1, worker])
         kernels = _about(step, mine)
-        for rank in np.intersect1d(members, chosen).tolist():
+        for rank in (rank for rank in chosen if step.worker_of[rank] == worker):
             named, records = dict[str, str](), list[dict[str, object]]()
             for kind, groups in step.groups.items():
                 row = int(np.flatnonzero((groups == rank).any(axis=1))[0])
@@ -67,7 +67,7 @@ def kineto_files(
             ]
             rank_boxes = mine._replace(rank=np.full_like(mine.rank, rank))
             files[kineto_name(rank)] = document(
-                job_record(rank, step.ranks.size, records),
+                job_record(rank, len(step.worker_of), records),
                 device,
                 chain(_steps(step, worker, rank), events(rank_boxes, rank, last, lines)),
                 about,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -77,6 +77,8 @@ class Chart:
     """What each row is of."""
     bubbles: Stretches | None = None
     """The idle time of the top lanes. Without it, white is idle in all rows."""
+    place_name: Callable[[int], str] | None = None
+    """What each rank is called; None: as in its schedule."""
 
     @cached_property
     def inches(self) -> float:
@@ -177,7 +179,7 @@ def _label_boxes(axes: Axes, chart: Chart) -> None:
         number = re.findall(r"\d+$", detail) if boxes.lane[k] != COMPUTE else []
         kind = bars.kinds[boxes.phase[k]]
         words = [kind] if bars.several[k] else [phase, detail, *number, kind_of(phase)]
-        if chart.what == "device" and not bars.several[k]:
+        if chart.what != "rank" and not bars.several[k]:
             words = [phase, kind]
         if kind == QUEUE:
             words = [phase, phase.removeprefix("waits for "), "queue"]
@@ -197,8 +199,9 @@ def _name_rows(axes: Axes, chart: Chart) -> list[str]:
     serving = np.flatnonzero(chart.ranks >= schedule.workers)
     if len(serving) == 1:
         rows = np.append(rows[rows <= serving[0] - chart.every], serving)
-    names = [rank_name(schedule, rank) for rank in chart.ranks[rows].tolist()]
-    axes.set_yticks(rows, [name.removeprefix("rank ") for name in names])
+    name_of = chart.place_name or partial(rank_name, schedule)
+    names = [name_of(rank) for rank in chart.ranks[rows].tolist()]
+    axes.set_yticks(rows, [name.removeprefix(f"{chart.what} ") for name in names])
     axes.set_ylabel(chart.what)
     lanes = [lane for lane in chart.places.lanes if lane[2]]
     order = list(dict.fromkeys(name for *_, name in lanes))

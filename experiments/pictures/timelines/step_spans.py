@@ -3,7 +3,7 @@ them reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.names import rank_name, standing
+from experiments.names import members_name, rank_name, standing
 from experiments.pictures.timelines.tracks import Boxes, boxes_of
 from simulator.analysis.bubble_spans import BubbleSpans, bubble_spans, gaps_without_causes
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
@@ -20,6 +20,7 @@ from simulator.parallel.step_bubbles import step_bubbles
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import CALL, HOOKS, KINDS, RESTART, TRANSFER
 from simulator.steps.step_graph import StepGraph
+from simulator.training.conditions import Attempt
 from simulator.training.plan import COMPUTE, Plan
 from topologies.topology import Floats, Ints
 
@@ -50,11 +51,12 @@ class StepSpans:
     last: Ints
     """The operation with which each task ends."""
     what: str
-    """What a place is: "rank", or "device" of a pipeline."""
+    """What a place is: "rank", "device" of a pipeline, or else "place" if ranks of a device
+    differ."""
     workers: int
     """The places that train: those behind them serve."""
-    ranks: Ints
-    """The ranks for which each worker stands, shape (workers, ranks)."""
+    worker_of: Ints
+    """The worker that stands for each rank."""
     host: int
     """The lane of a CPU that only launches; -1 for none."""
     names: tuple[str, ...]
@@ -89,6 +91,8 @@ class StepSpans:
 
     def place_name(self, place: int) -> str:
         """What a place is called."""
+        if self.what == "place":
+            return members_name(self.graph, place)
         return rank_name(self.timeline.schedule, place).replace("rank", self.what)
 
     def tasks(self, boxes: Boxes) -> Ints:
@@ -160,7 +164,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
         last=plan.last,
         what="rank",
         workers=plan.workers,
-        ranks=workers[:, None],
+        worker_of=workers,
         host=-1,
         names=schedule.phases,
         kinds=kinds,
@@ -180,9 +184,9 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     )
 
 
-def step_spans(step: Step) -> StepSpans:
-    """The spans of a step of a plan. A place is a device of the pipeline, and stands for all of its
-    ranks."""
+def step_spans(step: Step, attempts: Sequence[Attempt] = (Attempt(0),)) -> StepSpans:
+    """The spans of a step of a plan, or of several `attempts` at steps. A place is a device of the
+    pipeline, or a part of its ranks if these differ, and stands for all of its ranks."""
     timeline, graph = step.timeline, step.graph
     lane, degrees = graph.lane, step.work.times.degrees
     first, row = _distinct(lane, graph.kind, graph.micro, graph.call)
@@ -210,9 +214,11 @@ def step_spans(step: Step) -> StepSpans:
     place = {name: number for number, name in enumerate(kinds)}
     columns = [(place[name], place[phase], number) for name, phase, number in rows]
     name_of, phase_of, call_of = np.array(columns, dtype=np.int32)[row].T
-    ranks, operations = degrees.groups("pp").T, np.arange(len(graph), dtype=np.int32)
-    some = "all " if len(ranks) == 1 else ""
-    stands = f"A row stands for {some}{ranks.shape[1]} ranks" + f" of {ranks.size}" * (not some)
+    operations, places = np.arange(len(graph), dtype=np.int32), graph.places
+    each, some = graph.ranks // places, "all " if places == 1 else ""
+    stands = f"A row stands for {some}{each} ranks" + f" of {graph.ranks}" * (not some)
+    ends = np.zeros(len(attempts))
+    np.maximum.at(ends, np.maximum(graph.step, 0), timeline.finish)
     communicating = {call.group for call in calls} - {STREAMS[SEND], STREAMS[TIED], COPY.group}
     groups = {kind: degrees.groups(kind) for kind in (*GROUPED, *sorted(communicating))}
     return StepSpans(
@@ -220,9 +226,9 @@ def step_spans(step: Step) -> StepSpans:
         timeline=timeline,
         first=operations,
         last=operations,
-        what="device",
-        workers=len(ranks),
-        ranks=ranks,
+        what="device" if places == degrees.pp else "place",
+        workers=places,
+        worker_of=graph.place_of,
         host=HOST,
         names=tuple(kinds),
         kinds=tuple(kinds.values()),
@@ -234,11 +240,12 @@ def step_spans(step: Step) -> StepSpans:
         groups=groups,
         dtype="",
         idle=partial(step_bubbles, step),
-        ends=np.full((1, len(ranks)), timeline.makespan),
-        numbers=np.zeros(1, dtype=np.int32),
-        useful=np.ones(1, dtype=np.int32),
+        ends=ends.repeat(places).reshape(-1, places),
+        numbers=np.array([attempt.step for attempt in attempts], dtype=np.int32),
+        useful=np.array([not attempt.lost for attempt in attempts], dtype=np.int32),
         together=True,
-        remarks=(f"{stands}: they do the same at the same time.",) * (ranks.shape[1] > 1),
+        remarks=(f"{stands}: they do the same at the same time.",)
+        * (places == degrees.pp < graph.ranks),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +32,8 @@ class Stretches(NamedTuple):
     """The stretches."""
     mixed: int
     """How many of them have more than one cause: they show the longest."""
-    what: str = "rank"
-    """What each row is of."""
+    place_name: Callable[[int], str] | None = None
+    """What each rank is called; None: as in its schedule."""
 
     @property
     def causes(self) -> list[str]:
@@ -49,8 +50,8 @@ class Stretches(NamedTuple):
         operation = int(spans.operation[row])
         elsewhere = operation >= 0 and schedule.rank[operation] != spans.rank[row]
         if cause == SLOWER_PEER and elsewhere and schedule.ranks > 1:
-            peer = rank_name(schedule, int(schedule.rank[operation]))
-            peer = peer.replace("rank", self.what)
+            name_of = self.place_name or partial(rank_name, schedule)
+            peer = name_of(int(schedule.rank[operation]))
             return [f"slower peer: {peer}", peer, name]
         return [name]
 

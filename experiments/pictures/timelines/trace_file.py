@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,8 @@ class Trace:
     """Which ranks the trace shows, and whether it shows transfers."""
     what: str = "ranks"
     """What the ranks are."""
+    place_name: Callable[[int], str] | None = None
+    """What each rank is called; None: as in its schedule."""
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -189,7 +191,8 @@ def _tracks(trace: Trace, slices: Slices) -> tuple[Integers, list[str]]:
     media = trace.timeline.routed.topology.medium_names
     titles, names = [*trace.tracks, *(f"sends on {medium}" for medium in media)], list[str]()
     for rank in trace.ranks:
-        names += _named("process", rank, 0, rank_name(schedule, rank), rank)
+        name_of = trace.place_name or partial(rank_name, schedule)
+        names += _named("process", rank, 0, name_of(rank), rank)
     for row, (rank, track, repeat) in enumerate(keys.T.tolist()):
         name = titles[track] + (f" ({repeat + 1})" if repeat else "")
         names += _named("thread", rank, row + 1, name, row)

@@ -47,16 +47,17 @@ def training_drawing(step: StepSpans, title: str) -> Figure:
     main, least = boxes.take(boxes.lane == COMPUTE), thinnest(timeline)
     busy = joined_times(main.rank, main.start, main.end, 1e-9 * timeline.makespan)
     bars, remarks = longest(widened(with_hidden(bars, talks, busy, least), timeline))
-    stretches = drawn(timeline, step.bubbles, least)._replace(what=step.what)
+    stretches = drawn(timeline, step.bubbles, least)._replace(place_name=step.place_name)
     if stretches.mixed:
         remarks.append("bubbles too thin to be seen are drawn together, as the longest of them")
     groups = _groups(step, boxes)
     row = ROW + LANE * (max(len(group.lanes) for group in groups) - 1)
     lanes = places_of(bars, places, groups)
-    chart = Chart(timeline, bars, lanes, places, row, step.names, step.what, stretches)
+    shown = timeline, bars, lanes, places, row, step.names, step.what, stretches
+    chart = Chart(*shown, step.place_name)
     bubbles = _Bubbles(step)
-    shown = f"what each {step.what} computes and communicates, and why it is idle"
-    figure, axes = paint(chart, title, [shown, bubbles.summary, *step.remarks, *remarks])
+    about = f"what each {step.what} computes and communicates, and why it is idle"
+    figure, axes = paint(chart, title, [about, bubbles.summary, *step.remarks, *remarks])
     if chart.every == 1:
         label_bubbles(axes, chart, stretches, bubbles.step_shares(stretches.spans))
     _draw_steps(axes, chart, bubbles)

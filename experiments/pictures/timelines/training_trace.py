@@ -4,6 +4,7 @@ rank."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,8 +42,10 @@ def training_trace(
     boxes, tracks = step.boxes, ["steps", main, "bubbles", *others]
     track = np.where(boxes.lane == COMPUTE, MAIN, LANES + boxes.lane)
     lanes = slices_of(boxes.rank, track, boxes.start, boxes.end, _about(step))
-    slices = [_steps(step), _bubbles(step), lanes] if step.what == "rank" else [lanes]
+    slices = [lanes] if step.what == "device" else [_steps(step), _bubbles(step), lanes]
     trace = Trace(step.timeline, slices, boxes, tracks, memory, choice, f"{step.what}s")
+    if step.what == "place":
+        trace = replace(trace, place_name=step.place_name)
     return to_file(trace, parameters, "take fewer steps or micro-batches")
 
 

@@ -124,7 +124,6 @@ def test_several_plans_and_numbers_of_gpus_are_a_table(simctl: Simctl, tmp_path:
         (("--fail", "rank=1,step=5,restart=3s"), "fails in step 5: the steps are 0 to 0"),
         (("--slow-link", "99:0.5"), "slow link 99: there is no such rank, they run from 0 to 7"),
         (("--straggler", "1:2", "--detail", "transfers"), "it is of a step without conditions"),
-        (("--straggler", "1:2", "--timeline", "x.png"), "it is of a step without conditions"),
         (("--batches", "3:8"), "--batches 3:8: it does not go with --plan"),
         (("--epochs", "3"), "--epochs 3: say how many samples an epoch has"),
         (("--plan", "auto"), "--plan auto: it goes alone"),
@@ -164,6 +163,27 @@ def test_waiting_for_samples_counts_in_the_efficiency(simctl: Simctl) -> None:
     row = json.loads(simctl(*command).stdout)["summary"]
     assert row["step_s"] == pytest.approx(8 / 50)
     assert row["efficiency"] == pytest.approx(row["plain_step_s"] / row["step_s"])
+
+
+def test_a_timeline_has_a_row_for_ranks_that_are_alike(simctl: Simctl, tmp_path: Path) -> None:
+    trace, picture, kineto, chakra = (
+        tmp_path / name for name in ("step.json", "step.svg", "traces", "step.chakra")
+    )
+    conditions = "--straggler", "1:2", "--steps", "2"
+    fails = *TRAIN[:-1], "tp=2,batch=16", "--fail", "rank=1,step=1,restart=5ms"
+    for file in (trace, picture, kineto):
+        assert simctl(*fails, *conditions, "--timeline", file).returncode == 0
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert {"rank 1", "3 ranks like 2"} <= names
+    assert sum(event["name"] == "ProfilerStep#1" for event in events) == 2 * len(names)
+    assert {"restart", "bubble: transfer"} <= {event["name"] for event in events}
+    assert b"3 ranks like 2" in picture.read_bytes()
+    assert len(list(kineto.iterdir())) == 8
+    assert simctl(*TRAIN, *conditions, "--timeline", f"{chakra}/").returncode == 0
+    replayed = simctl("run", "--chakra", chakra, "--topology", "dgx_a100", "--format", "json")
+    row = summary(simctl, *conditions)
+    assert json.loads(replayed.stdout)["time_s"] == pytest.approx(2 * row["step_s"], rel=0.05)
 
 
 def test_a_search_has_no_conditions(simctl: Simctl) -> None:

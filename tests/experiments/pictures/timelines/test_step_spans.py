@@ -126,7 +126,7 @@ def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bu
     spans = planned("tp=2,pp=2,batch=4")
     graph, boxes = spans.graph, spans.boxes
     tasks = spans.tasks(boxes)
-    assert spans.ranks.tolist() == [[0, 1], [2, 3]]
+    assert spans.worker_of.tolist() == [0, 0, 1, 1]
     assert spans.groups["tp"].tolist() == [[0, 1], [2, 3]]
     assert {Communication("all_reduce", "tp"), Communication("send", "send")} <= {*spans.calls}
     named = np.array(spans.names)[boxes.phase]
