@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.plan_parser import parse_training
+from experiments.cli.plan_parser import parse_course, plans_in
 from experiments.cli.profile_options import ProfileOptions
 from experiments.cli.training_options import DDP, TrainingOptions
 from experiments.commands.learn import Request
@@ -44,13 +44,18 @@ def check_alone(timeline: Path | None, execution: Execution) -> None:
 def parse(
     options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> Request:
-    """The runs along which to learn: one for each plan or strategy."""
+    """The runs along which to learn: one for each strategy and plan."""
     task = parse_task(options.learn or "", options.seed)
     profile.refuse("an interval of a step does not go with --learn", "level")
-    if options.plan is not None:
-        return _of_plans(task, options, machine, rules, profile)
+    plans = options.plan and _of_plans(task, options, machine, rules, profile)
+    if plans and options.strategy is None:
+        return plans
     profile.refuse("it goes with --plan, or without --learn")
-    return _of_strategies(task, options, machine, rules)
+    strategies = _of_strategies(task, replace(options, plan=None), machine, rules)
+    if not plans:
+        return strategies
+    parameters = {**plans.parameters, **strategies.parameters, "plan": options.plan}
+    return replace(strategies, runs=[*strategies.runs, *plans.runs], parameters=parameters)
 
 
 def _of_strategies(
@@ -68,10 +73,7 @@ def _of_strategies(
     ranks = min(request.ranks[0] for request in requests)
     steps = options.steps or task.steps(ranks)
     jobs = [replace(request.job, steps=steps) for request in requests]
-    stated = {key: getattr(options, key) for key in DISTURBANCES}
-    disturbance = ", ".join(
-        f"{key.replace('_', ' ')} {value}" for key, value in stated.items() if value is not None
-    )
+    disturbance = _disturbance(options)
     runs = [
         partial(learn, task, without_disturbance(job), name, ranks, "")
         for name, job in zip(names, jobs, strict=True)
@@ -98,22 +100,36 @@ def _of_plans(
     rules: RuleOptions,
     profile: ProfileOptions,
 ) -> Request:
-    """A run for each plan."""
-    names = [name.strip() for name in (options.plan or "").split(";") if name.strip()]
-    if not names:
-        raise InputError("--learn: a plan or several in --plan")
-    job = replace(options, learn=None, steps=None, seed=0)
+    """A run for each plan; if ranks differ, another where they are alike."""
+    job = replace(options, learn=None, strategy=None)
+    if options.noise is None and options.fail is None:
+        job = replace(job, steps=None, seed=0)
+    alike = replace(job, straggler=None, noise=None, slow_link=None, fail=None, steps=None, seed=0)
     runs = []
-    for name in names:
-        request = parse_training(replace(job, plan=name), machine, rules, profile)
-        runs.append(partial(_learn_plan, task, request, name, options.steps))
+    for disturbed in [alike] if alike == job else [alike, job]:
+        for name in plans_in(options.plan):
+            request = parse_course(replace(disturbed, plan=name), machine, rules, profile)
+            words = _disturbance(disturbed)
+            runs.append(partial(_learn_plan, task, request, name, options.steps, words))
     stated = {"plan": options.plan, "learn": options.learn, "seed": options.seed}
     parameters = {**request.parameters, **stated}
     return Request(task, runs, request.machine, parameters)
 
 
-def _learn_plan(task: Task, request: PlanRequest, name: str, steps: int | None) -> LearningRun:
-    return learn_steps(task, request.step(), name, steps)
+def _learn_plan(
+    task: Task, request: PlanRequest, name: str, steps: int | None, disturbance: str
+) -> LearningRun:
+    answer = request.answer()
+    run = learn_steps(task, answer.step, name, steps, answer.measures)
+    return run._replace(row=replace(run.row, disturbance=disturbance))
+
+
+def _disturbance(options: TrainingOptions) -> str:
+    """What makes workers differ, in words."""
+    stated = {key: getattr(options, key) for key in DISTURBANCES}
+    return ", ".join(
+        f"{key.replace('_', ' ')} {value}" for key, value in stated.items() if value is not None
+    )
 
 
 def _check_input(options: TrainingOptions) -> None:

@@ -12,6 +12,7 @@ from experiments.learning.task import Task
 from experiments.learning.versions import Learner, Version, pipeline_versions
 from experiments.training.job import Job
 from simulator.parallel.step import Step
+from simulator.parallel.step_measures import StepMeasures
 from simulator.parallel.step_measures import measure as measure_step
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
@@ -93,15 +94,22 @@ def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> 
     return run._replace(row=row)
 
 
-def learn_steps(task: Task, step: Step, plan: str, steps: int | None = None) -> LearningRun:
+def learn_steps(
+    task: Task,
+    step: Step,
+    plan: str,
+    steps: int | None = None,
+    measures: StepMeasures | None = None,
+) -> LearningRun:
     """Learn along steps of a parallel plan, by default as many as the epochs have. `plan` is what
-    the table shows.
+    the table shows. Steps take as long as in `measures`, by default those of `step`.
 
     A step has a batch of the task for each GPU, however the plan shares them out. So all plans of
     as many GPUs learn the same, and differ in time. Tensor, context and expert parallelism split
     layers and sequences, and not the samples.
     """
     work, degrees = step.work, step.work.times.degrees
+    measures = measures or measure_step(step)
     ranks, workers = degrees.ranks, degrees.ranks // degrees.dp
     sampler = replace(task.sampler(degrees.dp), batch=task.batch * workers)
     steps = steps or task.epochs * sampler.batches
@@ -112,10 +120,9 @@ def learn_steps(task: Task, step: Step, plan: str, steps: int | None = None) -> 
         workers=workers,
         sharded=work.sharding.zero > 0,
         steps=steps,
-        seconds=step.timeline.makespan,
+        seconds=measures.step,
     )
     run = run_of(task, versions, plan, ranks, ranks * max(1, steps // POINTS))
-    measures = measure_step(step)
     computing = float((measures.computing + measures.optimizer).mean())
     return run._replace(row=replace(run.row, idle=1 - computing / (measures.step or 1.0)))
 

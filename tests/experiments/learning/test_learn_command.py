@@ -79,8 +79,8 @@ def test_plans_of_as_many_gpus_learn_the_same(simctl: Simctl) -> None:
 def test_a_plan_refuses_what_plans_refuse(simctl: Simctl) -> None:
     for options, message in (
         (["dp=3"], "there are 8 GPUs"),
-        (["dp=8", "--straggler", "1:2"], "--straggler 1:2: it does not go with --plan"),
-        ([" ; "], "a plan or several"),
+        (["dp=8", "--straggler", "9:2"], "there is no rank 9"),
+        (["dp=8", "--batches", "1:2"], "--batches 1:2: it does not go with --plan"),
     ):
         done = simctl(*PLANS, *options)
         assert (done.returncode, done.stdout) == (2, "")
@@ -123,3 +123,23 @@ def test_without_scikit_learn_a_line_says_what_to_install(
     done = learned()
     assert done.returncode == 2
     assert "pip install '.[learn]'" in done.stderr
+
+
+def test_strategies_and_plans_learn_in_one_table(simctl: Simctl, tmp_path: Path) -> None:
+    picture = tmp_path / "learn.svg"
+    done = simctl(
+        *("train", "--model", "bert_large:layers=4", "--topology", "hgx_h100"),
+        *("--learn", "softmax:epochs=1", "--strategy", "ddp", "--plan", "dp=8", "--plan", "pp=2"),
+        *("--straggler", "3:2", "--plot", picture, "--format", "json"),
+    )
+    rows = [(row["strategy"], row["disturbance"]) for row in json.loads(done.stdout)]
+    alike, slow = "", "straggler 3:2"
+    assert rows == [
+        *(("ddp", alike), ("ddp", slow), ("dp=8", alike), ("pp=2", alike)),
+        *(("dp=8", slow), ("pp=2", slow)),
+    ]
+    seconds = {
+        row: each["seconds"] for row, each in zip(rows, json.loads(done.stdout), strict=True)
+    }
+    assert all(seconds[name, slow] > seconds[name, alike] for name in ("ddp", "dp=8", "pp=2"))
+    assert b"dp=8" in picture.read_bytes()
