@@ -22,7 +22,7 @@ from experiments.pictures.timelines.step_spans import StepSpans, strategy_spans
 from simulator.steps.kinds import BACKWARD
 from simulator.training.buckets import Bucket, initial, rebuilt
 from simulator.training.ddp import DDP
-from topologies.topology import Floats
+from topologies.topology import Floats, Ints
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -126,22 +126,29 @@ def _events(end: float, buckets: list[Bucket], times: Moments) -> list[Event]:
 
 def _figures(plan: Plan, timeline: Timeline, boxes: Boxes) -> list[Figure]:
     """Bytes moved, and communication behind computation and beside it, as means of ranks."""
-    moments = np.linspace(0.0, timeline.makespan, SAMPLES)
-    hidden, exposed = np.zeros(SAMPLES), np.zeros(SAMPLES)
-    for rank in range(plan.workers):
-        mine = boxes.take(boxes.rank == rank)
-        sends, computes = mine.take(mine.lane > 0), mine.take(mine.lane == 0)
-        computing, sending, either = (
-            covered(each.start, each.end, moments) for each in (computes, sends, mine)
-        )
-        hidden += (computing + sending - either) / plan.workers
-        exposed += (either - computing) / plan.workers
     remote = np.flatnonzero(timeline.schedule.remote)
     order = remote[np.argsort(timeline.finish[remote])]
     arrived = np.append(0.0, timeline.finish[order])
     moved = np.append(0.0, np.cumsum(timeline.schedule.nbytes[order]))
     return [
         Figure("bytes moved", "bytes", arrived, moved, jumps=True),
+        *overlap_figures(boxes, np.arange(plan.workers, dtype=np.int32), timeline.makespan),
+    ]
+
+
+def overlap_figures(boxes: Boxes, places: Ints, end: float) -> list[Figure]:
+    """Communication behind computation and beside it, as means of places."""
+    moments = np.linspace(0.0, end, SAMPLES)
+    hidden, exposed = np.zeros(SAMPLES), np.zeros(SAMPLES)
+    for rank in places.tolist():
+        mine = boxes.take(boxes.rank == rank)
+        sends, computes = mine.take(mine.lane > 0), mine.take(mine.lane == 0)
+        computing, sending, either = (
+            covered(each.start, each.end, moments) for each in (computes, sends, mine)
+        )
+        hidden += (computing + sending - either) / len(places)
+        exposed += (either - computing) / len(places)
+    return [
         Figure("hidden communication", "seconds", moments, np.maximum(hidden, 0.0)),
         Figure("exposed communication", "seconds", moments, np.maximum(exposed, 0.0)),
     ]

@@ -21,7 +21,16 @@ from experiments.cli.groups import with_groups
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import Algorithm, AlgorithmFile, AlgorithmWord, Size, word_or_option
 from experiments.cli.pattern_options import PatternOptions
-from experiments.cli.training_options import Bucket, TrainingOptions
+from experiments.cli.profile_options import ProfileOptions
+from experiments.cli.training_options import (
+    Bucket,
+    Fail,
+    Noise,
+    SlowLink,
+    Steps,
+    Straggler,
+    TrainingOptions,
+)
 from topologies.errors import InputError
 
 app = typer.Typer()
@@ -32,23 +41,31 @@ Seconds = str | None
 
 @dataclass(frozen=True)
 class StepOptions:
-    """A training step as the user writes it: DDP, or a pipeline."""
+    """Training steps as the user writes them: a strategy, a plan, or a pipeline."""
 
     model: Annotated[
         str | None,
         typer.Option(
-            help="A step of this model, with DDP: see `simctl train`.",
+            help="A step of this model, with a strategy or a plan: see `simctl train`.",
             autocompletion=completer(model_names, model_options),
         ),
     ] = None
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="ddp, with options.  [default with --model: ddp]",
+            help="NAME with options.  [default with --model, without --plan: ddp]",
             autocompletion=completer(strategy_names, strategy_options),
         ),
     ] = None
     bucket: Bucket = None
+    plan: Annotated[
+        str | None, typer.Option(help="A plan of parallel training: dp=2,tp=2,pp=2,batch=16.")
+    ] = None
+    steps: Steps = None
+    straggler: Straggler = None
+    noise: Noise = None
+    slow_link: SlowLink = None
+    fail: Fail = None
     pipeline: Annotated[
         str | None,
         typer.Option(
@@ -77,30 +94,32 @@ class StepOptions:
 
     @property
     def kind(self) -> str:
-        """What is animated: "pipeline", "ddp" or "collective"."""
+        """What is animated: "pipeline", "model" or "collective"."""
         if self.pipeline is not None:
             return "pipeline"
-        return "collective" if self.model is self.strategy is self.bucket is None else "ddp"
+        return "collective" if all(getattr(self, key) is None for key in MODEL) else "model"
 
     def check(self, others: Mapping[str, object]) -> None:
         """Raise InputError for an option that does not go with what is animated. `others` are the
         options of collectives and machines."""
-        ddp, pipeline = ("model", "strategy", "bucket"), ("devices", "micro_batches", *TIMES)
+        pipeline = "devices", "micro_batches", *TIMES
         foreign = {
-            "pipeline": (*ddp, *others),
-            "ddp": (*pipeline, *COLLECTIVES),
+            "pipeline": (*MODEL, *others),
+            "model": (*pipeline, *COLLECTIVES),
             "collective": pipeline,
         }[self.kind]
         values = {**asdict(self), **others}
         for name in foreign:
             if values[name] is not None:
-                what = {"ddp": "--model", "pipeline": "--pipeline"}.get(self.kind, "a collective")
+                what = {"model": "--model", "pipeline": "--pipeline"}.get(self.kind, "a collective")
                 raise InputError(
                     f"--{name.replace('_', '-')} {values[name]} does not go with {what}: leave "
                     f"one of them out"
                 )
 
 
+CONDITIONS = ("steps", "straggler", "noise", "slow_link", "fail")
+MODEL = ("model", "strategy", "bucket", "plan", *CONDITIONS)
 TIMES = ("forward", "inputs", "weights", "transfer")
 COLLECTIVES = ("algo", "algo_file", "size", "root", "skew", "matrix")
 
@@ -133,9 +152,10 @@ def animate(
 ) -> None:
     """Show step by step which rank sends what to whom.
 
-    It shows a collective; with --model a training step of DDP and its buckets; with --pipeline the
-    micro-batches of a pipeline. A page has controls, a GIF is for slides. If the algorithm is
-    wrong, the animation stops at the first wrong value, and the exit code is 1.
+    It shows a collective; with --model a training step of DDP and its buckets, of another strategy
+    or of a plan; with --pipeline the micro-batches of a pipeline. A page has controls, a GIF is for
+    slides. If the algorithm is wrong, the animation stops at the first wrong value, and the exit
+    code is 1.
     """
     algo = word_or_option(word, algo)
     links = {name: getattr(machine, name) for name in ("topology", *LINK_OPTIONS)}
@@ -144,8 +164,8 @@ def animate(
     if step.kind == "pipeline":
         _animate_pipeline(step, out)
         return
-    if step.kind == "ddp":
-        _animate_ddp(step, p, machine, rules, out)
+    if step.kind == "model":
+        _animate_model(step, p, machine, rules, out)
         return
     from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import animate as command
@@ -169,22 +189,30 @@ def animate(
 LINK_OPTIONS = ("bandwidth", "latency", "gap", "reduction")
 
 
-def _animate_ddp(
+def _animate_model(
     step: StepOptions, p: str | None, machine: MachineOptions, rules: RuleOptions, out: Path
 ) -> None:
+    from experiments.cli.plan_parser import parse
     from experiments.commands import animate as command
+    from experiments.commands.train_plan import Request
 
     if p is None and machine.blueprint.kind == "shape" and machine.blueprint.size is None:
         p = USUAL_RANKS
-    job = TrainingOptions(
-        model=step.model or "resnet50", strategy=step.strategy or "ddp", p=p, bucket=step.bucket
-    )
+    names = "strategy", "bucket", "plan", *CONDITIONS
+    stated = {name: getattr(step, name) for name in names if getattr(step, name) is not None}
+    job = TrainingOptions(model=step.model or "resnet50", p=p, **stated)
+    if step.plan is not None:
+        case = parse(job, machine, rules, ProfileOptions())
+        if not isinstance(case, Request):
+            raise InputError(f"--plan {step.plan[:60]}: an animation shows one plan alone")
+        command.run_plan(case.answer(), out, case.parameters)
+        return
     request = job.request(machine, rules)
-    if len(request.ranks) > 1:
-        raise InputError(f"--p {p}: one number of ranks here")
+    if len(request.runs) > 1:
+        raise InputError(f"--p {p}, --strategy {step.strategy}: one of each here")
     keys = "model", "strategy", "p", *asdict(machine)
     parameters = {**{key: request.parameters[key] for key in keys}, "bucket": step.bucket}
-    command.run_ddp(request.job, request.ranks[0], out, parameters)
+    command.run_strategy(request.job, request.ranks[0], out, parameters | stated)
 
 
 def _animate_pipeline(step: StepOptions, out: Path) -> None:

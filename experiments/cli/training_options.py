@@ -38,6 +38,33 @@ Bucket = Annotated[
     ),
 ]
 
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=100_000,
+        help="Steps, or updates of each worker.  [default: 1; for asgd and ssp 20; for "
+        "local_sgd its option every]",
+    ),
+]
+Straggler = Annotated[str | None, typer.Option(help="Slow ranks and their factors: 3:1.5,5:2.")]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        help="Random times of each step: lognormal:0.1, or a file with one time on each line."
+    ),
+]
+SlowLink = Annotated[
+    str | None,
+    typer.Option(
+        help="A rank (all its links) or a link, and the share of its bandwidth that is left: 3:0.5."
+    ),
+]
+Fail = Annotated[
+    str | None,
+    typer.Option(help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."),
+]
+
 
 @dataclass(frozen=True)
 class TrainingOptions:
@@ -71,15 +98,7 @@ class TrainingOptions:
         ),
     ] = None
     bucket: Bucket = None
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=100_000,
-            help="Steps, or updates of each worker.  [default: 1; for asgd and ssp 20; for "
-            "local_sgd its option every]",
-        ),
-    ] = None
+    steps: Steps = None
     sweep: Annotated[
         str | None,
         typer.Option(
@@ -87,28 +106,10 @@ class TrainingOptions:
             "with --plan a key of the plan: micro=1,2,4."
         ),
     ] = None
-    straggler: Annotated[
-        str | None, typer.Option(help="Slow ranks and their factors: 3:1.5,5:2.")
-    ] = None
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="Random times of each step: lognormal:0.1, or a file with one time on each line."
-        ),
-    ] = None
-    slow_link: Annotated[
-        str | None,
-        typer.Option(
-            help="A rank (all its links) or a link, and the share of its bandwidth that is left: "
-            "3:0.5."
-        ),
-    ] = None
-    fail: Annotated[
-        str | None,
-        typer.Option(
-            help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."
-        ),
-    ] = None
+    straggler: Straggler = None
+    noise: Noise = None
+    slow_link: SlowLink = None
+    fail: Fail = None
     batches: Annotated[
         str | None,
         typer.Option(help="Ranks that have input for fewer steps: 3:8 is 8 steps for rank 3."),

@@ -22,6 +22,7 @@ from topologies.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from experiments.animation.film import Film
     from experiments.pages.page import Figure
+    from experiments.parallel.plan_run import PlanRun
     from experiments.training.job import Job
     from simulator.parallel.pipeline_times import StageTimes
     from simulator.parallel.pipelines import Pipeline
@@ -66,20 +67,33 @@ def run(request: Request, out: Path) -> int:
     return 1 if wrong else 0
 
 
-def run_ddp(job: Job, ranks: int, out: Path, parameters: Parameters) -> None:
-    """Write the animation of a step of DDP."""
+def run_strategy(job: Job, ranks: int, out: Path, parameters: Parameters) -> None:
+    """Write the animation of a step of a strategy: of DDP with its buckets."""
     from experiments.animation.ddp_film import ddp_film
+    from experiments.animation.spans_film import spans_film
+    from experiments.pictures.timelines.step_spans import strategy_spans
     from simulator.training.ddp import DDP
 
     check_out(out)
     check_ranks(ranks)
     strategy = job.strategy
-    if not isinstance(strategy, DDP):
-        raise InputError(f"--strategy {job.name}: an animation shows ddp")
     written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
     training = written.run(ranks)
-    film = ddp_film(training.plan, training.timeline, strategy)
-    _write_step(film, training.title, parameters, out)
+    if isinstance(strategy, DDP) and job.steps == 1:
+        film = ddp_film(training.plan, training.timeline, strategy)
+    else:
+        film = spans_film(strategy_spans(training.plan, training.timeline))
+    _write_step(film, training.title, parameters, out, training.plan.steps)
+
+
+def run_plan(run: PlanRun, out: Path, parameters: Parameters) -> None:
+    """Write the animation of steps of a plan."""
+    from experiments.animation.spans_film import spans_film
+    from experiments.pictures.timelines.step_spans import step_spans
+
+    check_out(out)
+    name, (step, attempts) = f"{run.training.name}, {run.plan}", run.timed
+    _write_step(spans_film(step_spans(step, attempts)), name, parameters, out, len(attempts))
 
 
 def run_pipeline(pipeline: Pipeline, times: StageTimes, out: Path, parameters: Parameters) -> None:
@@ -95,9 +109,10 @@ def run_pipeline(pipeline: Pipeline, times: StageTimes, out: Path, parameters: P
     _write_step(film, f"{pipeline.name}, {sizes}", parameters, out)
 
 
-def _write_step(film: Film, name: str, parameters: Parameters, out: Path) -> None:
+def _write_step(film: Film, name: str, parameters: Parameters, out: Path, steps: int = 1) -> None:
     made = _write(film, name, parameters, out)
-    output.say(f"{name}: {format_seconds(film.acts[0].end)} a step{made}")
+    several = "a step" if steps == 1 else f"for {steps} steps"
+    output.say(f"{name}: {format_seconds(film.acts[0].end)} {several}{made}")
 
 
 def check_out(out: Path) -> None:

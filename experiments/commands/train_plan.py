@@ -28,7 +28,7 @@ from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import length_of
-from simulator.training.conditions import Attempt, Conditions
+from simulator.training.conditions import Conditions
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -144,9 +144,7 @@ def _draw(result: PlanRun, timeline: Path, request: Request, choice: TraceChoice
     from experiments.pictures.timelines.step_spans import step_spans
     from simulator.parallel.step_transfers import ranks_of
 
-    course = result.course
-    step = course.step if course else result.step
-    attempts = course.conditions.attempts(course.steps) if course else [Attempt(0)]
+    step, attempts = result.timed
     write_timeline(
         timeline,
         lambda: step_spans(step, attempts),

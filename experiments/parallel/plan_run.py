@@ -26,6 +26,7 @@ from simulator.parallel.plan_memory import PARTS, Memory, Stage, State, stages_o
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import StepMeasures, measure
 from simulator.steps.kinds import GATHER, KINDS, REDUCE
+from simulator.training.conditions import Attempt
 from simulator.uncertainty.interval import Interval
 
 MEANINGS = {
@@ -67,6 +68,14 @@ class PlanRun:
     def measures(self) -> StepMeasures:
         """What the devices of the pipeline do in a step."""
         return measure(self.step) if self.course is None else self.course.measures
+
+    @property
+    def timed(self) -> tuple[Step, list[Attempt]]:
+        """The steps that are drawn, and which they are."""
+        course = self.course
+        if course is None:
+            return self.step, [Attempt(0)]
+        return course.step, course.conditions.attempts(course.steps)
 
     @property
     def seconds(self) -> float:

@@ -197,7 +197,7 @@ def test_a_pipeline_is_animated(simctl: Simctl, open_page: Open, tmp_path: Path)
         (("--model", "vgg16", "--algo", "ring"), "--algo ring does not go with --model"),
         (("--pipeline", "1f1b", "--p", "4"), "--p 4 does not go with --pipeline"),
         (("--micro-batches", "4"), "--micro-batches 4 does not go with a collective"),
-        (("--strategy", "ssgd"), "--strategy ssgd: an animation shows ddp"),
+        (("--strategy", "ssgd,ddp"), "--strategy ssgd,ddp: one of each here"),
         (("--model", "resnet50", "--p", "64"), "--p 64: an animation shows 2 to 32 ranks"),
         (("--pipeline", "1f1b", "--devices", "40"), "40 devices: an animation shows 2 to 32"),
         (
