@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.cli import condition_parser
 from experiments.cli.machine_options import MachineOptions, RuleOptions
@@ -18,10 +19,11 @@ from experiments.parallel.compute_calibration import calibrated_by
 from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Setting, Training
 from experiments.parallel.plan_text import KEYS, parse_plan
-from experiments.training.strategy_options import SweptValue
-from experiments.training.training_grid import TrainingGrid
 from topologies.errors import InputError
 from topologies.units import parse_counts
+
+if TYPE_CHECKING:
+    from experiments.training.training_grid import TrainingGrid
 
 USED = ("model", "plan", "p", "batch", "detail", "calibrate_compute")
 """Options of a training job that go with a plan or a search."""
@@ -54,6 +56,10 @@ def parse(
     requests = [parse_course(one, machine, rules, profile) for one in each]
     if len(requests) == 1 and options.strategy is None:
         return requests[0]
+    # Strategies are imported where some are compared.
+    from experiments.training.strategy_options import SweptValue
+    from experiments.training.training_grid import TrainingGrid
+
     stated = {"plan": options.plan, "p": options.p, "sweep": options.sweep}
     parameters = {**requests[0].parameters, **stated}
     values = [SweptValue(text, text, text) for text in (one.plan or "" for one in each)]
@@ -63,7 +69,8 @@ def parse(
     others = replace(options, plan=None, calibrate_compute=None, batch=None)
     grid = others.with_sweep().request(machine, rules, profile)
     alone = SweptValue(options.strategy, options.strategy, options.strategy)
-    variants = [(value or alone, job) for value, job in grid.variants]
+    named = [(value or alone, job) for value, job in grid.variants]
+    variants = [(value, replace(job, name=value.text)) for value, job in named]
     return TrainingGrid(
         "strategy", variants, grid.ranks, {**parameters, **grid.parameters, **stated}, cases
     )

@@ -257,8 +257,6 @@ def train(
         check_alone(timeline, where.execution)
         learning = parse(job, machine, rules, profile)
         raise typer.Exit(learn.run(learning, out, plot, format.value, report))
-    from experiments.training.training_grid import TrainingGrid
-
     if job.plan is None:
         grid = job.request(machine, rules, profile)
     else:
@@ -266,7 +264,7 @@ def train(
         from experiments.commands import train_plan
 
         request = plan_parser.parse(job, machine, rules, profile)
-        if not isinstance(request, TrainingGrid):
+        if isinstance(request, train_plan.Request | train_plan.SearchRequest):
             code = train_plan.run(request, files, format.value, plot, where.execution)
             raise typer.Exit(code)
         grid = request

@@ -36,7 +36,7 @@ CALLS = {
     "cli/group_parser.py: parse_whole": "a stream of --groups",
     "cli/lists.py: parse_seconds": "--forward; --inputs; --weights; --transfer",
     "cli/learning_parser.py: parse_task": "--learn",
-    "cli/learning_parser.py: parse_training": "--plan, each of several",
+    "cli/learning_parser.py: parse_course": "--plan, each of several",
     "cli/machine_options.py: _quantity": "--bandwidth; --latency; --gap; --reduction",
     "cli/machine_options.py: catalogue.find": "--topology",
     "cli/machine_options.py: parse_placement": "--placement",

@@ -53,5 +53,5 @@ def test_counts_sweeps_and_conditions_reach_both(simctl: Simctl) -> None:
 
 
 def test_the_door_has_the_same_rows(simctl: Simctl) -> None:
-    rows = door.plan(MODEL, "dp=8; tp=2", "hgx_h100", strategy="ddp")
-    assert [row["strategy"] for row in rows] == ["ddp", "dp=8", "tp=2"]
+    rows = door.plan(MODEL, "dp=8; tp=2", "hgx_h100", strategy="ddp:bucket=1MiB")
+    assert [row["strategy"] for row in rows] == ["ddp:bucket=1MiB", "dp=8", "tp=2"]
