@@ -66,6 +66,8 @@ DEVICES = {
     "stages": "{stages}",
     "computing": "{computing_s:s}",
     "exposed": "{exposed_s:s}",
+    "restarting": "{restarting_s:s}",
+    "input": "{input_s:s}",
     "idle": "{idle_s:s}",
     "between": "{idle_between_s:s}",
 }
@@ -184,7 +186,7 @@ def _devices(records: Sequence[Mapping[str, Any]]) -> Lines:
     lines = table_of(DEVICES, rows)
     if (more := len(records) - SHOWN) > 0:
         lines[1 + SHOWN // 2 : -SHOWN // 2] = []
-        lines.append([f"  {more} more in between", *[""] * 5])
+        lines.append([f"  {more} more in between", *[""] * (len(lines[0]) - 1)])
     return lines
 
 

@@ -80,7 +80,17 @@ class PlanRun:
     @property
     def seconds(self) -> float:
         """Seconds of a step, in which the input pipeline reads its samples."""
-        return max(self.measures.step, self.epochs.reading(self.plan.sequences))
+        return max(self.measures.step, self.reading)
+
+    @property
+    def input_s(self) -> float:
+        """Seconds of a step in which all devices wait for samples."""
+        return self.seconds - self.measures.step
+
+    @property
+    def reading(self) -> float:
+        """Seconds in which the input pipeline reads the samples of a step."""
+        return self.epochs.reading(self.plan.sequences)
 
     @cached_property
     def memory(self) -> Memory:
@@ -129,6 +139,7 @@ class PlanRun:
         span = span_of(self.step.work.times.topology, gpus)
         error, measured = mean_error(kind_of(times, plan.zero, span))
         means = {name: getattr(self.measures, name).reshape(plan.pp, -1) for name in MEANS}
+        interval = self.interval and self.interval.at_least(self.reading)
         return {
             "model": training.name,
             "device": times.device,
@@ -148,9 +159,9 @@ class PlanRun:
             "memory_bytes": self.memory.peak,
             "missing_bytes": self.missing,
             "transfers_s": self.transfers_s,
-            **interval_columns(self.interval),
+            **interval_columns(interval),
             **(self.course.row(seconds) if self.course else {}),
-            **self.epochs.columns(sequences, seconds, seconds - self.measures.step),
+            **self.epochs.columns(sequences, seconds, self.input_s),
         }
 
     @property
@@ -199,6 +210,8 @@ class PlanRun:
             _named(stream, kind): float(seconds[stream, kind])
             for stream, kind in np.argwhere(seconds)
         }
+        if self.input_s:
+            parts["waiting for samples"] = self.input_s
         return dict(sorted(parts.items(), key=lambda part: -part[1]))
 
     @cached_property
@@ -212,6 +225,8 @@ class PlanRun:
                 seconds[f"exposed_{name}_s"] = measures.exposed[:, stream]
                 seconds[f"hidden_{name}_s"] = measures.hidden[:, stream]
         seconds |= {f"{name}_s": getattr(measures, name) for name in ("idle", "idle_between")}
+        rare = {"restarting_s": measures.restarting, "input_s": np.full(self.plan.pp, self.input_s)}
+        seconds |= {name: column for name, column in rare.items() if column.any()}
         stages = [np.flatnonzero((place == device).any(axis=0)) for device in range(self.plan.pp)]
         return [
             {

@@ -41,6 +41,15 @@ class Interval(NamedTuple):
         why = f"measured runs beat the bound of the specified links, {format_seconds(bound)}"
         return self._replace(unsure=(*self.unsure, why))
 
+    def at_least(self, seconds: float) -> Interval:
+        """The interval of a run that also waits until `seconds` have passed.
+
+        >>> Interval(2.0, 1.0, 4.0).at_least(3.0)[:3]
+        (3.0, 3.0, 4.0)
+        """
+        expected, low, high = (max(each, seconds) for each in self[:3])
+        return self._replace(expected=expected, low=low, high=high)
+
 
 def interval(seconds: float, mean: float, variance: float, level: float = LEVEL) -> Interval:
     """The interval of a run that a model says takes `seconds`, if log(measured / model) has this

@@ -19,6 +19,8 @@ LOST = {
     "idle_s": "the bubble of the pipeline",
     "launching_s": "waiting for the CPU",
     "optimizer_s": "the optimizer",
+    "restarting_s": "restarts after a failure",
+    "input_s": "waiting for samples",
 }
 """What a device of a plan loses time to, in words."""
 DEVICES = (
@@ -80,6 +82,9 @@ DEVICE_COLUMNS = {
     "exposed: reduce gradients": "exposed_reduce_s",
     "exposed: across replicas": "exposed_replica_s",
     "exposed: copies": "exposed_copy_s",
+    "waiting for the CPU": "launching_s",
+    "restarting": "restarting_s",
+    "waiting for samples": "input_s",
     "idle": "idle_s",
     "idle in between": "idle_between_s",
 }
@@ -105,8 +110,8 @@ def one(result: Result) -> Story:
     report, row = result.report, result.report["summary"]
     step, memory = number(row, "step_s"), report.get("memory") or {}
     whole, path = step or 1.0, report["critical_path_s"]
-    lost = LOST | ({"restarting_s": "restarts after a failure"} if "restarting_s" in row else {})
-    worst = max(lost, key=lambda field: number(row, field))
+    lost = dict.fromkeys(LOST, 0.0) | row
+    worst = max(LOST, key=lambda field: number(lost, field))
     summary = [
         fill("How long does a step of {model} take on {gpus} GPUs ({device}) with {plan}?", row),
         fill(
@@ -115,7 +120,7 @@ def one(result: Result) -> Story:
             row,
         ),
         f"A mean device computes for {share(number(row, 'computing_s') / whole)} of the step; it "
-        f"loses most to {lost[worst]}: {share(number(row, worst) / whole)}. {_fits(row)}",
+        f"loses most to {LOST[worst]}: {share(number(lost, worst) / whole)}. {_fits(row)}",
     ]
     if memory.get("advice"):
         summary.append(f"To make it fit: {memory['advice']}.")

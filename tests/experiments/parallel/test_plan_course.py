@@ -94,6 +94,34 @@ def test_epochs_and_a_slow_input_count(simctl: Simctl) -> None:
     assert "an epoch" in simctl(*TRAIN, *options).stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "part", "words"),
+    [
+        (("--fail", "rank=2,step=0,restart=1s"), "restarting", "restarts after a failure"),
+        (("--input-rate", "16"), "input", "waiting for samples"),
+    ],
+)
+def test_restarts_and_waits_for_samples_are_parts_of_the_step_of_each_device(
+    simctl: Simctl, tmp_path: Path, options: tuple[str, ...], part: str, words: str
+) -> None:
+    page = tmp_path / "step.md"
+    done = json.loads(simctl(*TRAIN, *options, "--format", "json", "--report", page).stdout)
+    step = done["summary"]["step_s"]
+    for device in done["devices"]:
+        beside = [name for name in device if name.startswith(("hidden", "stage", "device"))]
+        parts = set(device) - {*beside, "idle_between_s"}
+        assert sum(device[name] for name in parts) == pytest.approx(step)
+    assert sum(done["critical_path_s"].values()) == pytest.approx(step)
+    assert f"it loses most to {words}: " in page.read_text()
+    assert f" {part} " in simctl(*TRAIN, *options).stdout.partition("devices of the pipeline")[2]
+
+
+def test_an_interval_holds_the_reading_of_samples(simctl: Simctl) -> None:
+    row = summary(simctl, "--library", "nccl", "--input-rate", "4")
+    names = "step_s", "expected_s", "low_s", "high_s"
+    assert [row[name] for name in names] == pytest.approx([4.0] * 4)
+
+
 def test_several_plans_and_numbers_of_gpus_are_a_table(simctl: Simctl, tmp_path: Path) -> None:
     table = "train", "--model", MODEL, "--topology", "dgx_a100", "--plan", "tp=2,batch=16,pp=1"
     out = tmp_path / "rows.csv"
