@@ -55,12 +55,15 @@ def slow_links(text: str | None, library: Profile | None = None) -> dict[str | i
                 f"--slow-link {part[:60]!r}: a rank or a link, and the share of its bandwidth, "
                 f"like 3:0.5"
             )
-        if float(factor) > 1:
+        if not 0 < float(factor) <= 1:
             raise InputError(
-                f"--slow-link {part[:60]!r}: the share of its bandwidth that is left is 1 at most"
+                f"--slow-link {part[:60]!r}: the share of its bandwidth that is left is above 0, "
+                f"1 at most"
             )
-        rank = re.fullmatch(r"\d{1,9}", name, re.ASCII)
-        links[int(name) if rank else name] = float(factor)
+        link = int(name) if re.fullmatch(r"\d{1,9}", name, re.ASCII) else name
+        if link in links:
+            raise InputError(f"--slow-link {text}: a rank or a link is named twice")
+        links[link] = float(factor)
     return links
 
 

@@ -75,6 +75,21 @@ def test_a_slow_link_has_a_name_and_a_share(text: str) -> None:
         slow_links(text)
 
 
+@each_case(
+    ("text", "message"),
+    [
+        ("3:0.5,3:1", "--slow-link 3:0.5,3:1: a rank or a link is named twice"),
+        ("3:0.5,03:1", "--slow-link 3:0.5,03:1: a rank or a link is named twice"),
+        ("a->b:0.5,a->b:1", "--slow-link a->b:0.5,a->b:1: a rank or a link is named twice"),
+        ("2:1,3:0", "--slow-link '3:0': the share of its bandwidth that is left is above 0"),
+        ("3:2", "--slow-link '3:2': the share of its bandwidth that is left is above 0, 1 at most"),
+    ],
+)
+def test_a_slow_link_has_one_share_of_its_bandwidth(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        slow_links(text)
+
+
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
     for read in (
