@@ -153,12 +153,13 @@ def _setting(
 ) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
-    plain = TrainingOptions()
+    plain, of_steps = TrainingOptions(), (*CONDITIONS, *EPOCHS, "sweep")
     for each in fields(options):
         value = getattr(options, each.name)
         if each.name not in USED and value != getattr(plain, each.name):
             name = each.name.replace("_", "-")
-            raise InputError(f"--{name} {value}: it does not go with --plan, leave one of them out")
+            used = "--plan auto" if each.name in of_steps else "--plan"
+            raise InputError(f"--{name} {value}: it does not go with {used}, leave one of them out")
     if options.model == plain.model:
         raise InputError("--plan: give --model with a transformer, like llama3_70b")
     chosen, calibrated = profile.of(machine, rules)

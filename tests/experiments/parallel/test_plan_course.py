@@ -137,6 +137,22 @@ def test_several_plans_and_numbers_of_gpus_are_a_table(simctl: Simctl, tmp_path:
     assert single["summary"]["step_s"] == swept[1]["step_s"]
 
 
+ELSEWHERE = (
+    ("--straggler", "1:2"),
+    ("--noise", "lognormal:0.1"),
+    ("--fail", "rank=2,step=0,restart=1s"),
+    ("--slow-link", "3:0.5"),
+    ("--seed", "3"),
+    ("--steps", "3"),
+    ("--epochs", "2"),
+    ("--dataset", "100"),
+    ("--epoch-time", "1s"),
+    ("--input-rate", "5"),
+    ("--sweep", "micro=1,2"),
+)
+"""Options of steps of a plan that do not go with a search."""
+
+
 @each_case(
     ("options", "message"),
     [
@@ -214,6 +230,8 @@ def test_a_timeline_has_a_row_for_ranks_that_are_alike(simctl: Simctl, tmp_path:
     assert json.loads(replayed.stdout)["time_s"] == pytest.approx(2 * row["step_s"], rel=0.05)
 
 
-def test_a_search_has_no_conditions(simctl: Simctl) -> None:
-    result = simctl(*TRAIN[:-1], "auto", "--straggler", "1:2")
-    assert "--straggler 1:2: it does not go with --plan" in result.stderr
+@each_case(("option", "value"), ELSEWHERE)
+def test_a_search_has_no_conditions(simctl: Simctl, option: str, value: str) -> None:
+    result = simctl(*TRAIN[:-1], "auto", option, value)
+    assert result.returncode == 2
+    assert f"{option} {value}: it does not go with --plan auto" in result.stderr
