@@ -50,7 +50,11 @@ CONDITIONS = {
     "step without conditions": "plain_step_s",
     "efficiency under conditions": "efficiency",
     "restarting": "restarting_s",
+    "waiting for samples": "input_s",
+    "an epoch": "epoch_s",
+    "the training": "training_s",
 }
+"""Figures that a step has under conditions, with a rate of input, or with epochs."""
 WAITS = {
     "device": "device",
     "who waits": "ranks",
@@ -121,6 +125,7 @@ def one(result: Result) -> Story:
         ),
         f"A mean device computes for {share(number(row, 'computing_s') / whole)} of the step; it "
         f"loses most to {LOST[worst]}: {share(number(lost, worst) / whole)}. {_fits(row)}",
+        _epochs(row),
     ]
     if memory.get("advice"):
         summary.append(f"To make it fit: {memory['advice']}.")
@@ -130,7 +135,7 @@ def one(result: Result) -> Story:
     if row.get("level") is not None:
         begin = fill("interval of {level:share} of steps, from", row)
         names |= {"expected step": "expected_s", begin: "low_s", "to": "high_s"}
-    names |= CONDITIONS if "plain_step_s" in row else {}
+    names |= {name: field for name, field in CONDITIONS.items() if field in row}
     waits, shared = report.get("waits") or [], report.get("shared") or []
     late = "In a step, beyond a step without conditions."
     devices = memory.get("devices", [])
@@ -167,6 +172,15 @@ def _fits(row: Record) -> str:
     return fill(
         f"The fullest GPU {lacks if missing else 'holds {memory_bytes:B}, which fits.'}", row
     )
+
+
+def _epochs(row: Record) -> str:
+    if "epoch_s" not in row:
+        return ""
+    steps = counted(int(number(row, "epoch_steps")), "step")
+    epochs = counted(int(number(row, "epochs")), "epoch")
+    training = f"the training of {epochs} {{training_s:s}}"
+    return fill(f"An epoch of {steps} takes {{epoch_s:s}}, {training}.", row)
 
 
 def search(result: Result) -> Story:

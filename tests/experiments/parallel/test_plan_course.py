@@ -83,6 +83,18 @@ def test_a_report_has_the_conditions(simctl: Simctl, tmp_path: Path) -> None:
     assert "| 0 | rank 0 | 0 | rank 1 | tp | " in text
 
 
+def test_a_report_has_the_epochs_also_from_a_stored_result(simctl: Simctl, tmp_path: Path) -> None:
+    stored, page, again = (tmp_path / name for name in ("step.json", "step.md", "again.md"))
+    options = "--dataset", "10000", "--epochs", "3", "--epoch-time", "10s", "--input-rate", "16"
+    simctl(*TRAIN, *options, "--out", stored, "--report", page)
+    simctl("report", stored, "--out", again)
+    for text in (page.read_text(), again.read_text()):
+        assert "An epoch of 625 steps takes 635s, the training of 3 epochs 1905s." in text
+        assert "- an epoch: 635s" in text
+        assert "- the training: 1905s" in text
+        assert "- waiting for samples: " in text
+
+
 def test_epochs_and_a_slow_input_count(simctl: Simctl) -> None:
     options = "--dataset", "10000", "--epochs", "3", "--epoch-time", "10s"
     row = summary(simctl, *options)
