@@ -48,7 +48,7 @@ def slow_links(text: str | None, library: Profile | None = None) -> dict[str | i
     if text is not None and library is not None:
         raise InputError(f"--slow-link {text[:40]}: a library has links of its own, leave it out")
     links: dict[str | int, float] = {}
-    for part in filter(None, (text or "").split(",")):
+    for part in [] if text is None else text.split(","):
         name, _, factor = part.rpartition(":")
         if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?|\.\d{1,6}", factor, re.ASCII):
             raise InputError(
@@ -69,7 +69,7 @@ def slow_links(text: str | None, library: Profile | None = None) -> dict[str | i
 
 def _pairs(what: str, text: str | None, value: str, example: str) -> list[tuple[int, str]]:
     pairs = []
-    for part in filter(None, (text or "").split(",")):
+    for part in [] if text is None else text.split(","):
         match = re.fullmatch(rf"(\d{{1,9}}):({value})", part.strip(), re.ASCII)
         if not match:
             raise InputError(f"{what} {part[:40]!r}: a rank and a number, like {example}")
@@ -152,4 +152,4 @@ def parse_epochs(
     rate = inf if input_rate is None else parse_number(input_rate)
     if rate <= 0:
         raise InputError(f"--input-rate {input_rate}: more than 0 samples a second, like 12000")
-    return Epochs(number or 1, dataset, parse_seconds(pause) if pause else 0.0, rate)
+    return Epochs(number or 1, dataset, 0.0 if pause is None else parse_seconds(pause), rate)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.cli.condition_parser import parse, slow_links
+from experiments.cli.condition_parser import parse, parse_epochs, slow_links
 from grouped_cases import each_case
 from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError
@@ -42,6 +42,12 @@ def test_noise_is_read_from_a_file(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"straggler": "3"}, "--straggler '3'"),
+        ({"straggler": ""}, "--straggler '': a rank and a number, like 3:1.5"),
+        ({"straggler": ","}, "--straggler '': a rank and a number"),
+        ({"straggler": "3:2,,4:2"}, "--straggler '': a rank and a number"),
+        ({"batches": ""}, "--batches '': a rank and a number, like 3:8"),
+        ({"noise": ""}, "--noise ''"),
+        ({"fail": ""}, "--fail ''"),
         ({"straggler": "3:0"}, "straggler 3:0"),
         ({"straggler": "3:1,3:2"}, "named twice"),
         ({"noise": "lognormal"}, "lognormal:0.1"),
@@ -69,10 +75,15 @@ def test_a_file_of_no_times_is_refused(content: bytes, tmp_path: Path) -> None:
         parse(noise=str(file))
 
 
-@each_case("text", ["3", "3:x", ":0.5", "3:-1"])
+@each_case("text", ["", ",", "3:1,", "3", "3:x", ":0.5", "3:-1"])
 def test_a_slow_link_has_a_name_and_a_share(text: str) -> None:
     with pytest.raises(InputError, match="--slow-link"):
         slow_links(text)
+
+
+def test_the_time_between_epochs_is_not_empty() -> None:
+    with pytest.raises(InputError, match="''"):
+        parse_epochs(None, 100, "", None)
 
 
 @each_case(
