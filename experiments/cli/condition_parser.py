@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
@@ -149,7 +150,15 @@ def parse_epochs(
                 f"{option} {str(value)[:40]}: say how many samples an epoch has, like --dataset "
                 f"1281167"
             )
-    rate = inf if input_rate is None else parse_number(input_rate)
+    rate = _named("--input-rate", input_rate, parse_number, inf)
     if rate <= 0:
         raise InputError(f"--input-rate {input_rate}: more than 0 samples a second, like 12000")
-    return Epochs(number or 1, dataset, 0.0 if pause is None else parse_seconds(pause), rate)
+    return Epochs(number or 1, dataset, _named("--epoch-time", pause, parse_seconds, 0.0), rate)
+
+
+def _named(option: str, text: str | None, parse: Callable[[str], float], default: float) -> float:
+    """The value of an option. Raises InputError with the name of the option."""
+    try:
+        return default if text is None else parse(text)
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None

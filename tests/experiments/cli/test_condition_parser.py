@@ -81,9 +81,23 @@ def test_a_slow_link_has_a_name_and_a_share(text: str) -> None:
         slow_links(text)
 
 
-def test_the_time_between_epochs_is_not_empty() -> None:
-    with pytest.raises(InputError, match="''"):
-        parse_epochs(None, 100, "", None)
+@each_case(
+    ("pause", "rate", "message"),
+    [
+        ("", None, "--epoch-time: '' is not a time"),
+        ("-1s", None, "--epoch-time: '-1s' is negative"),
+        ("5", None, "--epoch-time: '5' has no unit"),
+        ("abc", None, "--epoch-time: 'abc' is not a time"),
+        (None, "abc", "--input-rate: 'abc' is not a number"),
+        (None, "-5", "--input-rate: '-5' is negative"),
+        (None, "5k", "--input-rate: '5k' is not a number"),
+        (None, "", "--input-rate: '' is not a number"),
+        (None, "0", "--input-rate 0: more than 0 samples a second, like 12000"),
+    ],
+)
+def test_wrong_epochs_name_their_option(pause: str | None, rate: str | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_epochs(None, 100, pause, rate)
 
 
 @each_case(
