@@ -114,6 +114,10 @@ def comparison_text(records: Rows, swept: str, names: Mapping[str, str]) -> str:
     unlike = ", ".join(name for name in strategies if name in UNLIKE)
     if unlike and swept == "strategy":
         lines.append(f"samples/s do not show the learning of {unlike}: --learn mlp compares it")
+    batches = {names[str(row[swept])]: row.get("batch") for row in records}
+    if swept == "strategy" and len({*batches.values()} - {None}) > 1:
+        sizes = ", ".join(f"{name} {batch:g}" for name, batch in batches.items() if batch)
+        lines.append(f"samples of a worker in a step differ: {sizes}")
     return "\n".join(lines)
 
 
