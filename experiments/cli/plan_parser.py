@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments import output
 from experiments.cli import condition_parser
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import DetailName
@@ -20,7 +21,7 @@ from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Setting, Training
 from experiments.parallel.plan_text import KEYS, parse_plan
 from topologies.errors import InputError
-from topologies.units import parse_counts
+from topologies.units import parse_counts, parse_sizes
 
 if TYPE_CHECKING:
     from experiments.training.training_grid import TrainingGrid
@@ -47,6 +48,8 @@ def parse(
         return parse_search(options, machine, rules, profile)
     if any(map(is_search, plans)):
         raise InputError("--plan auto: it goes alone, name the plans to compare")
+    if options.seed and options.noise is None:
+        output.note(f"--seed {options.seed}: there is no --noise, so it changes nothing")
     texts = [text for plan in plans for text in _swept(plan, options.sweep)]
     counts = [options.p] if options.p is None else map(str, parse_counts(options.p))
     of_plans = replace(options, strategy=None, bucket=None, algo_file=None, sweep=None)
@@ -88,8 +91,15 @@ def _swept(plan: str, sweep: str | None) -> list[str]:
     key, _, values = sweep.partition("=")
     if key not in KEYS or not values:
         raise InputError(f"--sweep {sweep[:60]!r}: write a key of the plan and values: micro=1,2,4")
+    texts = [text.strip() for text in values.split(",")]
+    if "" in texts or len(set(texts)) < len(texts):
+        raise InputError(f"--sweep {sweep[:60]!r}: write each value once, like micro=1,2,4")
+    if key == "bucket" and ".." in values:
+        texts = [f"{size:.0f}B" for size in parse_sizes(values)]
+    else:
+        texts = listed(values)
     others = [part for part in plan.split(",") if part.partition("=")[0].strip() != key]
-    return [",".join([*filter(None, others), f"{key}={value}"]) for value in listed(values)]
+    return [",".join([*filter(None, others), f"{key}={value}"]) for value in texts]
 
 
 def parse_course(
@@ -187,6 +197,8 @@ def _setting(
         if len(counts) > 1:
             raise InputError(f"--p {options.p[:40]}: with --plan auto one number of GPUs")
         gpus = counts[0]
+        if gpus < 1:
+            raise InputError(f"--p {options.p[:40]}: take 1 GPU or more")
     parameters = {
         "model": options.model,
         "device": device,

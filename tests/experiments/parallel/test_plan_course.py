@@ -145,6 +145,9 @@ def test_several_plans_and_numbers_of_gpus_are_a_table(simctl: Simctl, tmp_path:
     assert counts.stdout.count("tp=2,batch=16,pp=1") == 3
     swept = json.loads(simctl(*table, "--sweep", "pp=1,2", "--format", "json").stdout)
     assert [row["plan"][:14] for row in swept] == ["dp=4,tp=2,pp=1", "dp=2,tp=2,pp=2"]
+    sizes = "--sweep", "bucket=10MiB..40MiB:x2", "--format", "json"
+    buckets = json.loads(simctl(*TRAIN, *sizes).stdout)
+    assert [row["plan"].rpartition("=")[2] for row in buckets] == ["10MiB", "20MiB", "40MiB"]
     single = json.loads(simctl(*table, "--sweep", "pp=2", "--format", "json").stdout)
     assert single["summary"]["step_s"] == swept[1]["step_s"]
 
@@ -165,9 +168,21 @@ ELSEWHERE = (
 """Options of steps of a plan that do not go with a search."""
 
 
+def test_a_note_says_that_a_seed_changes_nothing_without_noise(simctl: Simctl) -> None:
+    note = "note: --seed 3: there is no --noise, so it changes nothing"
+    assert simctl(*TRAIN, "--seed", "3", "--sweep", "micro=1,2").stderr.count(note) == 1
+    assert note not in simctl(*TRAIN, "--seed", "3", "--noise", "lognormal:0.1").stderr
+
+
 @each_case(
     ("options", "message"),
     [
+        (("--p", "0"), "--p 0: take 1 GPU or more"),
+        (("--p", "8,0"), "--p 0: take 1 GPU or more"),
+        *(
+            (("--sweep", f"micro={text}"), f"--sweep 'micro={text}': write each value once")
+            for text in ("1,1", "1, 1", "1,,2", "1,", ",")
+        ),
         (("--sweep", "gpus=3"), "--sweep 'gpus=3': write a key of the plan and values"),
         (
             ("--sweep", "micro=1,2", "--report", "x.html"),

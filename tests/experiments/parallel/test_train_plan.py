@@ -126,6 +126,7 @@ def test_where_all_transfers_take_less_the_report_says_why(simctl: Simctl) -> No
         (("--plan", "tp=2", "--plan", "auto"), "--plan auto: it goes alone"),
         (("--plan", "tp=2", "--jobs", "2"), "a plan is one step"),
         (("--plan", "auto", "--p", "8,16"), "--p 8,16: with --plan auto one number of GPUs"),
+        (("--plan", "auto", "--p", "0"), "--p 0: take 1 GPU or more"),
         (("--plan", "pp=8"), "has 4 layers, which 8 stages do not divide: take pp=4"),
         (
             ("--plan", "tp=8,batch=3,dp=1", "--p", "8", "--model", MODEL + ",batch=2"),

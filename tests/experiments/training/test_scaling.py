@@ -84,7 +84,10 @@ def test_one_number_of_workers_does_not_scale() -> None:
 
 
 def test_batches_that_differ_are_said() -> None:
-    records = [record(4, 3.0, "ddp") | {"batch": 16}, record(4, 1.0, "dp=4") | {"batch": 0.5}]
+    records = [
+        {**record(4, 3.0, "ddp"), "batch": 16},
+        {**record(4, 1.0, "dp=4"), "batch": 0.5},
+    ]
     names = {"ddp": "ddp", "dp=4": "dp=4"}
     lines = comparison_text(records, "strategy", names).split("\n")
     assert lines[1:] == ["samples of a worker in a step differ: ddp 16, dp=4 0.5"]
