@@ -12,10 +12,10 @@ from experiments.benchmarks.table_rows import rows_of
 from experiments.benchmarks.training_steps import step
 from experiments.calibration import Fit, fit_links
 from experiments.measurements import read
-from experiments.models.epochs import Epochs
 from experiments.models.model_catalogue import find as find_model
 from simulator.collectives import find
 from simulator.training.ddp import DDP
+from simulator.training.epochs import Epochs
 from simulator.training.model import Model
 from topologies.shapes import star
 from topologies.units import format_bytes, format_seconds

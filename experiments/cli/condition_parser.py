@@ -7,10 +7,10 @@ from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
-from experiments.models.epochs import Epochs
 from experiments.option_text import parse_pairs
 from simulator.profile import Profile
 from simulator.training.conditions import Conditions, Failure
+from simulator.training.epochs import Epochs
 from topologies.errors import InputError
 from topologies.readers.contents import contents
 from topologies.units import parse_number, parse_seconds, parse_whole

@@ -13,7 +13,6 @@ import numpy as np
 from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.execution.choice import HERE, Execution
-from experiments.models.epochs import Epochs
 from experiments.parallel.plan_course import course_of
 from experiments.parallel.plan_errors import span_of
 from experiments.parallel.plan_report import search_text, text
@@ -29,6 +28,7 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import length_of
 from simulator.training.conditions import Conditions
+from simulator.training.epochs import Epochs
 from topologies.errors import InputError
 from topologies.topology import Topology
 

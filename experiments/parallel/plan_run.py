@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from experiments.models.accelerators import accelerator
-from experiments.models.epochs import Epochs
 from experiments.output import Record
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.memory_advice import advice
@@ -27,6 +26,7 @@ from simulator.parallel.step import Step
 from simulator.parallel.step_measures import StepMeasures, measure
 from simulator.steps.kinds import GATHER, KINDS, REDUCE
 from simulator.training.conditions import Attempt
+from simulator.training.epochs import Epochs
 from simulator.uncertainty.interval import Interval
 
 MEANINGS = {

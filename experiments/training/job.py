@@ -11,7 +11,6 @@ from typing import Any, Literal
 import numpy as np
 
 from experiments.models.accelerators import ACCELERATORS
-from experiments.models.epochs import Epochs
 from experiments.profiles.interval_levels import interval_columns
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.training.library_costs import (
@@ -31,6 +30,7 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import KINDS
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
+from simulator.training.epochs import Epochs
 from simulator.training.explanation import explanation_of
 from simulator.training.footprint import footprint, kept
 from simulator.training.measures import Measures, measure

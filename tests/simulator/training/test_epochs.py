@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from experiments.cli.machine_options import MachineOptions
 from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
-from experiments.models.epochs import Epochs
 from experiments.output import RunFiles
 from grouped_cases import each_case
+from simulator.training.epochs import Epochs
 from topologies.errors import InputError
 
 MODEL = """
