@@ -196,7 +196,8 @@ def _animate_model(
     from experiments.commands import animate as command
     from experiments.commands.train_plan import Request
 
-    if p is None and machine.blueprint.kind == "shape" and machine.blueprint.size is None:
+    is_any_size = machine.blueprint.kind == "shape" and machine.blueprint.size is None
+    if p is None and is_any_size and step.plan is None:
         p = USUAL_RANKS
     names = "strategy", "bucket", "plan", *CONDITIONS
     stated = {name: getattr(step, name) for name in names if getattr(step, name) is not None}

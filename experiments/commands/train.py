@@ -62,7 +62,7 @@ def run(
     if files.timeline:
         raise InputError(
             f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or give "
-            f"one --p and --strategy"
+            f"one --p, and one --strategy or --plan"
         )
     result = files.out if output.is_result(files.out) else None
     for option, file in {"report": files.report, "out": result}.items():

@@ -212,3 +212,10 @@ def test_options_that_do_not_go_together_are_refused(
     done = simctl("animate", *arguments, "--out", tmp_path / "a.html")
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_a_plan_says_how_many_ranks_it_has(simctl: Simctl, tmp_path: Path) -> None:
+    plan = ("--model", "gpt2:layers=2", "--plan", "dp=2,batch=2", "--out", tmp_path / "plan.html")
+    done = simctl("animate", *plan)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "plan.html").exists()
