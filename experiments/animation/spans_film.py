@@ -47,8 +47,8 @@ def spans_film(spans: StepSpans) -> Film:
     changes = [Change(task.begin, task.row, task.item, task.key) for task in main]
     changes += [Change(task.end, task.row, task.item, WAITS) for task in main]
     names = [spans.place_name(place) for place in places]
-    known = dict(zip(boxes.first.tolist(), item.tolist(), strict=True))
-    flights, events = _flights(spans, known), _events(names, main, end)
+    items_of = dict(zip(boxes.first.tolist(), item.tolist(), strict=True))
+    flights, events = _flights(spans, items_of), _events(names, main, end)
     states = [AHEAD, WAITS, *dict.fromkeys(keys.values())]
     step = Step(names, items, states, tasks, changes, flights, events)
     facts = [f"The run takes {format_seconds(end)}.", *spans.remarks]

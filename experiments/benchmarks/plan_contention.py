@@ -57,7 +57,7 @@ MACHINES = {
 PIPELINES = "1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2", "zb_v", "dual_pipe"
 
 
-class Row(NamedTuple):
+class Comparison(NamedTuple):
     """The seconds of a step, priced and written, and its errors."""
 
     kind: str
@@ -110,7 +110,7 @@ def step_of(model: str, topology: str, text: str, sharing: Sharing) -> Step:
     return write(work_of(training, plan, GroupTimes(built, plan.degrees, run=rules.run)))
 
 
-def compare(seed: int) -> Row | None:
+def compare(seed: int) -> Comparison | None:
     """A random plan, of experts if the seed is odd; None if its transfers are not written."""
     chance, steps = Random(seed), list[Step]()
     while not steps:
@@ -122,7 +122,7 @@ def compare(seed: int) -> Row | None:
         priced = [step.timeline.makespan for step in steps]
         errors = priced[0] / fair.makespan - 1, priced[1] / fifo.makespan - 1
         seconds = priced[0], fair.makespan, priced[1], fifo.makespan
-        return Row(*case, *seconds, *errors, shares(steps[0]), cause_of(*errors, fifo))
+        return Comparison(*case, *seconds, *errors, shares(steps[0]), cause_of(*errors, fifo))
     return None
 
 
@@ -147,13 +147,13 @@ def shares(step: Step) -> bool:
     tasks = ((np.cumsum(does) - 1) // wide).astype(str).astype(object)
     written = write_graph(graph, step.work.times.topology, phases=tasks)
     timeline = simulate(step, written)
-    task, held, close = timeline.schedule.phase, timeline.occupancy, SAME * timeline.makespan
+    task, occupancy, close = timeline.schedule.phase, timeline.occupancy, SAME * timeline.makespan
     if np.ptp(timeline.start[written.first[does]].reshape(-1, wide), axis=1).max() > close:
         return True
     begin, end = np.full(len(tasks), np.inf), np.zeros(len(tasks))
     np.minimum.at(begin, task, timeline.start)
     np.maximum.at(end, task, timeline.finish)
-    medium, call = np.unique([held.medium, task[held.operation]], axis=1)
+    medium, call = np.unique([occupancy.medium, task[occupancy.operation]], axis=1)
     order = np.lexsort((begin[call], medium))
     medium, call = medium[order], call[order]
     meet = begin[call[1:]] < end[call[:-1]] - close
@@ -176,7 +176,7 @@ def table(arguments: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
-def _errors(rows: Sequence[Row]) -> Iterator[list[str]]:
+def _errors(rows: Sequence[Comparison]) -> Iterator[list[str]]:
     yield ["plans", "sharing", "number", "mean", "median", "p90", "worst", "bias", "within 1e-9"]
     chosen = {kind: [row for row in rows if row.kind == kind] for kind in MODELS}
     chosen["share nothing"] = [row for row in rows if not row.shares]
@@ -188,7 +188,7 @@ def _errors(rows: Sequence[Row]) -> Iterator[list[str]]:
         yield [name, rule, str(len(some)), *shown, f"{(sizes < SAME).mean():.1%}"]
 
 
-def _worst(rows: Sequence[Row]) -> Iterator[list[str]]:
+def _worst(rows: Sequence[Comparison]) -> Iterator[list[str]]:
     yield ["sharing", "error", "cause", "plan"]
     ordered = sorted(rows, key=lambda row: -abs(row.fair))
     worst = [("fair", row.fair, row) for row in ordered[:WORST]]

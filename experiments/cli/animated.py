@@ -23,6 +23,7 @@ from experiments.cli.options import Algorithm, AlgorithmFile, AlgorithmWord, Siz
 from experiments.cli.pattern_options import PatternOptions
 from experiments.cli.profile_options import ProfileOptions
 from experiments.cli.training_options import (
+    CONDITIONS,
     Bucket,
     Fail,
     Noise,
@@ -118,8 +119,7 @@ class StepOptions:
                 )
 
 
-CONDITIONS = ("steps", "straggler", "noise", "slow_link", "fail")
-MODEL = ("model", "strategy", "bucket", "plan", *CONDITIONS)
+MODEL = ("model", "strategy", "bucket", "plan", "steps", *CONDITIONS)
 TIMES = ("forward", "inputs", "weights", "transfer")
 COLLECTIVES = ("algo", "algo_file", "size", "root", "skew", "matrix")
 
@@ -199,7 +199,7 @@ def _animate_model(
     is_any_size = machine.blueprint.kind == "shape" and machine.blueprint.size is None
     if p is None and is_any_size and step.plan is None:
         p = USUAL_RANKS
-    names = "strategy", "bucket", "plan", *CONDITIONS
+    names = "strategy", "bucket", "plan", "steps", *CONDITIONS
     stated = {name: getattr(step, name) for name in names if getattr(step, name) is not None}
     job = TrainingOptions(model=step.model or "resnet50", p=p, **stated)
     if step.plan is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.plan_parser import parse_course, plans_in
 from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.training_options import DDP, TrainingOptions
+from experiments.cli.training_options import CONDITIONS, DDP, TrainingOptions
 from experiments.commands.learn import Request
 from experiments.commands.train_plan import Request as PlanRequest
 from experiments.execution.choice import HERE, Execution
@@ -23,8 +23,6 @@ from experiments.learning.task import Task
 from experiments.option_text import parse_options
 from experiments.training.strategy_options import names_in
 from topologies.errors import InputError
-
-DISTURBANCES = ("straggler", "noise", "slow_link", "fail")
 
 
 def parse_task(text: str, seed: int) -> Task:
@@ -126,7 +124,7 @@ def _learn_plan(
 
 def _disturbance(options: TrainingOptions) -> str:
     """What makes workers differ, in words."""
-    stated = {key: getattr(options, key) for key in DISTURBANCES}
+    stated = {key: getattr(options, key) for key in CONDITIONS}
     return ", ".join(
         f"{key.replace('_', ' ')} {value}" for key, value in stated.items() if value is not None
     )

@@ -11,7 +11,7 @@ from experiments.cli import condition_parser
 from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.options import DetailName
 from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.training_options import TrainingOptions, listed
+from experiments.cli.training_options import CONDITIONS, TrainingOptions, listed
 from experiments.commands.train_plan import Request, SearchRequest
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 USED = ("model", "plan", "p", "batch", "detail", "calibrate_compute")
 """Options of a training job that go with a plan or a search."""
-CONDITIONS = ("straggler", "noise", "fail", "seed", "slow_link", "steps")
+COURSE = (*CONDITIONS, "seed", "steps")
 EPOCHS = ("epochs", "dataset", "epoch_time", "input_rate")
 """Options that go with a plan, and not with a search."""
 
@@ -56,7 +56,9 @@ def parse(
     if options.strategy is None:
         of_plans = replace(of_plans, bucket=options.bucket, algo_file=options.algo_file)
     each = [replace(of_plans, plan=text, p=count) for count in counts for text in texts]
-    requests = [parse_course(one, machine, rules, profile) for one in each]
+    if len(set(texts)) < len(texts):
+        raise InputError(f"--plan {(options.plan or '')[:60]}: name each plan once")
+    requests = [parse_course(case, machine, rules, profile) for case in each]
     if len(requests) == 1 and options.strategy is None:
         return requests[0]
     # Strategies are imported where some are compared.
@@ -65,13 +67,15 @@ def parse(
 
     stated = {"plan": options.plan, "p": options.p, "sweep": options.sweep}
     parameters = {**requests[0].parameters, **stated}
-    values = [SweptValue(text, text, text) for text in (one.plan or "" for one in each)]
+    values = [SweptValue(text, text, text) for text in (case.plan or "" for case in each)]
     cases = [*zip(values, requests, strict=True)]
     if options.strategy is None:
         return TrainingGrid("strategy", [], [], parameters, cases)
-    others = replace(options, plan=None, calibrate_compute=None, batch=None)
-    grid = others.with_sweep().request(machine, rules, profile)
-    alone = SweptValue(options.strategy, options.strategy, options.strategy)
+    if options.detail is DetailName.transfers:
+        raise InputError("--detail transfers: of plans, or of strategies: compare each alone")
+    others = replace(options, plan=None, calibrate_compute=None, batch=None).with_sweep()
+    grid = others.request(machine, rules, profile)
+    alone = SweptValue(*[others.strategy or ""] * 3)
     named = [(value or alone, job) for value, job in grid.variants]
     variants = [(value, replace(job, name=value.text)) for value, job in named]
     return TrainingGrid(
@@ -107,32 +111,29 @@ def parse_course(
 ) -> Request:
     """The steps to simulate, under conditions. Raises InputError for options that do not go with a
     plan."""
-    plain = {name: getattr(TrainingOptions(), name) for name in (*CONDITIONS, *EPOCHS)}
+    plain = {name: getattr(TrainingOptions(), name) for name in (*COURSE, *EPOCHS)}
     stated = {name: getattr(options, name) for name in plain}
-    request = parse_training(replace(options, **plain), machine, rules, profile)
-    detail = options.detail
-    if detail is DetailName.transfers and any(stated[name] != plain[name] for name in CONDITIONS):
+    setting, gpus = _setting(replace(options, **plain), machine, rules, profile)
+    plan, detail = parse_plan(_with_batch(options), gpus), options.detail
+    if detail is DetailName.transfers and any(stated[name] != plain[name] for name in COURSE):
         raise InputError(f"--detail {detail.value}: it is of a step without conditions")
-    given = (options.straggler, options.noise, options.fail, None, options.seed)
-    return replace(
-        request,
-        conditions=condition_parser.parse(*given),
+    changed = {name: value for name, value in stated.items() if value != plain[name]}
+    ranks = {"plan": str(plan), "p": str(plan.degrees.ranks)}
+    conditions = condition_parser.parse(
+        options.straggler, options.noise, options.fail, None, options.seed
+    )
+    settled = {
+        "slow_links": condition_parser.slow_links(options.slow_link, setting.profile),
+        "parameters": {**setting.parameters, **ranks, **changed},
+    }
+    return Request(
+        **vars(setting) | settled,
+        plan=plan,
+        transfers=detail is DetailName.transfers,
+        conditions=conditions,
         steps=options.steps or 1,
         epochs=condition_parser.parse_epochs(*(stated[name] for name in EPOCHS)),
-        slow_links=condition_parser.slow_links(options.slow_link, request.profile),
-        parameters={**request.parameters, **{k: v for k, v in stated.items() if v != plain[k]}},
     )
-
-
-def parse_training(
-    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> Request:
-    """The step to simulate. Raises InputError for options that do not go with a plan."""
-    setting, gpus = _setting(options, machine, rules, profile)
-    plan = parse_plan(_with_batch(options), gpus)
-    parameters = {**setting.parameters, "plan": str(plan), "p": str(plan.degrees.ranks)}
-    shared = {**vars(setting), "parameters": parameters}
-    return Request(**shared, plan=plan, transfers=options.detail is DetailName.transfers)
 
 
 def parse_search(
@@ -163,7 +164,7 @@ def _setting(
 ) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
-    plain, of_steps = TrainingOptions(), (*CONDITIONS, *EPOCHS, "sweep")
+    plain, of_steps = TrainingOptions(), (*COURSE, *EPOCHS, "sweep")
     for each in fields(options):
         value = getattr(options, each.name)
         if each.name not in USED and value != getattr(plain, each.name):

@@ -64,6 +64,8 @@ Fail = Annotated[
     str | None,
     typer.Option(help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."),
 ]
+CONDITIONS = ("straggler", "noise", "slow_link", "fail")
+"""Options that make ranks differ."""
 
 
 @dataclass(frozen=True)

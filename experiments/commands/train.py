@@ -185,12 +185,20 @@ def _several(
     return _verdict((outcome.failure for outcome in outcomes), records)
 
 
+KEPT = (
+    "memory of a plan counts optimizer states in fp32, logits and contexts; that of a strategy "
+    "what --model says"
+)
+
+
 def _words(grid: TrainingGrid, records: Sequence[output.Record]) -> Iterator[str]:
     """The table, and for people what is fastest and where more workers stop paying."""
     swept, names = grid.swept, grid.names
     yield table(records, swept, names, level_of(grid.runs[0][1].profile))
     if len(names) > 1:
         yield comparison_text(records, swept, names)
+    if grid.plans and grid.variants:
+        yield KEPT
     if text := scaling_text(records, swept, names):
         yield text
 

@@ -67,26 +67,26 @@ class Course:
             "places": self.step.graph.places,
             "plain_step_s": plain,
             # A share of what the plan reaches without the conditions.
-            "efficiency": plain / (seconds or 1.0),
+            "relative_speed": plain / (seconds or 1.0),
             "restarting_s": float(self.measures.restarting.mean()),
         }
 
     @cached_property
     def waits(self) -> list[dict[str, Any]]:
         """Who waits for whom in a step longer than without the conditions, the longest first."""
-        graph, found, before = self.step.graph, peer_waits(self.step), peer_waits(self.plain)
+        graph, under, plain = self.step.graph, peer_waits(self.step), peer_waits(self.plain)
         device = self.plain.graph.place_of[graph.leaders]
-        known = dict(zip(_keys(before), before.seconds.tolist(), strict=True))
-        rows = _keys(found._replace(place=device[found.place], peer=device[found.peer]))
-        longer = (found.seconds - [known.get(row, 0.0) for row in rows]) / self.steps
+        usual = dict(zip(_keys(plain), plain.seconds.tolist(), strict=True))
+        rows = _keys(under._replace(place=device[under.place], peer=device[under.peer]))
+        longer = (under.seconds - [usual.get(row, 0.0) for row in rows]) / self.steps
         order = np.argsort(-longer, kind="stable")[:LISTED]
         return [
             {
-                "device": int(device[found.place[row]]),
-                "ranks": members_name(graph, int(found.place[row])),
-                "peer_device": int(device[found.peer[row]]),
-                "peer_ranks": members_name(graph, int(found.peer[row])),
-                "stream": graph.lanes[found.lane[row]],
+                "device": int(device[under.place[row]]),
+                "ranks": members_name(graph, int(under.place[row])),
+                "peer_device": int(device[under.peer[row]]),
+                "peer_ranks": members_name(graph, int(under.peer[row])),
+                "stream": graph.lanes[under.lane[row]],
                 "longer_s": float(longer[row]),
             }
             for row in order.tolist()

@@ -33,7 +33,7 @@ FIGURES = {
     "step": ("{step_s:s}", "{batch} sequences, {tokens_per_s:.0f} tokens/s"),
     "without conditions": (
         "{plain_step_s:s}",
-        "{cost:+.1%} with them, efficiency {efficiency:.1%}",
+        "{cost:+.1%} with them, {relative_speed:.1%} of the speed",
     ),
     "expected": EXPECTED,
     "model FLOP/s": ("{tflops:.1f} TFLOP/s", "a GPU, {mfu:.1%} of its peak (MFU)"),

@@ -37,6 +37,7 @@ HEADINGS = {
     "MFU": "{mfu:.1%}",
     "exposed": "{exposed_s:s}",
     "hidden": "{hidden_s:s}",
+    "all transfers": "{transfers_s:s}",
     "transfer": "{transfer_s:.1%}",
     "contention": "{contention_s:.1%}",
     "slower peer": "{slower_peer_s:.1%}",
@@ -61,6 +62,8 @@ def table(records: Sequence[Record], swept: str, names: Mapping[str, str], level
     columns = columns_at(level, {swept: f"{{{swept}}}", **HEADINGS} if swept else HEADINGS)
     if not any(str(row["strategy"]).startswith(("asgd", "ssp")) for row in rows):
         del columns["staleness"]
+    if not any(row.get("transfers_s") for row in rows):
+        del columns["all transfers"]
     return render(rows, cells_of(columns, rows[0]), DISPENSABLE)
 
 

@@ -50,8 +50,8 @@ def split_step(step: Step, place_of: Numbers) -> Step:
         every.seconds[called] = seconds
 
     def rows(tasks: Ints) -> Ints:
-        found = copies.of(turn[tasks[action]], device[:, None])
-        return np.asarray(np.where(tasks[action] < 0, -1, found), dtype=np.int32)
+        task_of = copies.of(turn[tasks[action]], device[:, None])
+        return np.asarray(np.where(tasks[action] < 0, -1, task_of), dtype=np.int32)
 
     return replace(
         step,

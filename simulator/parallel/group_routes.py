@@ -177,11 +177,11 @@ def lay(
         part_of[part] = number[key]
         parts_of.setdefault(int(place[part[0]]), []).append(number[key])
     busiest = {
-        here: sorted(dict.fromkeys(parts), key=lambda n: -use.busy[members[n]].max())[:PARTS]
-        for here, parts in parts_of.items()
+        home: sorted(dict.fromkeys(parts), key=lambda n: -use.busy[members[n]].max())[:PARTS]
+        for home, parts in parts_of.items()
     }
-    made = algorithm, topology, usual, merges, fitted, placements, place, use, part_of
-    return Laid(*made, members, busiest)
+    columns = algorithm, topology, usual, merges, fitted, placements, place, use, part_of
+    return Laid(*columns, members, busiest)
 
 
 def _check(algorithm: Algorithm, ranks: int, operations: float) -> None:
@@ -245,8 +245,8 @@ def _neighbours(topology: Topology, groups: Ints, place: Ints) -> npt.NDArray[np
     """Which groups have a rank on a node of the first group of their place."""
     node = topology.node[topology.placement[groups]]
     near = np.zeros(len(groups), dtype=np.bool_)
-    for here in np.unique(place):
-        rows = np.flatnonzero(place == here)
+    for number in np.unique(place):
+        rows = np.flatnonzero(place == number)
         home = node[rows[0]]
         near[rows] = (np.isin(node[rows], home) & (node[rows] >= 0)).any(axis=1)
         near[rows[0]] = True

@@ -39,7 +39,7 @@ from simulator.steps.step_graph import (
     step_graph,
     waits_of,
 )
-from simulator.steps.task_rates import Run, Shared
+from simulator.steps.task_rates import Shared, TaskRun
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
@@ -80,11 +80,11 @@ class Step:
         return self.ran.timeline
 
     @cached_property
-    def ran(self) -> Run:
+    def ran(self) -> TaskRun:
         """The step, simulated, with what calls lost to each other."""
         return self.simulated(self.graph.seconds)
 
-    def simulated(self, seconds: Floats) -> Run:
+    def simulated(self, seconds: Floats) -> TaskRun:
         """The step with these seconds of its tasks."""
         routed = replace(self._routed, schedule=replace(self.schedule, seconds=seconds))
         shared, alone = self.shared, np.arange(len(seconds))
@@ -291,9 +291,9 @@ def _by_place(times: GroupTimes, calls: Sequence[Call], columns: Mapping[str, An
     """The seconds of tasks: of a call those of the groups of its place."""
     seconds, call, place = (np.array(columns[name]) for name in ("seconds", "call", "place"))
     for number, each in enumerate(calls):
-        found = times.by_place(*each[:3])
-        if len(found) > 1:
+        by_place = times.by_place(*each[:3])
+        if len(by_place) > 1:
             rows = call == number
-            table = np.array([found.get(p, 0.0) for p in range(times.degrees.pp)])
+            table = np.array([by_place.get(p, 0.0) for p in range(times.degrees.pp)])
             seconds[rows] = table[place[rows]]
     return seconds

@@ -162,10 +162,10 @@ def peer_waits(step: Step) -> PeerWaits:
     graph, timeline, tasks = step.graph, step.timeline, np.arange(len(step.graph))
     later, earlier = graph.waiting, graph.indices
     unit, entered, ready = joint_calls(graph), np.zeros(len(graph)), np.zeros(len(graph))
-    own = graph.place[later] == graph.place[earlier]
-    # What devices that share gradients wait for on each other is the wait of their call.
-    own_or_sent = own | (graph.peer[earlier] >= 0)
-    later, earlier, own = later[own_or_sent], earlier[own_or_sent], own[own_or_sent]
+    local = graph.place[later] == graph.place[earlier]
+    # What devices that share gradients wait for on each awaited is the wait of their call.
+    local_or_sent = local | (graph.peer[earlier] >= 0)
+    later, earlier, local = later[local_or_sent], earlier[local_or_sent], local[local_or_sent]
     np.maximum.at(entered, later, timeline.finish[earlier])
     last = tasks[np.lexsort((-tasks, entered))]
     peer = np.empty(len(graph), dtype=np.int64)
@@ -174,18 +174,18 @@ def peer_waits(step: Step) -> PeerWaits:
     called = np.flatnonzero(entered[peer] > entered)
 
     # A device and its CPU may wait for the same message: it counts once.
-    np.maximum.at(ready, later[own], timeline.finish[earlier[own]])
-    later, earlier = later[~own], earlier[~own]
+    np.maximum.at(ready, later[local], timeline.finish[earlier[local]])
+    later, earlier = later[~local], earlier[~local]
     late = timeline.start[earlier] - ready[later]
     message = earlier * np.int64(graph.places) + graph.place[later]
     order = np.lexsort((-late, message))
     order = order[np.append(True, np.diff(message[order]) > 0)[: len(order)]]
     order = order[late[order] > 0]
     place = np.append(graph.place[called], graph.place[later[order]])
-    other = np.append(graph.place[peer[called]], graph.place[earlier[order]])
+    awaited = np.append(graph.place[peer[called]], graph.place[earlier[order]])
     lane = np.append(graph.lane[called], graph.lane[earlier[order]])
     seconds = np.append((entered[peer] - entered)[called], late[order])
     shape = graph.places, graph.places, len(graph.lanes)
-    key, row = np.unique(np.ravel_multi_index((place, other, lane), shape), return_inverse=True)
-    place, other, lane = (each.astype(np.int32) for each in np.unravel_index(key, shape))
-    return PeerWaits(place, other, lane, np.bincount(row, seconds).astype(np.float64))
+    key, row = np.unique(np.ravel_multi_index((place, awaited, lane), shape), return_inverse=True)
+    place, awaited, lane = (each.astype(np.int32) for each in np.unravel_index(key, shape))
+    return PeerWaits(place, awaited, lane, np.bincount(row, seconds).astype(np.float64))

@@ -57,14 +57,14 @@ def joint_calls(graph: StepGraph, *, messages: bool = False) -> Numbers:
     # Groups with the same places have the same first place, and are of one class.
     touched = graph.place_of[seats.members]
     first = seats.kind * graph.places + np.minimum.reduceat(touched, seats.begins)
-    known, of_group = np.unique(first, return_inverse=True)
+    kinds_of, of_group = np.unique(first, return_inverse=True)
     sizes = np.diff(seats.begins, append=len(touched))
     pairs = np.unique(np.repeat(of_group, sizes) * graph.places + touched)
-    places = np.bincount(pairs // graph.places, minlength=len(known))
+    places = np.bincount(pairs // graph.places, minlength=len(kinds_of))
 
     group = of_group[seats.group]
     turn = occurrences(seats.kind[seats.group], lane, place)
-    key = np.ravel_multi_index((group, lane, turn), (len(known), len(graph.lanes), len(talking)))
+    key = np.ravel_multi_index((group, lane, turn), (len(kinds_of), len(graph.lanes), len(talking)))
     _, begin, row, tasks = np.unique(
         key, return_index=True, return_inverse=True, return_counts=True
     )
@@ -97,10 +97,10 @@ class _Seats:
         number = {kind: k for k, kind in enumerate(kinds)}
         kind = np.array([number[call.group] for call in graph.calls])[graph.call[talking]]
         wanted = kind * graph.ranks + graph.leaders[graph.place[talking]]
-        known = np.repeat(self.kind, sizes) * graph.ranks + self.members
-        order = np.argsort(known, kind="stable")
-        entry = order[np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)]
-        absent = np.flatnonzero(known[entry] != wanted)
+        ranks_of = np.repeat(self.kind, sizes) * graph.ranks + self.members
+        order = np.argsort(ranks_of, kind="stable")
+        entry = order[np.minimum(np.searchsorted(ranks_of[order], wanted), len(ranks_of) - 1)]
+        absent = np.flatnonzero(ranks_of[entry] != wanted)
         if len(absent):
             call = graph.calls[graph.call[talking[absent[0]]]]
             rank = graph.leaders[graph.place[talking[absent[0]]]]

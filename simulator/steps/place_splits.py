@@ -24,23 +24,23 @@ def classes(graph: StepGraph, colour: npt.ArrayLike) -> Numbers:
     as many ranks of each class, and their partners in another place are of one class. Classes are
     numbered by their first ranks.
     """
-    met, random = _met(graph), np.random.default_rng(0)
+    groups_of, random = _met(graph), np.random.default_rng(0)
     # The sums of random numbers of classes say how many ranks of which classes meet: in 64 bits,
     # sums of others differ.
     most = np.iinfo(np.uint64).max
-    factors = random.integers(most, size=len(met), dtype=np.uint64)
-    known = np.unique((graph.place_of, np.asarray(colour)), axis=1, return_inverse=True)[1]
+    factors = random.integers(most, size=len(groups_of), dtype=np.uint64)
+    classes_of = np.unique((graph.place_of, np.asarray(colour)), axis=1, return_inverse=True)[1]
     while True:
-        value = random.integers(most, size=graph.ranks, dtype=np.uint64)[known]
+        value = random.integers(most, size=graph.ranks, dtype=np.uint64)[classes_of]
         sums = value.copy()
-        for factor, groups in zip(factors, met, strict=True):
+        for factor, groups in zip(factors, groups_of, strict=True):
             sums[groups] += factor * value[groups].sum(axis=1, keepdims=True)
         _, first, finer = np.unique(sums, return_index=True, return_inverse=True)
-        if len(first) == known.max() + 1:
+        if len(first) == classes_of.max() + 1:
             number = np.empty(len(first), dtype=np.int64)
             number[np.argsort(first)] = np.arange(len(first))
             return number[finer]
-        known = finer
+        classes_of = finer
 
 
 def split(graph: StepGraph, place_of: Numbers) -> StepGraph:

@@ -34,7 +34,7 @@ class Shared(NamedTuple):
     """By which share a computation takes longer while its place communicates."""
 
 
-class Run(NamedTuple):
+class TaskRun(NamedTuple):
     """Tasks that have run."""
 
     timeline: Timeline
@@ -45,13 +45,13 @@ class Run(NamedTuple):
     """For how long they were there together, of the same shape."""
 
 
-def alone(timeline: Timeline) -> Run:
+def alone(timeline: Timeline) -> TaskRun:
     """Tasks that shared nothing."""
     none = np.zeros((0, timeline.schedule.lanes, timeline.schedule.lanes))
-    return Run(timeline, none, none)
+    return TaskRun(timeline, none, none)
 
 
-def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> Run:
+def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRun:
     """Run the operations of a schedule on lanes, one for each task. Those that compute are slowed
     down by those of their rank that talk. Raises InputError if calls wait for each other in a
     circle."""
@@ -96,4 +96,4 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> Run:
     took = np.where(as_alone, schedule.seconds, course.finish - course.start)
     ran = replace(routed, schedule=replace(schedule, seconds=took))
     timeline = Timeline(ran, course.ready, course.finish, course.start, course.cause)
-    return Run(timeline, *lost.reshape(2, media, lanes, lanes))
+    return TaskRun(timeline, *lost.reshape(2, media, lanes, lanes))

@@ -42,11 +42,11 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
     if plan.stored is not None:
         task, rank, nbytes, alone = plan.stored
         stored, distinct = (_of_all(plan, timeline, task, each, rank) for each in (nbytes, alone))
-    held, live = (joined(activations, each) for each in (stored, distinct))
+    resident, live = (joined(activations, each) for each in (stored, distinct))
     if isinstance(timeline, Replayed):
         of_collectives, values = collective_memory(plan, timeline)
-        held, live = joined(held, of_collectives), joined(live, values)
-    return memory.trace(timeline.schedule, timeline, joined(copies, held), joined(once, live))
+        resident, live = joined(resident, of_collectives), joined(live, values)
+    return memory.trace(timeline.schedule, timeline, joined(copies, resident), joined(once, live))
 
 
 def kept(plan: Plan) -> float:

@@ -33,7 +33,7 @@ def collective_memory(plan: Plan, timeline: Replayed) -> tuple[Changes, Changes]
     count = plan.schedule.ranks
     # An outline has no transfers that write into its buffer: its values are not those of the run.
     live = [Changes(np.zeros(1), np.array([-plan.schedule.nbytes_total * plan.workers]), FIRST)]
-    held = list[Changes]()
+    resident = list[Changes]()
     for number, (block, most) in enumerate(zip(plan.blocks, _most(timeline), strict=True)):
         slot, schedule = block.region.slot, block.region.schedule
         begin, end = timeline.start[block.first].min(), timeline.finish[block.last].max()
@@ -45,13 +45,13 @@ def collective_memory(plan: Plan, timeline: Replayed) -> tuple[Changes, Changes]
         appear = most + scratch * (slot not in slots[:number])
         vanish = -most - scratch * is_last
         ranks = np.arange(count, dtype=np.int32)
-        held.append(
+        resident.append(
             Changes(moments.repeat(count), np.concatenate((appear, vanish)), np.tile(ranks, 2))
         )
         value = schedule.nbytes_total * part * (kinds[number] in BUCKETS)
         nbytes = value * np.array([1.0, is_last - 1.0])
         live.append(Changes(moments, nbytes, FIRST.repeat(2)))
-    return reduce(joined, held), reduce(joined, live)
+    return reduce(joined, resident), reduce(joined, live)
 
 
 def _most(timeline: Replayed) -> Iterator[Floats]:
@@ -96,6 +96,6 @@ def _scratch(schedule: Schedule, ranks: int) -> Floats:
         spare[rank[(slot >= 0) & (slot + schedule.count > schedule.buffer)]] = True
     spare[schedule.workers :] = False
     shares = np.broadcast_to(np.atleast_2d(schedule.shares), (ranks, schedule.slots))
-    held = np.where(spare, shares[:, schedule.buffer :].sum(axis=1), 0.0)
-    held[schedule.workers : ranks - schedule.switches] = shares[0].sum()
-    return held * schedule.nbytes_total
+    slots = np.where(spare, shares[:, schedule.buffer :].sum(axis=1), 0.0)
+    slots[schedule.workers : ranks - schedule.switches] = shares[0].sum()
+    return slots * schedule.nbytes_total

@@ -48,7 +48,7 @@ FIGURES = {
 }
 CONDITIONS = {
     "step without conditions": "plain_step_s",
-    "efficiency under conditions": "efficiency",
+    "speed relative to that": "relative_speed",
     "restarting": "restarting_s",
     "waiting for samples": "input_s",
     "an epoch": "epoch_s",

@@ -60,7 +60,6 @@ CALLS = {
     "cli/plan_parser.py: parse_search": "--plan auto and its options",
     "cli/plan_parser.py: parse_sizes": "ranges of sizes of --sweep with --plan",
     "cli/plan_parser.py: parse_space": "--plan auto",
-    "cli/plan_parser.py: parse_training": "--plan under conditions",
     "cli/simulated.py: parse_algorithm": "--algo of run",
     "cli/simulated.py: parse_algorithms": "--algo of sweep",
     "cli/simulated.py: parse_bytes": "--size of run",

@@ -25,13 +25,13 @@ def summary(simctl: Simctl, *options: str) -> dict[str, Any]:
     return row
 
 
-def test_a_straggler_costs_efficiency_and_others_wait_for_it(simctl: Simctl) -> None:
+def test_a_straggler_costs_speed_and_others_wait_for_it(simctl: Simctl) -> None:
     plain = summary(simctl)
     done = json.loads(simctl(*TRAIN, "--straggler", "1:2", "--format", "json").stdout)
     row, waits = done["summary"], done["waits"]
     assert row["plain_step_s"] == plain["step_s"] < row["step_s"]
-    assert row["efficiency"] == pytest.approx(plain["step_s"] / row["step_s"])
-    assert row["tokens_per_s"] == pytest.approx(plain["tokens_per_s"] * row["efficiency"])
+    assert row["relative_speed"] == pytest.approx(plain["step_s"] / row["step_s"])
+    assert row["tokens_per_s"] == pytest.approx(plain["tokens_per_s"] * row["relative_speed"])
     assert sum(done["critical_path_s"].values()) == pytest.approx(row["step_s"])
     parts = "computing", "optimizer", "restarting", "exposed", "launching", "idle"
     assert sum(row[f"{part}_s"] for part in parts) == pytest.approx(row["step_s"])
@@ -79,7 +79,7 @@ def test_a_report_has_the_conditions(simctl: Simctl, tmp_path: Path) -> None:
     page = tmp_path / "step.md"
     simctl(*TRAIN, "--straggler", "1:2", "--report", page)
     text = page.read_text()
-    assert "- efficiency under conditions: " in text
+    assert "- speed relative to that: " in text
     assert "| 0 | rank 0 | 0 | rank 1 | tp | " in text
 
 
@@ -223,17 +223,17 @@ def test_steps_behind_each_other_compare_with_as_many_without_conditions(simctl:
     command = ("train", "--model", "llama3_8b:layers=4", "--plan", *plan, "--format", "json")
     one = json.loads(simctl(*command).stdout)["summary"]["step_s"]
     done = json.loads(simctl(*command, "--steps", "3").stdout)
-    assert done["summary"]["efficiency"] == pytest.approx(1.0, rel=1e-9)
+    assert done["summary"]["relative_speed"] == pytest.approx(1.0, rel=1e-9)
     assert done["summary"]["step_s"] < one
     assert done["waits"] == []
 
 
-def test_waiting_for_samples_counts_in_the_efficiency(simctl: Simctl) -> None:
+def test_waiting_for_samples_counts_in_the_speed(simctl: Simctl) -> None:
     plan = ("dp=8,batch=8", "--topology", "hgx_h100", "--input-rate", "50", "--straggler", "3:1.5")
     command = ("train", "--model", "gpt3_1_7b:layers=4", "--plan", *plan, "--format", "json")
     row = json.loads(simctl(*command).stdout)["summary"]
     assert row["step_s"] == pytest.approx(8 / 50)
-    assert row["efficiency"] == pytest.approx(row["plain_step_s"] / row["step_s"])
+    assert row["relative_speed"] == pytest.approx(row["plain_step_s"] / row["step_s"])
 
 
 def test_a_timeline_has_a_row_for_ranks_that_are_alike(simctl: Simctl, tmp_path: Path) -> None:
@@ -262,3 +262,28 @@ def test_a_search_has_no_conditions(simctl: Simctl, option: str, value: str) -> 
     result = simctl(*TRAIN[:-1], "auto", option, value)
     assert result.returncode == 2
     assert f"{option} {value}: it does not go with --plan auto" in result.stderr
+
+
+@each_case(
+    ("options", "message"),
+    [
+        (("--plan", "dp=8", "--plan", "dp=8"), "--plan dp=8; dp=8: name each plan once"),
+        (
+            ("--plan", "dp=8", "--strategy", "ddp", "--detail", "transfers"),
+            "--detail transfers: of plans, or of strategies: compare each alone",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    simctl: Simctl, options: tuple[str, ...], message: str
+) -> None:
+    result = simctl("train", "--model", MODEL, "--topology", "dgx_a100", *options)
+    assert result.returncode == 2
+    assert message in result.stderr
+
+
+def test_a_table_of_plans_has_their_transfers(simctl: Simctl) -> None:
+    plans = ("--plan", "dp=2,batch=2", "--plan", "tp=2,batch=2", "--p", "2")
+    command = ("train", "--model", MODEL, "--topology", "dgx_a100", *plans)
+    assert "all transfers" in simctl(*command, "--detail", "transfers").stdout
+    assert "all transfers" not in simctl(*command).stdout

@@ -189,7 +189,7 @@ def routed(graph: Drawn) -> Routed:
     return route(priced(made), star(2, bandwidth=1.0))
 
 
-def ran(graph: Drawn) -> task_rates.Run:
+def ran(graph: Drawn) -> task_rates.TaskRun:
     """What the loop says."""
     schedule = routed(graph)
     lane = schedule.schedule.lane
