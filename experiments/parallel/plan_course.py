@@ -21,7 +21,7 @@ from simulator.parallel.step_measures import (
     peer_waits,
 )
 from simulator.training.conditions import Conditions
-from topologies.resources import Need, check
+from topologies.resources import Need, check, duration
 
 TASK = Need(5e-6, 1500.0)
 """To write, simulate and measure a task."""
@@ -105,10 +105,11 @@ def course_of(
     places = place_of(step, conditions, steps)
     count = int(places.max()) + 1
     tasks = len(step.graph) * count / step.graph.places * len(conditions.attempts(steps))
+    need = Need(tasks * TASK.seconds, tasks * TASK.nbytes)
     if conditions.sigma or conditions.observed:
-        output.note(f"ranks differ by noise: {count} places instead of {step.graph.places}")
+        places_of = f"{count} places instead of {step.graph.places}"
+        output.note(f"ranks differ by noise: {places_of}, some {duration(need.seconds)} of CPU")
     if not force:
-        need = Need(tasks * TASK.seconds, tasks * TASK.nbytes)
         check(f"{count} places have {tasks:.3g} tasks", need, "take fewer steps or ranks")
     whole = chained(split_step(step, places), conditions, steps)
     if steps > 1:
