@@ -163,7 +163,7 @@ def peer_waits(step: Step) -> PeerWaits:
     later, earlier = graph.waiting, graph.indices
     unit, entered, ready = joint_calls(graph), np.zeros(len(graph)), np.zeros(len(graph))
     local = graph.place[later] == graph.place[earlier]
-    # What devices that share gradients wait for on each awaited is the wait of their call.
+    # What devices that share gradients wait for on each other is the wait of their call.
     local_or_sent = local | (graph.peer[earlier] >= 0)
     later, earlier, local = later[local_or_sent], earlier[local_or_sent], local[local_or_sent]
     np.maximum.at(entered, later, timeline.finish[earlier])
