@@ -13,7 +13,6 @@ import numpy as np
 from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.execution.choice import HERE, Execution
-from experiments.parallel.plan_course import course_of
 from experiments.parallel.plan_errors import span_of
 from experiments.parallel.plan_report import search_text, text
 from experiments.parallel.plan_run import PlanRun
@@ -61,6 +60,8 @@ class Request(Setting):
         step, level, course = self.step(), level_of(self.profile), None
         seconds = _with_transfers(step, force=self.rules.force) if self.transfers else None
         if self.has_conditions:
+            from experiments.parallel.plan_course import course_of
+
             plain = replace(self, slow_links={}).step() if self.slow_links else step
             course = course_of(plain, step, self.conditions, self.steps, force=self.rules.force)
         taken = course.seconds_of if course else length_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from experiments.models.accelerators import accelerator
 from experiments.output import Record
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.memory_advice import advice
-from experiments.parallel.plan_course import Course
 from experiments.parallel.plan_errors import kind_of, mean_error, span_of
 from experiments.parallel.plan_proofs import prove
 from experiments.parallel.plan_step import Training, memory_of, state_of
@@ -28,6 +27,9 @@ from simulator.steps.kinds import GATHER, KINDS, REDUCE
 from simulator.training.conditions import Attempt
 from simulator.training.epochs import Epochs
 from simulator.uncertainty.interval import Interval
+
+if TYPE_CHECKING:
+    from experiments.parallel.plan_course import Course
 
 MEANINGS = {
     "tp": "tensor parallel",
@@ -242,13 +244,17 @@ class PlanRun:
         """Streams that met on full media, a record a pair: which medium cost most, for how long
         they were there together on a mean device, and what the stream lost."""
         ran, media = self.step.ran, self.step.shared.media
-        names = [*self.step.work.times.topology.medium_names, "reductions"]
+        names = self.step.work.times.topology.medium_names
+
+        def name_of(medium: int) -> str:
+            return names[medium] if medium < len(names) else "reductions"
+
         seconds = ran.lost.sum(axis=0), ran.together.sum(axis=0)
         return [
             {
                 "stream": STREAMS[stream],
                 "beside": STREAMS[other],
-                "medium": names[min(media[ran.lost[:, stream, other].argmax()], len(names) - 1)],
+                "medium": name_of(int(media[ran.lost[:, stream, other].argmax()])),
                 "together_s": float(together) / self.plan.pp,
                 "lost_s": float(lost) / self.plan.pp,
             }
