@@ -171,7 +171,7 @@ def _bytes(algorithm: str, ranks: int) -> float:
     """Bytes on a rank's port, in units of V."""
     from simulator.collectives import find
 
-    return float(find(algorithm).cost.volume(ranks, 1.0)) / ranks
+    return float(find(algorithm).cost.volume(ranks)) / ranks
 
 
 def affine(sizes: Floats, seconds: Floats) -> Callable[[Floats], Floats]:

@@ -9,24 +9,10 @@ from functools import lru_cache, partial
 from inspect import signature
 from typing import Any
 
-from simulator.collectives.collective import Algorithm
+from simulator.collectives.collective import OPTIONS, Algorithm
 from topologies.errors import InputError, unknown_option
 from topologies.units import parse_whole
 
-HELP = {
-    "segments": "pieces that follow one another, like 8",
-    "trees": "spanning trees of a rank, at most, like 4",
-    "channels": "equal shares of V that are sent at the same time, like 4",
-    "levels": "axes of the box in which the ranks are, like 3",
-    "radix": "base of the numbers of the ranks, or children of a rank plus 1, like 4",
-    "chunks": "most chunks of a message, like 8",
-    "window": "messages of a rank in flight, like 4",
-    "map_us": "microseconds that each rank maps, like 500",
-    "reduce_us": "microseconds that each rank reduces, like 500",
-    "servers": "CPU machines that serve, like 2",
-    "shards": "workers that serve, like 4",
-    "ways": "2: half of V goes round in the other direction",
-}
 BEST = "best"
 """The value of an option that a search finds for each size."""
 _NEXT = re.compile(r",(?![^,:]*=)")
@@ -53,11 +39,11 @@ def with_options(algorithm: Algorithm, text: str) -> Algorithm:
     for part in text.split(","):
         key, equals, value = part.partition("=")
         if key not in algorithm.options:
-            helps = {option: HELP[option] for option in algorithm.options}
+            helps = {option: OPTIONS[option] for option in algorithm.options}
             raise InputError(_unknown(algorithm.name, key, helps))
         if not equals:
             raise InputError(
-                f"{algorithm.name}: {key} has no value: write {key}=value, {HELP[key]}"
+                f"{algorithm.name}: {key} has no value: write {key}=value, {OPTIONS[key]}"
             )
         if key in values or key in searched:
             raise InputError(f"{algorithm.name}:{text}: {key} is given twice")
@@ -107,7 +93,7 @@ def check_values(algorithm: Algorithm) -> None:
 def _variant(
     listed: Algorithm, changed: tuple[tuple[str, int], ...], searched: tuple[str, ...]
 ) -> Algorithm:
-    if listed.formula is None or not (changed or searched):
+    if not (changed or searched):
         return listed
     options: dict[str, int] = {**listed.options, **dict(changed)}
     words = [f"{key}={value}" for key, value in changed] + [f"{key}={BEST}" for key in searched]
@@ -119,7 +105,6 @@ def _variant(
     return replace(
         listed,
         name=f"{listed.name}:{','.join(words)}",
-        cost=_filled(listed.formula, options)(),
         options=options,
         searched=searched,
         servers=options.get("servers", listed.servers),

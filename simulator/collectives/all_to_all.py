@@ -79,12 +79,10 @@ ALGORITHMS = (
         "pairwise_sync",
         ALL_TO_ALL,
         pairwise_sync_all_to_all,
-        servers.pairwise_sync(1),
+        servers.pairwise_sync,
         "every rank exchanges blocks with one peer after the other",
         shifts=rotations,
         by_place=True,
-        options={"window": 1},
-        formula=servers.pairwise_sync,
     ),
     Algorithm(
         "linear_all_to_all",

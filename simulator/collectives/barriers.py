@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Collective, none, nothing
-from simulator.cost_models import barrier_formulas as formulas
 from simulator.cost_models import log2_ceil
+from simulator.cost_models import scatter_formulas as formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Ints
@@ -63,21 +63,21 @@ ALGORITHMS = (
         "central_barrier",
         BARRIER,
         central_barrier,
-        formulas.CENTRAL,
+        formulas.CENTRAL_BARRIER,
         "all ranks report to rank 0, which releases all",
     ),
     Algorithm(
         "tree_barrier",
         BARRIER,
         tree_barrier,
-        formulas.TREE,
+        formulas.TREE_BARRIER,
         "up a binomial tree to rank 0, and down again",
     ),
     Algorithm(
         "dissemination_barrier",
         BARRIER,
         dissemination_barrier,
-        formulas.DISSEMINATION,
+        formulas.DISSEMINATION_BARRIER,
         "in round k every rank tells the rank 2^k ahead",
     ),
 )

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import BROADCAST, Algorithm
-from simulator.cost_models import bine_formulas, log2_floor
+from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 
@@ -49,7 +49,7 @@ ALGORITHMS = (
         "bine_broadcast",
         BROADCAST,
         bine_broadcast,
-        bine_formulas.BROADCAST,
+        trees.BINE_BROADCAST,
         "a binomial tree over shorter distances",
     ),
 )

@@ -13,7 +13,7 @@ from simulator.collectives.collective import ALL_GATHER, REDUCE, REDUCE_SCATTER,
 from simulator.collectives.halving_doubling import recursive_halving_reduce_scatter
 from simulator.collectives.recursive_doubling import recursive_doubling_all_gather
 from simulator.collectives.swing import places
-from simulator.cost_models import bine_formulas, is_power_of_two, log2_floor
+from simulator.cost_models import is_power_of_two, log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 
@@ -85,7 +85,7 @@ ALGORITHMS = (
         "bine_all_gather",
         ALL_GATHER,
         bine_all_gather,
-        bine_formulas.ALL_GATHER,
+        trees.BINE_ALL_GATHER,
         "exchanges of chunks over shorter distances",
         operations=partial(_operations, 1),
     ),
@@ -93,7 +93,7 @@ ALGORITHMS = (
         "bine_reduce_scatter",
         REDUCE_SCATTER,
         bine_reduce_scatter,
-        bine_formulas.REDUCE_SCATTER,
+        trees.BINE_REDUCE_SCATTER,
         "exchanges over shorter distances that halve what is left",
         operations=partial(_operations, 2),
     ),
@@ -101,7 +101,7 @@ ALGORITHMS = (
         "bine_reduce",
         REDUCE,
         bine_reduce,
-        bine_formulas.REDUCE,
+        trees.BINE_REDUCE,
         "a binomial tree over shorter distances, to rank 0",
     ),
 )

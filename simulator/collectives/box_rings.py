@@ -155,7 +155,7 @@ def fit_torus(
         schedule = torus_rings_all_reduce(ranks, nbytes, (), shifts)
         return Fitted(schedule, topology, neighbors.RING_ALL_REDUCE)
     schedule = torus_rings_all_reduce(ranks, nbytes, dims, shifts)
-    return Fitted(schedule, topology, box_formulas.on_torus(dims), (_words(dims),))
+    return Fitted(schedule, topology, box_formulas.torus_rings(dims), (_words(dims),))
 
 
 def _words(dims: Dims) -> str:
@@ -187,13 +187,11 @@ ALGORITHMS = (
         "blue_connect",
         ALL_REDUCE,
         blue_connect_all_reduce,
-        box_formulas.blue_connect(LEVELS),
+        box_formulas.blue_connect,
         "rings inside nodes, and along each axis of a box of nodes",
         fit=fit_blue_connect,
         shifts=_shifts,
         shifts_on=_shifts_on,
-        options={"levels": LEVELS},
-        formula=box_formulas.blue_connect,
         operations=_operations,
     ),
     Algorithm(

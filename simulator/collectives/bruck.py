@@ -16,7 +16,6 @@ from simulator.schedules.shifts import Move, Shifts, fold, rotations
 from topologies.errors import InputError
 from topologies.topology import Ints
 
-RADIX = {"radix": 2}
 Numbers = npt.NDArray[np.integer]
 
 
@@ -149,22 +148,18 @@ ALGORITHMS = (
         "bruck_all_gather",
         ALL_GATHER,
         bruck_all_gather,
-        bruck_formulas.all_gather(2),
+        bruck_formulas.all_gather,
         "every round multiplies the chunks of all ranks by the radix",
         shifts=rotations,
-        options=RADIX,
-        formula=bruck_formulas.all_gather,
         operations=_gather_operations,
     ),
     Algorithm(
         "bruck_all_to_all",
         ALL_TO_ALL,
         bruck_all_to_all,
-        bruck_formulas.all_to_all(2),
+        bruck_formulas.all_to_all,
         "blocks move by the digits of their distance, many in a message",
         shifts=rotations,
-        options=RADIX,
-        formula=bruck_formulas.all_to_all,
         operations=_exchange_operations,
     ),
 )

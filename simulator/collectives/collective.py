@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from inspect import Parameter, signature
 from itertools import chain
 from math import inf
 from typing import Any, NamedTuple, SupportsIndex
@@ -25,6 +27,23 @@ Bytes = Callable[[int], float]
 """From the number of ranks to bytes, in units of V."""
 Shares = Callable[[int], npt.NDArray[np.float64]]
 """From the number of ranks to the share of V that each has, shape (ranks,)."""
+
+
+OPTIONS = {
+    "segments": "pieces that follow one another, like 8",
+    "trees": "spanning trees of a rank, at most, like 4",
+    "channels": "equal shares of V that are sent at the same time, like 4",
+    "levels": "axes of the box in which the ranks are, like 3",
+    "radix": "base of the numbers of the ranks, or children of a rank plus 1, like 4",
+    "chunks": "most chunks of a message, like 8",
+    "window": "messages of a rank in flight, like 4",
+    "map_us": "microseconds that each rank maps, like 500",
+    "reduce_us": "microseconds that each rank reduces, like 500",
+    "servers": "CPU machines that serve, like 2",
+    "shards": "workers that serve, like 4",
+    "ways": "2: half of V goes round in the other direction",
+}
+"""What the options of algorithms mean: keyword-only parameters of a schedule with these names."""
 
 
 class Pairs(NamedTuple):
@@ -98,8 +117,8 @@ class Algorithm:
     schedule: Callable[..., Schedule]
     """Writes the schedule for a number of workers and V in bytes, and folded if shifts are given.
     Call :meth:`build` instead, which refuses numbers that are not `defined`."""
-    cost: CostModel
-    """The formula of what `schedule` writes."""
+    formula: CostModel | Callable[..., CostModel]
+    """The formula of what `schedule` writes, or the function from the options to it."""
     summary: str
     """Half a line for `simctl algos`."""
     servers: int = 0
@@ -123,10 +142,8 @@ class Algorithm:
     """How many operations the schedule has for a number of workers, where schedules of few ranks do
     not tell how their number grows."""
     options: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """The options and their values, like `segments`: keywords of `schedule`, and of those of `fit`,
-    `shifts`, `shifts_on`, `defined`, `operations` and `formula` that have them."""
-    formula: Callable[..., CostModel] | None = None
-    """From the options to the formula, if there are options."""
+    """The values of the options: by default of the :data:`OPTIONS` among the keywords of
+    `schedule`. `fit`, `shifts`, `shifts_on`, `defined` and `operations` may have them, too."""
     searched: tuple[str, ...] = ()
     """The options for which :func:`simulator.collectives.best_options.best` finds the values."""
     by_library: tuple[str, ...] = ()
@@ -136,6 +153,22 @@ class Algorithm:
     """The file or the package of an algorithm that is none of simctl's."""
     sizes: tuple[float, float] = (0.0, inf)
     """The least and the most V in bytes for which it is made, if its file says so."""
+
+    def __post_init__(self) -> None:
+        if not self.options and not self.origin:
+            keywords = signature(self.schedule).parameters.values()
+            options = {
+                keyword.name: keyword.default
+                for keyword in keywords
+                if keyword.kind is Parameter.KEYWORD_ONLY and keyword.name in OPTIONS
+            }
+            object.__setattr__(self, "options", options)
+
+    @cached_property
+    def cost(self) -> CostModel:
+        """The formula for the values of the options."""
+        formula = self.formula
+        return formula if isinstance(formula, CostModel) else formula(**self.options)
 
     @property
     def listed_name(self) -> str:

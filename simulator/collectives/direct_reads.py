@@ -7,7 +7,7 @@ every other by a flag that its buffer is ready.
 import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm
-from simulator.cost_models import direct_formulas
+from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold, rotations
@@ -66,7 +66,7 @@ ALGORITHMS = (
         "one_shot",
         ALL_REDUCE,
         one_shot_all_reduce,
-        direct_formulas.ONE_SHOT,
+        servers.ONE_SHOT,
         "every rank reads all buffers and adds them up",
         shifts=rotations,
     ),
@@ -74,7 +74,7 @@ ALGORITHMS = (
         "two_shot",
         ALL_REDUCE,
         two_shot_all_reduce,
-        direct_formulas.TWO_SHOT,
+        servers.TWO_SHOT,
         "every rank reads and adds up its chunk, then reads the others",
         shifts=rotations,
     ),

@@ -21,7 +21,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def double_tree_all_reduce(
-    ranks: int, nbytes: float, *, per_node: int = 1, channels: int = 1, segments: int = PIECES
+    ranks: int, nbytes: float, per_node: int = 1, channels: int = 1, *, segments: int = PIECES
 ) -> Schedule:
     """Each tree reduces its half of V to its root and broadcasts it from there, in `segments` that
     do not wait for each other.
@@ -138,11 +138,9 @@ ALGORITHMS = (
         "double_tree",
         ALL_REDUCE,
         double_tree_all_reduce,
-        trees.double_tree(PIECES),
+        trees.double_tree,
         "two binary trees over the nodes, each for half of V, in pieces",
         fit=fit,
-        options={"segments": PIECES},
-        formula=trees.double_tree,
         operations=lambda ranks, segments=PIECES: 4.0 * segments * (ranks - 1),
     ),
 )

@@ -46,7 +46,7 @@ def segments(ranks: int, nbytes: float) -> int:
 
 
 def gloo_ring_all_reduce(
-    ranks: int, nbytes: float, shifts: Shifts | None = None, *, segments: int = 2
+    ranks: int, nbytes: float, shifts: Shifts | None = None, segments: int = 2
 ) -> Schedule:
     """A reduce-scatter, then an all-gather, round a ring from rank r to r - 1, of `segments`
     segments a chunk.
@@ -67,7 +67,7 @@ def gloo_ring_all_reduce(
     return ring.build()
 
 
-def gloo_ring_reduce(ranks: int, nbytes: float, *, segments: int = 2) -> Schedule:
+def gloo_ring_reduce(ranks: int, nbytes: float, segments: int = 2) -> Schedule:
     """The reduce-scatter of the all-reduce; then every rank sends its chunk to the root, which
     receives all at once.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.collectives.collective import Algorithm, Collective, Pairs, whole
 from simulator.cost_models import CostModel, log2_ceil
-from simulator.cost_models import gossip_formulas as formulas
+from simulator.cost_models import exchange_formulas as formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import Chosen, Data, Promise
@@ -78,12 +78,12 @@ def _algorithm(name: str, steps: Steps, cost: CostModel, summary: str) -> Algori
 
 ALGORITHMS = (
     _algorithm(
-        "gossip_ring", ring_steps, formulas.RING, "every rank adds up both neighbours' data"
+        "gossip_ring", ring_steps, formulas.GOSSIP_RING, "every rank adds up both neighbours' data"
     ),
     _algorithm(
         "gossip_exponential",
         exponential_steps,
-        formulas.EXPONENTIAL,
+        formulas.GOSSIP_EXPONENTIAL,
         "every rank adds up the data of the ranks 1, 2, 4, ... behind",
     ),
 )

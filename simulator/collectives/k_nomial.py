@@ -10,7 +10,6 @@ from topologies.errors import InputError
 
 RADIX = 4
 """Open MPI's default."""
-OPTIONS = {"radix": RADIX, "segments": 1}
 
 
 def k_nomial_broadcast(
@@ -63,18 +62,14 @@ ALGORITHMS = (
         "k_nomial_broadcast",
         BROADCAST,
         k_nomial_broadcast,
-        k_nomial_formulas.broadcast(RADIX),
+        k_nomial_formulas.broadcast,
         "down a tree of log_k p levels from rank 0",
-        options=OPTIONS,
-        formula=k_nomial_formulas.broadcast,
     ),
     Algorithm(
         "k_nomial_reduce",
         REDUCE,
         k_nomial_reduce,
-        k_nomial_formulas.reduce(RADIX),
+        k_nomial_formulas.reduce,
         "up a tree of log_k p levels to rank 0",
-        options=OPTIONS,
-        formula=k_nomial_formulas.reduce,
     ),
 )

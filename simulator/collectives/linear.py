@@ -3,7 +3,7 @@
 import numpy as np
 
 from simulator.collectives.collective import BROADCAST, REDUCE, Algorithm
-from simulator.cost_models import linear_formulas
+from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 
@@ -31,14 +31,10 @@ ALGORITHMS = (
         "linear_broadcast",
         BROADCAST,
         linear_broadcast,
-        linear_formulas.BROADCAST,
+        servers.LINEAR_BROADCAST,
         "rank 0 sends to every rank",
     ),
     Algorithm(
-        "linear_reduce",
-        REDUCE,
-        linear_reduce,
-        linear_formulas.REDUCE,
-        "every rank sends to rank 0",
+        "linear_reduce", REDUCE, linear_reduce, servers.LINEAR_REDUCE, "every rank sends to rank 0"
     ),
 )

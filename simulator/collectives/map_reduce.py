@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.collectives.collective import REDUCE_SCATTER, Algorithm, Collective
-from simulator.cost_models import map_reduce_formulas as formulas
+from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 
@@ -50,9 +50,7 @@ ALGORITHMS = (
         "map_reduce",
         MAP_REDUCE,
         map_reduce,
-        formulas.map_reduce(0, 0),
+        servers.map_reduce,
         "every rank maps, all blocks are shuffled, every rank reduces its keys",
-        options={"map_us": 0, "reduce_us": 0},
-        formula=formulas.map_reduce,
     ),
 )

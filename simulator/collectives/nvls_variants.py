@@ -94,11 +94,9 @@ ALGORITHMS = (
         "nvls_tree",
         ALL_REDUCE,
         nvls_tree_all_reduce,
-        in_network_formulas.nvls_tree(SEGMENTS),
+        in_network_formulas.nvls_tree,
         "as nvls, with trees across nodes",
         fit=fit_nvls_tree,
-        options={"segments": SEGMENTS},
-        formula=in_network_formulas.nvls_tree,
     ),
     Algorithm(
         "multimem_one_shot",

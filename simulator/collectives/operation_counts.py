@@ -114,7 +114,7 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
     elif not algorithm.cost.known:
         yield Bound(_built(algorithm, ranks), True)
     else:
-        yield Bound(algorithm.cost.volume(ranks, 1.0), False)
+        yield Bound(algorithm.cost.volume(ranks), False)
     if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():
         nodes = len(distinct(topology.node[topology.placement[:ranks]]))
         yield Bound(PIECES * ranks * (nodes - 1.0), False)

@@ -6,7 +6,6 @@ After Zhao et al., ForestColl, arXiv 2402.06787: see :mod:`topologies.packing`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
@@ -108,7 +107,10 @@ def _from_root(ranks: int) -> Forest:
     return Forest(tuple(first + onward), (max(1, ranks - 1), *(0 for _ in leaves)), 1.0, 1.0)
 
 
-def _schedule(collective: str, ranks: int, nbytes: float, *, segments: int) -> Schedule:
+def _schedule(
+    collective: str, ranks: int, nbytes: float, *, segments: int = SEGMENTS, trees: int = TREES
+) -> Schedule:
+    """The plan for no machine has as many trees as it needs, whatever `trees` says."""
     return pipeline(ranks, nbytes, plain_plan(collective, ranks).waves, min(segments, FEW))
 
 
@@ -152,7 +154,7 @@ def _words(made: Plan, segments: int) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _formula(collective: str, *, segments: int) -> CostModel:
+def _formula(collective: str, segments: int, trees: int) -> CostModel:
     few = min(segments, FEW)
 
     def shape(p: int) -> Shape:
@@ -176,16 +178,13 @@ def _operations(collective: str, ranks: int, segments: int = SEGMENTS) -> float:
 
 
 def _algorithm(name: str, collective: Collective, summary: str) -> Algorithm:
-    formula: Callable[..., CostModel] = partial(_formula, collective.name)
     return Algorithm(
         name,
         collective,
-        partial(_schedule, collective.name, segments=SEGMENTS),
-        formula(segments=SEGMENTS),
+        partial(_schedule, collective.name),
+        partial(_formula, collective.name),
         summary,
         fit=partial(_fit, collective.name),
-        options={"segments": SEGMENTS, "trees": TREES},
-        formula=formula,
         operations=partial(_operations, collective.name),
     )
 

@@ -11,14 +11,12 @@ from simulator.collectives.collective import (
     REDUCE_SCATTER,
     Algorithm,
 )
-from simulator.cost_models import neighbors, segmented_rings
+from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold, rotations
 from topologies.errors import InputError
 from topologies.topology import Ints
-
-OPTIONS = {"channels": 1, "segments": 1, "ways": 1}
 
 
 def ring(
@@ -90,33 +88,27 @@ ALGORITHMS = (
         "ring",
         ALL_REDUCE,
         ring_all_reduce,
-        neighbors.RING_ALL_REDUCE,
+        neighbors.ring_all_reduce,
         "reduce-scatter, then all-gather, round a ring",
         shifts=rotations,
-        options=OPTIONS,
-        formula=segmented_rings.ring_all_reduce,
         operations=partial(_operations, 2),
     ),
     Algorithm(
         "ring_reduce_scatter",
         REDUCE_SCATTER,
         ring_reduce_scatter,
-        neighbors.RING_REDUCE_SCATTER,
+        neighbors.ring_reduce_scatter,
         "each chunk goes round a ring and grows at every rank",
         shifts=rotations,
-        options=OPTIONS,
-        formula=segmented_rings.ring_reduce_scatter,
         operations=partial(_operations, 1),
     ),
     Algorithm(
         "ring_all_gather",
         ALL_GATHER,
         ring_all_gather,
-        neighbors.RING_ALL_GATHER,
+        neighbors.ring_all_gather,
         "each chunk goes round a ring",
         shifts=rotations,
-        options=OPTIONS,
-        formula=segmented_rings.ring_all_gather,
         operations=partial(_operations, 1),
     ),
 )

@@ -14,7 +14,7 @@ from simulator.collectives.collective import (
     Algorithm,
     Fitted,
 )
-from simulator.cost_models import CostModel, neighbors, segmented_rings
+from simulator.cost_models import CostModel, neighbors
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -23,7 +23,6 @@ from topologies.alike_rings import Box, shifted
 from topologies.ring_search import Rings, find_rings
 from topologies.topology import Ints, Topology
 
-OPTIONS = {"segments": 1}
 Orders = npt.NDArray[np.integer]
 """The ranks round each ring, shape (rings, ranks)."""
 
@@ -183,37 +182,31 @@ ALGORITHMS = (
         "rings",
         ALL_REDUCE,
         rings_all_reduce,
-        neighbors.RING_ALL_REDUCE,
+        neighbors.ring_all_reduce,
         "several rings at once, chosen for the machine's links and NICs",
-        fit=partial(fit, rings_all_reduce, segmented_rings.ring_all_reduce),
+        fit=partial(fit, rings_all_reduce, neighbors.ring_all_reduce),
         shifts=rotations,
         shifts_on=shifts_on,
-        options=OPTIONS,
-        formula=segmented_rings.ring_all_reduce,
         operations=lambda ranks, segments=1: 2.0 * segments * ranks * (ranks - 1),
     ),
     Algorithm(
         "rings_reduce_scatter",
         REDUCE_SCATTER,
         rings_reduce_scatter,
-        neighbors.RING_REDUCE_SCATTER,
+        neighbors.ring_reduce_scatter,
         "the reduce-scatter of rings",
-        fit=partial(fit, rings_reduce_scatter, segmented_rings.ring_reduce_scatter),
+        fit=partial(fit, rings_reduce_scatter, neighbors.ring_reduce_scatter),
         shifts=rotations,
         shifts_on=shifts_on,
-        options=OPTIONS,
-        formula=segmented_rings.ring_reduce_scatter,
     ),
     Algorithm(
         "rings_all_gather",
         ALL_GATHER,
         rings_all_gather,
-        neighbors.RING_ALL_GATHER,
+        neighbors.ring_all_gather,
         "the all-gather of rings",
-        fit=partial(fit, rings_all_gather, segmented_rings.ring_all_gather),
+        fit=partial(fit, rings_all_gather, neighbors.ring_all_gather),
         shifts=rotations,
         shifts_on=shifts_on,
-        options=OPTIONS,
-        formula=segmented_rings.ring_all_gather,
     ),
 )

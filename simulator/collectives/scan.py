@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm, Collective, Pairs, others, whole
-from simulator.cost_models import log2_ceil
-from simulator.cost_models import scan_formulas as formulas
+from simulator.cost_models import log2_ceil, neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import Chosen, Data, Promise
@@ -86,25 +85,21 @@ ALGORITHMS = (
         "chain_scan",
         SCAN,
         chain_scan,
-        formulas.chain_scan(PIECES),
+        neighbors.chain_scan,
         "from rank to rank in a line, in pieces",
-        options={"segments": PIECES},
-        formula=formulas.chain_scan,
     ),
     Algorithm(
         "doubling_scan",
         SCAN,
         doubling_scan,
-        formulas.DOUBLING_SCAN,
+        neighbors.DOUBLING_SCAN,
         "in round k every rank sends its sum to the rank 2^k ahead",
     ),
     Algorithm(
         "chain_exscan",
         EXSCAN,
         chain_exscan,
-        formulas.chain_exscan(PIECES),
+        neighbors.chain_exscan,
         "from rank to rank in a line, in pieces; a rank's data count from the next rank on",
-        options={"segments": PIECES},
-        formula=formulas.chain_exscan,
     ),
 )

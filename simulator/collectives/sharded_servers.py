@@ -4,7 +4,7 @@ BytePS."""
 import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm
-from simulator.cost_models import sharded_formulas
+from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold, rotations
@@ -102,21 +102,17 @@ ALGORITHMS = (
         "sharded_parameter_server",
         ALL_REDUCE,
         sharded_all_reduce,
-        sharded_formulas.sharded(ALL),
+        servers.sharded,
         "workers serve equal shards of V to each other",
         shifts=_shifts,
-        options={"shards": ALL},
-        formula=sharded_formulas.sharded,
         operations=lambda ranks, shards=ALL: 2.0 * min(shards, ranks) * (ranks - 1),
     ),
     Algorithm(
         "byteps",
         ALL_REDUCE,
         byteps_all_reduce,
-        sharded_formulas.byteps(1, SEGMENTS),
+        servers.byteps,
         "CPU machines and workers serve, each a share that keeps all ports busy",
         servers=1,
-        options={"servers": 1, "segments": SEGMENTS},
-        formula=sharded_formulas.byteps,
     ),
 )

@@ -43,9 +43,7 @@ ALGORITHMS = (
         "split_binary_broadcast",
         BROADCAST,
         split_binary_broadcast,
-        trees.split_binary_broadcast(PIECES),
+        trees.split_binary_broadcast,
         "halves of V down the halves of a binary tree, then exchanged",
-        options={"segments": PIECES},
-        formula=trees.split_binary_broadcast,
     ),
 )

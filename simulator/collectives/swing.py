@@ -15,7 +15,7 @@ import numpy.typing as npt
 from simulator.collectives.bine import peers
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
 from simulator.collectives.torus_shape import dims_of
-from simulator.cost_models import is_power_of_two, log2_floor, swing_formulas
+from simulator.cost_models import box_formulas, is_power_of_two, log2_floor
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Topology
@@ -105,10 +105,10 @@ def fit(topology: Topology, ranks: int, nbytes: float) -> Fitted:
     """The dimensions of the machine, if it is a torus of powers of two."""
     dims = dims_of(topology, ranks)
     if not dims or not all(map(is_power_of_two, dims)):
-        return Fitted(swing_all_reduce(ranks, nbytes), topology, swing_formulas.PLAIN)
+        return Fitted(swing_all_reduce(ranks, nbytes), topology, box_formulas.SWING)
     words = f"torus of {'x'.join(map(str, dims))}, {2 * len(dims)} parts"
     schedule = swing_all_reduce(ranks, nbytes, dims)
-    return Fitted(schedule, topology, swing_formulas.on_torus(dims), (words,))
+    return Fitted(schedule, topology, box_formulas.torus_swing(dims), (words,))
 
 
 ALGORITHMS = (
@@ -116,7 +116,7 @@ ALGORITHMS = (
         "swing",
         ALL_REDUCE,
         swing_all_reduce,
-        swing_formulas.PLAIN,
+        box_formulas.SWING,
         "halving and doubling with near peers, on all links of a torus",
         fit=fit,
     ),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm, Fitted
 from simulator.collectives.two_level import equal_nodes, nodes_of, shifts_of_nodes, shifts_on
-from simulator.cost_models import two_stage_formulas
+from simulator.cost_models import box_formulas
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -103,7 +103,7 @@ def fit(
     nodes = nodes_of(topology, ranks)
     schedule = two_stages(ranks, nbytes, nodes, shifts, inside_first=inside_first)
     words = f"{nodes.shape[0]} nodes of {nodes.shape[1]} ranks"
-    return Fitted(schedule, topology, two_stage_formulas.two_stages(nodes.shape[1]), (words,))
+    return Fitted(schedule, topology, box_formulas.two_stages(nodes.shape[1]), (words,))
 
 
 def _operations(ranks: int) -> float:
@@ -118,7 +118,7 @@ ALGORITHMS = (
         "rail_all_to_all",
         ALL_TO_ALL,
         rail_all_to_all,
-        two_stage_formulas.two_stages(),
+        box_formulas.two_stages(),
         "to the rail inside the node, then along the rail, as NCCL's PXN",
         fit=partial(fit, inside_first=True),
         shifts=shifts_of_nodes,
@@ -129,7 +129,7 @@ ALGORITHMS = (
         "forwarded_all_to_all",
         ALL_TO_ALL,
         forwarded_all_to_all,
-        two_stage_formulas.two_stages(),
+        box_formulas.two_stages(),
         "along the rail, then inside the node, as DeepEP",
         fit=partial(fit, inside_first=False),
         shifts=shifts_of_nodes,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import BROADCAST, Algorithm
 from simulator.collectives.scatter_gather import scatter_chunks
-from simulator.cost_models import log2_floor, van_de_geijn_formulas
+from simulator.cost_models import log2_floor, scatter_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Ints
@@ -77,14 +77,14 @@ ALGORITHMS = (
         "scatter_allgather_broadcast",
         BROADCAST,
         scatter_doubling_broadcast,
-        van_de_geijn_formulas.WITH_DOUBLING,
+        scatter_formulas.SCATTER_DOUBLING_BROADCAST,
         "van de Geijn: a scatter, then recursive doubling",
     ),
     Algorithm(
         "scatter_allgather_ring_broadcast",
         BROADCAST,
         scatter_ring_broadcast,
-        van_de_geijn_formulas.WITH_RING,
+        scatter_formulas.SCATTER_RING_BROADCAST,
         "van de Geijn: a scatter, then round a ring",
     ),
 )

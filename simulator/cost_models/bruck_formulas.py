@@ -26,10 +26,9 @@ def all_gather(radix: int) -> CostModel:
         assumes=f"{ASSUMES}; M messages a rank, {radix - 1} a round or fewer",
         source=SOURCE,
         time=lambda fabric, p, nbytes: _time(rounds, fabric, p, nbytes),
-        volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: len([*rounds(p)]),
-        peak=lambda p, nbytes: 2 * nbytes,
-        redundant=lambda p, nbytes: (2 * p - 1) * nbytes,
+        peak=lambda p: 2,
+        redundant=lambda p: 2 * p - 1,
         memory_ports=(),
     )
 
@@ -50,10 +49,10 @@ def all_to_all(radix: int) -> CostModel:
         f"digits in base {radix} of 1 to p-1 that are not 0",
         source=SOURCE,
         time=lambda fabric, p, nbytes: _time(rounds, fabric, p, nbytes),
-        volume=lambda p, nbytes: nbytes * sum(map(sum, rounds(p))),
+        volume=lambda p: sum(map(sum, rounds(p))),
         steps=lambda p: len([*rounds(p)]),
-        peak=lambda p, nbytes: (3 - 1 / p) * nbytes,
-        redundant=lambda p, nbytes: (2 * p - 1) * nbytes,
+        peak=lambda p: 3 - 1 / p,
+        redundant=lambda p: 2 * p - 1,
         memory_ports=(),
     )
 

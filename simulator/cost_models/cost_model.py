@@ -12,8 +12,8 @@ ONE_PORT: tuple[Ports, ...] = ("peer", "switch", "one")
 """Port models without a medium that all ranks share."""
 POSTED: tuple[Ports, ...] = ("peer", "switch")
 """Port models on which a sender does not wait for the port of the receiver."""
-Amount = Callable[[int, float], float]
-"""From p and V to bytes."""
+Amount = Callable[[int], float]
+"""From p to bytes, in units of V."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,15 @@ class CostModel:
     """Where the formula or the algorithm was published."""
     time: Callable[[Fabric, int, float], float]
     """Seconds, from the fabric, p and V."""
-    volume: Amount
-    """Bytes that all ranks together send."""
-    steps: Callable[[int], int]
+    volume: Amount = lambda p: p - 1.0
+    """The data that all ranks together send: V for each rank but one, unless the formula says
+    otherwise."""
+    steps: Callable[[int], int] = lambda p: 1
     """Messages in the longest chain, each of which waits for the one before; from p."""
-    peak: Amount = lambda p, nbytes: nbytes
-    """The most bytes that a rank holds at a time: V, unless the formula says more."""
-    redundant: Amount = lambda p, nbytes: (p - 1) * nbytes
-    """The most bytes of duplicate data that all ranks together hold at a time: V on all ranks but
+    peak: Amount = lambda p: 1.0
+    """The most data that a rank holds at a time: V, unless the formula says more."""
+    redundant: Amount = lambda p: p - 1.0
+    """The most duplicate data that all ranks together hold at a time: V on all ranks but
     one, unless the formula says otherwise."""
     ports: tuple[Ports, ...] = ONE_PORT
     """The port models on which a simulation must take this time, if all routes are alike."""
@@ -70,11 +71,11 @@ NO_FORMULA = CostModel(
     latex="",
     assumes="",
     source="",
-    time=lambda fabric, ranks, nbytes: nan,
-    volume=lambda ranks, nbytes: nan,
-    steps=lambda ranks: 0,
-    peak=lambda ranks, nbytes: nan,
-    redundant=lambda ranks, nbytes: nan,
+    time=lambda fabric, p, nbytes: nan,
+    volume=lambda p: nan,
+    steps=lambda p: 0,
+    peak=lambda p: nan,
+    redundant=lambda p: nan,
     model="",
     unclaimed="no formula",
 )

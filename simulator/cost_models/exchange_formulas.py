@@ -1,4 +1,4 @@
-"""Formulas of exchanges: every rank posts a few messages at once."""
+"""Formulas of exchanges and of gossip: every rank posts a few messages at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import isqrt
 
-from simulator.cost_models.cost_model import CostModel
+from simulator.cost_models.cost_model import CostModel, log2_ceil
 from simulator.cost_models.fabric import Fabric
 
 Number = Callable[[int], float]
@@ -26,10 +26,9 @@ def exchange(
         assumes=f"one port a rank; {assumes}; with a port for each peer m = 1",
         source=source,
         time=time,
-        volume=lambda p, nbytes: volume(p) * nbytes,
-        steps=lambda p: 1,
-        peak=lambda p, nbytes: peak(p) * nbytes,
-        redundant=lambda p, nbytes: volume(p) * nbytes,
+        volume=volume,
+        peak=peak,
+        redundant=volume,
     )
 
 
@@ -115,4 +114,33 @@ STAGES = exchange(
     "m = 2, but 1 of 2 ranks; s = 1/2",
     "Narayanan et al., PipeDream-Flush (1F1B), ICML 2021; grouped ncclSend and ncclRecv",
     lambda p: 0.5,
+)
+
+
+def _gossip(neighbors: Callable[[int], int], words: str, source: str) -> CostModel:
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        messages = 1 if fabric.ports == "peer" else neighbors(p)
+        merges = neighbors(p) * nbytes * fabric.reduction
+        return fabric.latency + messages * fabric.send(nbytes) + merges
+
+    return CostModel(
+        latex=r"\alpha + k\left(g + \frac{V}{\beta}\right) + kV\gamma",
+        assumes=f"one port a rank; {words}; with a port for each peer: 1 message instead of k",
+        source=source,
+        time=time,
+        volume=lambda p: p * neighbors(p),
+        peak=lambda p: neighbors(p) + 1,
+        redundant=lambda p: p * neighbors(p),
+    )
+
+
+GOSSIP_RING = _gossip(
+    lambda p: min(2, p - 1),
+    "k = 2 neighbours, 1 of 2 ranks",
+    "Lian et al., Decentralized parallel SGD, NeurIPS 2017",
+)
+GOSSIP_EXPONENTIAL = _gossip(
+    log2_ceil,
+    "k = ⌈log2 p⌉",
+    "Ying et al., Exponential graph is provably efficient for decentralized training, NeurIPS 2021",
 )

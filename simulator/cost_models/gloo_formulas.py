@@ -40,9 +40,9 @@ GLOO_RING = CostModel(
     assumes="two segments a chunk; ready signals never wait behind data; γ = 0",
     source="gloo/allreduce.cc of facebookincubator/gloo",
     time=lambda fabric, p, nbytes: 2 * _gloo_pass(fabric, p, nbytes),
-    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    volume=lambda p: 2 * (p - 1),
     steps=lambda p: 4 * (p - 1),
-    peak=lambda p, nbytes: nbytes + nbytes / p,
+    peak=lambda p: 1 + 1 / p,
     memory_ports=(),
     unclaimed="ready signals wait behind data",
 )
@@ -53,7 +53,7 @@ GLOO_REDUCE = replace(
     r"\ y = g + \frac{V}{p\beta}",
     source="gloo/reduce.cc of facebookincubator/gloo",
     time=lambda fabric, p, nbytes: _gloo_pass(fabric, p, nbytes) + _gloo_direct(fabric, p, nbytes),
-    volume=lambda p, nbytes: (p - 1) * (nbytes + nbytes / p),
+    volume=lambda p: (p - 1) * (1 + 1 / p),
     steps=lambda p: 2 * p,
 )
 
@@ -63,9 +63,9 @@ GLOO_ALL_GATHER = replace(
     assumes="two segments a chunk; ready signals never wait behind data",
     source="gloo/allgather.cc of facebookincubator/gloo",
     time=_gloo_pass,
-    volume=lambda p, nbytes: (p - 1) * nbytes,
+    volume=lambda p: p - 1,
     steps=lambda p: 2 * (p - 1),
-    peak=lambda p, nbytes: nbytes,
+    peak=lambda p: 1,
 )
 
 GLOO_BROADCAST = replace(
@@ -83,9 +83,9 @@ GLOO_SCATTER = replace(
     assumes="one port a rank; ready signals never wait behind data",
     source="gloo/scatter.cc of facebookincubator/gloo",
     time=_gloo_direct,
-    volume=lambda p, nbytes: (p - 1) / p * nbytes,
+    volume=lambda p: (p - 1) / p,
     steps=lambda p: 2,
-    redundant=lambda p, nbytes: (p - 1) / p * nbytes,
+    redundant=lambda p: (p - 1) / p,
 )
 
 GLOO_GATHER = replace(GLOO_SCATTER, source="gloo/gather.cc of facebookincubator/gloo")

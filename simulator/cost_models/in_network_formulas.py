@@ -23,7 +23,7 @@ def sharp(segments: int, leaves: int = 1) -> CostModel:
         time=lambda fabric, p, nbytes: (
             2 * fabric.latency + (segments + 1) * fabric.send(nbytes / segments)
         ),
-        volume=lambda p, nbytes: 2 * (p + below) * nbytes,
+        volume=lambda p: 2 * (p + below),
         steps=lambda p: 4 if below else 2,
         ports=("peer",),
         memory_ports=(),
@@ -49,7 +49,7 @@ def nvls(segments: int, groups: int = 1, *, in_network: bool = False) -> CostMod
         time=lambda fabric, p, nbytes: (
             6 * fabric.latency + (1 + groups / p) * nbytes / fabric.bandwidth
         ),
-        volume=lambda p, nbytes: (2 * p + groups + across) * nbytes,
+        volume=lambda p: 2 * p + groups + across,
         steps=lambda p: (
             2 * _rounds(segments)
             + (2 if in_network else 2 * (groups - 1))
@@ -75,10 +75,10 @@ MULTIMEM = CostModel(
     assumes="one switch reduces at full rate; a port carries V for each reader",
     source="multimem.ld_reduce, one shot: contrib/custom_algos/allreduce of NVIDIA/nccl",
     time=lambda fabric, p, nbytes: 2 * fabric.latency + (p + 1) * fabric.send(nbytes),
-    volume=lambda p, nbytes: (p * p + p) * nbytes,
+    volume=lambda p: p * p + p,
     steps=lambda p: 2,
-    peak=lambda p, nbytes: 2 * nbytes,
-    redundant=lambda p, nbytes: p * nbytes,
+    peak=lambda p: 2,
+    redundant=lambda p: p,
     ports=("peer",),
     memory_ports=(),
 )

@@ -29,7 +29,6 @@ def broadcast(radix: int, segments: int = 1) -> CostModel:
         "depth; t_r: the sum of a rank's and its ancestors' places among their siblings",
         source="coll_base_bcast.c of open-mpi/ompi (knomial); bcast_intra_tree.c of pmodels/mpich",
         time=time,
-        volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: max(_depth(rank, radix) for rank in range(p)),
     )
 
@@ -39,7 +38,7 @@ def reduce(radix: int, segments: int = 1) -> CostModel:
     port of their parent."""
     return replace(
         broadcast(radix, segments),
-        peak=lambda p, nbytes: 2 * nbytes,
+        peak=lambda p: 2,
         unclaimed="children share a port",
     )
 

@@ -1,10 +1,18 @@
-"""Formulas of rings and chains: every rank sends to a neighbour."""
+"""Formulas of rings, chains and scans: every rank sends to a neighbour."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from simulator.cost_models.cost_model import PATARASUK, RING_ASSUMES, THAKUR, CostModel
+from simulator.cost_models.cost_model import (
+    ASSUMES,
+    PATARASUK,
+    RING_ASSUMES,
+    THAKUR,
+    CostModel,
+    log2_ceil,
+)
 from simulator.cost_models.fabric import Fabric
 
 
@@ -27,9 +35,8 @@ RING_REDUCE_SCATTER = CostModel(
     assumes=RING_ASSUMES,
     source=PATARASUK,
     time=_ring_reducing,
-    volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: p - 1,
-    peak=lambda p, nbytes: nbytes + nbytes / p,
+    peak=lambda p: 1 + 1 / p,
 )
 
 RING_ALL_GATHER = CostModel(
@@ -37,7 +44,6 @@ RING_ALL_GATHER = CostModel(
     assumes=RING_ASSUMES,
     source=THAKUR,
     time=_ring,
-    volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: p - 1,
 )
 
@@ -46,9 +52,9 @@ RING_ALL_REDUCE = CostModel(
     assumes=RING_ASSUMES,
     source=PATARASUK,
     time=lambda fabric, p, nbytes: _ring_reducing(fabric, p, nbytes) + _ring(fabric, p, nbytes),
-    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    volume=lambda p: 2 * (p - 1),
     steps=lambda p: 2 * (p - 1),
-    peak=lambda p, nbytes: nbytes + nbytes / p,
+    peak=lambda p: 1 + 1 / p,
 )
 
 NEIGHBOR_EXCHANGE = CostModel(
@@ -57,7 +63,6 @@ NEIGHBOR_EXCHANGE = CostModel(
     source="Chen et al., Performance Evaluation of Allgather Algorithms on Terascale Linux "
     "Cluster, HPC Asia 2005",
     time=_neighbor_exchange,
-    volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=lambda p: p - 1 if p % 2 else p // 2,
 )
 
@@ -66,10 +71,9 @@ SHIFT = CostModel(
     assumes="full duplex; all ranks send at the same time",
     source="nccl-tests sendrecv_perf",
     time=lambda fabric, p, nbytes: fabric.latency + fabric.send(nbytes),
-    volume=lambda p, nbytes: p * nbytes,
-    steps=lambda p: 1,
-    peak=lambda p, nbytes: 2 * nbytes,
-    redundant=lambda p, nbytes: p * nbytes,
+    volume=lambda p: p,
+    peak=lambda p: 2,
+    redundant=lambda p: p,
 )
 
 RING_EXCHANGE = CostModel(
@@ -77,10 +81,10 @@ RING_EXCHANGE = CostModel(
     assumes=RING_ASSUMES,
     source="Liu, Zaharia, Abbeel, Ring attention with blockwise transformers, ICLR 2024",
     time=lambda fabric, p, nbytes: (p - 1) * (fabric.latency + fabric.send(nbytes)),
-    volume=lambda p, nbytes: p * (p - 1) * nbytes,
+    volume=lambda p: p * (p - 1),
     steps=lambda p: p - 1,
-    peak=lambda p, nbytes: 2 * nbytes,
-    redundant=lambda p, nbytes: p * nbytes,
+    peak=lambda p: 2,
+    redundant=lambda p: p,
 )
 
 
@@ -108,7 +112,6 @@ def chain_broadcast(segments: int) -> CostModel:
         time=lambda fabric, p, nbytes: (
             (p - 1) * fabric.latency + (p + segments - 2) * fabric.send(nbytes / segments)
         ),
-        volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: p - 1,
     )
 
@@ -125,6 +128,121 @@ def chain_reduce(segments: int) -> CostModel:
         latex=r"(p-1)(\alpha + x + y) + (m-1)\max(x, y),\ x = g + \frac{V}{m\beta},\ y = "
         r"\frac{V}{m}\gamma",
         time=time,
-        peak=lambda p, nbytes: nbytes + nbytes / segments,
+        peak=lambda p: 1 + 1 / segments,
         memory_ports=(),
     )
+
+
+Time = Callable[[Fabric, int, float, int], float]
+"""Seconds, from the fabric, p, V and the parts of a chunk."""
+_GATHER = r"(p-2)\max(mx, \alpha+x) + \alpha + x"
+_SCATTER = r"(p-2)\max(mx, \alpha+x+y) + \alpha + x + y"
+_ALL_REDUCE = r"(p-1)\max(mx, \alpha+x+y) + (p-2)\max(mx, \alpha+x) + \alpha + x"
+
+
+def _pace(parts: int, send: float, way: float) -> float:
+    """Seconds from the start of a step to that of the next: the port or the way of a part."""
+    return max(parts * send, way)
+
+
+def _segmented_gather(fabric: Fabric, p: int, nbytes: float, parts: int) -> float:
+    send = fabric.send(nbytes / p / parts)
+    way = fabric.latency + send
+    return (p - 2) * _pace(parts, send, way) + way + (parts - 1) * send
+
+
+def _segmented_scatter(fabric: Fabric, p: int, nbytes: float, parts: int) -> float:
+    send = fabric.send(nbytes / p / parts)
+    way = fabric.latency + send + nbytes / p / parts * fabric.reduction
+    return (p - 2) * _pace(parts, send, way) + way + (parts - 1) * send
+
+
+def _segmented_all_reduce(fabric: Fabric, p: int, nbytes: float, parts: int) -> float:
+    """The all-gather of the first part begins while the last part is reduced."""
+    send = fabric.send(nbytes / p / parts)
+    merge, way = nbytes / p / parts * fabric.reduction, fabric.latency + send
+    reduced = (p - 1) * _pace(parts, send, way + merge)
+    return reduced + (p - 2) * _pace(parts, send, way) + way + (parts - 1) * send
+
+
+def ring_reduce_scatter(channels: int = 1, segments: int = 1, ways: int = 1) -> CostModel:
+    """One way round, with additions."""
+    return _segmented(RING_REDUCE_SCATTER, _SCATTER, _segmented_scatter, channels * segments, ways)
+
+
+def ring_all_gather(channels: int = 1, segments: int = 1, ways: int = 1) -> CostModel:
+    """One way round."""
+    return _segmented(RING_ALL_GATHER, _GATHER, _segmented_gather, channels * segments, ways)
+
+
+def ring_all_reduce(channels: int = 1, segments: int = 1, ways: int = 1) -> CostModel:
+    """Twice round."""
+    return _segmented(
+        RING_ALL_REDUCE, _ALL_REDUCE, _segmented_all_reduce, channels * segments, ways
+    )
+
+
+def _segmented(plain: CostModel, latex: str, time: Time, parts: int, ways: int) -> CostModel:
+    """Parts of both ways share a rank's port, unless it has a port for each peer."""
+    if parts * ways == 1:
+        return plain
+
+    def at(fabric: Fabric, p: int, nbytes: float) -> float:
+        if fabric.ports == "peer" and p > 2 and ways == 2:
+            return time(fabric, p, nbytes / 2, parts)
+        return time(fabric, p, nbytes, parts * ways)
+
+    two_ways = "half of them each way, V/2 with a port for each peer; γ = 0"
+    words = two_ways if ways == 2 else "γβ ≤ 1"
+    return replace(
+        plain,
+        latex=rf"{latex} + (m-1)x,\ x = g + \frac{{V}}{{mp\beta}},\ y = \frac{{V}}{{mp}}\gamma",
+        assumes=f"{RING_ASSUMES}; m = {parts * ways} parts of a chunk; {words}",
+        time=at,
+        merging=0.0 if ways == 2 else 1.0,
+        memory_ports=(),
+    )
+
+
+_SANDERS = "Sanders, Träff, Parallel prefix (scan) algorithms for MPI, EuroPVM/MPI 2006"
+
+
+def chain_scan(segments: int) -> CostModel:
+    """A chain of `segments`, and a merge at every rank but the first."""
+    return replace(
+        chain_reduce(segments),
+        source=_SANDERS,
+        redundant=lambda p: 1 / segments,
+    )
+
+
+def chain_exscan(segments: int) -> CostModel:
+    """The same, but the last rank adds nothing, and a merge may delay no other."""
+    inclusive = chain_scan(segments)
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        send, merge = fabric.send(nbytes / segments), nbytes / segments * fabric.reduction
+        if p == 2:
+            return fabric.latency + segments * send
+        return inclusive.time(fabric, p, nbytes) - merge
+
+    return replace(
+        inclusive,
+        latex=f"{inclusive.latex};\\ y = 0\\ \\mathrm{{at the last rank}}",
+        time=time,
+        peak=lambda p: 2,
+        redundant=lambda p: p - 1,
+    )
+
+
+DOUBLING_SCAN = CostModel(
+    latex=r"\lceil\log_2 p\rceil\left(\alpha + g + \frac{V}{\beta} + V\gamma\right)",
+    assumes=ASSUMES,
+    source="Hillis, Steele, Data parallel algorithms, CACM 29(12), 1986",
+    time=lambda fabric, p, nbytes: (
+        log2_ceil(p) * (fabric.latency + fabric.send(nbytes) + nbytes * fabric.reduction)
+    ),
+    volume=lambda p: sum(p - (1 << level) for level in range(log2_ceil(p))),
+    steps=log2_ceil,
+    peak=lambda p: 2,
+)

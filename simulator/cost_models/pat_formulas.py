@@ -23,10 +23,9 @@ def all_gather(chunks: int) -> CostModel:
         + ("" if chunks >= 2**20 else f" into messages of {chunks} chunks"),
         source="Jeaugey, arXiv 2506.20252",
         time=time,
-        volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=log2_ceil,
-        peak=lambda p, nbytes: 2 * nbytes,
-        redundant=lambda p, nbytes: (2 * p - 1) * nbytes,
+        peak=lambda p: 2,
+        redundant=lambda p: 2 * p - 1,
         memory_ports=(),
     )
 
@@ -40,7 +39,7 @@ def reduce_scatter(chunks: int) -> CostModel:
         time=lambda fabric, p, nbytes: (
             gather.time(fabric, p, nbytes) + (p - 1) / p * nbytes * fabric.reduction
         ),
-        redundant=lambda p, nbytes: p * nbytes,
+        redundant=lambda p: p,
         merging=float("inf") if chunks >= 2**20 else 0.0,
     )
 

@@ -1,10 +1,17 @@
-"""Formulas of scatter, of gather, and of barriers along the same binomial tree."""
+"""Formulas of scatter and gather, and of barriers and broadcasts on the same binomial tree."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.cost_models.cost_model import ASSUMES, THAKUR, CostModel, log2_ceil, log2_floor
+from simulator.cost_models.cost_model import (
+    ASSUMES,
+    THAKUR,
+    CostModel,
+    is_power_of_two,
+    log2_ceil,
+    log2_floor,
+)
 from simulator.cost_models.fabric import Fabric
 from simulator.cost_models.servers import pairwise
 
@@ -40,9 +47,9 @@ def binomial_gather(fabric: Fabric, p: int, chunk: float) -> float:
     return ready[0]
 
 
-def _forwarded(p: int, nbytes: float) -> float:
+def _forwarded(p: int) -> float:
     """Every chunk crosses one link for each 1 among the binary digits of its rank."""
-    return sum(rank.bit_count() for rank in range(p)) / p * nbytes
+    return sum(rank.bit_count() for rank in range(p)) / p
 
 
 LINEAR_SCATTER = CostModel(
@@ -50,9 +57,8 @@ LINEAR_SCATTER = CostModel(
     assumes=f"{ASSUMES}; with a port for each peer one message",
     source="MPI_Scatter and MPI_Gather, linear",
     time=pairwise,
-    volume=lambda p, nbytes: (p - 1) / p * nbytes,
-    steps=lambda p: 1,
-    redundant=lambda p, nbytes: (p - 1) / p * nbytes,
+    volume=lambda p: (p - 1) / p,
+    redundant=lambda p: (p - 1) / p,
 )
 LINEAR_GATHER = LINEAR_SCATTER
 
@@ -67,4 +73,83 @@ BINOMIAL_SCATTER = CostModel(
 )
 BINOMIAL_GATHER = replace(
     BINOMIAL_SCATTER, time=lambda fabric, p, nbytes: binomial_gather(fabric, p, nbytes / p)
+)
+
+
+_MELLOR = "Mellor-Crummey, Scott, ACM Transactions on Computer Systems 9(1), 1991"
+
+
+def _central(fabric: Fabric, p: int, nbytes: float) -> float:
+    messages = 1 if fabric.ports == "peer" else p - 1
+    return 2 * (fabric.latency + messages * fabric.gap)
+
+
+CENTRAL_BARRIER = CostModel(
+    latex=r"2\alpha + 2(p-1)g",
+    assumes="one port a rank; with a port for each peer: 2α + 2g",
+    source=_MELLOR,
+    time=_central,
+    volume=lambda p: 0.0,
+    steps=lambda p: 2,
+    peak=lambda p: 0.0,
+    redundant=lambda p: 0.0,
+)
+
+TREE_BARRIER = CostModel(
+    latex=r"2\lceil\log_2 p\rceil(\alpha + g)",
+    assumes=f"{ASSUMES}; the formula shown is for p = 2^k",
+    source=_MELLOR,
+    time=lambda fabric, p, nbytes: (
+        binomial_gather(fabric, p, 0.0) + binomial_scatter(fabric, p, 0.0)
+    ),
+    volume=lambda p: 0.0,
+    steps=lambda p: 2 * log2_floor(p),
+    peak=lambda p: 0.0,
+    redundant=lambda p: 0.0,
+)
+
+DISSEMINATION_BARRIER = CostModel(
+    latex=r"\lceil\log_2 p\rceil(\alpha + g)",
+    assumes=ASSUMES,
+    source="Hensgen, Finkel, Manber, International Journal of Parallel Programming 17(1), 1988",
+    time=lambda fabric, p, nbytes: log2_ceil(p) * (fabric.latency + fabric.gap),
+    volume=lambda p: 0.0,
+    steps=log2_ceil,
+    peak=lambda p: 0.0,
+    redundant=lambda p: 0.0,
+)
+
+
+_BARNETT = f"Barnett et al., Interprocessor collective communication library, 1994; {THAKUR}"
+
+
+def _with_ring(fabric: Fabric, p: int, nbytes: float) -> float:
+    chunk = nbytes / p
+    return binomial_scatter(fabric, p, chunk) + (p - 1) * (fabric.latency + fabric.send(chunk))
+
+
+def _with_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
+    rounds, members = log2_floor(p), 1 << log2_floor(p)
+    gather = rounds * (fabric.latency + fabric.gap)
+    gather += (members - 1) / members * nbytes / fabric.bandwidth
+    unfold = 0.0 if is_power_of_two(p) else fabric.latency + fabric.send(nbytes)
+    return binomial_scatter(fabric, members, nbytes / members) + gather + unfold
+
+
+SCATTER_RING_BROADCAST = CostModel(
+    latex=r"S + (p-1)\left(\alpha + g + \frac{V}{p\beta}\right),\ S = \log_2 p\,(\alpha + g)"
+    r" + \frac{p-1}{p}\frac{V}{\beta}",
+    assumes=f"{ASSUMES}; S: the scatter, here for p = 2^k",
+    source=_BARNETT,
+    time=_with_ring,
+    steps=lambda p: log2_floor(p) + p - 1,
+)
+
+SCATTER_DOUBLING_BROADCAST = replace(
+    SCATTER_RING_BROADCAST,
+    latex=r"2\log_2 q\,(\alpha + g) + 2\frac{q-1}{q}\frac{V}{\beta} + f\left(\alpha + g + "
+    r"\frac{V}{\beta}\right)",
+    assumes=f"{ASSUMES}; q = 2^⌊log2 p⌋; f = 0 if p = q, else 1",
+    time=_with_doubling,
+    steps=lambda p: 2 * log2_floor(p) + (not is_power_of_two(p)),
 )

@@ -1,5 +1,5 @@
-"""Formulas of exchanges in which all ranks send at once, or one rank serves all: naive, parameter
-servers, pairwise."""
+"""Formulas of exchanges in which all ranks send at once, or some ranks serve all: naive, linear,
+pairwise, parameter servers, direct reads, map-reduce."""
 
 from __future__ import annotations
 
@@ -46,10 +46,9 @@ NAIVE = CostModel(
     assumes="one port a rank; messages: p-1, with a port for each peer 1, on a bus p(p-1)",
     source="by definition; ranks add up when all they sent has arrived",
     time=_naive,
-    volume=lambda p, nbytes: p * (p - 1) * nbytes,
-    steps=lambda p: 1,
-    peak=lambda p, nbytes: p * nbytes,
-    redundant=lambda p, nbytes: p * (p - 1) * nbytes,
+    volume=lambda p: p * (p - 1),
+    peak=lambda p: p,
+    redundant=lambda p: p * (p - 1),
     ports=(*ONE_PORT, "bus"),
 )
 
@@ -58,10 +57,10 @@ NAIVE_SERIAL = CostModel(
     assumes="free barriers, one port a rank; with a port for each peer: p(α + x + (p-1)Vγ)",
     source="by definition: p reductions, one after the other",
     time=lambda fabric, p, nbytes: p * _incast(fabric, p - 1, nbytes),
-    volume=lambda p, nbytes: p * (p - 1) * nbytes,
+    volume=lambda p: p * (p - 1),
     steps=lambda p: p,
-    peak=lambda p, nbytes: (p + 1) * nbytes,
-    redundant=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    peak=lambda p: p + 1,
+    redundant=lambda p: 2 * (p - 1),
     ports=(*ONE_PORT, "bus"),
     memory_ports=POSTED,
 )
@@ -71,9 +70,9 @@ PARAMETER_SERVER = CostModel(
     assumes="rank 0 serves, one port a rank; with a port for each peer: 2(α + x) + (p-1)Vγ",
     source="Li et al., OSDI 2014; colocated with the workers as in BytePS, OSDI 2020",
     time=_parameter_server,
-    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    volume=lambda p: 2 * (p - 1),
     steps=lambda p: 2,
-    peak=lambda p, nbytes: p * nbytes,
+    peak=lambda p: p,
     ports=(*ONE_PORT, "bus"),
     memory_ports=POSTED,
 )
@@ -84,8 +83,8 @@ PARAMETER_SERVER_APART = replace(
     assumes="a separate server, one port a rank; with a port for each peer: 2(α + x) + (p-1)Vγ",
     source="Li et al., OSDI 2014; non-colocated with one server in BytePS, OSDI 2020",
     time=_parameter_server_apart,
-    volume=lambda p, nbytes: 2 * p * nbytes,
-    redundant=lambda p, nbytes: p * nbytes,
+    volume=lambda p: 2 * p,
+    redundant=lambda p: p,
 )
 
 PAIRWISE_ALL_TO_ALL = CostModel(
@@ -93,9 +92,7 @@ PAIRWISE_ALL_TO_ALL = CostModel(
     assumes="one port a rank; with a port for each peer: 1 message instead of p-1",
     source="MPICH's pairwise exchange, all messages posted at once",
     time=pairwise,
-    volume=lambda p, nbytes: (p - 1) * nbytes,
-    steps=lambda p: 1,
-    peak=lambda p, nbytes: nbytes + (p - 1) * nbytes / p,
+    peak=lambda p: 1 + (p - 1) / p,
     memory_ports=("peer",),
 )
 
@@ -130,7 +127,143 @@ def pairwise_sync(window: int) -> CostModel:
         "linear_sync of open-mpi/ompi",
         time=time,
         steps=lambda p: -(-(p - 1) // window),
-        peak=lambda p, nbytes: nbytes + (p + 1) // 2 * nbytes / p,
-        redundant=lambda p, nbytes: (p + 1) // 2 * nbytes,
+        peak=lambda p: 1 + (p + 1) // 2 / p,
+        redundant=lambda p: (p + 1) // 2,
         memory_ports=ONE_PORT if window == 1 else (),
+    )
+
+
+def _linear_reduce(fabric: Fabric, p: int, nbytes: float) -> float:
+    send, merge = fabric.send(nbytes), nbytes * fabric.reduction
+    pace = merge if fabric.ports == "peer" else max(send, merge)
+    return fabric.latency + send + merge + (p - 2) * pace
+
+
+LINEAR_BROADCAST = CostModel(
+    latex=r"\alpha + (p-1)\left(g + \frac{V}{\beta}\right)",
+    assumes="one port a rank; with a port for each peer: 1 message instead of p-1",
+    source="basic_linear in coll_base_bcast.c of open-mpi/ompi",
+    time=lambda fabric, p, nbytes: outcast(fabric, p - 1, nbytes),
+    ports=(*ONE_PORT, "bus"),
+)
+
+LINEAR_REDUCE = replace(
+    LINEAR_BROADCAST,
+    latex=r"\alpha + (p-2)\max(x, V\gamma) + x + V\gamma,\ x = g + \frac{V}{\beta}",
+    source="basic_linear in coll_base_reduce.c of open-mpi/ompi",
+    time=_linear_reduce,
+    peak=lambda p: p,
+    memory_ports=("peer",),
+)
+
+
+_KERNELS = "allReduceKernels of NVIDIA/TensorRT-LLM; custom_all_reduce of vllm-project/vllm"
+_DIRECT = "one port a rank; with a port for each peer: 1 message and flag instead of p-1"
+
+
+def _flags(fabric: Fabric, p: int) -> float:
+    return fabric.latency + (1 if fabric.ports == "peer" else p - 1) * fabric.gap
+
+
+def _one_shot(fabric: Fabric, p: int, nbytes: float) -> float:
+    merging = (p - 1) * nbytes * fabric.reduction
+    return _flags(fabric, p) + outcast(fabric, p - 1, nbytes) + merging
+
+
+def _two_shot(fabric: Fabric, p: int, nbytes: float) -> float:
+    send, merge = fabric.send(nbytes / p), nbytes / p * fabric.reduction
+    added = fabric.latency + send + merge
+    added += (p - 2) * (merge if fabric.ports == "peer" else max(send, merge))
+    return 2 * _flags(fabric, p) + added + outcast(fabric, p - 1, nbytes / p)
+
+
+ONE_SHOT = CostModel(
+    latex=r"2\alpha + (p-1)\left(2g + \frac{V}{\beta} + V\gamma\right)",
+    assumes=_DIRECT,
+    source=_KERNELS,
+    time=_one_shot,
+    volume=lambda p: p * (p - 1),
+    steps=lambda p: 2,
+    peak=lambda p: p,
+    redundant=lambda p: p * (p - 1),
+)
+
+TWO_SHOT = CostModel(
+    latex=r"4\alpha + 2(p-1)g + (p-2)\max(x, y) + x + y + (p-1)x,\ x = g + \frac{V}{p\beta},\ y = "
+    r"\frac{V}{p}\gamma",
+    assumes=_DIRECT,
+    source=_KERNELS,
+    time=_two_shot,
+    volume=lambda p: 2 * (p - 1),
+    steps=lambda p: 4,
+    peak=lambda p: 2 - 1 / p,
+    memory_ports=("peer",),
+)
+
+
+def sharded(shards: int) -> CostModel:
+    """`shards` workers serve; the formula holds where all of them do."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        size = nbytes / min(shards, p)
+        send, merge = fabric.send(size), size * fabric.reduction
+        added = fabric.latency + send + merge
+        if fabric.ports == "peer":
+            return added + (p - 2) * merge + fabric.latency + send
+        return added + (p - 2) * max(send, merge) + fabric.latency + (p - 1) * send
+
+    every = shards >= 2**20
+    return CostModel(
+        latex=r"2\alpha + (p-2)\max(x, y) + px + y,\ x = g + \frac{V}{k\beta},\ y = "
+        r"\frac{V}{k}\gamma",
+        assumes=f"one port a rank; k = {'p' if every else shards} shards; with a port for each "
+        "peer: 2(α + x) + (p-1)y",
+        source="Li et al., OSDI 2014; colocated with all workers as in BytePS, OSDI 2020",
+        time=time,
+        volume=lambda p: 2 * (p - 1),
+        steps=lambda p: 2,
+        peak=lambda p: 1 + (p - 1) / min(shards, p),
+        memory_ports=("peer",),
+        unclaimed="" if every else "some ranks serve",
+    )
+
+
+def byteps(servers: int, segments: int) -> CostModel:
+    """All ports carry the same number of bytes; α, g, γ and the first segment are left out."""
+
+    def parts(p: int) -> int:
+        return p * p + servers * p - 2 * servers
+
+    return CostModel(
+        latex=r"\frac{2n(n-1)}{n^2 + kn - 2k}\frac{V}{\beta}",
+        assumes=f"n = p workers; k = {servers} CPU machines; V in {segments} pieces, no start-up",
+        source="Jiang et al., BytePS, OSDI 2020",
+        time=lambda fabric, p, nbytes: 2 * p * (p - 1) * nbytes / parts(p) / fabric.bandwidth,
+        volume=lambda p: (
+            (servers * 2 * p * 2 * (p - 1) + 2 * p * (p - 1) * (p - servers)) / parts(p)
+        ),
+        steps=lambda p: 2,
+        peak=lambda p: 2,
+        redundant=lambda p: p,
+        memory_ports=(),
+        unclaimed="pipelined in pieces",
+    )
+
+
+def map_reduce(map_us: int, reduce_us: int) -> CostModel:
+    """A map, a shuffle and a reduce, one after the other."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        shuffle = pairwise(fabric, p, nbytes) if p > 1 else 0.0
+        merge = (p - 1) * nbytes / p * fabric.reduction
+        return (map_us + reduce_us) * 1e-6 + shuffle + merge
+
+    return CostModel(
+        latex=r"t_m + \alpha + (p-1)\left(g + \frac{V}{p\beta} + \frac{V}{p}\gamma\right) + t_r",
+        assumes=f"one port a rank; t_m = {map_us} us, t_r = {reduce_us} us on every rank; with a "
+        "port for each peer 1 message instead of p-1",
+        source="Dean, Ghemawat, MapReduce, OSDI 2004",
+        time=time,
+        peak=lambda p: 1 + (p - 1) / p,
+        memory_ports=(),
     )

@@ -72,9 +72,8 @@ TREE_REDUCE = CostModel(
     assumes=f"{ASSUMES}; highest ranks fold first",
     source=THAKUR,
     time=_binomial_reducing,
-    volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=log2_ceil,
-    peak=lambda p, nbytes: 2 * nbytes,
+    peak=lambda p: 2,
 )
 
 TREE_BROADCAST = CostModel(
@@ -82,7 +81,6 @@ TREE_BROADCAST = CostModel(
     assumes=f"{ASSUMES}; highest ranks unfold last",
     source=THAKUR,
     time=_binomial,
-    volume=lambda p, nbytes: (p - 1) * nbytes,
     steps=log2_ceil,
 )
 
@@ -93,9 +91,9 @@ TREE_ALL_REDUCE = CostModel(
     time=lambda fabric, p, nbytes: (
         _binomial_reducing(fabric, p, nbytes) + _binomial(fabric, p, nbytes)
     ),
-    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    volume=lambda p: 2 * (p - 1),
     steps=lambda p: 2 * log2_ceil(p),
-    peak=lambda p, nbytes: 2 * nbytes,
+    peak=lambda p: 2,
 )
 
 RECURSIVE_DOUBLING = CostModel(
@@ -103,12 +101,10 @@ RECURSIVE_DOUBLING = CostModel(
     assumes=f"{ASSUMES}; {FOLDS}",
     source=THAKUR,
     time=_recursive_doubling,
-    volume=lambda p, nbytes: (
-        ((1 << log2_floor(p)) * log2_floor(p) + 2 * (p - (1 << log2_floor(p)))) * nbytes
-    ),
+    volume=lambda p: (1 << log2_floor(p)) * log2_floor(p) + 2 * (p - (1 << log2_floor(p))),
     steps=lambda p: log2_floor(p) + 2 * _folds(p),
-    peak=lambda p, nbytes: 2 * nbytes,
-    redundant=lambda p, nbytes: (p + (1 << log2_floor(p)) - 2) * nbytes,
+    peak=lambda p: 2,
+    redundant=lambda p: p + (1 << log2_floor(p)) - 2,
 )
 
 HALVING_DOUBLING = CostModel(
@@ -117,9 +113,9 @@ HALVING_DOUBLING = CostModel(
     assumes=f"{ASSUMES}; {FOLDS}",
     source=f"Rabenseifner, ICCS 2004; {THAKUR}",
     time=_halving_doubling,
-    volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+    volume=lambda p: 2 * (p - 1),
     steps=lambda p: 2 * (log2_floor(p) + _folds(p)),
-    peak=lambda p, nbytes: (2 if _folds(p) else 1.5) * nbytes,
+    peak=lambda p: 2 if _folds(p) else 1.5,
 )
 
 RECURSIVE_DOUBLING_ALL_GATHER = CostModel(
@@ -128,7 +124,7 @@ RECURSIVE_DOUBLING_ALL_GATHER = CostModel(
     assumes=f"{ASSUMES}; {FOLDS}",
     source=f"{THAKUR}; off powers of two folded in pairs",
     time=_doubling_gather,
-    volume=lambda p, nbytes: (p - 1) * nbytes + (p - (1 << log2_floor(p))) * nbytes / p,
+    volume=lambda p: (p - 1) + (p - (1 << log2_floor(p))) / p,
     steps=lambda p: log2_floor(p) + 2 * _folds(p),
 )
 
@@ -137,7 +133,7 @@ RECURSIVE_HALVING_REDUCE_SCATTER = replace(
     latex=r"(\log_2 q + 2f)(\alpha + g) + \frac{s + f(p+1)}{p}\frac{V}{\beta}"
     r" + \frac{s + fp}{p}V\gamma,\ s = \sum_{2^k < q}\left(2^k + \min(2^k, p-q)\right)",
     time=_halving_scatter,
-    peak=lambda p, nbytes: (2 if _folds(p) else 1.5) * nbytes,
+    peak=lambda p: 2 if _folds(p) else 1.5,
 )
 
 
@@ -160,7 +156,6 @@ def binary_tree_broadcast(segments: int) -> CostModel:
         source="Pjesivac-Grbovic et al., Performance analysis of MPI collective operations, "
         "Cluster Comp. 10(2), 2007",
         time=time,
-        volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=log2_floor,
     )
 
@@ -206,7 +201,7 @@ def binary_tree_reduce(segments: int) -> CostModel:
     """
     return replace(
         binary_tree_broadcast(segments),
-        peak=lambda p, nbytes: nbytes + min(2, p - 1) * nbytes / segments,
+        peak=lambda p: 1 + min(2, p - 1) / segments,
         unclaimed="children share a port",
     )
 
@@ -220,7 +215,7 @@ def binary_tree_all_reduce(segments: int) -> CostModel:
         time=lambda fabric, p, nbytes: (
             reduce.time(fabric, p, nbytes) + broadcast.time(fabric, p, nbytes)
         ),
-        volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+        volume=lambda p: 2 * (p - 1),
         steps=lambda p: 2 * log2_floor(p),
     )
 
@@ -249,8 +244,25 @@ def double_tree(segments: int, depth: int | None = None, channels: int = 1) -> C
         source="Sanders, Speck, Träff, Parallel Computing 35(12), 2009; src/graph/trees.cc of "
         "NVIDIA/nccl",
         time=time,
-        volume=lambda p, nbytes: 2 * (p - 1) * nbytes,
+        volume=lambda p: 2 * (p - 1),
         steps=steps,
         memory_ports=(),
         unclaimed="pipelined in pieces",
     )
+
+
+_BINE = "De Sensi et al., SC 2025, arXiv 2508.17311"
+BINE_BROADCAST = replace(TREE_BROADCAST, source=_BINE)
+BINE_REDUCE = replace(TREE_REDUCE, source=_BINE)
+BINE_ALL_GATHER = replace(
+    RECURSIVE_DOUBLING_ALL_GATHER,
+    source=_BINE,
+    peak=lambda p: 2 if is_power_of_two(p) else 1,
+    redundant=lambda p: (2 if is_power_of_two(p) else 1) * p - 1,
+)
+BINE_REDUCE_SCATTER = replace(
+    RECURSIVE_HALVING_REDUCE_SCATTER,
+    source=_BINE,
+    peak=lambda p: 2.5 if is_power_of_two(p) else 2,
+    redundant=lambda p: 1.5 * p if is_power_of_two(p) else p - 1,
+)

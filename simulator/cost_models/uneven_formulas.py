@@ -19,8 +19,8 @@ Stages = tuple[Floats, Floats]
 TRAFF = "Träff, Relationships between regular and irregular collectives, IPDPS 2009"
 
 
-def _largest(chunks: Chunks, p: int, nbytes: float) -> float:
-    return float(chunks(p).max()) * nbytes
+def _largest(chunks: Chunks, p: int) -> float:
+    return float(chunks(p).max())
 
 
 def ring_all_gatherv(chunks: Chunks) -> CostModel:
@@ -30,9 +30,8 @@ def ring_all_gatherv(chunks: Chunks) -> CostModel:
         assumes=f"{RING_ASSUMES}; w: share of the largest chunk",
         source=TRAFF,
         time=lambda fabric, p, nbytes: (
-            (p - 1) * (fabric.latency + fabric.send(_largest(chunks, p, nbytes)))
+            (p - 1) * (fabric.latency + fabric.send(_largest(chunks, p) * nbytes))
         ),
-        volume=lambda p, nbytes: (p - 1) * nbytes,
         steps=lambda p: p - 1,
     )
 
@@ -41,14 +40,14 @@ def ring_reduce_scatterv(chunks: Chunks) -> CostModel:
     """The same, and every rank adds."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        chunk = _largest(chunks, p, nbytes)
+        chunk = _largest(chunks, p) * nbytes
         return (p - 1) * (fabric.latency + fabric.send(chunk) + chunk * fabric.reduction)
 
     return replace(
         ring_all_gatherv(chunks),
         latex=r"(p-1)\left(\alpha + g + \frac{wV}{\beta} + wV\gamma\right)",
         time=time,
-        peak=lambda p, nbytes: nbytes + _largest(chunks, p, nbytes),
+        peak=lambda p: 1 + _largest(chunks, p),
         memory_ports=(),
     )
 
@@ -60,8 +59,8 @@ def _linear(chunks: Chunks) -> CostModel:
         sends = [fabric.send(float(share) * nbytes) for share in chunks(p)[1:]]
         return fabric.latency + (max(sends) if fabric.ports == "peer" else sum(sends))
 
-    def moved(p: int, nbytes: float) -> float:
-        return float(1 - chunks(p)[0]) * nbytes
+    def moved(p: int) -> float:
+        return float(1 - chunks(p)[0])
 
     return CostModel(
         latex=r"\alpha + \sum_{r>0}\left(g + \frac{w_rV}{\beta}\right)",
@@ -69,7 +68,6 @@ def _linear(chunks: Chunks) -> CostModel:
         source="MPI_Gatherv and MPI_Scatterv, linear",
         time=time,
         volume=moved,
-        steps=lambda p: 1,
         redundant=moved,
     )
 
@@ -92,8 +90,6 @@ def linear_all_gatherv(chunks: Chunks) -> CostModel:
         assumes=f"{ASSUMES}; w: share of a chunk; no port that is busiest ever waits",
         source="by definition: the busiest port",
         time=time,
-        volume=lambda p, nbytes: (p - 1) * nbytes,
-        steps=lambda p: 1,
         unclaimed="chunks differ in size",
     )
 
@@ -103,14 +99,14 @@ def linear_reduce_scatterv(chunks: Chunks) -> CostModel:
     gather = linear_all_gatherv(chunks)
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        return gather.time(fabric, p, nbytes) + _largest(chunks, p, nbytes) * fabric.reduction
+        return gather.time(fabric, p, nbytes) + _largest(chunks, p) * nbytes * fabric.reduction
 
     return replace(
         gather,
         latex=rf"{gather.latex} + w_{{max}}V\gamma",
         assumes=f"{gather.assumes}; γβ ≤ 1",
         time=time,
-        peak=lambda p, nbytes: nbytes + (p - 1) * _largest(chunks, p, nbytes),
+        peak=lambda p: 1 + (p - 1) * _largest(chunks, p),
         memory_ports=(),
     )
 
@@ -118,8 +114,8 @@ def linear_reduce_scatterv(chunks: Chunks) -> CostModel:
 def _line(chunks: Chunks) -> CostModel:
     """The chunk of rank r takes r steps."""
 
-    def moved(p: int, nbytes: float) -> float:
-        return float(chunks(p) @ np.arange(p)) * nbytes
+    def moved(p: int) -> float:
+        return float(chunks(p) @ np.arange(p))
 
     return replace(
         ring_all_gatherv(chunks),
@@ -157,10 +153,9 @@ def all_to_allv(matrix: Chunks) -> CostModel:
         "that is busiest ever waits",
         source="by definition: the busiest port",
         time=time,
-        volume=lambda p, nbytes: float(sent(p).sum()) * nbytes,
-        steps=lambda p: 1,
-        peak=lambda p, nbytes: float((sent(p).sum(axis=0) + sent(p).sum(axis=1)).max()) * nbytes,
-        redundant=lambda p, nbytes: float(sent(p).sum()) * nbytes,
+        volume=lambda p: float(sent(p).sum()),
+        peak=lambda p: float((sent(p).sum(axis=0) + sent(p).sum(axis=1)).max()),
+        redundant=lambda p: float(sent(p).sum()),
         unclaimed="blocks differ in size",
     )
 
@@ -184,13 +179,13 @@ def forwarded(traffic: Callable[[int], Stages]) -> CostModel:
                 total += fabric.latency + busy
         return total
 
-    def moved(p: int, nbytes: float) -> float:
-        return float(sum(blocks.sum() for blocks in sent(p))) * nbytes
+    def moved(p: int) -> float:
+        return float(sum(blocks.sum() for blocks in sent(p)))
 
-    def buffered(p: int, nbytes: float) -> float:
+    def buffered(p: int) -> float:
         across, inside = traffic(p)
         arrived = across.sum(axis=0) + inside.sum(axis=0)
-        return float((across.sum(axis=1) + arrived).max()) * nbytes
+        return float((across.sum(axis=1) + arrived).max())
 
     return CostModel(
         latex=r"2\alpha + \sum_{i \le 2} \max_r\left(m_{ir} g + \frac{w_{ir} V}{\beta}\right)",

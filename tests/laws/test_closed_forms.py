@@ -98,8 +98,8 @@ def check_claims_on(fabric: Fabric, name: str, timeline: Timeline, nbytes: float
     assert timeline.makespan == pytest.approx(cost.time(fabric, ranks, nbytes), rel=1e-9)
     if fabric.ports in cost.memory_ports:
         traced = memory.trace(timeline.schedule, timeline)
-        assert traced.peak == pytest.approx(cost.peak(ranks, nbytes), rel=1e-9)
-        assert traced.peak_redundant == pytest.approx(cost.redundant(ranks, nbytes), rel=1e-9)
+        assert traced.peak == pytest.approx(cost.peak(ranks) * nbytes, rel=1e-9)
+        assert traced.peak_redundant == pytest.approx(cost.redundant(ranks) * nbytes, rel=1e-9)
 
 
 def check_claims(name: str, timeline: Timeline, nbytes: float) -> None:

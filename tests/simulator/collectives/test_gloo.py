@@ -100,10 +100,10 @@ def test_what_goes_straight_takes_its_closed_form_through_a_switch_too(
 def test_each_moves_and_holds_what_its_closed_form_says(algorithm: Algorithm, ranks: int) -> None:
     schedule, cost, nbytes = algorithm.build(ranks, 840.0), algorithm.cost, 840.0
     usage = memory.trace(schedule, simulate(schedule, full_mesh(ranks, bandwidth=1.0, latency=0.5)))
-    assert schedule.volume == pytest.approx(cost.volume(ranks, nbytes))
+    assert schedule.volume == pytest.approx(cost.volume(ranks) * nbytes)
     assert schedule.steps == cost.steps(ranks)
-    assert usage.peak == pytest.approx(cost.peak(ranks, nbytes))
-    assert usage.peak_redundant == pytest.approx(cost.redundant(ranks, nbytes))
+    assert usage.peak == pytest.approx(cost.peak(ranks) * nbytes)
+    assert usage.peak_redundant == pytest.approx(cost.redundant(ranks) * nbytes)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])

@@ -152,7 +152,7 @@ def test_sharp_joins_leaves_by_a_spine() -> None:
     fitted = fit("sharp", topology, topology.ranks, 2.0**20)
     semantics.check(fitted.schedule, ALL_REDUCE)
     assert fitted.schedule.switches == 4, "80 NICs on three leaves, and a spine"
-    assert fitted.cost.volume(320, 1.0) == pytest.approx(fitted.schedule.volume / 2**20)
+    assert fitted.cost.volume(320) == pytest.approx(fitted.schedule.volume / 2**20)
 
 
 def test_leaves_are_joined_by_the_switch_whose_farthest_leaf_is_nearest() -> None:
@@ -193,10 +193,10 @@ def test_each_moves_and_holds_what_its_closed_form_says(name: str, machine: Topo
     ranks, nbytes = machine.ranks, 2.0**20
     fitted = fit(name, machine, ranks, nbytes)
     usage = memory.trace(fitted.schedule, simulate(fitted.schedule, fitted.topology))
-    assert fitted.schedule.volume == pytest.approx(fitted.cost.volume(ranks, nbytes))
+    assert fitted.schedule.volume == pytest.approx(fitted.cost.volume(ranks) * nbytes)
     assert fitted.schedule.steps == fitted.cost.steps(ranks)
-    assert usage.peak >= fitted.cost.peak(ranks, nbytes) == nbytes
-    assert usage.redundant[-1] == pytest.approx(fitted.cost.redundant(ranks, nbytes))
+    assert usage.peak >= fitted.cost.peak(ranks) * nbytes == nbytes
+    assert usage.redundant[-1] == pytest.approx(fitted.cost.redundant(ranks) * nbytes)
 
 
 @given(st.integers(2, 6), st.integers(1, 4), st.floats(0, 2), st.floats(0, 2))
@@ -221,8 +221,8 @@ def test_closed_forms_by_hand() -> None:
     assert in_network_formulas.nvls(8, 2).time(fabric, 4, 8.0) == 3 + 6
     assert in_network_formulas.sharp(4, 3).holds(fabric) == "two levels of switches"
     assert in_network_formulas.sharp(4).holds(fabric) == "switch ports"
-    assert in_network_formulas.sharp(4, 2).volume(6, 1.0) == 2 * (6 + 2)
-    assert in_network_formulas.sharp(4, 1).volume(6, 1.0) == 2 * 6
+    assert in_network_formulas.sharp(4, 2).volume(6) == 2 * (6 + 2)
+    assert in_network_formulas.sharp(4, 1).volume(6) == 2 * 6
 
 
 def test_the_switches_that_take_part_are_named() -> None:

@@ -25,7 +25,7 @@ def test_cpu_machines_and_workers_add_up_all(workers: int, servers: int, segment
     semantics.check(schedule, ALL_REDUCE)
     cost = find("byteps").formula
     assert cost is not None
-    volume = cost(servers=servers, segments=segments).volume(workers, 64.0)
+    volume = cost(servers=servers, segments=segments).volume(workers) * 64.0
     assert schedule.volume == pytest.approx(volume)
 
 

@@ -8,7 +8,7 @@ import pytest
 from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.torus_shape import dims_of
-from simulator.cost_models.swing_formulas import congestion, distance
+from simulator.cost_models.box_formulas import congestion, distance
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from topologies.degraded import slowed
