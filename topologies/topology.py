@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from topologies.columns import Floats as Floats
 from topologies.columns import Ints as Ints
 from topologies.columns import MediumNames, Words
+from topologies.errors import InputError
 from topologies.topology_checks import check_topology
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class Topology:
     def __post_init__(self) -> None:
         """Raises InputError when the columns do not hold together, also after
         `dataclasses.replace`."""
+        if self.paths not in get_args(Paths):
+            raise InputError(f"paths is {self.paths!r}: expected first, link, hash or rail")
         object.__setattr__(self, "_checked", check_topology(self, self._checked))
 
     @property

@@ -3,27 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies.device_names import DeviceNames
 from topologies.errors import InputError
-from topologies.link import Link
 
 if TYPE_CHECKING:
     from topologies.topology import Floats, Ints, Topology
-
-_OF_DEVICES = {"node": "int32", "reduction": "float64", "copy": "float64", "in_network": "bool"}
-_OF_LINKS = {"source": "int32", "target": "int32", "latency": "float64", "assumed": "bool"}
-_OF_MEDIA = {"medium_bandwidth": "float64", "medium_gap": "float64"}
-_CHECKED = (
-    *("device_names", "shared_names", "placement", "source", "target", "link_indptr"),
-    *("link_media", "medium_bandwidth", "medium_gap", "latency", "reduction", "copy"),
-)
-_OTHERS = {"placement": "int32", "link_indptr": "int32", "link_media": "int32"}
 
 
 def check_topology(topology: Topology, checked: Mapping[str, object]) -> Mapping[str, object]:
@@ -38,16 +28,16 @@ def check_topology(topology: Topology, checked: Mapping[str, object]) -> Mapping
 
     devices, links = len(topology.device_names), len(topology.source)
     media = links + len(topology.shared_names)
-    for columns, rows, noun in (
-        (_OF_DEVICES, devices, "device"),
-        (_OF_LINKS, links, "link"),
-        (_OF_MEDIA, media, "medium"),
+    for noun, rows, columns in (
+        ("device", devices, {"node": "i", "reduction": "f", "copy": "f", "in_network": "b"}),
+        ("link", links, {"source": "i", "target": "i", "latency": "f", "assumed": "b"}),
+        ("medium", media, {"medium_bandwidth": "f", "medium_gap": "f"}),
+        ("", None, {"placement": "i", "link_indptr": "i", "link_media": "i"}),
     ):
-        for name, dtype in columns.items():
-            _check_array(name, getattr(topology, name), dtype)
-            _check_length(name, getattr(topology, name), rows, noun)
-    for name, dtype in _OTHERS.items():
-        _check_array(name, getattr(topology, name), dtype)
+        for name, kind in columns.items():
+            _check_array(name, getattr(topology, name), kind)
+            if rows is not None:
+                _check_length(name, getattr(topology, name), rows, noun)
     _check_length("device_kinds", topology.device_kinds, devices, "device")
     _check_length("link_kinds", topology.link_kinds, links, "link")
     for name, noun in (("device_names", "device"), ("shared_names", "medium")):
@@ -60,30 +50,25 @@ def check_topology(topology: Topology, checked: Mapping[str, object]) -> Mapping
         _check_ends(topology.device_names, topology.source, topology.target)
     if changed("link_indptr", "link_media", "source", "shared_names"):
         _check_media(topology.link_indptr, topology.link_media, links, media)
-    _check_figures(topology, changed)
-    return {name: getattr(topology, name) for name in _CHECKED}
+    for name, names, unit in (
+        ("medium_bandwidth", topology.medium_names, "B/s"),
+        ("medium_gap", topology.medium_names, "s"),
+        ("latency", topology.medium_names, "s"),
+        ("reduction", topology.device_names, "s/B"),
+        ("copy", topology.device_names, "s/B"),
+    ):
+        if changed(name):
+            _check_figures(name, getattr(topology, name), names, unit)
+    return {name: column for name, column in vars(topology).items() if not name.startswith("_")}
 
 
-def check_figure(name: str, value: float, unit: str, *, low: float, strict: bool = False) -> None:
-    """Raises InputError unless a figure is at least `low` and finite, or, `strict`, above `low`."""
-    if not (value > low if strict else low <= value < np.inf):
-        raise InputError(
-            f"{name} is {value}{unit}: it is {'above' if strict else 'at least'} {low:g}{unit}"
-        )
-
-
-def check_link(link: Link, where: str = "") -> None:
-    """Raises InputError unless bytes can pass a link, and take no negative time."""
-    check_figure(f"bandwidth{where}", link.bandwidth, "B/s", low=0, strict=True)
-    check_figure(f"latency{where}", link.latency, "s", low=0)
-    check_figure(f"gap{where}", link.gap, "s", low=0)
-
-
-def _check_array(name: str, values: object, dtype: str) -> None:
+def _check_array(name: str, values: object, kind: str) -> None:
+    """`kind` is that of the dtype."""
+    expected = {"i": "int32", "f": "float64", "b": "bool"}[kind]
     if not isinstance(values, np.ndarray):
-        raise InputError(f"{name} is a {type(values).__name__}: expected an array of {dtype}")
-    if values.dtype.kind != np.dtype(dtype).kind:
-        raise InputError(f"{name} is an array of {values.dtype}: expected one of {dtype}")
+        raise InputError(f"{name} is a {type(values).__name__}: expected an array of {expected}")
+    if values.dtype.kind != kind:
+        raise InputError(f"{name} is an array of {values.dtype}: expected one of {expected}")
     if values.ndim != 1:
         raise InputError(f"{name} has {values.ndim} dimensions: expected 1")
 
@@ -142,33 +127,13 @@ def _check_media(indptr: Ints, crossed: Ints, links: int, media: int) -> None:
         )
 
 
-def _check_figures(topology: Topology, changed: Callable[..., bool]) -> None:
-    from topologies.topology import Paths
-
-    if topology.paths not in get_args(Paths):
-        raise InputError(f"paths is {topology.paths!r}: expected first, link, hash or rail")
-    media, devices = topology.medium_names, topology.device_names
-    for column, names, unit in (
-        ("medium_bandwidth", media, "B/s"),
-        ("medium_gap", media, "s"),
-        ("latency", media, "s"),
-        ("reduction", devices, "s/B"),
-        ("copy", devices, "s/B"),
-    ):
-        if changed(column):
-            _check_column(column, getattr(topology, column), names, unit)
-
-
-def _check_column(column: str, values: Floats, names: Sequence[str], unit: str) -> None:
+def _check_figures(column: str, values: Floats, names: Sequence[str], unit: str) -> None:
     """Bandwidths are above 0, and may be infinite. All else is at least 0, and finite."""
-    noun, strict = column.removeprefix("medium_"), column == "medium_bandwidth"
-    if (
-        len(values)
-        and (low := values.min()) >= 0
-        and (low > 0 if strict else values.max() < np.inf)
-    ):
-        return
-    right = values > 0 if strict else (values >= 0) & (values < np.inf)
+    above = column == "medium_bandwidth"
+    right = values > 0 if above else (values >= 0) & (values < np.inf)
     if not right.all():
         row = int(right.argmin())
-        check_figure(f"{noun} of {names[row]}", float(values[row]), unit, low=0, strict=strict)
+        raise InputError(
+            f"{column.removeprefix('medium_')} of {names[row]} is {float(values[row])}{unit}: "
+            f"it is {'above' if above else 'at least'} 0{unit}"
+        )

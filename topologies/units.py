@@ -18,12 +18,16 @@ _BANDWIDTH = {"B/s": 1.0, "bit/s": 1 / 8, "b/s": 1 / 8, "Bps": 1.0, "bps": 1 / 8
 _BINARY = ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
 _WIDEST = len("3.8125GiB")
 _MAX_POINTS = 100_000
-_DECIMAL = {"": 0, "n": -9, "u": -6, "m": -3, "M": 6, "G": 9, "T": 12}
-_USUAL = re.compile(r"(\d{1,15})([KMGT]i|[numMGT]?)(B|s|B/s|bit/s)", re.ASCII)
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_QUANTITY = re.compile(
-    rf"(?:{_NUMBER}|[+-]?(?:inf|nan)) ?[a-zA-Zµμ]*(?:/[a-zA-Z]+)?", re.IGNORECASE
+_DECIMAL = {"": 0} | dict(
+    zip(
+        "yzafpnuµμmckKMGTPEZY",
+        (-24, -21, -18, -15, -12, -9, -6, -6, -6, -3, -2, 3, 3, 6, 9, 12, 15, 18, 21, 24),
+        strict=True,
+    )
 )
+"""Powers of ten by prefix. There are two characters for micro."""
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_QUANTITY = re.compile(rf"({_NUMBER}|[+-]?(?:inf|nan)) ?([a-zA-Zµμ]*(?:/[a-zA-Z]+)?)")
 
 
 def parse_bytes(text: str) -> float:
@@ -67,41 +71,30 @@ def _within(text: str, value: float, least: str, low: float, most: str, high: fl
 
 
 def _quantity(text: str, units: dict[str, float], noun: str, example: str) -> float:
-    usual = _usual(text, units)
-    if usual is not None:
-        return usual
-    from quantiphy import QuantiPhyError, Quantity
-
     text = text.strip() if len(text) < 80 else f"{text[:60]}..."
     if text == "0":
         return 0.0
-    try:
-        if not _QUANTITY.fullmatch(text):
-            raise QuantiPhyError
-        quantity = Quantity(text, binary=True)
-    except QuantiPhyError:
-        raise InputError(f"{text!r} is not {noun}: write it like {example}") from None
-    if not math.isfinite(quantity):
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise InputError(f"{text!r} is not {noun}: write it like {example}")
+    number, word = match.groups()
+    if not math.isfinite(float(number)):
         raise InputError(f"{text!r} is not finite: write {noun} like {example}")
-    if quantity.units not in units:
-        raise InputError(_wrong_unit(text, str(quantity.units), units, noun, example))
-    if units is not _SECONDS and re.search(r"[munpfazycdµ](B|b|bit)(/s|ps)?$", text):
-        right = _respelt(text, units) or f"{noun} is written like {example}"
-        raise InputError(f"{text!r} is a small fraction of a {quantity.units}: {right}")
-    return float(quantity) * units[quantity.units]
-
-
-def _usual(text: str, units: dict[str, float]) -> float | None:
-    """The value of a text like 64MiB, 50GB/s or 25us, as quantiphy reads it, which takes 10 ms to
-    import. None for any other text."""
-    match = _USUAL.fullmatch(text)
-    if match is None or match[3] not in units or (match[2] in ("n", "u", "m")) != (match[3] == "s"):
-        return None
-    number, prefix, unit = match.groups()
-    if prefix in _DECIMAL:
-        return float(f"{number}e{_DECIMAL[prefix]}") * units[unit]
-    powers = {name: power for power, name in _BINARY}
-    return None if unit == "s" else float(number) * 2.0 ** powers[prefix] * units[unit]
+    binary = {prefix: 2.0**power for power, prefix in _BINARY}
+    for unit, factor in units.items():
+        prefix = word.removesuffix(unit)
+        if not word.endswith(unit) or (prefix and "e" in number.lower()):
+            continue
+        if prefix in binary:
+            return float(number) * binary[prefix] * factor
+        if prefix in _DECIMAL:
+            if units is not _SECONDS and _DECIMAL[prefix] < 0:
+                right = _respelt(text, units) or f"{noun} is written like {example}"
+                raise InputError(f"{text!r} is a small fraction of a {unit}: {right}")
+            # Digits and power together are rounded once.
+            exact = float(f"{number}e{_DECIMAL[prefix]}") if prefix else float(number)
+            return exact * factor
+    raise InputError(_wrong_unit(text, word, units, noun, example))
 
 
 def _wrong_unit(text: str, match: str, units: dict[str, float], noun: str, example: str) -> str:

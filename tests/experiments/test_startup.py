@@ -17,7 +17,6 @@ HEAVY = {
     "llvmlite",
     "pydantic",
     "scipy",
-    "quantiphy",
     "yaml",
     "defusedxml",
     "jinja2",
@@ -53,7 +52,7 @@ def imported(*arguments: str, crossover: float = math.inf) -> set[str]:
         pytest.param(("strategies",), {"numpy"}, marks=pytest.mark.exhaustive),
         (
             ("train", "--p", "2", "--model", "examples/two_layer_model.yaml"),
-            {"numpy", "numpy.ma", "simpy", "quantiphy", "yaml", "pydantic"},
+            {"numpy", "numpy.ma", "simpy", "yaml", "pydantic"},
         ),
         (
             ("run", "--p", "8", "--algo", "rings", "--topology", "dgx1"),

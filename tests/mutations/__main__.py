@@ -49,7 +49,6 @@ MODULES = (
     ),
     *(
         "defusedxml.ElementTree",
-        "quantiphy",
         "platformdirs",
         "hypothesis.strategies",
         "hypothesis.extra.numpy",

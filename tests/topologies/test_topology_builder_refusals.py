@@ -15,20 +15,21 @@ from topologies.topology_builder import KINDS, TopologyBuilder
 @each_case("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
 def test_a_bad_bandwidth_of_many_is_found(bandwidth: float) -> None:
     for figure, cables in ((bandwidth, 1.0), (1.0, [1e9, bandwidth, 1e9])):
-        message = refusal(
-            lambda figure=figure, cables=cables: with_devices(*"abcd").wire(
-                [0, 1, 2], [1, 2, 3], Link(figure), cables=cables
-            )
-        )
-        assert message == f"bandwidth is {bandwidth}B/s: it is above 0B/s"
+        builder = with_devices(*"abcd")
+        builder.wire([0, 1, 2], [1, 2, 3], Link(figure), cables=cables)
+        message = refusal(lambda builder=builder: builder.build([]))
+        first = "a->b" if figure == bandwidth or cables == 1.0 else "b->c"
+        assert message == f"bandwidth of {first} is {bandwidth}B/s: it is above 0B/s"
 
 
 @each_case("what", ["latency", "gap"])
 @each_case("seconds", [-1e-9, NAN, INF, -INF])
 def test_a_bad_time_of_many_is_found(what: str, seconds: float) -> None:
     link = replace(Link(1e9), **{what: seconds})
-    message = refusal(lambda: with_devices(*"abcd").wire([0, 1, 2], [1, 2, 3], link))
-    assert message == f"{what} is {seconds}s: it is at least 0s"
+    builder = with_devices(*"abcd")
+    builder.wire([0, 1, 2], [1, 2, 3], link)
+    message = refusal(lambda: builder.build([]))
+    assert message == f"{what} of a->b is {seconds}s: it is at least 0s"
 
 
 def test_a_wire_may_be_infinitely_fast() -> None:
@@ -39,7 +40,9 @@ def test_a_wire_may_be_infinitely_fast() -> None:
 
 @each_case("ends", [([0], [2]), ([2], [0]), ([-1], [0]), ([0, 0], [1, 5])])
 def test_a_wire_to_an_unknown_device_is_refused(ends: tuple[list[int], list[int]]) -> None:
-    assert "add them first" in refusal(lambda: with_devices("a", "b").wire(*ends, Link(1.0)))
+    builder = with_devices("a", "b")
+    builder.wire(*ends, Link(1.0))
+    assert "expected 0 to 1" in refusal(lambda: builder.build([]))
 
 
 @each_case(
@@ -102,10 +105,10 @@ def test_refused_devices_leave_nothing_behind(call: Callable[[TopologyBuilder], 
 
 @pytest.mark.parametrize("cost", [-1e-12, NAN, INF])
 def test_merging_and_copying_cost_many_devices_zero_or_more(cost: float) -> None:
-    assert f"{cost}s/B" in refusal(
-        lambda: with_devices().devices(["a", "b"], "gpu", reduction=cost)
-    )
-    assert f"{cost}s/B" in refusal(lambda: with_devices().devices(["a", "b"], "gpu", copy=cost))
+    for column in ("reduction", "copy"):
+        builder = with_devices()
+        builder.devices(["a", "b"], "gpu", **{column: cost})
+        assert f"{cost}s/B" in refusal(lambda builder=builder: builder.build([]))
 
 
 def crowded() -> TopologyBuilder:
