@@ -38,7 +38,7 @@ from topologies.readers.contents import decoded
 from topologies.readers.file_checks import LIMIT, check_text
 from topologies.readers.mistakes import Mistake, Mistakes, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
-from topologies.readers.schema import Bandwidth, Name, Note, Part, Seconds, quantity
+from topologies.readers.topology_document import Bandwidth, Name, Note, Part, Seconds, quantity
 
 MOST_LAYERS = 100_000
 MOST_FILES = 4096

@@ -10,8 +10,7 @@ from typing import Any
 from topologies.errors import InputError, shown
 from topologies.readers.mistakes import spelling
 from topologies.readers.quantities import bandwidth_text, cost_text, seconds_text
-from topologies.readers.schema import VERSION
-from topologies.readers.topology_document import validated
+from topologies.readers.topology_document import VERSION, validated
 from topologies.topology import Topology
 
 Content = dict[str, Any]

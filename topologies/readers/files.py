@@ -8,11 +8,8 @@ from pathlib import Path
 from topologies.errors import InputError
 from topologies.readers import nccl_xml, nvidia_smi
 from topologies.readers.contents import contents, decoded
-from topologies.readers.file_checks import check_connected
+from topologies.readers.file_checks import LIMIT, check_connected
 from topologies.topology import Topology
-
-LIMIT = 16 * 2**20
-"""The most bytes of a file. No machine that is described link by link is larger."""
 
 
 def read(path: Path) -> Topology:
@@ -21,25 +18,19 @@ def read(path: Path) -> Topology:
 
     Raises InputError of one line, with the place, for other files.
     """
-    text, name = _text(path), path.name
-    topology = _reader(text, path.suffix.lower())(text, name)
-    check_connected(topology, name)
-    return topology
-
-
-def _text(path: Path) -> str:
     try:
         exists = path.exists() and not path.is_dir()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {str(path)[:200]!r}: {error}") from None
+    except (OSError, ValueError):  # of a name that no file can have
+        exists = False
     if not exists:
         raise InputError(
             f"{str(path)[:200]!r} is no file: name one, or a machine of simctl topo list"
         )
-    content = contents(path, LIMIT)
-    if len(content) > LIMIT:
-        raise InputError(f"{path.name} has more than {LIMIT} bytes: no topology is larger")
-    return decoded(content, path.name)
+    # A reader refuses a text of more characters.
+    text, name = decoded(contents(path, 4 * LIMIT), path.name), path.name
+    topology = _reader(text, path.suffix.lower())(text, name)
+    check_connected(topology, name)
+    return topology
 
 
 def _reader(text: str, suffix: str) -> Callable[[str, str], Topology]:

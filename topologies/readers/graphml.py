@@ -15,7 +15,7 @@ from topologies.link_kinds import LINKS
 from topologies.readers.description import Content, describe
 from topologies.readers.mistakes import Location, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
-from topologies.readers.schema import VERSION
+from topologies.readers.topology_document import VERSION
 from topologies.topology import Topology
 
 if TYPE_CHECKING:

@@ -1,30 +1,25 @@
-"""Plain values as YAML and back, one parsing event at a time.
+"""Plain values as YAML and back.
 
-Unlike `yaml.safe_load` it refuses aliases and anchors, tags, keys that are there twice and deep
-nesting, and it knows the line of everything.
+Unlike `yaml.safe_load` it refuses aliases, tags, keys that are there twice and deep nesting, and it
+knows the line of everything.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from itertools import count
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
 from topologies.errors import InputError, shown
 from topologies.readers.mistakes import Location, Place, spelling
-from topologies.readers.schema import LONGEST_NOTE
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 8
-_A_LINE = 8
 _PLAIN = re.compile(
     r"[A-Za-z][A-Za-z0-9_./]*(?: [A-Za-z0-9_./]+)*|[0-9][0-9.e+-]*[a-zA-Z]{0,2}(?:B/s|s|s/B)"
 )
-_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 def load(text: str, name: str) -> object:
@@ -32,8 +27,11 @@ def load(text: str, name: str) -> object:
     InputError."""
     loader = _LOADER(text)
     try:
-        return _document(loader, name)
-    except yaml.YAMLError as error:
+        document = loader.get_single_node()
+        if document is None:
+            raise InputError(f"{name} is empty: it describes nothing")
+        return _value(loader, document, name, set(), 0)
+    except (yaml.YAMLError, RecursionError) as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         line = f" line {mark.line + 1}" if mark else ""
         raise InputError(f"{name}{line}: {problem or 'not YAML'}: expected YAML") from None
@@ -52,143 +50,70 @@ def place_in(text: str, name: str) -> Place:
 def line_of(text: str, location: Location) -> int | None:
     """The line of a location, or of what comes nearest to it; None if `text` (JSON that is not
     YAML) has none."""
-    loader = _LOADER(text)
     try:
-        loader.get_event()
-        loader.get_event()
-        return _seek(loader, location)
+        node = _LOADER(text).get_single_node()
     except yaml.YAMLError:
         return None
+    start = node
+    for key in location:
+        rows = node.value if isinstance(node, yaml.CollectionNode) else ()
+        pairs = rows if isinstance(node, yaml.MappingNode) else [(row, row) for row in rows]
+        names = [first.value for first, _ in pairs] if pairs is rows else range(len(rows))
+        if key not in names:
+            break
+        start, node = pairs[names.index(key)]
+    return int(start.start_mark.line) + 1
 
 
 def dump(content: dict[str, Any]) -> str:
-    """A mapping as YAML for people: an entry of a list is a line; ranks are eight to a line."""
+    """A mapping as YAML for people: an entry of a list is a line, and so are the ranks."""
     return "".join(f"{key}:{_block(key, value)}\n" for key, value in content.items())
 
 
 def _block(key: str, value: object) -> str:
-    if not isinstance(value, list):
-        return f" {_flow(value)}"
-    if key != "ranks":
+    if isinstance(value, list) and key != "ranks":
         return "".join(f"\n- {_flow(row)}" for row in value)
-    lines = [
-        ", ".join(map(_flow, value[first : first + _A_LINE]))
-        for first in range(0, len(value), _A_LINE)
-    ]
-    return " [" + ",\n  ".join(lines) + "]"
+    return f" {_flow(value)}"
 
 
 def _flow(value: object) -> str:
-    """A value within a line. What is not surely plain text is quoted as JSON is."""
+    """A value within a line. What is not surely plain text is quoted as JSON is. PyYAML's dumper
+    takes twenty times as long."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    plain = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+    words = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+    plain = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in words
     return str(value) if plain else json.dumps(value, ensure_ascii=False)
 
 
-def _document(loader: Any, name: str) -> object:
-    loader.get_event()
-    if loader.check_event(yaml.StreamEndEvent):
-        raise InputError(f"{name} is empty: it describes nothing")
-    loader.get_event()
-    value = _node(loader, name, 0)
-    loader.get_event()
-    if not loader.check_event(yaml.StreamEndEvent):
-        _refuse(loader.peek_event(), name, "a second document: one is right")
-    return value
+def _value(loader: Any, node: Any, name: str, met: set[int], depth: int) -> object:
+    """The value of a node that is not among those that were `met`: an alias is its node again."""
 
+    def refuse(part: Any, message: str) -> InputError:
+        return InputError(f"{name} line {part.start_mark.line + 1}: {message}")
 
-def _node(loader: Any, name: str, depth: int) -> object:
-    event = loader.get_event()
-    _check(event, name, depth)
-    if isinstance(event, yaml.ScalarEvent):
-        return _scalar(loader, event)
-    if isinstance(event, yaml.MappingStartEvent):
-        return _mapping(loader, name, depth)
-    values = []
-    while not loader.check_event(yaml.SequenceEndEvent):
-        values.append(_node(loader, name, depth + 1))
-    loader.get_event()
-    return values
-
-
-def _mapping(loader: Any, name: str, depth: int) -> dict[str, object]:
-    values: dict[str, object] = {}
-    while not loader.check_event(yaml.MappingEndEvent):
-        event = loader.get_event()
-        _check(event, name, depth)
-        if not isinstance(event, yaml.ScalarEvent):
-            _refuse(event, name, "a key that is not text")
-        if event.value in values:
-            _refuse(event, name, f"the key {shown(event.value)} is there twice")
-        values[event.value] = _node(loader, name, depth + 1)
-    loader.get_event()
-    return values
-
-
-def _check(event: Any, name: str, depth: int) -> None:
-    if getattr(event, "anchor", None):
-        _refuse(
-            event, name, f"{shown(event.anchor)} is an anchor or alias: write what it stands for"
-        )
-    if getattr(event, "tag", None):
-        _refuse(event, name, f"{shown(event.tag)} is a tag: write plain values")
+    if id(node) in met:
+        raise refuse(node, "an alias stands for it elsewhere: write it twice")
     if depth > _DEEPEST:
-        _refuse(event, name, f"nested more than {_DEEPEST} deep")
-    if isinstance(event, yaml.ScalarEvent) and len(event.value) > LONGEST_NOTE:
-        _refuse(
-            event,
-            name,
-            f"a text of {len(event.value)} characters: at most {LONGEST_NOTE} are allowed",
-        )
-
-
-def _refuse(event: Any, name: str, message: str) -> NoReturn:
-    raise InputError(f"{name} line {event.start_mark.line + 1}: {message}")
-
-
-def _scalar(loader: Any, event: Any) -> object:
-    """Text, or what it means in YAML 1.1 where it is not quoted: a number, a truth value, nothing,
-    a date."""
-    tag = loader.resolve(yaml.ScalarNode, event.value, event.implicit)
-    try:
-        return loader.yaml_constructors[tag](loader, yaml.ScalarNode(tag, event.value))
-    except (KeyError, ValueError):
-        return event.value
-
-
-def _seek(loader: Any, location: Location) -> int:
-    """The line of a location within the node that comes next."""
-    event = loader.get_event()
-    for key, line in _children(loader, event) if location else ():
-        if key == location[0]:
-            return _seek(loader, location[1:]) if location[1:] else line
-        _skip(loader)
-    return int(event.start_mark.line) + 1
-
-
-def _children(loader: Any, event: Any) -> Iterator[tuple[int | str, int]]:
-    """Key or number and line of every child of the node that `event` starts; each child is to be
-    read or skipped."""
-    if isinstance(event, yaml.MappingStartEvent):
-        while not loader.check_event(yaml.MappingEndEvent):
-            key = loader.get_event()
-            yield key.value, key.start_mark.line + 1
-    elif isinstance(event, yaml.SequenceStartEvent):
-        for number in count():
-            if loader.check_event(yaml.SequenceEndEvent):
-                return
-            yield number, loader.peek_event().start_mark.line + 1
-
-
-def _skip(loader: Any) -> None:
-    depth = 0
-    while True:
-        event = loader.get_event()
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
-            event, yaml.CollectionEndEvent
-        )
-        if not depth:
-            return
+        raise refuse(node, f"nested more than {_DEEPEST} deep")
+    met.add(id(node))
+    plain = loader.resolve(type(node), node.value, (True, False))
+    if node.tag not in (plain, "tag:yaml.org,2002:str"):
+        raise refuse(node, f"{shown(node.tag)} is a tag: write plain values")
+    if isinstance(node, yaml.ScalarNode):
+        try:
+            return loader.construct_object(node)
+        except (yaml.YAMLError, ValueError):  # such as a date that does not exist
+            return node.value
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(loader, item, name, met, depth + 1) for item in node.value]
+    values: dict[str, object] = {}
+    for key, item in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise refuse(key, "a key that is not text")
+        if key.value in values:
+            raise refuse(key, f"the key {shown(key.value)} is there twice")
+        values[key.value] = _value(loader, item, name, met, depth + 1)
+    return values

@@ -366,8 +366,8 @@ def test_a_file_that_is_too_large_to_be_read_is_not_written(
 
 def test_nothing_heavy_is_imported_before_a_file_is_read() -> None:
     code = (
-        "import sys, topologies.readers.graph_files; print(*{'yaml', 'pydantic', 'networkx', "
-        "'scipy'} & {*sys.modules})"
+        "import sys, topologies.readers.files; print(*{'yaml', 'pydantic', 'networkx', 'scipy'}"
+        "& {*sys.modules})"
     )
     printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -160,7 +160,7 @@ MISTAKES = {
     NODES
     + edge(
         bandwidth="nan"
-    ): ", edge 'a->b', bandwidth: 'nanB/s' is not a bandwidth: write it like 50GB/s",
+    ): ", edge 'a->b', bandwidth: 'nanB/s' is not finite: write a bandwidth like 50GB/s",
     NODES + edge(speed="50"): ", edge 'a->b', bandwidth: '50' has no unit: write 50B/s or 50MB/s",
     NODES + edge(bandwidth="1e9", latency="-1us"): (
         ", edge 'a->b', latency: '-1us' is negative: a time is 0s or more"
@@ -176,7 +176,6 @@ MISTAKES = {
     NODES + edge("a", "a"): ", edge 'a->a': a link from 'a' to itself: it leads to another device",
     NODES + edge("a", "c"): ": an edge ends at 'c': there is no such node",
     NODES + NODES + edge(): ": node 'a' is there twice: ids are unique",
-    NODES + '<node id="c"/>' + edge(): ": no route from rank 0 (a) to rank 2 (c): connect them",
     NODES + edge(extra='directed="true"'): (
         " cannot be read as GraphML: 'directed=true edge found in undirected graph.' "
         "(NetworkXError)"
