@@ -13,7 +13,7 @@ from simulator.collectives.algorithm_options import with_options
 from simulator.collectives.collective import Algorithm, Collective
 from topologies.errors import InputError, nearest_name
 
-FIRST = ("ring", "rings", "gloo")
+FIRST = ("ring", "rings", "gloo", "pairwise", "pairwise_sync")
 """Files listed before the others, which follow by name. The first algorithm of a collective is the
 default for measurements of that collective."""
 

@@ -67,7 +67,7 @@ ALGORITHMS = (
         binary_tree_all_reduce,
         trees.binary_tree_all_reduce,
         "a reduce up a binary tree in pieces, then a broadcast down it",
-        operations=lambda ranks, segments=PIECES: 2.0 * segments * (ranks - 1),
+        operations=lambda ranks: 2.0 * PIECES * (ranks - 1),
     ),
     Algorithm(
         "binary_tree_reduce",

@@ -10,8 +10,8 @@ import numpy as np
 
 from simulator.collectives.bine import levels, peers
 from simulator.collectives.collective import ALL_GATHER, REDUCE, REDUCE_SCATTER, Algorithm
-from simulator.collectives.halving_doubling import recursive_halving_reduce_scatter
 from simulator.collectives.recursive_doubling import recursive_doubling_all_gather
+from simulator.collectives.recursive_halving import recursive_halving_reduce_scatter
 from simulator.collectives.swing import places
 from simulator.cost_models import is_power_of_two, log2_floor, trees
 from simulator.schedules.schedule import Schedule

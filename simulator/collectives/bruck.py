@@ -8,11 +8,12 @@ begins a round when all that it sent and received in the round before has arrive
 import numpy as np
 import numpy.typing as npt
 
+from simulator.collectives.chunks import chunked
 from simulator.collectives.collective import ALL_GATHER, ALL_TO_ALL, Algorithm
 from simulator.cost_models import bruck_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from simulator.schedules.shifts import Shifts, rotations
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -30,8 +31,7 @@ def bruck_all_gather(
     3
     """
     step = _first_step(radix)
-    moves = fold(ranks, shifts, Move(axis=0, first=0, inner=1, end=ranks))
-    gather = ScheduleBuilder(moves, nbytes, slots=ranks, scratch=ranks, phase="all-gather")
+    gather = chunked(ranks, nbytes, shifts, scratch=ranks, phase="all-gather")
     rank, last = gather.each(), _Round(gather)
     gather.copy(rank, rank, slot=rank, target=ranks)
     while step < ranks:
@@ -58,10 +58,9 @@ def bruck_all_to_all(
     1200.0
     """
     step = _first_step(radix)
-    moves = fold(ranks, shifts, Move(axis=0, first=0, inner=1, end=ranks))
     # Scratch: the blocks by distance, then packed to be sent, then as received.
     blocks, packed, inbox = ranks, 2 * ranks, 3 * ranks
-    exchange = ScheduleBuilder(moves, nbytes, slots=ranks, scratch=3 * ranks, phase="pack")
+    exchange = chunked(ranks, nbytes, shifts, scratch=3 * ranks, phase="pack")
     rank, distance, last = exchange.each(), np.arange(1, ranks)[:, None], _Round(exchange)
     exchange.copy(rank, rank, slot=(rank + distance) % ranks, target=blocks + distance, steps=True)
     while step < ranks:

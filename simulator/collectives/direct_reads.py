@@ -6,11 +6,12 @@ every other by a flag that its buffer is ready.
 
 import numpy as np
 
+from simulator.collectives.chunks import chunked
 from simulator.collectives.collective import ALL_REDUCE, Algorithm
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from simulator.schedules.shifts import Shifts, fold, rotations
 from topologies.topology import Ints
 
 
@@ -32,8 +33,7 @@ def one_shot_all_reduce(ranks: int, nbytes: float, shifts: Shifts | None = None)
 
 def two_shot_all_reduce(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """Every rank reads its chunk from all others and adds it up. Then it reads their chunks."""
-    moves = fold(ranks, shifts, Move(axis=0, first=0, inner=1, end=ranks))
-    shot = ScheduleBuilder(moves, nbytes, slots=ranks)
+    shot = chunked(ranks, nbytes, shifts)
     ready, rank = _flags(shot), shot.each()
     shot.phase("reduce-scatter")
     added = []

@@ -141,6 +141,6 @@ ALGORITHMS = (
         trees.double_tree,
         "two binary trees over the nodes, each for half of V, in pieces",
         fit=fit,
-        operations=lambda ranks, segments=PIECES: 4.0 * segments * (ranks - 1),
+        operations=lambda ranks: 4.0 * PIECES * (ranks - 1),
     ),
 )

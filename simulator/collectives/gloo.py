@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator.collectives.all_to_all import exchange
+from simulator.collectives.chunks import chunked
 from simulator.collectives.collective import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -29,7 +29,7 @@ from simulator.cost_models import gloo_formulas, log2_ceil
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from simulator.schedules.shifts import Shifts, fold, rotations
 from topologies.topology import Ints
 
 SEGMENT = 2.0**20
@@ -60,7 +60,7 @@ def gloo_ring_all_reduce(
     >>> gloo_ring_all_reduce(4, 4096.0).volume
     24576.0
     """
-    ring = _ring(ranks, nbytes, segments, shifts)
+    ring = chunked(ranks, nbytes, shifts, segments, phase="reduce-scatter")
     reduced = _pass(ring, ring.reduce, -1, segments, first=1)
     ring.phase("all-gather")
     _pass(ring, ring.copy, -1, segments, first=0, before=reduced)
@@ -74,7 +74,7 @@ def gloo_ring_reduce(ranks: int, nbytes: float, segments: int = 2) -> Schedule:
     If a chunk has more than two segments, gloo sends all but the last two to a further rank,
     which does not need them. The reason is that its last loop assumes two segments a chunk.
     """
-    ring = _ring(ranks, nbytes, segments)
+    ring = chunked(ranks, nbytes, None, segments, phase="reduce-scatter")
     reduced = _pass(ring, ring.reduce, -1, segments, first=1, further=segments - 2)
     ring.phase("gather")
     senders = np.arange(1, ranks)
@@ -87,7 +87,7 @@ def gloo_ring_reduce(ranks: int, nbytes: float, segments: int = 2) -> Schedule:
 
 def gloo_ring_all_gather(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """Round a ring from rank r to r + 1, chunks in halves, two in flight."""
-    ring = _ring(ranks, nbytes, 2, shifts)
+    ring = chunked(ranks, nbytes, shifts, 2, phase="reduce-scatter")
     ring.phase("all-gather")
     _pass(ring, ring.copy, 1, 2, first=0)
     return ring.build()
@@ -115,7 +115,7 @@ def gloo_gather(ranks: int, nbytes: float) -> Schedule:
 
 def gloo_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     """All blocks posted at once, peers in the order r+1, r+2, ..."""
-    pairs = exchange(ranks, nbytes, shifts)
+    pairs = chunked(ranks, nbytes, shifts, inboxes=True, phase="exchange")
     rank, turn = pairs.each(), np.arange(1, ranks)[:, None]
     peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
     ready = np.array([pairs.signal(rank, sender) for sender in origin]).reshape(origin.shape)
@@ -136,15 +136,6 @@ def gloo_send_recv(ranks: int, nbytes: float, shifts: Shifts | None = None) -> S
     pairs.phase("unpack")
     pairs.copy(rank, rank, slot=1, target=0)
     return pairs.build()
-
-
-def _ring(
-    ranks: int, nbytes: float, segments: int, shifts: Shifts | None = None
-) -> ScheduleBuilder:
-    """A builder for chunks of so many segments; chunk c of rank r is chunk c + k of rank r + k."""
-    slots = ranks * segments
-    ring = fold(ranks, shifts, Move(axis=0, first=0, inner=segments, end=slots))
-    return ScheduleBuilder(ring, nbytes, slots=slots, phase="reduce-scatter")
 
 
 def _pass(

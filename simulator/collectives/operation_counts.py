@@ -23,8 +23,8 @@ NEAR = 0.1
 """How far from a whole number a power may be."""
 PIECES = 16
 """Operations of nvls for each rank and each step round the ring of its nodes."""
-MULTIPLIERS = ("segments", "channels")
-"""The options that multiply the operations of an algorithm that does not say how many it has."""
+MULTIPLIERS = ("segments", "channels", "ways")
+"""The options that multiply the operations of an algorithm."""
 
 
 class Bound(NamedTuple):
@@ -67,8 +67,7 @@ def counts(algorithm: Algorithm, ranks: int) -> Counts:
         return Counts(operations, 2 * operations, operations, operations)
     if (base := _base(algorithm)) is not None:
         return counts(base, ranks)
-    if algorithm.listed_name != algorithm.name:
-        listed = algorithms()[algorithm.listed_name]
+    if (listed := _listed(algorithm)) is not algorithm:
         times = estimate(algorithm, ranks) / estimate(listed, ranks)
         return Counts(*(times * count for count in counts(listed, ranks)))
     extended = Counts(*(_extended(*column, ranks) for column in _counted(algorithm)))
@@ -88,13 +87,12 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
     """
     if (base := _base(algorithm)) is not None:
         return estimate(base, ranks)
-    if algorithm.operations is not None:
-        return algorithm.operations(ranks)
     if algorithm.origin:
         return _built(algorithm, ranks)
-    if algorithm.listed_name != algorithm.name:
-        return _multiple(algorithm) * estimate(algorithms()[algorithm.listed_name], ranks)
-    return _extended(*_counted(algorithm)[0], ranks)
+    multiple = _multiple(algorithm)
+    if algorithm.operations is not None:
+        return multiple * algorithm.operations(ranks)
+    return multiple * _extended(*_counted(_listed(algorithm))[0], ranks)
 
 
 def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bound]:
@@ -110,7 +108,7 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bou
         per_node = nodes_of(topology, ranks).shape[1]
         yield Bound(ranks * 2.0 * (per_node + ranks // per_node - 2), True)
     elif algorithm.operations is not None and algorithm.fit is None:
-        yield Bound(algorithm.operations(ranks), True)
+        yield Bound(estimate(algorithm, ranks), True)
     elif not algorithm.cost.known:
         yield Bound(_built(algorithm, ranks), True)
     else:
@@ -128,8 +126,13 @@ def _base(algorithm: Algorithm) -> Algorithm | None:
 
 def _multiple(algorithm: Algorithm) -> float:
     """How many times the operations of the algorithm without options there are."""
-    defaults = algorithms()[algorithm.listed_name].options
+    defaults = _listed(algorithm).options
     return prod(algorithm.options[key] / defaults[key] for key in defaults if key in MULTIPLIERS)
+
+
+def _listed(algorithm: Algorithm) -> Algorithm:
+    """The algorithm without options."""
+    return algorithms()[algorithm.listed_name]
 
 
 def _built(algorithm: Algorithm, ranks: int) -> float:

@@ -170,11 +170,11 @@ def _formula(collective: str, segments: int, trees: int) -> CostModel:
     )
 
 
-def _operations(collective: str, ranks: int, segments: int = SEGMENTS) -> float:
+def _operations(collective: str, ranks: int) -> float:
     """About so many on a machine, if each rank has a tree: each segment reaches all other ranks,
     and ranks have an operation for every turn."""
     waves = 2.0 if collective == "all_reduce" else 1.0
-    return waves * segments * ranks * (ranks - 1)
+    return waves * SEGMENTS * ranks * (ranks - 1)
 
 
 def _algorithm(name: str, collective: Collective, summary: str) -> Algorithm:

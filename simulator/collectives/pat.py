@@ -9,11 +9,12 @@ packed into messages of at most `chunks` chunks.
 import numpy as np
 import numpy.typing as npt
 
+from simulator.collectives.chunks import chunked
 from simulator.collectives.collective import ALL_GATHER, REDUCE_SCATTER, Algorithm
 from simulator.cost_models import log2_ceil, pat_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from simulator.schedules.shifts import Shifts, rotations
 from topologies.topology import Ints
 
 Numbers = npt.NDArray[np.integer]
@@ -44,8 +45,7 @@ def pat_reduce_scatter(
 def _pat(
     ranks: int, nbytes: float, shifts: Shifts | None, chunks: int, *, reduces: bool
 ) -> Schedule:
-    moves = fold(ranks, shifts, Move(axis=0, first=0, inner=1, end=ranks))
-    pat = ScheduleBuilder(moves, nbytes, slots=ranks, scratch=2 * ranks)
+    pat = chunked(ranks, nbytes, shifts, scratch=2 * ranks)
     levels, after = range(log2_ceil(ranks)), np.zeros((len(pat.each()), 0), dtype=np.int32)
     first = ranks
     for level in levels if reduces else reversed(levels):

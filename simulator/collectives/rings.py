@@ -187,7 +187,7 @@ ALGORITHMS = (
         fit=partial(fit, rings_all_reduce, neighbors.ring_all_reduce),
         shifts=rotations,
         shifts_on=shifts_on,
-        operations=lambda ranks, segments=1: 2.0 * segments * ranks * (ranks - 1),
+        operations=lambda ranks: 2.0 * ranks * (ranks - 1),
     ),
     Algorithm(
         "rings_reduce_scatter",

@@ -8,9 +8,9 @@ import pytest
 
 from grouped_cases import each_case
 from simulator.collectives import find
-from simulator.collectives.halving_doubling import recursive_halving_reduce_scatter
 from simulator.collectives.neighbor_exchange import neighbor_exchange_all_gather
 from simulator.collectives.recursive_doubling import chunks, recursive_doubling_all_gather
+from simulator.collectives.recursive_halving import recursive_halving_reduce_scatter
 from simulator.collectives.ring import ring_all_gather
 from simulator.engines import simulate
 from topologies.shapes import star

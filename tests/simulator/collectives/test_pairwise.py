@@ -3,7 +3,7 @@
 import pytest
 
 from simulator.collectives import find
-from simulator.collectives.all_to_all import pairwise_sync_all_to_all
+from simulator.collectives.pairwise_sync import pairwise_sync_all_to_all
 from simulator.engines import simulate
 from topologies.shapes import star
 
