@@ -58,52 +58,38 @@ def _all_reduce(
     them."""
     if shifts is not None and shifts.shape != dims:
         raise NotSymmetric("ranks are shifted along other axes")
-    ranks, parts = prod(dims), orders * ways
-    chosen = [_Part(dims, k % orders, 1 if k < orders else -1, k * ranks) for k in range(parts)]
-    moves = [move for part in chosen for move in part.moves()]
-    box_of = ScheduleBuilder(fold(ranks, shifts, *moves), nbytes, slots=ranks * parts)
+    ranks, size, moves = prod(dims), np.array(dims), list[Move]()
+    parts: list[tuple[list[int], list[int], int]] = []
+    for part in range(orders * ways):
+        axes = np.roll(np.arange(len(dims))[::-1], -(part % orders))
+        # Chunks below each place on an axis: those of a rank's place are neighbours.
+        counts = (ranks // np.cumprod(size[axes])).tolist()
+        parts.append((axes.tolist(), counts, 1 if part < orders else -1))
+        first, end = part * ranks, (part + 1) * ranks
+        moves += [Move(axis, first, counts[turn], end) for turn, axis in enumerate(axes.tolist())]
+    box_of = ScheduleBuilder(fold(ranks, shifts, *moves), nbytes, slots=ranks * len(parts))
+    rank = box_of.each()
+    place = np.unravel_index(rank, dims)
+
+    def once_round(send: Callable[..., Ints], turn: int, ahead: int) -> None:
+        """Every part goes once round all rings along the axis of its turn."""
+        for number, (axes, counts, way) in enumerate(parts):
+            axis, count = axes[turn], counts[turn]
+            step = np.arange(dims[axis] - 1)[:, None]
+            kept = sum(place[a] * c for a, c in zip(axes[:turn], counts, strict=False))
+            chunk = (place[axis] - way * (step + ahead)) % dims[axis]
+            after = (place[axis] + way) % dims[axis]
+            peer = rank + (after - place[axis]) * prod(dims[axis + 1 :])
+            slot = number * ranks + kept + chunk * count
+            send(rank, peer, slot=slot, count=count, steps=True)
+
     for turn in range(len(dims)):
         box_of.phase(f"reduce-scatter {turn + 1}")
-        for part in chosen:
-            part.send(box_of, box_of.reduce, turn, 1)
+        once_round(box_of.reduce, turn, 1)
     for turn in reversed(range(len(dims))):
         box_of.phase(f"all-gather {turn + 1}")
-        for part in chosen:
-            part.send(box_of, box_of.copy, turn, 0)
+        once_round(box_of.copy, turn, 0)
     return box_of.build()
-
-
-class _Part:
-    """A part of V, cut into a chunk for each rank: its number has the rank's place on the part's
-    first axis as its highest digit."""
-
-    def __init__(self, dims: Dims, order: int, way: int, first: int) -> None:
-        axes = np.roll(np.arange(len(dims))[::-1], -order)
-        sizes = np.array(dims)[axes]
-        self.dims, self.way, self.first = dims, way, first
-        self.axes, self.sizes = axes.tolist(), sizes.tolist()
-        self.counts = (prod(dims) // np.cumprod(sizes)).tolist()
-
-    def moves(self) -> list[Move]:
-        """Chunks go where their ranks go."""
-        end = self.first + prod(self.dims)
-        counts = zip(self.axes, self.counts, strict=True)
-        return [Move(axis, self.first, count, end) for axis, count in counts]
-
-    def send(
-        self, box_of: ScheduleBuilder, send: Callable[..., Ints], turn: int, ahead: int
-    ) -> None:
-        """Once round all rings along the axis of a turn."""
-        rank = box_of.each()
-        place = np.unravel_index(rank, self.dims)
-        axis, size, count = self.axes[turn], self.sizes[turn], self.counts[turn]
-        step = np.arange(size - 1)[:, None]
-        kept = sum(place[a] * c for a, c in zip(self.axes[:turn], self.counts, strict=False))
-        chunk = (place[axis] - self.way * (step + ahead)) % size
-        stride = prod(self.dims[axis + 1 :])
-        peer = rank + ((place[axis] + self.way) % size - place[axis]) * stride
-        slot = self.first + kept + chunk * count
-        send(rank, peer, slot=slot, count=count, steps=True)
 
 
 def box(ranks: int, levels: int) -> Dims:

@@ -32,14 +32,16 @@ def bruck_all_gather(
     """
     step = _first_step(radix)
     gather = chunked(ranks, nbytes, shifts, scratch=ranks, phase="all-gather")
-    rank, last = gather.each(), _Round(gather)
+    rank = gather.each()
+    done: Ints = np.zeros((len(rank), 0), dtype=np.int32)
     gather.copy(rank, rank, slot=rank, target=ranks)
     while step < ranks:
+        messages: list[Ints] = []
         for digit in range(1, min(radix, -(-ranks // step))):
             count = min(step, ranks - digit * step)
-            peer = (rank - digit * step) % ranks
-            last.send(rank, peer, slot=ranks, target=ranks + digit * step, count=count)
-        last = _Round(gather, last)
+            distance = digit * step
+            messages += _send(gather, -distance, ranks, ranks + distance, count, done)
+        done = np.stack(messages, axis=1)
         step *= radix
     gather.phase("unpack")
     block = np.arange(1, ranks)[:, None]
@@ -61,57 +63,40 @@ def bruck_all_to_all(
     # Scratch: the blocks by distance, then packed to be sent, then as received.
     blocks, packed, inbox = ranks, 2 * ranks, 3 * ranks
     exchange = chunked(ranks, nbytes, shifts, scratch=3 * ranks, phase="pack")
-    rank, distance, last = exchange.each(), np.arange(1, ranks)[:, None], _Round(exchange)
+    rank, distance = exchange.each(), np.arange(1, ranks)[:, None]
+    done: Ints = np.zeros((len(rank), 0), dtype=np.int32)
     exchange.copy(rank, rank, slot=(rank + distance) % ranks, target=blocks + distance, steps=True)
     while step < ranks:
-        first, unpacked = 0, []
+        first, unpacked, messages = 0, [], list[Ints]()
         for digit in range(1, min(radix, -(-ranks // step))):
             block = np.flatnonzero(np.arange(ranks) // step % radix == digit)[:, None]
             place = first + np.arange(len(block))[:, None]
             exchange.phase("pack")
             exchange.copy(rank, rank, slot=blocks + block, target=packed + place, steps=True)
             exchange.phase("exchange")
-            peer = (rank + digit * step) % ranks
-            last.send(rank, peer, slot=packed + first, target=inbox + first, count=len(block))
+            slots = packed + first, inbox + first, len(block)
+            messages += _send(exchange, digit * step, *slots, done)
             unpacked.append((inbox + place, blocks + block))
             first += len(block)
         exchange.phase("unpack")
         for slot, target in unpacked:
             exchange.copy(rank, rank, slot=slot, target=target, steps=True)
-        last = _Round(exchange, last)
+        done = np.stack(messages, axis=1)
         step *= radix
     origin = (rank - distance) % ranks
     exchange.copy(rank, rank, slot=blocks + distance, target=origin, steps=True)
     return exchange.build()
 
 
-class _Round:
-    """The messages of a round, which wait for all that their senders had in the round before."""
-
-    def __init__(self, builder: ScheduleBuilder, before: "_Round | None" = None) -> None:
-        self.builder = builder
-        self.after = (
-            before.arrived if before else np.zeros((len(builder.each()), 0), dtype=np.int32)
-        )
-        self.sent: list[tuple[Ints, Numbers]] = []
-
-    def send(self, rank: Numbers, peer: Numbers, *, slot: int, target: int, count: int) -> None:
-        """Every rank sends `count` slots to its peer."""
-        operation = self.builder.copy(
-            rank, peer, slot=slot, target=target, count=count, after=self.after
-        )
-        sender = (2 * rank - peer) % self.builder.ranks
-        self.sent.append((operation, sender))
-
-    @property
-    def arrived(self) -> Ints:
-        """What every rank has sent and received, shape (ranks, 2 * messages)."""
-        columns = [
-            column
-            for operation, sender in self.sent
-            for column in (operation, operation[self.builder.place(sender)])
-        ]
-        return np.stack(columns, axis=1)
+def _send(
+    builder: ScheduleBuilder, distance: int, slot: int, target: int, count: int, after: Ints
+) -> list[Ints]:
+    """Every rank sends so many slots to the rank at a distance ahead. Returns the operation that
+    every rank sends, and the one that it receives."""
+    rank = builder.each()
+    peer, sender = (rank + distance) % builder.ranks, (rank - distance) % builder.ranks
+    sent = builder.copy(rank, peer, slot=slot, target=target, count=count, after=after)
+    return [sent, sent[builder.place(sender)]]
 
 
 def _first_step(radix: int) -> int:

@@ -137,36 +137,25 @@ def _schedule(router: Router, ranks: int, nbytes: float, per_node: int = 0) -> S
     rows = deliveries(router, ranks)
     _, received, shares = places(rows.pairs, ranks, rows.slot)
     sent = _across(rows, size)
-    scratch = np.zeros((ranks, int(sent.place.max(initial=0)) + 1))
-    scratch[sent.peer, sent.place] = rows.share[sent.row]
+    inbox = numbers(sent.target)
+    scratch = np.zeros((ranks, int(inbox.max(initial=0)) + 1))
+    scratch[sent.target, inbox] = sent.share
     builder = ScheduleBuilder(ranks, nbytes, slots=shares, scratch=scratch, phase="across nodes")
-    place = sent.place + builder.slots.buffer
+    place = inbox + builder.slots.buffer
     at = np.tile(np.arange(builder.slots.buffer), (ranks, 1))
     at[sent.source, sent.slot] = place
-    _post(builder, sent.source, sent.source, sent.peer, sent.slot, place)
+    _post(builder, sent.source, sent.source, sent.target, sent.slot, place)
     builder.phase("inside nodes")
     relay = _relay(rows, size)
     _post(builder, rows.source, relay, rows.target, at[rows.source, rows.slot], received)
     return builder.build()
 
 
-class _Sent(NamedTuple):
-    """The slots that cross the network, once for each node."""
-
-    row: Longs
-    """The first delivery of the slot."""
-    source: Longs
-    peer: Longs
-    slot: Longs
-    place: Longs
-    """The number of the slot among those that arrive at the peer."""
-
-
-def _across(rows: Deliveries, size: int) -> _Sent:
+def _across(rows: Deliveries, size: int) -> Deliveries:
+    """The slots that cross the network, once for each node: to the rank that forwards them."""
     row = rows.once
     row = row[rows.source[row] // size != rows.target[row] // size]
-    peer = _relay(rows, size)[row]
-    return _Sent(row, rows.source[row], peer, rows.slot[row], numbers(peer))
+    return Deliveries(rows.source[row], _relay(rows, size)[row], rows.slot[row], rows.share[row])
 
 
 def _relay(rows: Deliveries, size: int) -> Longs:
@@ -195,7 +184,7 @@ def _traffic(router: Router, ranks: int, per_node: int = 0) -> uneven_formulas.S
     rows = deliveries(router, ranks)
     across, inside = np.zeros((ranks, ranks)), np.zeros((ranks, ranks))
     sent = _across(rows, size)
-    np.add.at(across, (sent.source, sent.peer), rows.share[sent.row])
+    np.add.at(across, (sent.source, sent.target), sent.share)
     np.add.at(inside, (_relay(rows, size), rows.target), rows.share)
     return across, inside
 

@@ -7,7 +7,6 @@ along one dimension; odd ranks go the other way. Dimensions take turns.
 """
 
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,18 +60,10 @@ def swing_all_reduce(ranks: int, nbytes: float, dims: Dims = ()) -> Schedule:
     return swing.build()
 
 
-class _Part(NamedTuple):
-    """How a part of V goes."""
-
-    peer: list[Numbers]
-    """The peers of all ranks in each step."""
-    place: Numbers
-    """The chunk of the part that each rank owns in the middle. What a rank sends in a step are
-    neighbouring chunks."""
-
-
-def _part(dims: Dims, number: int) -> _Part:
-    """The part that begins along dimension `number` modulo D, the second D of them mirrored."""
+def _part(dims: Dims, number: int) -> tuple[list[Numbers], Numbers]:
+    """The part that begins along dimension `number` modulo D, the second D of them mirrored: the
+    peers of all ranks in each step, and the chunk that each rank owns in the middle. What a rank
+    sends in a step are neighbouring chunks."""
     ranks, mirrored = prod(dims), number >= len(dims)
     coordinates = np.array(np.unravel_index(np.arange(ranks), dims), dtype=np.int64)
     steps = [
@@ -88,7 +79,7 @@ def _part(dims: Dims, number: int) -> _Part:
             there = peers(near + mirrored, step, dims[axis]) - mirrored
             moved[axis] = there % dims[axis]
             partners.append(np.ravel_multi_index(tuple(moved), dims))
-    return _Part(partners, places(partners, ranks))
+    return partners, places(partners, ranks)
 
 
 def places(peer: list[Numbers], ranks: int) -> Numbers:

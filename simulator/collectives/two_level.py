@@ -13,93 +13,67 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold
 from topologies.errors import InputError
-from topologies.topology import Ints, Topology
+from topologies.topology import Topology
 
 PER_NODE = 8
 """The most ranks of a node where no machine says how many it has."""
 Ranks = npt.NDArray[np.integer]
 
 
-def two_level_all_reduce(
-    ranks: int, nbytes: float, nodes: Ranks | None = None, shifts: Shifts | None = None
+def two_levels(
+    ranks: int,
+    nbytes: float,
+    nodes: Ranks | None = None,
+    shifts: Shifts | None = None,
+    *,
+    scatters: bool = True,
+    gathers: bool = True,
 ) -> Schedule:
-    """Reduce-scatter inside each node, all-reduce across the nodes, all-gather inside each node.
+    """Reduce-scatter inside each node, all-reduce across the nodes, all-gather inside each node; or
+    one half of it.
 
     `nodes[k]` lists the ranks of node k, shape (nodes, ranks of a node); the default is
     :func:`equal_nodes`. Rank j of every node owns chunk j of V. The owners of a chunk all-reduce it
-    round a ring of their own.
+    round a ring of their own. If it only `scatters`, rank j of node k ends with chunk j x nodes +
+    k, from which it begins if it only `gathers`. That is not the chunk of
+    :data:`simulator.collectives.collective.REDUCE_SCATTER`.
 
-    >>> two_level_all_reduce(4, 4096.0, equal_nodes(4, per_node=2)).sent().tolist()
+    >>> two_levels(4, 4096.0, equal_nodes(4, per_node=2)).sent().tolist()
     [6144.0, 6144.0, 6144.0, 6144.0]
     """
-    levels = _Levels(ranks, nbytes, nodes, shifts)
-    levels.inside(levels.builder.reduce)
-    second = "all-reduce across nodes"
-    levels.across(levels.builder.reduce, second)
-    levels.across(levels.builder.copy, second)
-    levels.inside(levels.builder.copy)
-    return levels.builder.build()
+    nodes = equal_nodes(ranks) if nodes is None else nodes
+    count, size = nodes.shape
+    if shifts is not None and (
+        shifts.shape != nodes.shape or (nodes.ravel() != np.arange(ranks)).any()
+    ):
+        raise NotSymmetric("nodes are shifted apart")
+    part, chunk = Move(0, 0, 1, ranks), Move(1, 0, count, ranks)
+    levels = ScheduleBuilder(fold(ranks, shifts, part, chunk), nbytes, slots=ranks)
+    rank = levels.each()
+    node, place = np.divmod(np.argsort(nodes, axis=None)[rank], size)
+    step, far = np.arange(size - 1)[:, None], np.arange(count - 1)[:, None]
+    near, next_node = nodes[node, (place + 1) % size], nodes[(node + 1) % count, place]
+    across = "reduce-scatter" if not gathers else "all-reduce" if scatters else "all-gather"
+    if scatters:
+        levels.phase("reduce-scatter in nodes")
+        slot = (place - step - 1) % size * count
+        levels.reduce(rank, near, slot=slot, count=count, steps=1)
+        levels.phase(f"{across} across nodes")
+        slot = place * count + (node - far - 1) % count
+        levels.reduce(rank, next_node, slot=slot, steps=1)
+    if gathers:
+        levels.phase(f"{across} across nodes")
+        slot = place * count + (node - far) % count
+        levels.copy(rank, next_node, slot=slot, steps=1)
+        levels.phase("all-gather in nodes")
+        slot = (place - step) % size * count
+        levels.copy(rank, near, slot=slot, count=count, steps=1)
+    return levels.build()
 
 
-def two_level_reduce_scatter(
-    ranks: int, nbytes: float, nodes: Ranks | None = None, shifts: Shifts | None = None
-) -> Schedule:
-    """Reduce-scatter inside each node, then across the nodes.
-
-    Rank j of node k owns chunk j x nodes + k. That is not the chunk of
-    :data:`simulator.collectives.collective.REDUCE_SCATTER`.
-    """
-    levels = _Levels(ranks, nbytes, nodes, shifts)
-    levels.inside(levels.builder.reduce)
-    levels.across(levels.builder.reduce, "reduce-scatter across nodes")
-    return levels.builder.build()
-
-
-def two_level_all_gather(
-    ranks: int, nbytes: float, nodes: Ranks | None = None, shifts: Shifts | None = None
-) -> Schedule:
-    """All-gather across the nodes, then inside each node, of the chunks that
-    :func:`two_level_reduce_scatter` leaves."""
-    levels = _Levels(ranks, nbytes, nodes, shifts)
-    levels.across(levels.builder.copy, "all-gather across nodes")
-    levels.inside(levels.builder.copy)
-    return levels.builder.build()
-
-
-class _Levels:
-    """Writes the rings inside nodes and across them."""
-
-    def __init__(
-        self, ranks: int, nbytes: float, nodes: Ranks | None, shifts: Shifts | None
-    ) -> None:
-        self.nodes = equal_nodes(ranks) if nodes is None else nodes
-        self.count, self.size = self.nodes.shape
-        if shifts is not None and (
-            shifts.shape != self.nodes.shape or (self.nodes.ravel() != np.arange(ranks)).any()
-        ):
-            raise NotSymmetric("nodes are shifted apart")
-        part, chunk = Move(0, 0, 1, ranks), Move(1, 0, self.count, ranks)
-        self.builder = ScheduleBuilder(fold(ranks, shifts, part, chunk), nbytes, slots=ranks)
-        self.rank = self.builder.each()
-        self.node, self.place = np.divmod(np.argsort(self.nodes, axis=None)[self.rank], self.size)
-
-    def inside(self, call: Callable[..., Ints]) -> None:
-        """Round the ring of each node: the chunks of all nodes at once."""
-        reduces, size = call == self.builder.reduce, self.size
-        self.builder.phase("reduce-scatter in nodes" if reduces else "all-gather in nodes")
-        step = np.arange(size - 1)[:, None]
-        slot = (self.place - step - reduces) % size * self.count
-        peer = self.nodes[self.node, (self.place + 1) % size]
-        call(self.rank, peer, slot=slot, count=self.count, steps=1)
-
-    def across(self, call: Callable[..., Ints], phase: str) -> None:
-        """Round the rings of the ranks with the same place in their nodes."""
-        self.builder.phase(phase)
-        reduces, count = call == self.builder.reduce, self.count
-        far = np.arange(count - 1)[:, None]
-        slot = self.place * count + (self.node - far - reduces) % count
-        peer = self.nodes[(self.node + 1) % count, self.place]
-        call(self.rank, peer, slot=slot, count=1, steps=1)
+two_level_all_reduce = two_levels
+two_level_reduce_scatter = partial(two_levels, gathers=False)
+two_level_all_gather = partial(two_levels, scatters=False)
 
 
 def equal_nodes(ranks: int, per_node: int = PER_NODE) -> Ranks:
