@@ -42,6 +42,10 @@ class TopologyBuilder:
         """The number of devices."""
         return len(self._names)
 
+    def count(self, kind: str) -> int:
+        """The number of devices of a kind."""
+        return self._devices["kind"].count(self._kinds.get(kind, -1))
+
     def device(
         self,
         name: str,

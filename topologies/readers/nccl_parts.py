@@ -93,6 +93,10 @@ class Parts:
     """Notes on things that the file has twice though only one exists, by their sort."""
     doubtful: set[tuple[int, str]] = field(default_factory=set)
     """The bus ids that several devices have."""
+    taken: dict[tuple[str, object], Element] = field(default_factory=dict)
+    """The first element that has each name or number, by its sort."""
+    found: Counter[str] = field(default_factory=Counter)
+    """How many devices of a kind there are without a number of their own."""
 
     @property
     def gpus(self) -> list[Part]:
@@ -104,80 +108,26 @@ class Parts:
         for lines in self.repeated.values():
             yield from first_of(lines)
 
-
-def first_of(notes: list[str]) -> list[str]:
-    """The first note, which says how many more there are; a large file may have thousands of a
-    sort."""
-    return [f"{notes[0]} (and {len(notes) - 1} more)"] if len(notes) > 1 else notes
-
-
-def survey(root: Element) -> Parts:
-    """The parts of a <system>. Raises InputError for elements that are misplaced, or are not what
-    they have to be."""
-    if root.tag != "system":
-        expected = "expected <system>, as NCCL_TOPO_DUMP_FILE writes it"
-        raise InputError(f"{root.file} line {root.line}: the root is <{root.tag}>: {expected}")
-    elements = list(_checked(root))
-    described = any(element.tag == "gpu" for element in elements)
-    hosts = list(dict.fromkeys(cpu.attributes.get("host_hash", "") for cpu in root.within("cpu")))
-    surveyor = _Surveyor(Parts(hosts, described=described))
-    for cpu in root.within("cpu"):
-        surveyor.add_cpu(cpu)
-    parts = surveyor.parts
-    if not parts.gpus:
-        bare = sum(each.tag == "pci" and not each.attributes.get("class") for each in elements)
-        raise InputError(
-            f"{root.file}: no GPU: expected a <gpu>, or a <pci> of class 0x03 or 0x12, as in what "
-            f"NCCL_TOPO_DUMP_FILE writes{f' ({bare} <pci> have no class)' * (bare > 0)}"
-        )
-    surveyor.add_ports()
-    return parts
-
-
-def _checked(root: Element) -> Iterator[Element]:
-    """The known elements. Raises InputError if one is in the wrong place."""
-    waiting = [root]
-    while waiting:
-        element = waiting.pop()
-        yield element
-        children = [child for child in element.children if child.tag in _WITHIN]
-        for child in children:
-            if element.tag not in _WITHIN[child.tag]:
-                place = f"it belongs in <{'> or <'.join(_WITHIN[child.tag])}>"
-                raise InputError(
-                    f"{child.file} line {child.line}: a <{child.tag}> in <{element.tag}>: {place}"
-                )
-        waiting += children
-
-
-class _Surveyor:
-    """Goes through the CPUs and names what is there."""
-
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self.taken: dict[tuple[str, object], Element] = {}
-        self.found: Counter[str] = Counter()
-
     def add_cpu(self, element: Element) -> None:
         """The NUMA node of a <cpu>, unless it is there already, and all devices in it."""
-        host = self.parts.hosts.index(element.attributes.get("host_hash", ""))
+        host = self.hosts.index(element.attributes.get("host_hash", ""))
         name = self._prefixed(host, f"cpu{element.whole('numaid', -1, 9999)}")
         if ("cpu", name) not in self.taken:
             self.taken["cpu", name] = element
-            self.parts.cpus.append(Cpu(name, host, element))
-        if len(self.parts.cpus) > MOST_CPUS:
+            self.cpus.append(Cpu(name, host, element))
+        if len(self.cpus) > MOST_CPUS:
             raise element.mistake("numaid", f"no machine has more than {MOST_CPUS} NUMA nodes")
         waiting = [(child, name) for child in reversed(element.children)]
         while waiting:
             child, above = waiting.pop()
             part = self._part(host, child, above, name)
             if part:
-                self.parts.devices.append(part)
+                self.devices.append(part)
                 waiting += [(inner, part.name) for inner in reversed(child.within("pci"))]
 
     def add_ports(self) -> None:
         """A port for each <net>, called by its number as well where several have one name."""
-        nets = [(part, net) for part in self.parts.devices for net in part.nets]
+        nets = [(part, net) for part in self.devices for net in part.nets]
         alike = Counter((part.host, net.text("name")) for part, net in nets)
         for part, net in nets:
             name = net.text("name")
@@ -190,7 +140,7 @@ class _Surveyor:
             if net.attributes.get("dev"):
                 number = net.whole("dev", 0, 9999)
                 self._repeat("dev", (part.host, number), net, f"dev {number} of a net device")
-            self.parts.ports.append(Port(name, part, net))
+            self.ports.append(Port(name, part, net))
 
     def _part(self, host: int, element: Element, above: str, cpu: str) -> Part | None:
         """The device of a <pci> or of a <nic> in a <cpu>, or None if it takes no part in
@@ -199,18 +149,18 @@ class _Surveyor:
             return self._named(f"nic{self._next('nic')}", "nic", host, element, above, cpu)
         if element.tag != "pci":
             return None
-        busid, kind = busid_of(element, "busid"), _kind(element, self.parts)
+        busid, kind = busid_of(element, "busid"), _kind(element, self.described)
         if self._repeat("pci", (host, busid), element, f"bus id {busid}"):
-            self.parts.doubtful.add((host, busid))
+            self.doubtful.add((host, busid))
         if kind == "nvswitch":
-            self.parts.switches.add((host, busid))
+            self.switches.add((host, busid))
         if kind in ("nvswitch", "other"):
             return None
         name = f"gpu{self._number(element)}" if kind == "gpu" else busid
         part = self._named(name, kind, host, element, above, cpu)
-        first = self.parts.by_busid.setdefault((host, busid), part)
+        first = self.by_busid.setdefault((host, busid), part)
         if kind == "gpu" and first.kind != "gpu":
-            self.parts.by_busid[host, busid] = part
+            self.by_busid[host, busid] = part
         return part
 
     def _repeat(self, sort: str, key: object, element: Element, noun: str) -> bool:
@@ -222,7 +172,7 @@ class _Surveyor:
             f"{noun} is on line {first.line} and again on line {element.line}: taken for two "
             f"devices"
         )
-        self.parts.repeated.setdefault(sort, []).append(again)
+        self.repeated.setdefault(sort, []).append(again)
         return True
 
     def _of_its_own(self, name: str, element: Element, sort: str, noun: str = "") -> str:
@@ -239,7 +189,7 @@ class _Surveyor:
                 f"{noun} {plain} is on line {first} and again on line {element.line}: the second "
                 f"is called {name}"
             )
-            self.parts.repeated.setdefault(sort, []).append(again)
+            self.repeated.setdefault(sort, []).append(again)
         return name
 
     def _named(
@@ -266,13 +216,57 @@ class _Surveyor:
         return self.found[kind] - 1
 
     def _prefixed(self, host: int, name: str) -> str:
-        return name if len(self.parts.hosts) == 1 else f"node{host}.{name}"
+        return name if len(self.hosts) == 1 else f"node{host}.{name}"
 
     def _take(self, sort: str, key: object, element: Element, attribute: str) -> None:
         """Raises InputError if another element has what is there only once."""
         first = self.taken.setdefault((sort, key), element)
         if first is not element:
             raise element.mistake(attribute, f"line {first.line} has it already")
+
+
+def first_of(notes: list[str]) -> list[str]:
+    """The first note, which says how many more there are; a large file may have thousands of a
+    sort."""
+    return [f"{notes[0]} (and {len(notes) - 1} more)"] if len(notes) > 1 else notes
+
+
+def survey(root: Element) -> Parts:
+    """The parts of a <system>. Raises InputError for elements that are misplaced, or are not what
+    they have to be."""
+    if root.tag != "system":
+        expected = "expected <system>, as NCCL_TOPO_DUMP_FILE writes it"
+        raise InputError(f"{root.file} line {root.line}: the root is <{root.tag}>: {expected}")
+    elements = list(_checked(root))
+    described = any(element.tag == "gpu" for element in elements)
+    hosts = list(dict.fromkeys(cpu.attributes.get("host_hash", "") for cpu in root.within("cpu")))
+    parts = Parts(hosts, described=described)
+    for cpu in root.within("cpu"):
+        parts.add_cpu(cpu)
+    if not parts.gpus:
+        bare = sum(each.tag == "pci" and not each.attributes.get("class") for each in elements)
+        raise InputError(
+            f"{root.file}: no GPU: expected a <gpu>, or a <pci> of class 0x03 or 0x12, as in what "
+            f"NCCL_TOPO_DUMP_FILE writes{f' ({bare} <pci> have no class)' * (bare > 0)}"
+        )
+    parts.add_ports()
+    return parts
+
+
+def _checked(root: Element) -> Iterator[Element]:
+    """The known elements. Raises InputError if one is in the wrong place."""
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        yield element
+        children = [child for child in element.children if child.tag in _WITHIN]
+        for child in children:
+            if element.tag not in _WITHIN[child.tag]:
+                place = f"it belongs in <{'> or <'.join(_WITHIN[child.tag])}>"
+                raise InputError(
+                    f"{child.file} line {child.line}: a <{child.tag}> in <{element.tag}>: {place}"
+                )
+        waiting += children
 
 
 def busid_of(element: Element, attribute: str) -> str:
@@ -291,7 +285,7 @@ def class_of(element: Element, attribute: str) -> str:
     return value
 
 
-def _kind(pci: Element, parts: Parts) -> str:
+def _kind(pci: Element, described: bool) -> str:
     """The kind of a <pci>. In a file with <gpu>s, other displays, such as that of a console, are
     not GPUs."""
     inner, pci_class = {child.tag for child in pci.children}, class_of(pci, "class")
@@ -301,7 +295,7 @@ def _kind(pci: Element, parts: Parts) -> str:
         return "nic"
     if "pci" in inner or pci_class.startswith(_BRIDGES):
         return "pcie switch"
-    if pci_class.startswith(_GPUS) and not parts.described:
+    if pci_class.startswith(_GPUS) and not described:
         return "gpu"
     if pci_class.startswith(_NVSWITCHES):
         return "nvswitch"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,18 +38,6 @@ _HOSTS = {
 }
 """PCIe and sockets of the usual hosts for NVLinks of each generation: DGX-1, DGX-2, DGX A100, H100
 and B200."""
-_WITHOUT_NVLINKS = ("pcie4", "fabric")
-
-
-class _Kinds(NamedTuple):
-    nvlink: str
-    pcie: str
-    socket: str
-
-
-class _Cpu(NamedTuple):
-    name: str
-    devices: Ints
 
 
 def read_matrix(
@@ -71,51 +58,42 @@ def read_matrix(
     matrix = parse(text, name)
     _check_nested(matrix)
     links = matrix.nvlinks[np.ix_(matrix.gpus, matrix.gpus)]
-    kinds = _kinds(links, nvlink, pcie, socket)
+    nvlink = kind_named("nvlink", nvlink, _generation(links))
+    host = _HOSTS[nvlink] if links.any() else ("pcie4", "fabric")
+    pcie, socket = kind_named("pcie", pcie, host[0]), kind_named("socket", socket, host[1])
     try:
-        return _machine(matrix, links, kinds)
+        builder = TopologyBuilder(matrix.file)
+        gpus = {*matrix.gpus}
+        for device, label in enumerate(matrix.names):
+            builder.device(label, "gpu" if device in gpus else "nic", node=0)
+        cpus = _cpus(matrix)
+        for cpu in cpus:
+            builder.device(cpu, "cpu", node=0)
+        join_sockets(builder, list(cpus), LINKS[socket])
+        for cpu, devices in cpus.items():
+            _hang_on_cpu(builder, matrix, LINKS[pcie], cpu, devices)
+        _join_gpus(builder, matrix, links, nvlink)
+        builder.notes += _notes(matrix, links, nvlink, pcie)
+        if len(cpus) > 1:
+            builder.notes.append(assumption("between CPUs", socket, "as the matrix does not say"))
+        builder.notes += _silent(matrix)
+        return builder.build([matrix.names[gpu] for gpu in matrix.gpus])
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-
-
-def _kinds(links: Ints, nvlink: str | None, pcie: str | None, socket: str | None) -> _Kinds:
-    """The kinds that the user names, and the usual kinds for so many NVLinks."""
-    generation = kind_named("nvlink", nvlink, _generation(links))
-    host = _HOSTS[generation] if links.any() else _WITHOUT_NVLINKS
-    return _Kinds(
-        generation, kind_named("pcie", pcie, host[0]), kind_named("socket", socket, host[1])
-    )
-
-
-def _machine(matrix: Matrix, links: Ints, kinds: _Kinds) -> Topology:
-    builder = TopologyBuilder(matrix.file)
-    gpus = set(matrix.gpus)
-    for device, label in enumerate(matrix.names):
-        builder.device(label, "gpu" if device in gpus else "nic", node=0)
-    cpus = list(_cpus(matrix))
-    for cpu in cpus:
-        builder.device(cpu.name, "cpu", node=0)
-    join_sockets(builder, [cpu.name for cpu in cpus], LINKS[kinds.socket])
-    pcie = _Pcie(builder, matrix, LINKS[kinds.pcie])
-    for cpu in cpus:
-        pcie.hang_on(cpu)
-    _join_gpus(builder, matrix, links, kinds.nvlink)
-    builder.notes += _notes(matrix, links, kinds, len(cpus))
-    return builder.build([matrix.names[gpu] for gpu in matrix.gpus])
 
 
 def _classes(near: npt.NDArray[np.bool_]) -> Ints:
     """The class of each device, shape (n,), numbered in order. Devices that are near each other are
     in one class."""
-    number = np.full(len(near), -1, dtype=np.int32)
-    for first in range(len(near)):
-        reached = near[first]
-        if number[first] >= 0:
-            continue
-        while (wider := near[reached].any(axis=0)).sum() > reached.sum():
-            reached = wider
-        number[reached] = number.max() + 1
-    return number
+    from scipy.sparse.csgraph import connected_components
+
+    return np.asarray(connected_components(near, directed=False)[1], dtype=np.int32)
+
+
+def _groups(matrix: Matrix, devices: Ints, level: int) -> list[Ints]:
+    """Groups of devices whose distance is at most a level."""
+    number = _classes(matrix.level[np.ix_(devices, devices)] <= level)
+    return [devices[number == part] for part in range(number.max() + 1)]
 
 
 def _check_nested(matrix: Matrix) -> None:
@@ -132,34 +110,23 @@ def _check_nested(matrix: Matrix) -> None:
             )
 
 
-def _cpus(matrix: Matrix) -> Iterator[_Cpu]:
+def _cpus(matrix: Matrix) -> dict[str, Ints]:
     """The CPUs and their devices. Devices share a CPU if their distance is below SYS, or, if the
     matrix is silent, if they have the same affinity."""
-    number = _classes(matrix.level <= NODE)
     groups: list[Ints] = []
     keys: list[str | None] = []
-    for part in range(number.max() + 1):
-        members = np.flatnonzero(number == part).astype(np.int32)
+    for members in _groups(matrix, np.arange(len(matrix.level), dtype=np.int32), NODE):
         key = next((matrix.affinity[device] for device in members if matrix.affinity[device]), None)
-        place = next(_fitting(matrix, members, key, groups, keys), None)
-        if place is None:
+        for place, (group, other) in enumerate(zip(groups, keys, strict=True)):
+            alike = key is None or other is None or key == other
+            if alike and not (matrix.level[np.ix_(members, group)] == SYS).any():
+                groups[place] = np.concatenate((group, members))
+                keys[place] = other or key
+                break
+        else:
             groups.append(members)
             keys.append(key)
-        else:
-            groups[place] = np.concatenate((groups[place], members))
-            keys[place] = keys[place] or key
-    for name, group in zip(_cpu_names(keys), groups, strict=True):
-        yield _Cpu(name, group)
-
-
-def _fitting(
-    matrix: Matrix, members: Ints, key: str | None, groups: list[Ints], keys: list[str | None]
-) -> Iterator[int]:
-    """The CPUs to which devices may also belong."""
-    for place, (group, group_key) in enumerate(zip(groups, keys, strict=True)):
-        alike = key is None or group_key is None or key == group_key
-        if alike and not (matrix.level[np.ix_(members, group)] == SYS).any():
-            yield place
+    return dict(zip(_cpu_names(keys), groups, strict=True))
 
 
 def _cpu_names(keys: list[str | None]) -> list[str]:
@@ -170,50 +137,32 @@ def _cpu_names(keys: list[str | None]) -> list[str]:
     return [f"cpu{key if key in stated else next(free)}" for key in keys]
 
 
-class _Pcie:
-    """Connects devices to CPUs by as few bridges and switches as the matrix allows."""
+def _hang_on_cpu(
+    builder: TopologyBuilder, matrix: Matrix, kind: LinkKind, cpu: str, devices: Ints
+) -> None:
+    """Connect devices to their CPU by as few bridges and switches as the matrix allows: a bridge
+    for each group that has the distance NODE to the others."""
 
-    def __init__(self, builder: TopologyBuilder, matrix: Matrix, kind: LinkKind) -> None:
-        self.builder, self.matrix, self.kind = builder, matrix, kind
-        self.switches = self.bridges = 0
-
-    def hang_on(self, cpu: _Cpu) -> None:
-        """All devices of a CPU: a bridge for each group that has the distance NODE to the
-        others."""
-        parts = list(self._parts(cpu.devices, PHB))
-        for part in parts:
-            self._hang_on_bridge(
-                part, cpu.name if len(parts) == 1 else self._bridge(cpu.name, part)
-            )
-
-    def _bridge(self, cpu: str, part: Ints) -> str:
-        """A host bridge in the CPU. It is at least as fast as the devices on it."""
-        name = self.builder.device(f"bridge{self.bridges}", "bridge", node=0)
-        self.bridges += 1
-        width = len(list(self._parts(part, PXB))) * self.kind.link.bandwidth
-        self.builder.connect(name, cpu, Link(width), kind=self.kind.kind, assumed=True)
+    def switch(upper: str) -> str:
+        name = builder.device(f"pcie{builder.count('pcie switch')}", "pcie switch", node=0)
+        plug(builder, name, upper, kind, end=False)
         return name
 
-    def _hang_on_bridge(self, devices: Ints, bridge: str) -> None:
-        for part in self._parts(devices, PXB):
-            lower = list(self._parts(part, PIX))
-            top = bridge if len(lower) == 1 else self._switch(bridge)
+    parts = _groups(matrix, devices, PHB)
+    for bridged in parts:
+        below, bridge = _groups(matrix, bridged, PXB), cpu
+        if len(parts) > 1:
+            bridge = builder.device(f"bridge{builder.count('bridge')}", "bridge", node=0)
+            # It is at least as fast as the devices on it.
+            width = Link(len(below) * kind.link.bandwidth)
+            builder.connect(bridge, cpu, width, kind=kind.kind, assumed=True)
+        for part in below:
+            lower = _groups(matrix, part, PIX)
+            top = bridge if len(lower) == 1 else switch(bridge)
             for members in lower:
-                switch = top if len(part) == 1 else self._switch(top)
+                upper = top if len(part) == 1 else switch(top)
                 for device in members:
-                    plug(self.builder, self.matrix.names[device], switch, self.kind, end=True)
-
-    def _switch(self, upper: str) -> str:
-        name = self.builder.device(f"pcie{self.switches}", "pcie switch", node=0)
-        self.switches += 1
-        plug(self.builder, name, upper, self.kind, end=False)
-        return name
-
-    def _parts(self, devices: Ints, level: int) -> Iterator[Ints]:
-        """Groups of devices whose distance is at most a level."""
-        number = _classes(self.matrix.level[np.ix_(devices, devices)] <= level)
-        for part in range(number.max() + 1):
-            yield devices[number == part]
+                    plug(builder, matrix.names[device], upper, kind, end=True)
 
 
 def _joined(links: Ints) -> Iterator[tuple[Ints, bool]]:
@@ -278,15 +227,17 @@ def _generation(links: Ints) -> str:
     return "nvlink3" if count <= 12 else "nvlink4"
 
 
-def _notes(matrix: Matrix, links: Ints, kinds: _Kinds, cpus: int) -> Iterator[str]:
+def _notes(matrix: Matrix, links: Ints, nvlink: str, pcie: str) -> Iterator[str]:
     if links.any():
         count = _per_gpu(links)
         yield assumption(
-            "NVLink", kinds.nvlink, f"as the matrix shows {count} link{'s' * (count > 1)} a GPU"
+            "NVLink", nvlink, f"as the matrix shows {count} link{'s' * (count > 1)} a GPU"
         )
-    yield assumption("PCIe", kinds.pcie, "16 lanes everywhere, as the matrix does not say")
-    if cpus > 1:
-        yield assumption("between CPUs", kinds.socket, "as the matrix does not say")
+    yield assumption("PCIe", pcie, "16 lanes everywhere, as the matrix does not say")
+
+
+def _silent(matrix: Matrix) -> Iterator[str]:
+    """Notes on what the matrix does not say."""
     silent = matrix.level == UNSAID
     if (silent & (matrix.nvlinks == 0) & (matrix.lines > 0)).any():
         yield (
