@@ -8,7 +8,6 @@ what is left.
 """
 
 from topologies.packing.branches import Branch
-from topologies.packing.forest import TREES, Forest, pack
-from topologies.packing.pair import Pair, pack_pair
+from topologies.packing.forest import TREES, Forest, Pair, pack, pack_pair
 
 __all__ = ["TREES", "Branch", "Forest", "Pair", "pack", "pack_pair"]

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.packing.flow_graph import least_cut, with_source
-from topologies.packing.unit_search import Unit, is_spanned
+from topologies.packing.flow_graph import Unit, is_spanned, least_cut, with_source
 from topologies.topology import Flags
 
 Longs = npt.NDArray[np.int64]

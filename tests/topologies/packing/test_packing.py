@@ -16,10 +16,9 @@ from topologies.catalogue import find
 from topologies.machines import MACHINES
 from topologies.packing import Branch, Forest, pack, pack_pair
 from topologies.packing.balance import usage
+from topologies.packing.flow_graph import Unit, unit, wiring
 from topologies.packing.forest import spanned
 from topologies.packing.splitting import NoWay, Split, split_off
-from topologies.packing.unit_search import Unit, unit
-from topologies.packing.wiring import wiring
 from topologies.shapes import SHAPES, bus, full_mesh, hypercube, line, ring, star, torus
 from topologies.topology import Topology
 
@@ -186,9 +185,10 @@ def test_one_root_is_enough_on_a_line() -> None:
     assert sum(count > 0 for count in pair.out.trees) == 1
 
 
-def test_media_with_other_ends_are_divided() -> None:
-    assert not wiring(bus(4, bandwidth=1.0)).divided
-    assert not wiring(SHAPES["full_mesh_one_port"](4, bandwidth=1.0)).divided
+def test_media_that_any_end_may_use_are_nodes() -> None:
+    for topology in (bus(4, bandwidth=1.0), SHAPES["full_mesh_one_port"](4, bandwidth=1.0)):
+        nodes = len(topology.device_names) + 2 * len(topology.shared_names)
+        assert wiring(topology).shape == (nodes, nodes)
 
 
 def test_wrong_numbers_of_ranks_are_refused() -> None:
@@ -208,7 +208,7 @@ def test_edges_that_cannot_be_split_evenly_are_split_one_by_one() -> None:
 def test_cuts_of_equal_shares_only_shorten_the_search() -> None:
     network = random_network(6)
     bandwidth, sinks = (
-        wiring(network).bandwidth,
+        wiring(network),
         spanned(network.placement, len(network.device_names)),
     )
     limits = tuple(pack(network, network.ranks, towards=way).limit for way in (False, True))
