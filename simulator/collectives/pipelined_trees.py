@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from topologies.packing import Branch, Forest
+from topologies.packing import Forest
 from topologies.topology import Ints, Topology
 
 Longs = npt.NDArray[np.int64]
@@ -37,129 +37,92 @@ def pipeline(ranks: int, nbytes: float, waves: Sequence[Wave], segments: int) ->
     begins with a segment when that has reached the roots of the wave before.
 
     Without turns a rank would send all of its data first, and keep waiting what it passes on for
-    others. The trees of a root have equal shares of V.
+    others. The trees of a root have equal shares of V. Its slots are a segment after the other, and
+    in a segment the parts of V that the same trees of all waves carry.
     """
-    parts = _Parts([wave.forest.trees for wave in waves], segments)
-    builder = ScheduleBuilder(ranks, nbytes, slots=parts.slots)
-    courses, delay = [], 0
+    trees = [wave.forest.trees for wave in waves]
+    cuts = [_cuts({each[rank] for each in trees}) for rank in range(ranks)]
+    slots: int | list[float] = sum(trees[0]) * segments
+    if any(each != trees[0] for each in trees):
+        slots = []
+        for ends, count in zip(cuts, trees[0], strict=True):
+            share = count / sum(trees[0]) / segments
+            slots += (np.diff(ends) / max(1, ends[-1]) * share).tolist() * segments
+    builder = ScheduleBuilder(ranks, nbytes, slots=slots)
+    channel, delay, courses = channels(waves), 0, list[Longs]()
     for wave in waves:
-        courses.append(_Course(wave, parts, delay, channels(waves)))
+        courses.append(_course(wave, cuts, segments, delay, channel))
         delay += wave.forest.depth
-    turns: list[_Turn] = []
+    taking_part: list[tuple[list[Longs], list[Ints]]] = []
     for number in range(segments + delay - 1 if delay else 0):
-        ready = None if number < AHEAD else turns[number - AHEAD].awaited(builder)
-        turn = _Turn([], [])
-        for course in courses:
-            course.write(builder, number - course.turn, ready, turn)
-        turns.append(turn)
+        ended = None if number < AHEAD else _ended(builder, *taking_part[number - AHEAD])
+        busy, done = list[Longs](), list[Ints]()
+        for wave, course in zip(waves, courses, strict=True):
+            segment = number - course[0]
+            now = np.flatnonzero((segment >= 0) & (segment < segments))
+            if not len(now):
+                continue
+            _, source, target, lane, slot, count, stride = course[:, now]
+            builder.phase(wave.phase)
+            sent = (builder.reduce if wave.reduces else builder.copy)(
+                source,
+                target,
+                slot=slot + segment[now] * stride,
+                count=count,
+                channel=lane,
+                after=() if ended is None else ended[source][:, None],
+            )
+            busy += [source, target]
+            done += [sent, sent]
+        taking_part.append((busy, done))
     return builder.build()
 
 
-class _Turn(NamedTuple):
-    """The operations of a turn, and the ranks that take part in them: a list for each call."""
-
-    rank: list[Longs]
-    operation: list[Ints]
-
-    def awaited(self, builder: ScheduleBuilder) -> Ints:
-        """An operation of each rank that ends when the rank has done its part of the turn."""
-        rank, operation = np.concatenate(self.rank), np.concatenate(self.operation)
-        order = np.argsort(rank, kind="stable")
-        count = np.bincount(rank, minlength=builder.ranks)
-        place = np.arange(len(rank)) - np.repeat(np.cumsum(count) - count, count)
-        table = np.full((builder.ranks, int(count.max())), -1, dtype=np.int64)
-        table[rank[order], place] = operation[order]
-        every = np.arange(builder.ranks)
-        builder.phase("turns")
-        return builder.signal(every, every, after=table)
+def _cuts(counts: set[int]) -> list[int]:
+    """Where the data of a root are cut that has so many trees in a wave, in ticks; the last cut is
+    the end."""
+    ticks = lcm(*counts)
+    ends = {tree * (ticks // count) for count in counts if count for tree in range(count)}
+    return [*sorted(ends), ticks]
 
 
-class _Parts:
-    """The slots of each root: a segment after the other, and in a segment the parts of V that the
-    same trees of all waves carry."""
-
-    def __init__(self, trees: Sequence[tuple[int, ...]], segments: int) -> None:
-        self.segments, ranks = segments, len(trees[0])
-        total = sum(trees[0])
-        self.places: list[list[int]] = []
-        shares: list[float] = []
-        for rank in range(ranks):
-            counts = {each[rank] for each in trees}
-            ticks = lcm(*counts)
-            ends = {tree * (ticks // count) for count in counts if count for tree in range(count)}
-            self.places.append([*sorted(ends), ticks])
-            sizes = np.diff(self.places[-1]) / max(1, ticks) * (trees[0][rank] / total / segments)
-            shares += sizes.tolist() * segments
-        self.counts = np.array([len(places) - 1 for places in self.places])
-        self.begin = (np.cumsum(self.counts) - self.counts) * segments
-        equal = all(each == trees[0] for each in trees)
-        self.slots: int | list[float] = total * segments if equal else shares
-
-    def of(self, branch: Branch, trees: int) -> tuple[int, int]:
-        """The first slot of a branch in segment 0, and the number of slots."""
-        places = self.places[branch.root]
-        tick = places[-1] // trees
-        first, end = (
-            places.index(tick * tree) for tree in (branch.first, branch.first + branch.trees)
+def _course(
+    wave: Wave, cuts: list[list[int]], segments: int, delay: int, channel: dict[Way, int]
+) -> Longs:
+    """A column for each branch: its first turn, sender, receiver and channel, its first slot, its
+    slots, and those from one segment to the next. Branches to the next rank come first, so that not
+    all ranks begin with the same receiver."""
+    ranks, rows = len(cuts), list[tuple[int, ...]]()
+    counts = np.array([len(ends) - 1 for ends in cuts])
+    begin = (np.cumsum(counts) - counts) * segments
+    branches = sorted(
+        wave.forest.branches,
+        key=lambda branch: (branch.depth, (branch.target - branch.source) % ranks),
+    )
+    for branch in branches:
+        root, ends = branch.root, (branch.source, branch.target)
+        depth = wave.forest.depth - branch.depth if wave.reduces else branch.depth - 1
+        tick = cuts[root][-1] // wave.forest.trees[root]
+        first = cuts[root].index(tick * branch.first)
+        count = cuts[root].index(tick * (branch.first + branch.trees)) - first
+        slot = int(begin[root]) + first
+        rows.append(
+            (delay + depth, *ends, channel[*ends, branch.links], slot, count, int(counts[root]))
         )
-        return int(self.begin[branch.root]) + first, end - first
+    return np.array(rows, dtype=np.int64).reshape(-1, 7).T
 
 
-class _Course:
-    """A wave as columns, a row for each branch: those to the next rank first, so that not all ranks
-    begin with the same receiver."""
-
-    def __init__(self, wave: Wave, parts: _Parts, delay: int, channel: dict[Way, int]) -> None:
-        ranks = len(wave.forest.trees)
-        branches = sorted(
-            wave.forest.branches,
-            key=lambda branch: (branch.depth, (branch.target - branch.source) % ranks),
-        )
-        self.wave = wave
-        self.segments = parts.segments
-        self.source, self.target, depth = (
-            np.array(
-                [(branch.source, branch.target, branch.depth) for branch in branches],
-                dtype=np.int64,
-            )
-            .reshape(-1, 3)
-            .T
-        )
-        self.channel = np.array(
-            [channel[branch.source, branch.target, branch.links] for branch in branches],
-            dtype=np.int64,
-        )
-        self.turn = delay + (wave.forest.depth - depth if wave.reduces else depth - 1)
-        self.slot, self.count = (
-            np.array(
-                [parts.of(branch, wave.forest.trees[branch.root]) for branch in branches],
-                dtype=np.int64,
-            )
-            .reshape(-1, 2)
-            .T
-        )
-        self.stride = np.array([parts.counts[branch.root] for branch in branches], dtype=np.int64)
-
-    def write(
-        self, builder: ScheduleBuilder, segment: Longs, ready: Ints | None, turn: _Turn
-    ) -> None:
-        """The operations of a turn, in which each branch carries a segment if there is such a
-        one."""
-        rows = np.flatnonzero((segment >= 0) & (segment < self.segments))
-        if not len(rows):
-            return
-        builder.phase(self.wave.phase)
-        source, target = self.source[rows], self.target[rows]
-        operation = (builder.reduce if self.wave.reduces else builder.copy)(
-            source,
-            target,
-            slot=self.slot[rows] + segment[rows] * self.stride[rows],
-            count=self.count[rows],
-            channel=self.channel[rows],
-            after=() if ready is None else ready[source][:, None],
-        )
-        turn.rank.extend((source, target))
-        turn.operation.extend((operation, operation))
+def _ended(builder: ScheduleBuilder, ranks: list[Longs], operations: list[Ints]) -> Ints:
+    """An operation of each rank that ends when the rank has done its part of a turn."""
+    rank, operation = np.concatenate(ranks), np.concatenate(operations)
+    order = np.argsort(rank, kind="stable")
+    count = np.bincount(rank, minlength=builder.ranks)
+    place = np.arange(len(rank)) - np.repeat(np.cumsum(count) - count, count)
+    table = np.full((builder.ranks, int(count.max())), -1, dtype=np.int64)
+    table[rank[order], place] = operation[order]
+    every = np.arange(builder.ranks)
+    builder.phase("turns")
+    return builder.signal(every, every, after=table)
 
 
 def channels(waves: Sequence[Wave]) -> dict[Way, int]:
