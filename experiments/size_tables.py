@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from simulator.collectives.routers import Table
+from simulator.collectives.routers import SizeTable
 from topologies.errors import InputError
 from topologies.readers.contents import text_of
 
 MOST_BYTES, MOST_RANKS = 2**25, 2048
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> SizeTable:
     """The numbers of a CSV of bytes: p rows of p, or one row of p. Empty lines and lines that begin
     with # count for nothing.
 
@@ -22,7 +22,7 @@ def read_table(path: Path) -> Table:
     return parse_table(text, str(path))
 
 
-def parse_table(text: str, name: str) -> Table:
+def parse_table(text: str, name: str) -> SizeTable:
     """The same of the text of the file called `name`.
 
     >>> parse_table("0,6\\n2,0\\n", "m.csv").rows
@@ -47,7 +47,7 @@ def parse_table(text: str, name: str) -> Table:
         )
     if not any(any(row) for row in rows):
         raise InputError(f"{name}: all sizes are 0: expected one above 0")
-    return Table(name, tuple(rows))
+    return SizeTable(name, tuple(rows))
 
 
 def _number(cell: str, where: str) -> float:

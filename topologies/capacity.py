@@ -68,7 +68,7 @@ def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -
     2.0
     """
     first, last = np.ravel(sources).astype(np.int32), np.ravel(sinks).astype(np.int32)
-    network, inside = Network(topology), np.zeros(len(topology.device_names), dtype=np.bool_)
+    network, inside = FlowNetwork(topology), np.zeros(len(topology.device_names), dtype=np.bool_)
     inside[first] = True
     best, limit = Cut(inside, np.inf), network.most
     while cut := network.cut(np.where(inside, limit, 0.0), last, limit):
@@ -95,7 +95,7 @@ def tightest_cut(
     so that each sink is asked once. L. Zhao et al., "ForestColl", 2024, show that schedules meet
     the cut of an all-gather, whose weights are the shards.
     """
-    network, total = Network(topology, reverse=reverse), float(weight.sum())
+    network, total = FlowNetwork(topology, reverse=reverse), float(weight.sum())
     best = None
     share = 1 / above if above > 0 else network.most / float(weight[weight > 0].min())
     for sink in np.ravel(sinks).astype(np.int32)[:, None]:
@@ -107,7 +107,7 @@ def tightest_cut(
     return best
 
 
-class Network:
+class FlowNetwork:
     """Capacities as a graph for flows: the devices, two nodes a shared medium with β between them,
     a source, a sink.
 

@@ -19,7 +19,14 @@ from experiments.calibration.observations import Flags, Points, Series
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.spellings import NCCL_MODEL
-from simulator.cost_models.nccl import COLLECTIVES, GENERATIONS, PROTOCOLS, Job, channels, choice
+from simulator.cost_models.nccl import (
+    COLLECTIVES,
+    GENERATIONS,
+    PROTOCOLS,
+    NcclJob,
+    channels,
+    choice,
+)
 from simulator.profile import Profile, Protocol
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
@@ -115,7 +122,7 @@ def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
     if not names or curve.collective not in COLLECTIVES:
         return np.full(len(curve.sizes), np.nan)
     protocols = tuple(name for name in PROTOCOLS if name in curve.protocols) or PROTOCOLS
-    job = Job(curve.collective, curve.ranks, curve.nodes, channels(generation, bandwidth))
+    job = NcclJob(curve.collective, curve.ranks, curve.nodes, channels(generation, bandwidth))
     return np.array([choice(job, size, names, protocols).seconds for size in curve.sizes.tolist()])
 
 

@@ -14,7 +14,7 @@ from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from simulator.collectives import Algorithm
-    from simulator.collectives.routers import Router, Table
+    from simulator.collectives.routers import Router, SizeTable
 
 T = TypeVar("T")
 USUAL_SIZE = "64MiB"
@@ -80,7 +80,7 @@ class PatternOptions:
         return usual() if self._table is None else str(len(self._table.rows[0]))
 
     @cached_property
-    def _table(self) -> Table | None:
+    def _table(self) -> SizeTable | None:
         """The sizes of --matrix."""
         from experiments.size_tables import read_table
 

@@ -12,7 +12,7 @@ from experiments.spellings import NCCL_TUNER
 from simulator.collectives import Algorithm, find, of_collective
 from simulator.collectives.operation_counts import estimate
 from simulator.collectives.rings import rings_of
-from simulator.cost_models.nccl import COLLECTIVES, Choice, Job, channels, choice
+from simulator.cost_models.nccl import COLLECTIVES, Choice, NcclJob, channels, choice
 from simulator.profile import Profile
 from topologies.columns import distinct
 from topologies.errors import InputError
@@ -123,7 +123,7 @@ def library_choice(collective: str, topology: Topology, ranks: int, nbytes: floa
         return None
     nodes = len(distinct(topology.node[topology.placement[:ranks]]))
     together = channels(GENERATIONS[min(kinds)], rings_of(topology, ranks).bandwidth)
-    return choice(Job(collective, ranks, nodes, together), nbytes)
+    return choice(NcclJob(collective, ranks, nodes, together), nbytes)
 
 
 def usual_name(collective: str, chosen: Choice | None) -> str:

@@ -12,7 +12,7 @@ from simulator.collectives import Algorithm, find
 from simulator.collectives.best_options import best
 from simulator.collectives.operation_counts import bounds, estimate
 from simulator.collectives.proof import prove
-from simulator.collectives.symmetry import Folded, fold
+from simulator.collectives.symmetry import Representatives, fold
 from simulator.cost_models import CostModel
 from simulator.cost_models.fabric import Fabric, observe
 from simulator.predictions import Prediction, interval_of, prediction
@@ -69,7 +69,7 @@ class Case:
         except WrongResult as error:
             self.wrong = str(error)
 
-    def _folded(self) -> Folded | None:
+    def _folded(self) -> Representatives | None:
         """The schedule of the ranks that stand for all, where that is worth looking for."""
         if self.rules.symmetry == "off" or estimate(self.algorithm, self.ranks) < FEW:
             return None
@@ -106,9 +106,7 @@ class Case:
         """How many times as many operations there are as on no particular machine."""
         if self.algorithm.fit is None:
             return 1.0
-        on_machine = max(
-            each.operations for each in bounds(self.algorithm, self.topology, self.ranks)
-        )
+        on_machine = max(bounds(self.algorithm, self.topology, self.ranks))
         return max(1.0, on_machine / estimate(self.algorithm, self.ranks))
 
     @property

@@ -27,22 +27,6 @@ MULTIPLIERS = ("segments", "channels", "ways")
 """The options that multiply the operations of an algorithm."""
 
 
-class Bound(NamedTuple):
-    """The least number of operations of a schedule."""
-
-    operations: float
-    """This many or more."""
-    exact: bool
-    """Whether it has exactly as many."""
-
-
-class Count(NamedTuple):
-    """A number at a number of ranks."""
-
-    ranks: int
-    number: float
-
-
 class Counts(NamedTuple):
     """What the time and the memory of a schedule depend on."""
 
@@ -70,7 +54,7 @@ def counts(algorithm: Algorithm, ranks: int) -> Counts:
     if (listed := _listed(algorithm)) is not algorithm:
         times = estimate(algorithm, ranks) / estimate(listed, ranks)
         return Counts(*(times * count for count in counts(listed, ranks)))
-    extended = Counts(*(_extended(*column, ranks) for column in _counted(algorithm)))
+    extended = Counts(*(_extended(column, ranks) for column in _counted(algorithm)))
     return extended._replace(operations=estimate(algorithm, ranks))
 
 
@@ -92,30 +76,31 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
     multiple = _multiple(algorithm)
     if algorithm.operations is not None:
         return multiple * algorithm.operations(ranks)
-    return multiple * _extended(*_counted(_listed(algorithm))[0], ranks)
+    return multiple * _extended(_counted(_listed(algorithm))[0], ranks)
 
 
-def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[Bound]:
-    """Each bound is better and slower than the last."""
+def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[float]:
+    """The least number of operations of a schedule. Each bound is better and slower than the
+    last."""
     if ranks == 1:
-        yield Bound(0.0, True)
+        yield 0.0
         return
     if algorithm.listed_name.startswith("rings"):
         single = estimate(algorithm, ranks)
-        yield Bound(single, False)
-        yield Bound(single * len(rings_of(topology, ranks).orders), True)
+        yield single
+        yield single * len(rings_of(topology, ranks).orders)
     elif algorithm.name == "two_level":
         per_node = nodes_of(topology, ranks).shape[1]
-        yield Bound(ranks * 2.0 * (per_node + ranks // per_node - 2), True)
+        yield ranks * 2.0 * (per_node + ranks // per_node - 2)
     elif algorithm.operations is not None and algorithm.fit is None:
-        yield Bound(estimate(algorithm, ranks), True)
+        yield estimate(algorithm, ranks)
     elif not algorithm.cost.known:
-        yield Bound(_built(algorithm, ranks), True)
+        yield _built(algorithm, ranks)
     else:
-        yield Bound(algorithm.cost.volume(ranks), False)
+        yield algorithm.cost.volume(ranks)
     if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():
         nodes = len(distinct(topology.node[topology.placement[:ranks]]))
-        yield Bound(PIECES * ranks * (nodes - 1.0), False)
+        yield PIECES * ranks * (nodes - 1.0)
 
 
 def _base(algorithm: Algorithm) -> Algorithm | None:
@@ -143,19 +128,24 @@ def _built(algorithm: Algorithm, ranks: int) -> float:
         return 1.0
 
 
-def _extended(small: Count, large: Count, ranks: int) -> float:
-    power = log2(large.number / small.number) / log2(large.ranks / small.ranks)
+def _extended(counted: list[tuple[int, float]], ranks: int) -> float:
+    """A number for some `ranks`, by the numbers for few and for more."""
+    (few, less), (more, number) = counted
+    power = log2(number / less) / log2(more / few)
     if abs(power - round(power)) < NEAR:
-        return float(large.number * (ranks / large.ranks) ** round(power))
-    return large.number * ranks * log2(ranks) / (large.ranks * log2(large.ranks))
+        return float(number * (ranks / more) ** round(power))
+    return number * ranks * log2(ranks) / (more * log2(more))
 
 
 @cache
-def _counted(algorithm: Algorithm) -> list[tuple[Count, Count]]:
-    """Each of the counts of a small and of a large schedule."""
-    few, many = (next(filter(algorithm.defined, range(p, 0, -1))) for p in (SMALL, LARGE))
-    columns = zip(*(_sizes(algorithm.build(p, 1.0)) for p in (few, many)), strict=True)
-    return [(Count(few, max(1, less)), Count(many, max(1, more))) for less, more in columns]
+def _counted(algorithm: Algorithm) -> list[list[tuple[int, float]]]:
+    """For each count the numbers of ranks of a small and of a large schedule, and the counts."""
+    ranks = [next(filter(algorithm.defined, range(p, 0, -1))) for p in (SMALL, LARGE)]
+    sizes = [_sizes(algorithm.build(p, 1.0)) for p in ranks]
+    return [
+        [(p, max(1.0, count)) for p, count in zip(ranks, column, strict=True)]
+        for column in zip(*sizes, strict=True)
+    ]
 
 
 def _sizes(schedule: Schedule) -> Counts:

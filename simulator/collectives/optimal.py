@@ -21,7 +21,7 @@ from simulator.collectives.collective import (
 from simulator.collectives.pipelined_trees import Wave, pinned, pipeline
 from simulator.collectives.tree_chains import steps
 from simulator.cost_models import CostModel, optimal_formulas
-from simulator.cost_models.optimal_formulas import Shape
+from simulator.cost_models.optimal_formulas import TreeShape
 from simulator.schedules.schedule import Schedule
 from topologies.packing import TREES, Branch, Forest, pack, pack_pair
 from topologies.topology import Topology
@@ -34,7 +34,7 @@ SHOWN = 3
 """Digits of bandwidths in words."""
 
 
-class Plan(NamedTuple):
+class TreePlan(NamedTuple):
     """The waves of a collective."""
 
     waves: tuple[Wave, ...]
@@ -57,34 +57,34 @@ def _scattering(forest: Forest) -> Wave:
 
 
 @lru_cache(maxsize=32)
-def plan(collective: str, topology: Topology, ranks: int, most: int = TREES) -> Plan:
+def plan(collective: str, topology: Topology, ranks: int, most: int = TREES) -> TreePlan:
     """The trees for a machine, at most so many from a rank. The latest answers are remembered."""
     if collective == "all_reduce":
         into, out, bandwidth = pack_pair(topology, ranks, most)
         waves = _scattering(into), _gathering(out)
         together = bandwidth / (1 - max(into.loss, out.loss))
-        return Plan(waves, bandwidth, together)
+        return TreePlan(waves, bandwidth, together)
     if collective == "reduce_scatter":
         forest = pack(topology, ranks, towards=True, most=most)
-        return Plan((_scattering(forest),), forest.bandwidth, forest.limit)
+        return TreePlan((_scattering(forest),), forest.bandwidth, forest.limit)
     if collective == "broadcast":
         forest = pack(topology, ranks, root=0, most=most)
-        return Plan((Wave("broadcast", forest, False),), forest.bandwidth, forest.limit)
+        return TreePlan((Wave("broadcast", forest, False),), forest.bandwidth, forest.limit)
     forest = pack(topology, ranks, most=most)
-    return Plan((_gathering(forest),), forest.bandwidth, forest.limit)
+    return TreePlan((_gathering(forest),), forest.bandwidth, forest.limit)
 
 
 @cache
-def plain_plan(collective: str, ranks: int) -> Plan:
+def plain_plan(collective: str, ranks: int) -> TreePlan:
     """The trees for no machine: every rank sends to every other itself; the root of a broadcast
     sends each other rank a share, which that rank sends on."""
     if collective == "all_reduce":
-        return Plan((_scattering(_direct(ranks, True)), _gathering(_direct(ranks))), 1.0, 1.0)
+        return TreePlan((_scattering(_direct(ranks, True)), _gathering(_direct(ranks))), 1.0, 1.0)
     if collective == "reduce_scatter":
-        return Plan((_scattering(_direct(ranks, True)),), 1.0, 1.0)
+        return TreePlan((_scattering(_direct(ranks, True)),), 1.0, 1.0)
     if collective == "broadcast":
-        return Plan((Wave("broadcast", _from_root(ranks), False),), 1.0, 1.0)
-    return Plan((_gathering(_direct(ranks)),), 1.0, 1.0)
+        return TreePlan((Wave("broadcast", _from_root(ranks), False),), 1.0, 1.0)
+    return TreePlan((_gathering(_direct(ranks)),), 1.0, 1.0)
 
 
 def _direct(ranks: int, towards: bool = False) -> Forest:
@@ -125,7 +125,7 @@ def _fit(
 ) -> Fitted:
     made = plan(collective, topology, ranks, trees)
     schedule = pipeline(ranks, nbytes, made.waves, segments)
-    shape = Shape(made.depth, 1 / made.bandwidth, of_fabric=False)
+    shape = TreeShape(made.depth, 1 / made.bandwidth, of_fabric=False)
     cost = optimal_formulas.trees(
         lambda p: shape,
         segments,
@@ -138,7 +138,7 @@ def _fit(
     return Fitted(schedule, pinned(topology, made.waves), cost, words)
 
 
-def _words(made: Plan, segments: int) -> tuple[str, ...]:
+def _words(made: TreePlan, segments: int) -> tuple[str, ...]:
     lines = []
     for wave in made.waves:
         roots = sum(count > 0 for count in wave.forest.trees)
@@ -157,10 +157,10 @@ def _words(made: Plan, segments: int) -> tuple[str, ...]:
 def _formula(collective: str, segments: int, trees: int) -> CostModel:
     few = min(segments, FEW)
 
-    def shape(p: int) -> Shape:
+    def shape(p: int) -> TreeShape:
         depth = plain_plan(collective, p).depth
         shares = {"broadcast": 1.0, "all_reduce": 2 * (p - 1) / p}
-        return Shape(depth, shares.get(collective, (p - 1) / p))
+        return TreeShape(depth, shares.get(collective, (p - 1) / p))
 
     return optimal_formulas.trees(
         shape,

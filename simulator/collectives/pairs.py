@@ -19,7 +19,7 @@ Pattern = Callable[[int], Pairs]
 """From the number of ranks to the pairs."""
 
 
-class Places(NamedTuple):
+class PairSlots(NamedTuple):
     """The slots of the pairs of a pattern: what a rank sends comes first, then what it receives."""
 
     sent: Longs
@@ -47,7 +47,7 @@ def exchange(name: str, pattern: Pattern, root: int | None = None) -> Collective
     )
 
 
-def places(pairs: Pairs, ranks: int, slot: Longs | None = None) -> Places:
+def places(pairs: Pairs, ranks: int, slot: Longs | None = None) -> PairSlots:
     """The slots of pairs. By default each pair has another `slot` at its sender."""
     sent = numbers(pairs.source) if slot is None else slot
     received = numbers(pairs.target)
@@ -55,7 +55,7 @@ def places(pairs: Pairs, ranks: int, slot: Longs | None = None) -> Places:
     shares = np.zeros((ranks, sends + receives))
     shares[pairs.source, sent] = pairs.share
     shares[pairs.target, sends + received] = pairs.share
-    return Places(sent, sends + received, shares)
+    return PairSlots(sent, sends + received, shares)
 
 
 def numbers(end: Longs) -> Longs:
@@ -73,7 +73,7 @@ def _delivered(pattern: Pattern, before: Data, chosen: Chosen = None) -> Promise
     return delivered(pairs, places(pairs, len(before)), before, chosen)
 
 
-def delivered(pairs: Pairs, place: Places, before: Data, chosen: Chosen) -> Promise:
+def delivered(pairs: Pairs, place: PairSlots, before: Data, chosen: Chosen) -> Promise:
     """What pairs promise of the buffers before."""
     slots = before.shape[1]
     if chosen is not None and chosen.total != slots:

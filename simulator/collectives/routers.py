@@ -183,7 +183,7 @@ class Returned:
 
 
 @dataclass(frozen=True)
-class Table:
+class SizeTable:
     """Sizes from a file: what row s has in column r is for rank r, from rank s."""
 
     name: str

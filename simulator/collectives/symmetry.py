@@ -18,7 +18,7 @@ from simulator.schedules.shifts import Shifts
 from topologies.topology import Topology
 
 
-class Folded(NamedTuple):
+class Representatives(NamedTuple):
     """What an algorithm does on a machine, of as few ranks as stand for all."""
 
     fitted: Fitted
@@ -38,7 +38,7 @@ def fold(
     merges: bool = False,
     fair: bool = False,
     compared: int = COMPARED,
-) -> Folded | None:
+) -> Representatives | None:
     """The schedule of `algorithm` for V = 1 byte on a machine, written for as few ranks as stand
     exactly for all; None if there are none among the shifts that are `worth_trying`. With `merges`
     they still do if reductions take time, with `fair` they do under fair sharing.
@@ -68,7 +68,7 @@ def fold(
             continue
         if algorithm.origin:
             check_shifts(algorithm, topology, fitted.schedule, compared)
-        return Folded(fitted, routed)
+        return Representatives(fitted, routed)
     return None
 
 

@@ -68,7 +68,7 @@ class Crossings:
         return Crossings(*(column[rows] for column in columns))
 
     @cached_property
-    def groups(self) -> Groups:
+    def groups(self) -> MediumRoutes:
         """The routes that cross each medium. The rows must be :attr:`distinct`."""
         medium, first, size = np.unique(self.medium, return_index=True, return_counts=True)
         sender, receiver = (
@@ -77,14 +77,14 @@ class Crossings:
             else np.zeros(0, dtype=np.bool_)
             for end in self._ends
         )
-        return Groups(medium, first, size, sender, receiver)
+        return MediumRoutes(medium, first, size, sender, receiver)
 
     @property
     def _ends(self) -> tuple[Longs, Longs]:
         return self.sender, self.receiver
 
 
-class Groups(NamedTuple):
+class MediumRoutes(NamedTuple):
     """The routes that cross a medium: a row for each medium."""
 
     medium: Ints
@@ -164,7 +164,7 @@ def _ports(routed: Routed, crossings: Crossings, entered: Crossings, best: Float
     return "one" if receiving & entering else "switch"
 
 
-def _all_share(routed: Routed, crossings: Crossings, groups: Groups) -> bool:
+def _all_share(routed: Routed, crossings: Crossings, groups: MediumRoutes) -> bool:
     """Whether all routes that leave a rank share a medium, and so do all that enter one, wherever
     these are several."""
     ends = _standing(routed, _ends(routed))

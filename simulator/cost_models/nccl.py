@@ -128,7 +128,7 @@ def most_on_one_node(generation: str, protocol: str, bandwidth: float) -> float:
 
 
 @dataclass(frozen=True)
-class Channels:
+class NcclChannels:
     """The input of NCCL's tuner from its search of the machine. Raises InputError for a wrong
     value."""
 
@@ -163,14 +163,14 @@ class Channels:
 
 
 @dataclass(frozen=True)
-class Job:
+class NcclJob:
     """A collective of `ranks` GPUs on `nodes` nodes. Raises InputError if NCCL has no model of
     it."""
 
     collective: str
     ranks: int
     nodes: int
-    channels: Channels
+    channels: NcclChannels
 
     def __post_init__(self) -> None:
         _one_of("collective of NCCL's model", self.collective, COLLECTIVES)
@@ -200,19 +200,20 @@ class Choice(NamedTuple):
     protocol: str
 
 
-def channels(generation: str, bandwidth: float) -> Channels:
-    """Channels that carry `bandwidth` bytes/s together, inside nodes and between them.
+def channels(generation: str, bandwidth: float) -> NcclChannels:
+    """NcclChannels that carry `bandwidth` bytes/s together, inside nodes and between them.
 
     As in NCCL's search a channel is at most as fast as an NVLink. Raises InputError for an unknown
     generation.
     """
     _one_of("generation", generation, GENERATIONS)
     count = ceil(bandwidth / (NVLINK[generation] * GBPS)) if isfinite(bandwidth) else 1
-    return Channels(generation, bandwidth / max(1, count), bandwidth / max(1, count), max(1, count))
+    each = bandwidth / max(1, count)
+    return NcclChannels(generation, each, each, max(1, count))
 
 
 def choice(
-    job: Job,
+    job: NcclJob,
     nbytes: float,
     algorithms: Sequence[str] = ALGORITHMS,
     protocols: Sequence[str] = PROTOCOLS,
@@ -231,7 +232,7 @@ def choice(
     return min(choices, key=lambda candidate: candidate.seconds)
 
 
-def seconds(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
+def seconds(job: NcclJob, algorithm: str, protocol: str, nbytes: float) -> float:
     """Seconds of a collective of `nbytes`, counted as nccl-tests does (V of the whole buffer).
 
     Raises InputError for an unknown algorithm or protocol, for a tree of another collective than
@@ -250,7 +251,7 @@ def seconds(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
     )
 
 
-def latency(job: Job, algorithm: str, protocol: str) -> float:
+def latency(job: NcclJob, algorithm: str, protocol: str) -> float:
     """Seconds of software and of all steps."""
     k, inter = PROTOCOLS.index(protocol), _between(job, algorithm, protocol)
     step, crossings = STEP[job.channels.inside][algorithm][k], job.nodes - 1
@@ -265,7 +266,7 @@ def latency(job: Job, algorithm: str, protocol: str) -> float:
     return (base + (job.steps - crossings) * step + crossings * inter) * US
 
 
-def bandwidth(job: Job, algorithm: str, protocol: str) -> float:
+def bandwidth(job: NcclJob, algorithm: str, protocol: str) -> float:
     """Bytes/s of V, without the correction of trees."""
     machine, column = job.channels, min(job.nodes, 3) - 1
     row = GENERATIONS.index(machine.generation)
@@ -280,7 +281,7 @@ def bandwidth(job: Job, algorithm: str, protocol: str) -> float:
     return bus * (job.ranks / job.steps if algorithm == "ring" else 0.5)
 
 
-def _between(job: Job, algorithm: str, protocol: str) -> float:
+def _between(job: NcclJob, algorithm: str, protocol: str) -> float:
     """us of a step between nodes. If ranks are alone on their nodes, a ring's step takes as long as
     a tree's. Simple pays the NIC's latency twice."""
     kind = "tree" if job.per_node == 1 else algorithm
@@ -288,7 +289,7 @@ def _between(job: Job, algorithm: str, protocol: str) -> float:
     return STEP["network"][kind][PROTOCOLS.index(protocol)] + nic
 
 
-def _one_way(job: Job, protocol: str) -> float:
+def _one_way(job: NcclJob, protocol: str) -> float:
     """us of a pipeline from or to a root: one step if channels are alike, else all steps."""
     kind = "ring" if job.channels.alike or protocol != "Simple" else "tree"
     step = STEP["network" if job.nodes > 1 else job.channels.inside][kind][
@@ -297,7 +298,7 @@ def _one_way(job: Job, protocol: str) -> float:
     return step * (1 if job.channels.alike else job.steps)
 
 
-def _ll_most(job: Job) -> float:
+def _ll_most(job: NcclJob) -> float:
     fallback = "ampere" if job.channels.cpu == "amd" else "volta"
     return LL_MOST[job.channels.generation if job.nodes == 1 else fallback][min(job.nodes, 3) - 1]
 
@@ -307,7 +308,7 @@ def _correction(algorithm: str, protocol: str, nbytes: float) -> float:
     return CORRECTION[protocol][doublings] if algorithm == "tree" and 0 <= doublings < 23 else 1.0
 
 
-def _plateau(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
+def _plateau(job: NcclJob, algorithm: str, protocol: str, nbytes: float) -> float:
     """The factor on the latency of a ring of Simple over several nodes, if a channel's part of a
     rank is at least 64 bytes."""
     if (job.collective, algorithm, protocol) != ("all_reduce", "ring", "Simple") or job.nodes == 1:
@@ -317,7 +318,7 @@ def _plateau(job: Job, algorithm: str, protocol: str, nbytes: float) -> float:
     return 1.9 if job.channels.generation == "volta" else 1.4
 
 
-def _enabled(job: Job, algorithm: str, protocol: str) -> bool:
+def _enabled(job: NcclJob, algorithm: str, protocol: str) -> bool:
     return (algorithm == "ring" or job.collective == "all_reduce") and not (
         protocol == "LL128" and job.channels.inside == "pci"
     )

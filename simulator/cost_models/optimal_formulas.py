@@ -13,7 +13,7 @@ PER_TURN = 4
 """Turns after which a rank waits until it has done its part."""
 
 
-class Shape(NamedTuple):
+class TreeShape(NamedTuple):
     """What the formula knows of the trees for a number of ranks."""
 
     depth: int
@@ -23,7 +23,7 @@ class Shape(NamedTuple):
     of_fabric: bool = True
 
 
-Shapes = Callable[[int], Shape]
+Shapes = Callable[[int], TreeShape]
 """From the number of ranks."""
 
 

@@ -55,8 +55,8 @@ class Communicator:
         self.words: tuple[str, ...] = ()
         folded = _folded(chosen, setting) if alike else None
         if folded is None:
-            for bound in bounds(chosen, setting.topology, setting.ranks):
-                _check(setting, bound.operations)
+            for least in bounds(chosen, setting.topology, setting.ranks):
+                _check(setting, least)
         self._large = self._schedule(chosen, folded)
         _check(setting, len(self._large))
         self.servers = self._large.ranks - self._large.workers - self._large.switches
@@ -118,7 +118,7 @@ class Communicator:
 
 def _folded(algorithm: Algorithm, setting: Setting) -> Fitted | None:
     """The collective of the ranks that stand for all, where that is worth looking for."""
-    number = max(least for least, _ in bounds(algorithm, setting.topology, setting.ranks))
+    number = max(bounds(algorithm, setting.topology, setting.ranks))
     if number <= FEW:
         return None
     folded = fold(

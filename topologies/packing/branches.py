@@ -29,7 +29,7 @@ class Branch(NamedTuple):
     """The edges on the way between the root and the farther end, this edge included."""
 
 
-class Layout:
+class TreeWays:
     """The ways between devices, which trees use up one after the other, the shortest first."""
 
     def __init__(self, topology: Topology, placed: Ints, ways: Ways, *, towards: bool) -> None:

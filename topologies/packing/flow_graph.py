@@ -125,7 +125,7 @@ EXACT = 1e-12
 """The relative error of a quotient of two bandwidths."""
 
 
-class Unit(NamedTuple):
+class TreeUnit(NamedTuple):
     """The trees of a machine, counted."""
 
     bandwidth: float
@@ -136,7 +136,7 @@ class Unit(NamedTuple):
     """The trees for which there is room from node to node, shape (nodes, nodes)."""
 
 
-def unit(bandwidth: Floats, trees: Longs, sinks: Flags, most: float) -> Unit:
+def unit(bandwidth: Floats, trees: Longs, sinks: Flags, most: float) -> TreeUnit:
     """The greatest bandwidth, at most `most`, of so many `trees` from each node to all `sinks`.
 
     A cut has room for ⌊β/y⌋ trees of bandwidth y on each link. A cut that has too little room
@@ -148,10 +148,10 @@ def unit(bandwidth: Floats, trees: Longs, sinks: Flags, most: float) -> Unit:
         capacity = whole(bandwidth, y, total)
         room, inside = _from_roots(capacity, trees, np.flatnonzero(sinks)[::-1].copy())
         if room >= total:
-            return Unit(y, trees, capacity)
+            return TreeUnit(y, trees, capacity)
         y = min(_of_cut(bandwidth, inside, int(trees[inside].sum())), y * (1 - EXACT))
         if y == 0.0:
-            return Unit(y, trees, np.zeros_like(capacity))
+            return TreeUnit(y, trees, np.zeros_like(capacity))
 
 
 def whole(bandwidth: Floats, y: float, unlimited: int) -> Longs:

@@ -13,8 +13,8 @@ from topologies.capacity import tightest_cut
 from topologies.errors import InputError
 from topologies.packing.arborescences import trees
 from topologies.packing.balance import Usage, is_balanced, usage
-from topologies.packing.branches import Branch, Layout
-from topologies.packing.flow_graph import Unit, unit, wiring
+from topologies.packing.branches import Branch, TreeWays
+from topologies.packing.flow_graph import TreeUnit, unit, wiring
 from topologies.packing.splitting import Split, split_off
 from topologies.topology import Flags, Floats, Ints, Topology
 
@@ -83,7 +83,7 @@ def pack(
     chosen, split, limit = _best(bandwidth.T if towards else bandwidth, weight, placed, limit, most)
     each = int(chosen.trees.max()) // int(weight.max())
     counts = (np.bincount(owners, minlength=ranks) * each).astype(np.int64)
-    layout = Layout(topology, placed, split.ways, towards=towards)
+    layout = TreeWays(topology, placed, split.ways, towards=towards)
     rows = tuple(branches(chosen, split, layout, counts))
     return Forest(rows, tuple(counts.tolist()), chosen.bandwidth, limit * len(owners))
 
@@ -97,7 +97,7 @@ def check_ranks(topology: Topology, ranks: int) -> None:
 
 
 def _on_one_device(topology: Topology, placed: Ints, owners: list[int], *, towards: bool) -> Forest:
-    layout = Layout(topology, placed, {}, towards=towards)
+    layout = TreeWays(topology, placed, {}, towards=towards)
     rows = [branch for owner in owners for branch in layout.lay([], owner, 0, 1)]
     counts = np.bincount(owners, minlength=len(placed)).tolist()
     return Forest(tuple(rows), tuple(counts), np.inf, np.inf)
@@ -112,7 +112,7 @@ def spanned(placed: Ints, nodes: int) -> Flags:
 
 def _best(
     bandwidth: Floats, weight: Longs, placed: Ints, limit: float, most: int
-) -> tuple[Unit, Split, float]:
+) -> tuple[TreeUnit, Split, float]:
     """The number of trees whose bandwidth together is highest, and the least of such numbers; the
     edges between ranks that they have; the limit."""
     sinks, weights = spanned(placed, len(bandwidth)), np.zeros(len(bandwidth), dtype=np.int64)
@@ -123,7 +123,7 @@ def _best(
         used = usage(bandwidth, sinks, weights.astype(np.float64))
         bandwidth = used.raised[0]
         limit = min(limit, float(used.roots.sum() / weights.sum()))
-    units: list[Unit] = []
+    units: list[TreeUnit] = []
     for count in range(1, most + 1):
         units.append(unit(bandwidth, count * weights, sinks, limit / count))
         if units[-1].bandwidth * count >= limit * (1 - EQUAL):
@@ -134,12 +134,12 @@ def _best(
     raise InputError("no trees fit: use another algorithm on this machine")
 
 
-def together(chosen: Unit) -> float:
+def together(chosen: TreeUnit) -> float:
     """Bytes/s of all trees, of equal numbers the same to the bit."""
     return float(f"{chosen.bandwidth * chosen.trees.sum():.9g}")
 
 
-def branches(chosen: Unit, split: Split, layout: Layout, counts: Longs) -> Iterator[Branch]:
+def branches(chosen: TreeUnit, split: Split, layout: TreeWays, counts: Longs) -> Iterator[Branch]:
     """The branches of all trees. The trees from a device belong to its ranks in turn, `counts` to
     each."""
     devices = sorted(layout.ranks_on)
@@ -221,7 +221,7 @@ def _unequal(
     """The trees of a solution with the number of trees that has most bandwidth; None if that is
     less than wanted."""
     limit = float(used.roots.sum())
-    tried: list[tuple[Unit, Unit]] = []
+    tried: list[tuple[TreeUnit, TreeUnit]] = []
     for count in range(1, most + 1):
         trees = _rounded(used.roots, count)
         pair = [unit(each, trees, sinks, limit / count) for each in used.raised]
@@ -243,12 +243,12 @@ def _unequal(
 
 
 def _forest(
-    topology: Topology, placed: Ints, chosen: Unit, split: Split, limit: float, *, towards: bool
+    topology: Topology, placed: Ints, chosen: TreeUnit, split: Split, limit: float, *, towards: bool
 ) -> Forest:
     counts = np.zeros(len(placed), dtype=np.int64)
     _, heads = np.unique(placed, return_index=True)
     counts[heads] = chosen.trees[placed[heads]]
-    layout = Layout(topology, placed, split.ways, towards=towards)
+    layout = TreeWays(topology, placed, split.ways, towards=towards)
     rows = tuple(branches(chosen, split, layout, counts))
     return Forest(rows, tuple(counts.tolist()), chosen.bandwidth, limit)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.packing.flow_graph import Unit, is_spanned, least_cut, with_source
+from topologies.packing.flow_graph import TreeUnit, is_spanned, least_cut, with_source
 from topologies.topology import Flags
 
 Longs = npt.NDArray[np.int64]
@@ -135,7 +135,7 @@ class Split:
         self.ways = {pair: ways for pair, ways in self.ways.items() if node not in pair}
 
 
-def split_off(chosen: Unit, sinks: Flags) -> Split | None:
+def split_off(chosen: TreeUnit, sinks: Flags) -> Split | None:
     """The graph of the sinks alone; None if trees have no longer room."""
     split = Split(chosen.capacity, chosen.trees, sinks)
     try:

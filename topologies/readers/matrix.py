@@ -16,7 +16,7 @@ from topologies.readers.matrix_text import (
     LEVELS,
     SILENT,
     Heading,
-    Row,
+    MatrixRow,
     affinity,
     heading_of,
     is_link,
@@ -130,7 +130,9 @@ def _check_cells(matrix: Matrix) -> None:
         )
 
 
-def _check_row(file: str, label: str, row: Row, columns: Sequence[str], lines: list[str]) -> None:
+def _check_row(
+    file: str, label: str, row: MatrixRow, columns: Sequence[str], lines: list[str]
+) -> None:
     """Raise InputError unless a row has a link in every column, and X only in its own column."""
     if mistake := _mistake(label, row, columns):
         blank = _blank(label, lines[row.line - 1], columns)
@@ -140,7 +142,7 @@ def _check_row(file: str, label: str, row: Row, columns: Sequence[str], lines: l
         raise InputError(f"{file} {where}")
 
 
-def _mistake(label: str, row: Row, columns: Sequence[str]) -> str | None:
+def _mistake(label: str, row: MatrixRow, columns: Sequence[str]) -> str | None:
     for column, word, line in zip(columns, row.words, row.lines, strict=False):
         place = f"line {line}, column {column}"
         if not is_link(word):
@@ -172,7 +174,7 @@ def _blank(label: str, line: str, columns: Sequence[str]) -> str | None:
     return next((column for column, cell in zip(columns, cells, strict=False) if not cell), None)
 
 
-def _cells(rows: dict[str, Row], columns: Sequence[str]) -> tuple[Ints, Ints, Ints]:
+def _cells(rows: dict[str, MatrixRow], columns: Sequence[str]) -> tuple[Ints, Ints, Ints]:
     """Levels, numbers of NVLinks, and lines. The cells of a missing row are those of its
     column."""
     shape = (len(columns), len(columns))
@@ -191,7 +193,7 @@ def _cells(rows: dict[str, Row], columns: Sequence[str]) -> tuple[Ints, Ints, In
     return level, nvlinks, lines
 
 
-def _affinities(rows: dict[str, Row], heading: Heading) -> tuple[str | None, ...]:
+def _affinities(rows: dict[str, MatrixRow], heading: Heading) -> tuple[str | None, ...]:
     """For each device its NUMA node, or else its CPUs, or None."""
     return tuple(
         affinity(rows[label].rest, heading.affinities) if label in rows else None

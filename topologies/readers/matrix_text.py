@@ -36,7 +36,7 @@ _FRAMES = str.maketrans(dict.fromkeys("|│┃`*", " "))
 
 
 @dataclass
-class Row:
+class MatrixRow:
     """A row of the matrix, which may go on over several lines."""
 
     line: int
@@ -121,9 +121,9 @@ def heading_of(lines: list[str], top: int, first: int, file: str) -> Heading:
     return Heading(columns, "Affinity" in words[:start], affinities, end)
 
 
-def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, Row]:
+def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, MatrixRow]:
     """The rows by their label, up to the next heading."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, MatrixRow] = {}
     labels, row = set(heading.columns), None
     for number in range(heading.end, min(len(lines), heading.end + _MOST_LINES)):
         words = words_of(lines[number])
@@ -135,7 +135,7 @@ def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, Row]:
                     f"{file} line {number + 1}: a second row of {label}, see line "
                     f"{rows[label].line}"
                 )
-            row = rows[label] = Row(
+            row = rows[label] = MatrixRow(
                 number + 1, rest=words[:start] if heading.affinity_first else []
             )
             _fill(row, words[start + 1 :], number + 1, heading)
@@ -231,14 +231,14 @@ def _are_cells(words: list[str]) -> bool:
     return bool(words) and 2 * sum(map(is_link, words)) >= len(words)
 
 
-def _goes_on(row: Row, word: str, heading: Heading) -> bool:
+def _goes_on(row: MatrixRow, word: str, heading: Heading) -> bool:
     """Whether a line that begins with `word` continues a row."""
     if len(row.words) < len(heading.columns):
         return is_link(word)
     return bool(heading.affinities) and not row.rest and _AFFINITY.fullmatch(word) is not None
 
 
-def _fill(row: Row, words: list[str], line: int, heading: Heading) -> None:
+def _fill(row: MatrixRow, words: list[str], line: int, heading: Heading) -> None:
     """Add the words of a line to a row. If columns have no blanks between them, one word is several
     links."""
     for place, word in enumerate(words):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from topologies.link_kinds import LINKS
 from topologies.readers.hosts import assumption, join_by_nvswitch
-from topologies.readers.nccl_parts import Part, Parts, busid_of, class_of, first_of
+from topologies.readers.nccl_parts import NcclDevice, NcclParts, busid_of, class_of, first_of
 from topologies.readers.xml_elements import Element
 from topologies.topology_builder import TopologyBuilder
 
@@ -75,7 +75,7 @@ class Nvlinks:
             yield from first_of(lines)
 
 
-def nvlinks_of(parts: Parts, nvlink: str | None) -> Nvlinks:
+def nvlinks_of(parts: NcclParts, nvlink: str | None) -> Nvlinks:
     """The links of all GPUs, of the kind `nvlink` or else of the kind that `sm` tells.
 
     Raises InputError for links to what is not there, and for links of which the two ends tell
@@ -115,7 +115,7 @@ def nvlinks_of(parts: Parts, nvlink: str | None) -> Nvlinks:
     return links
 
 
-def join(builder: TopologyBuilder, parts: Parts, links: Nvlinks) -> None:
+def join(builder: TopologyBuilder, parts: NcclParts, links: Nvlinks) -> None:
     """Adds the links to GPUs and CPUs that are there already, and an NVSwitch."""
     for (first, second), pair in links.pairs.items():
         if first < second:
@@ -155,18 +155,20 @@ def _turn_own(links: Nvlinks) -> None:
             links.turned.append(f"{text}: left out")
 
 
-def _add(totals: dict[str, float], part: Part, bandwidth: float) -> None:
+def _add(totals: dict[str, float], part: NcclDevice, bandwidth: float) -> None:
     totals[part.name] = totals.get(part.name, 0.0) + bandwidth
 
 
-def _add_link(links: Nvlinks, parts: Parts, part: Part, element: Element, kind: str) -> None:
+def _add_link(
+    links: Nvlinks, parts: NcclParts, part: NcclDevice, element: Element, kind: str
+) -> None:
     count = element.whole("count", 1, MOST)
     target = _target(parts, part, element)
     if target is None:
         links.dangling += count
     elif target is part:
         links.own.setdefault(part.name, _Pair(element, kind)).count += count
-    elif isinstance(target, Part):
+    elif isinstance(target, NcclDevice):
         links.pairs.setdefault((part.name, target.name), _Pair(element, kind)).count += count
     else:
         _add(
@@ -176,7 +178,7 @@ def _add_link(links: Nvlinks, parts: Parts, part: Part, element: Element, kind: 
         )
 
 
-def _target(parts: Parts, part: Part, element: Element) -> Part | str | None:
+def _target(parts: NcclParts, part: NcclDevice, element: Element) -> NcclDevice | str | None:
     """The GPU that a link leads to, "nvswitch" or "cpu"; None if it is not there. Raises InputError
     if it is no GPU."""
     target_class = class_of(element, "tclass")

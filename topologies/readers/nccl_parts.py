@@ -39,7 +39,7 @@ class Cpu(NamedTuple):
     element: Element
 
 
-class Part(NamedTuple):
+class NcclDevice(NamedTuple):
     """A device: a <pci>, or a <nic> in a <cpu>."""
 
     name: str
@@ -71,20 +71,20 @@ class Port(NamedTuple):
     """A <net>: a network port of a device."""
 
     name: str
-    part: Part
+    part: NcclDevice
     element: Element
 
 
 @dataclass
-class Parts:
+class NcclParts:
     """All parts, in the order of the file. If a file describes several hosts, names begin with
     "node0."."""
 
     hosts: list[str] = field(default_factory=list)
     cpus: list[Cpu] = field(default_factory=list)
-    devices: list[Part] = field(default_factory=list)
+    devices: list[NcclDevice] = field(default_factory=list)
     ports: list[Port] = field(default_factory=list)
-    by_busid: dict[tuple[int, str], Part] = field(default_factory=dict)
+    by_busid: dict[tuple[int, str], NcclDevice] = field(default_factory=dict)
     switches: set[tuple[int, str]] = field(default_factory=set)
     """Where NVSwitches are, by their bus id."""
     described: bool = False
@@ -99,7 +99,7 @@ class Parts:
     """How many devices of a kind there are without a number of their own."""
 
     @property
-    def gpus(self) -> list[Part]:
+    def gpus(self) -> list[NcclDevice]:
         """The GPUs, in the order of the file."""
         return [part for part in self.devices if part.kind == "gpu"]
 
@@ -142,7 +142,7 @@ class Parts:
                 self._repeat("dev", (part.host, number), net, f"dev {number} of a net device")
             self.ports.append(Port(name, part, net))
 
-    def _part(self, host: int, element: Element, above: str, cpu: str) -> Part | None:
+    def _part(self, host: int, element: Element, above: str, cpu: str) -> NcclDevice | None:
         """The device of a <pci> or of a <nic> in a <cpu>, or None if it takes no part in
         communication."""
         if element.tag == "nic":
@@ -194,10 +194,10 @@ class Parts:
 
     def _named(
         self, name: str, kind: str, host: int, element: Element, above: str, cpu: str
-    ) -> Part:
+    ) -> NcclDevice:
         name = self._prefixed(host, name)
         name = name if kind == "gpu" else self._of_its_own(name, element, "name")
-        part = Part(name, kind, host, element, above, cpu)
+        part = NcclDevice(name, kind, host, element, above, cpu)
         self._take("device", part.name, part.gpu or element, "dev")
         return part
 
@@ -231,7 +231,7 @@ def first_of(notes: list[str]) -> list[str]:
     return [f"{notes[0]} (and {len(notes) - 1} more)"] if len(notes) > 1 else notes
 
 
-def survey(root: Element) -> Parts:
+def survey(root: Element) -> NcclParts:
     """The parts of a <system>. Raises InputError for elements that are misplaced, or are not what
     they have to be."""
     if root.tag != "system":
@@ -240,7 +240,7 @@ def survey(root: Element) -> Parts:
     elements = list(_checked(root))
     described = any(element.tag == "gpu" for element in elements)
     hosts = list(dict.fromkeys(cpu.attributes.get("host_hash", "") for cpu in root.within("cpu")))
-    parts = Parts(hosts, described=described)
+    parts = NcclParts(hosts, described=described)
     for cpu in root.within("cpu"):
         parts.add_cpu(cpu)
     if not parts.gpus:

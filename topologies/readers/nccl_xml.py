@@ -15,7 +15,7 @@ from topologies.link import Link
 from topologies.link_kinds import LINKS
 from topologies.readers.hosts import LANES, assumption, join_sockets, kind_named, plug
 from topologies.readers.nccl_links import Nvlinks, join, nvlinks_of
-from topologies.readers.nccl_parts import Cpu, Part, Parts, Port, class_of, survey
+from topologies.readers.nccl_parts import Cpu, NcclDevice, NcclParts, Port, class_of, survey
 from topologies.readers.xml_elements import Element, parse
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
@@ -82,7 +82,7 @@ def read_nccl_xml(
     return builder.build([part.name for part in ranks])
 
 
-def _ranks(parts: Parts) -> list[Part]:
+def _ranks(parts: NcclParts) -> list[NcclDevice]:
     """The GPUs in the order of their ranks. Raises InputError if two have the same."""
     gpus = parts.gpus
     for attribute in ("rank", "dev"):
@@ -106,7 +106,9 @@ def _check_unlike(numbers: list[int], elements: list[Element]) -> None:
         lines[number] = element.line
 
 
-def _join_pcie(builder: TopologyBuilder, parts: Parts, links: Nvlinks, usual: str) -> Iterator[str]:
+def _join_pcie(
+    builder: TopologyBuilder, parts: NcclParts, links: Nvlinks, usual: str
+) -> Iterator[str]:
     """Join every device to the device above it by PCIe; yields notes.
 
     A GPU directly below its CPU is left out if it has faster links to that CPU. `usual` is the kind
@@ -205,7 +207,7 @@ def _socket(cpu: Element) -> tuple[str, str]:
     return kind, f"{reason}, family {family} model {model}"
 
 
-def _notes(parts: Parts, links: Nvlinks) -> Iterator[str]:
+def _notes(parts: NcclParts, links: Nvlinks) -> Iterator[str]:
     yield from parts.notes()
     if not parts.described:
         yield "the file has no <gpu>: it says nothing of NVLinks or XGMI, and there are none here"

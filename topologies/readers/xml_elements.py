@@ -86,7 +86,7 @@ def parse(text: str, file: str, most: int = MOST) -> Element:
     text = check_text(text, file)
     skipped = text[: len(text) - len(text.lstrip())].count("\n")
     parser = DefusedExpatParser(forbid_dtd=True)
-    reader = _Reader(file, skipped, parser, most)
+    reader = _ElementReader(file, skipped, parser, most)
     parser.setContentHandler(reader)
     try:
         parser.feed(text.lstrip())
@@ -106,7 +106,7 @@ def parse(text: str, file: str, most: int = MOST) -> Element:
     return reader.root
 
 
-class _Reader(ContentHandler):
+class _ElementReader(ContentHandler):
     """Keeps elements as they come."""
 
     root: Element

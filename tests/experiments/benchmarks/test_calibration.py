@@ -12,7 +12,7 @@ from experiments.benchmarks.interval_coverage import Lefts
 from experiments.calibration.held_out import Left
 from experiments.calibration.observations import Points
 from experiments.measurements import read_all
-from simulator.cost_models.nccl import Job, channels, choice
+from simulator.cost_models.nccl import NcclJob, channels, choice
 from simulator.uncertainty.measured_places import Places
 from simulator.uncertainty.message_sizes import no_messages
 
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("X03 three", "CPU ranks", "Open MPI 5", "ring"),
     ):
         for ranks in (8, 16):
-            job = Job("all_reduce", ranks, ranks // 4, channels("hopper", 80e9))
+            job = NcclJob("all_reduce", ranks, ranks // 4, channels("hopper", 80e9))
             name = f"{family[:3].lower()}_ar_p{ranks}"
             rows = [f"{size},{choice(job, size).seconds * 1e6}" for size in SIZES]
             (measurements / f"{name}.csv").write_text(

@@ -9,7 +9,7 @@ import pytest
 from experiments.benchmarks.left_out_machines import parse, table
 from experiments.calibration.population.population_file import parse as population
 from grouped_cases import each_case
-from simulator.cost_models.nccl import Job, channels, choice
+from simulator.cost_models.nccl import NcclJob, channels, choice
 from topologies.errors import InputError
 
 SIZES = [4**k for k in range(6, 15)]
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     measurements = tmp_path_factory.mktemp("measured")
     lines = ["case,family,collective,ranks,nodes,gpu_model,nccl_or_mpi_version,algorithm"]
     for name, (family, device, generation, bandwidth) in MACHINES.items():
-        job = Job("all_reduce", 8, 2, channels(generation, bandwidth))
+        job = NcclJob("all_reduce", 8, 2, channels(generation, bandwidth))
         rows = [f"{size},{choice(job, size).seconds * 1e6}" for size in SIZES]
         (measurements / f"{name}_p8.csv").write_text("\n".join(("size_bytes,time_us", *rows)))
         lines.append(f"{name}_p8,{family},all_reduce,8,2,{device},NCCL 2.30,")

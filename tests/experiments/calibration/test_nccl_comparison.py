@@ -27,7 +27,7 @@ from experiments.commands import judge
 from experiments.measurements import Curve
 from experiments.profiles import find
 from grouped_cases import each_case
-from simulator.cost_models.nccl import Job, channels, choice, seconds
+from simulator.cost_models.nccl import NcclJob, channels, choice, seconds
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.ring_search import find_rings
@@ -47,7 +47,7 @@ def measured(ranks: int = 16, nodes: int = 4, rate: float = RATE, **fields: obje
 
 
 def test_an_algorithm_or_protocol_that_was_forced_is_taken_else_the_choice() -> None:
-    job = Job("all_reduce", 16, 4, channels("hopper", RATE))
+    job = NcclJob("all_reduce", 16, 4, channels("hopper", RATE))
     assert measured().seconds.tolist() == [choice(job, size).seconds for size in SIZES]
     tree = measured(algorithms=("double_tree",), protocols=("short", "LL"))
     assert tree.seconds.tolist() == [seconds(job, "tree", "LL", size) for size in SIZES]

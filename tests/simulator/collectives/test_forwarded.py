@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refusals import refusal
 from simulator.analysis.bounds import bounds
 from simulator.collectives import find
-from simulator.collectives.routers import TOKENS, Returned, Table, Tokens
+from simulator.collectives.routers import TOKENS, Returned, SizeTable, Tokens
 from simulator.collectives.uneven import skewed
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -82,7 +82,7 @@ def test_stages_by_hand() -> None:
     # Nodes of 3. Rank 0 has 4 B for rank 3 and 2 B for rank 4: 6 B to rank 3, and 2 B onwards.
     rows = [[0.0] * 9 for _ in range(9)]
     rows[0][3:5] = [4.0, 2.0]
-    table = Table("m.csv", tuple(map(tuple, rows)))
+    table = SizeTable("m.csv", tuple(map(tuple, rows)))
     schedule = skewed(find(FORWARDED), table).build(9, table.nbytes)
     moved = zip(schedule.rank, schedule.peer, schedule.nbytes, strict=True)
     assert [(int(a), int(b), round(float(n), 9)) for a, b, n in moved if a != b] == [

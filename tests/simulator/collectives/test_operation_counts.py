@@ -51,8 +51,9 @@ def test_estimates_are_no_more_than_what_is_built(ranks: int) -> None:
         known = algorithm.collective in (ALL_REDUCE, ALL_GATHER) and algorithm.defined(ranks)
         if known and algorithm.fit is None:
             built = len(algorithm.build(ranks, 1.0)) if ranks > 1 else 0
-            for least, exact in bounds(algorithm, star, ranks):
-                assert least == built if exact else least <= built, name
+            assert max(bounds(algorithm, star, ranks)) <= built, name
+            if algorithm.operations is not None:
+                assert list(bounds(algorithm, star, ranks)) == [built], name
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,6 @@ def test_estimates_of_what_is_made_for_a_machine(name: str, topology: str, ranks
     assert algorithm.fit is not None
     operations = len(algorithm.fit(built, ranks, 1.0).schedule)
     sizes = list(bounds(algorithm, built, ranks))
-    assert [least for least, _ in sizes] == sorted(least for least, _ in sizes)
-    for least, exact in sizes:
-        assert least == operations if exact else least <= operations
+    assert sizes == sorted(sizes)
+    assert sizes[-1] <= operations
+    assert name != "rings" or sizes[-1] == operations

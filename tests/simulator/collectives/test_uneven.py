@@ -13,7 +13,7 @@ from grouped_cases import each_case
 from refusals import refusal
 from simulator.analysis.bounds import best_bound, bounds
 from simulator.collectives import find
-from simulator.collectives.routers import RAMP, Router, Table, Zipf
+from simulator.collectives.routers import RAMP, Router, SizeTable, Zipf
 from simulator.collectives.uneven import ALGORITHMS, skewed
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -75,7 +75,7 @@ def test_a_router_sends_more_to_popular_experts() -> None:
 
 
 def test_a_table_gives_blocks_and_v() -> None:
-    table = Table("m.csv", ((0.0, 6.0, 2.0), (1.0, 0.0, 0.0), (0.0, 3.0, 0.0)))
+    table = SizeTable("m.csv", ((0.0, 6.0, 2.0), (1.0, 0.0, 0.0), (0.0, 3.0, 0.0)))
     algorithm = skewed(find("posted_all_to_allv"), table)
     schedule = algorithm.build(3, table.nbytes)
     assert table.nbytes == 4.0
@@ -87,7 +87,7 @@ def test_a_table_gives_blocks_and_v() -> None:
 
 
 def test_tables_of_another_shape_are_refused() -> None:
-    table = Table("m.csv", ((1.0, 2.0),))
+    table = SizeTable("m.csv", ((1.0, 2.0),))
     assert table.chunks(2).tolist() == pytest.approx([1 / 3, 2 / 3])
     assert refusal(table.chunks, 3) == "m.csv: 1 row of 2 numbers, and 3 chunks need 1 row of 3"
     assert refusal(table.matrix, 2) == "m.csv: 1 row of 2 numbers, and 2 ranks need 2 of 2"

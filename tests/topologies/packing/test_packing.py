@@ -16,7 +16,7 @@ from topologies.catalogue import find
 from topologies.machines import MACHINES
 from topologies.packing import Branch, Forest, pack, pack_pair
 from topologies.packing.balance import usage
-from topologies.packing.flow_graph import Unit, unit, wiring
+from topologies.packing.flow_graph import TreeUnit, unit, wiring
 from topologies.packing.forest import spanned
 from topologies.packing.splitting import NoWay, Split, split_off
 from topologies.shapes import SHAPES, bus, full_mesh, hypercube, line, ring, star, torus
@@ -234,4 +234,4 @@ def test_more_trees_than_have_room_are_not_split_off() -> None:
     trees, sinks = np.array([3, 0, 0, 0]), np.arange(4) < 3
     with pytest.raises(NoWay):
         Split(capacity, trees, sinks).off(3)
-    assert split_off(Unit(1.0, trees, capacity), sinks) is None
+    assert split_off(TreeUnit(1.0, trees, capacity), sinks) is None
