@@ -15,14 +15,6 @@ from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Topology
 
-LEVELS = 16
-"""Speeds of links, from the slowest up, by which devices are grouped."""
-ENUMERATED = 20
-"""Devices up to which all halves are compared, if no media are shared."""
-ASKED = 10
-"""Devices with ranks up to which the flow between all halves is computed."""
-SPECTRAL = 1024
-"""Devices up to which eigenvectors of the Laplacian are computed."""
 ANGLES = 8
 TREE = 2048
 """Devices of a tree up to which the devices beyond each wire are listed."""
@@ -108,7 +100,9 @@ def partitions(topology: Topology) -> list[Ints]:
         _numbered(np.where(topology.node < 0, alone, devices + topology.node)),
     ]
     groupings += [
-        components(topology, topology.bandwidth > speed) for speed in _speeds(topology)[:LEVELS]
+        # The 16 slowest speeds of links group devices.
+        components(topology, topology.bandwidth > speed)
+        for speed in _speeds(topology)[:16]
     ]
     groupings += [components(topology, reach <= hops) for hops in _different(reach)[:-1]]
     return list({groups.tobytes(): groups for groups in groupings}.values())
@@ -188,10 +182,12 @@ def bisection(topology: Topology) -> Bisection:
     >>> bisection(ring(8, bandwidth=1e9))
     Bisection(bandwidth=2000000000.0, exact=True)
     """
-    if not topology.shared_names and len(topology.device_names) <= ENUMERATED:
+    # All halves of so few devices are compared, if no media are shared.
+    if not topology.shared_names and len(topology.device_names) <= 20:
         return Bisection(_least_of_all(topology), exact=True)
     devices, place, count = np.unique(topology.placement, return_inverse=True, return_counts=True)
-    if len(devices) <= ASKED:
+    # Of so few devices with ranks the flow between all halves is computed.
+    if len(devices) <= 10:
         sides = _subsets(len(devices))
         halves = sides[sides @ count == topology.ranks // 2]
         return Bisection(_least(topology, halves[:, place]), exact=True)
@@ -237,7 +233,8 @@ def _likely_halves(topology: Topology) -> Iterator[Flags]:
     """The first half of the ranks in several orders."""
     port = np.bincount(topology.source, topology.bandwidth, len(topology.device_names))
     keys: list[npt.NDArray[np.generic]] = [topology.node, port]
-    if len(port) <= SPECTRAL:
+    # Eigenvectors of a larger Laplacian take too long.
+    if len(port) <= 1024:
         keys += _gradients(topology)
     for key in keys:
         order = np.argsort(key[topology.placement], kind="stable")

@@ -24,8 +24,6 @@ from topologies.topology_builder import TopologyBuilder
 
 MOST = 2**24
 """The most ranks, ports or links of a machine."""
-SCALABLE_UNIT = 32
-"""Nodes of NVIDIA's DGX SuperPOD of which the NICs with the same number share a leaf."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,8 @@ def join_rails(
     table = _table(ports)
     nodes, rails = table.shape
     rail_only = spines is not None and whole("spines", spines, 0) == 0
-    unit = nodes if rail_only else min(nodes, SCALABLE_UNIT)
+    # In NVIDIA's DGX SuperPOD the NICs with the same number of 32 nodes share a leaf.
+    unit = nodes if rail_only else min(nodes, 32)
     size = whole("nodes_per_leaf", unit if nodes_per_leaf is None else nodes_per_leaf)
     group = np.arange(nodes) // size
     if rail_only and nodes > size:

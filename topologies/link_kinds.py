@@ -25,7 +25,6 @@ class LinkKind(NamedTuple):
 
 
 _NCCL = "NCCL src/graph/topo.h"
-_RCCL = "RCCL src/graph/topo.h"
 _STEP = "α: NCCL src/graph/tuning.cc, LL step"
 
 
@@ -37,7 +36,9 @@ def _nvlink(bandwidth: float, gpu: str, wire: float) -> LinkKind:
 
 def _xgmi(bandwidth: float, gpus: str) -> LinkKind:
     figures = f"{bandwidth / 1e9:g} GB/s a link of {gpus}"
-    return LinkKind("xgmi", Link(bandwidth, 0.6e-6), f"{_RCCL}: {figures}; α as NVLink")
+    return LinkKind(
+        "xgmi", Link(bandwidth, 0.6e-6), f"RCCL src/graph/topo.h: {figures}; α as NVLink"
+    )
 
 
 def _pcie(bandwidth: float, wire: float) -> LinkKind:

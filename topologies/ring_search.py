@@ -14,17 +14,10 @@ from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
 Rows = npt.NDArray[np.int64]
-SEARCHED = 8
-"""Ranks of a node up to which every order is tried. Beyond, rotations of the rank order and of the
-order by nearest rank are."""
 PAIRS = 128
 """Ranks of a node up to which the distances of all pairs are computed. Beyond, the rank order is
 used."""
 CHANNELS = 16
-SHORTLIST = 64
-AHEAD = 2
-"""Further rings that a medium is assumed to carry. Without them the search takes a slow medium only
-because no ring has crossed it yet."""
 GAIN = 1e-3
 """Another channel is added if all channels together get faster by more than this share."""
 
@@ -179,7 +172,9 @@ def _patterns(topology: Topology, groups: list[Ints]) -> Rows:
     """Orders of the ranks of a node to choose from, by their number within it, shape (orders, ranks
     of a node)."""
     size, start = max(map(len, groups)), len(groups) == 1
-    if size <= SEARCHED:
+    # Every order of up to 8 ranks is tried. Of more, rotations of the rank order and of the order
+    # by nearest rank are.
+    if size <= 8:
         rest = np.array(list(permutations(range(int(start), size))), dtype=np.int64)
         return np.insert(rest, 0, 0, axis=1) if start else rest
     rank_order = np.arange(size)
@@ -219,9 +214,11 @@ def _next(
     if len(patterns) == 1:
         return 0
     edges = _edges(topology, max(groups, key=len), second, patterns, channel)
-    weight = (uses + AHEAD) / topology.medium_bandwidth
+    # A medium is assumed to carry two further rings. Else the search takes a slow medium only
+    # because no ring has crossed it yet.
+    weight = (uses + 2) / topology.medium_bandwidth
     cost = sum(_lengths(leg, weight)[start, end].sum(axis=1) for leg, start, end in edges)
-    shortlist = np.argsort(np.round(cost / (np.min(cost) or 1.0), 9), kind="stable")[:SHORTLIST]
+    shortlist = np.argsort(np.round(cost / (np.min(cost) or 1.0), 9), kind="stable")[:64]
     return int(shortlist[np.argmin(_fullest(topology, edges, shortlist, uses))])
 
 

@@ -16,7 +16,6 @@ _BYTES = {"B": 1.0}
 _SECONDS = {"s": 1.0}
 _BANDWIDTH = {"B/s": 1.0, "bit/s": 1 / 8, "b/s": 1 / 8, "Bps": 1.0, "bps": 1 / 8}
 _BINARY = ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"))
-_WIDEST = len("3.8125GiB")
 _MAX_POINTS = 100_000
 _DECIMAL = {"": 0} | dict(
     zip(
@@ -310,7 +309,7 @@ def in_binary(sizes: Iterable[float]) -> bool:
 def _binary(nbytes: float) -> str:
     """Bytes in a unit of 2^10: exact if that is short, else four digits."""
     exact = _exact_binary(nbytes)
-    if exact and len(exact) <= _WIDEST:
+    if exact and len(exact) <= len("3.8125GiB"):
         return exact
     power, prefix = _power(nbytes)
     if float(f"{nbytes / 2**power:.4g}") >= 1024:

@@ -15,7 +15,6 @@ from topologies.units import parse_whole
 
 BEST = "best"
 """The value of an option that a search finds for each size."""
-_NEXT = re.compile(r",(?![^,:]*=)")
 _FUNCTIONS = "schedule", "fit", "shifts", "shifts_on", "defined", "operations"
 
 
@@ -25,7 +24,7 @@ def names_in(text: str) -> list[str]:
     >>> names_in("ring:channels=4,segments=8,tree")
     ['ring:channels=4,segments=8', 'tree']
     """
-    return [name.strip() for name in dict.fromkeys(_NEXT.split(text))]
+    return [name.strip() for name in dict.fromkeys(re.split(r",(?![^,:]*=)", text))]
 
 
 def with_options(algorithm: Algorithm, text: str) -> Algorithm:

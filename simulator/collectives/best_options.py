@@ -13,8 +13,6 @@ from topologies.errors import InputError
 Seconds = Callable[[Algorithm], float]
 MOST = 2.0**18
 """Values, and operations of a schedule, that are tried at most."""
-GAIN = 1e-3
-"""The search ends where twice as many segments save no more than this share of the time."""
 
 
 def best(
@@ -52,7 +50,8 @@ def _searched(algorithm: Algorithm, name: str, ranks: int, seconds: Seconds) -> 
     value = farther = 1
     while time(farther) == time(value) and _fits(algorithm, name, 2 * farther, ranks):
         farther *= 2
-        if time(farther) < time(value) * (1 - GAIN):
+        # The search ends where twice as many segments save no more than this share of the time.
+        if time(farther) < time(value) * (1 - 1e-3):
             value = farther
     low, high = max(1, value // 2), 2 * value
     if not _fits(algorithm, name, high, ranks):

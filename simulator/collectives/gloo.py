@@ -32,9 +32,6 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, fold, rotations
 from topologies.topology import Ints
 
-SEGMENT = 2.0**20
-"""Bytes that a segment of an all-reduce or a reduce has at most."""
-
 
 def segments(ranks: int, nbytes: float) -> int:
     """Segments of a chunk that gloo cuts V = `nbytes` into: at least two, of at most 1 MiB.
@@ -42,7 +39,7 @@ def segments(ranks: int, nbytes: float) -> int:
     >>> segments(4, 2.0**20), segments(4, 2.0**24)
     (2, 4)
     """
-    return max(2, -int(-nbytes // (ranks * SEGMENT)))
+    return max(2, -int(-nbytes // (ranks * 2.0**20)))
 
 
 def gloo_ring_all_reduce(

@@ -9,8 +9,6 @@ from importlib.metadata import EntryPoint, entry_points
 from simulator.collectives.collective import Algorithm
 from topologies.errors import InputError
 
-GROUP = "simctl.algorithms"
-
 
 @cache
 def installed_algorithms() -> dict[str, Algorithm]:
@@ -20,7 +18,7 @@ def installed_algorithms() -> dict[str, Algorithm]:
     else, cannot be imported, or has a name that is taken.
     """
     known: dict[str, Algorithm] = {}
-    for entry in sorted(entry_points(group=GROUP)):
+    for entry in sorted(entry_points(group="simctl.algorithms")):
         for algorithm in _algorithms(entry):
             _check_name(algorithm.name, known, _place(entry))
             known[algorithm.name] = algorithm

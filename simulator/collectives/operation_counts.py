@@ -19,8 +19,6 @@ from topologies.errors import InputError
 from topologies.topology import Topology
 
 SMALL, LARGE = 16, 32
-NEAR = 0.1
-"""How far from a whole number a power may be."""
 PIECES = 16
 """Operations of nvls for each rank and each step round the ring of its nodes."""
 MULTIPLIERS = ("segments", "channels", "ways")
@@ -132,7 +130,8 @@ def _extended(counted: list[tuple[int, float]], ranks: int) -> float:
     """A number for some `ranks`, by the numbers for few and for more."""
     (few, less), (more, number) = counted
     power = log2(number / less) / log2(more / few)
-    if abs(power - round(power)) < NEAR:
+    # How far from a whole number a power may be.
+    if abs(power - round(power)) < 0.1:
         return float(number * (ranks / more) ** round(power))
     return number * ranks * log2(ranks) / (more * log2(more))
 

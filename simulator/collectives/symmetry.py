@@ -25,10 +25,6 @@ class Representatives(NamedTuple):
     routed: Routed
 
 
-TRIALS = 24
-"""Groups of shifts that are tried at most."""
-
-
 def fold(
     algorithm: Algorithm,
     topology: Topology,
@@ -106,7 +102,8 @@ def candidates(all_shifts: Shifts | None, node: int) -> list[Shifts]:
     ]
     groups = [Shifts(all_shifts.shape, stride) for stride in dict.fromkeys(strides) if stride]
     chosen = [group for group in groups if group.order > 1]
-    return sorted(chosen, key=lambda group: -group.order)[:TRIALS]
+    # Groups of shifts that are tried at most.
+    return sorted(chosen, key=lambda group: -group.order)[:24]
 
 
 def _divisors(number: int) -> list[int]:

@@ -15,8 +15,6 @@ from simulator.schedules.shifts import Move, Shifts, fold
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-PER_NODE = 8
-"""The most ranks of a node where no machine says how many it has."""
 Ranks = npt.NDArray[np.integer]
 
 
@@ -76,8 +74,9 @@ two_level_reduce_scatter = partial(two_levels, gathers=False)
 two_level_all_gather = partial(two_levels, scatters=False)
 
 
-def equal_nodes(ranks: int, per_node: int = PER_NODE) -> Ranks:
-    """Ranks in nodes of `per_node`, or of the largest divisor of `ranks` below that.
+def equal_nodes(ranks: int, per_node: int = 8) -> Ranks:
+    """Ranks in nodes of `per_node`, or of the largest divisor of `ranks` below that; 8 is usual for
+    machines.
 
     >>> equal_nodes(6, per_node=4).tolist()
     [[0, 1, 2], [3, 4, 5]]

@@ -12,7 +12,6 @@ from simulator.cost_models.fabric import Fabric
 from simulator.cost_models.servers import outcast
 
 Dims = tuple[int, ...]
-_CHO = "Cho et al., BlueConnect, MLSys 2019"
 
 
 def blue_connect(levels: int) -> CostModel:
@@ -36,7 +35,7 @@ def _blue_connect(dims: Callable[[int], Dims], words: str) -> CostModel:
         latex=r"2\sum_i (p_i - 1)(\alpha + g) + 2\frac{p-1}{p}\frac{V}{\beta}"
         r" + \frac{p-1}{p}V\gamma",
         assumes=f"{ASSUMES}; {words}",
-        source=_CHO,
+        source="Cho et al., BlueConnect, MLSys 2019",
         time=lambda fabric, p, nbytes: (
             steps(p) * (fabric.latency + fabric.gap)
             + (p - 1) * nbytes / p * (2 / fabric.bandwidth + fabric.reduction)
@@ -129,8 +128,9 @@ def two_stages(per_node: int | None = None) -> CostModel:
     )
 
 
-_SWING = "De Sensi et al., Swing, NSDI 2024, arXiv 2401.09356"
-SWING = replace(trees.HALVING_DOUBLING, source=_SWING)
+SWING = replace(
+    trees.HALVING_DOUBLING, source="De Sensi et al., Swing, NSDI 2024, arXiv 2401.09356"
+)
 
 
 def torus_swing(dims: tuple[int, ...]) -> CostModel:

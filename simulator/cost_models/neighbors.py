@@ -204,14 +204,11 @@ def _segmented(plain: CostModel, latex: str, time: Time, parts: int, ways: int) 
     )
 
 
-_SANDERS = "Sanders, Träff, Parallel prefix (scan) algorithms for MPI, EuroPVM/MPI 2006"
-
-
 def chain_scan(segments: int) -> CostModel:
     """A chain of `segments`, and a merge at every rank but the first."""
     return replace(
         chain_reduce(segments),
-        source=_SANDERS,
+        source="Sanders, Träff, Parallel prefix (scan) algorithms for MPI, EuroPVM/MPI 2006",
         redundant=lambda p: 1 / segments,
     )
 

@@ -120,9 +120,6 @@ DISSEMINATION_BARRIER = CostModel(
 )
 
 
-_BARNETT = f"Barnett et al., Interprocessor collective communication library, 1994; {THAKUR}"
-
-
 def _with_ring(fabric: Fabric, p: int, nbytes: float) -> float:
     chunk = nbytes / p
     return binomial_scatter(fabric, p, chunk) + (p - 1) * (fabric.latency + fabric.send(chunk))
@@ -140,7 +137,7 @@ SCATTER_RING_BROADCAST = CostModel(
     latex=r"S + (p-1)\left(\alpha + g + \frac{V}{p\beta}\right),\ S = \log_2 p\,(\alpha + g)"
     r" + \frac{p-1}{p}\frac{V}{\beta}",
     assumes=f"{ASSUMES}; S: the scatter, here for p = 2^k",
-    source=_BARNETT,
+    source=f"Barnett et al., Interprocessor collective communication library, 1994; {THAKUR}",
     time=_with_ring,
     steps=lambda p: log2_floor(p) + p - 1,
 )

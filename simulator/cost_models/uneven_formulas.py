@@ -16,7 +16,6 @@ Chunks = Callable[[int], Floats]
 """From p to the shares of V of all chunks, or of all blocks."""
 Stages = tuple[Floats, Floats]
 """Shares of V from each rank to each: across nodes, and inside nodes."""
-TRAFF = "Träff, Relationships between regular and irregular collectives, IPDPS 2009"
 
 
 def _largest(chunks: Chunks, p: int) -> float:
@@ -28,7 +27,7 @@ def ring_all_gatherv(chunks: Chunks) -> CostModel:
     return CostModel(
         latex=r"(p-1)\left(\alpha + g + \frac{wV}{\beta}\right)",
         assumes=f"{RING_ASSUMES}; w: share of the largest chunk",
-        source=TRAFF,
+        source="Träff, Relationships between regular and irregular collectives, IPDPS 2009",
         time=lambda fabric, p, nbytes: (
             (p - 1) * (fabric.latency + fabric.send(_largest(chunks, p) * nbytes))
         ),

@@ -18,13 +18,9 @@ from topologies.topology import Flags, Floats
 Longs = npt.NDArray[np.int64]
 UNITS = 2**26
 """The units in which the program's solution is counted to find cuts."""
-SLACK = 1e-7
-"""A cut that lacks no more than this share has room enough."""
 ENTRIES = 10_000_000
 """Entries of the programs that are solved one after the other, all together: about five seconds.
 Random networks of 16 ranks need a fifth of them at most."""
-MORE = 1.01
-"""Times the limit, to find the cuts that limit."""
 SURE = 1e-9
 """The relative error of a solution."""
 
@@ -139,7 +135,8 @@ class _Program:
     def add_cuts_of_equal_shares(self, bandwidth: Floats, alike: tuple[float, ...]) -> None:
         """Add the cuts that have too little room for slightly more than so many bytes/s."""
         for total in alike:
-            roots = np.where(self.sinks, total * MORE / np.count_nonzero(self.sinks), 0.0)
+            # Slightly more than the limit, to find the cuts that limit.
+            roots = np.where(self.sinks, total * 1.01 / np.count_nonzero(self.sinks), 0.0)
             self.add_cuts(Usage((bandwidth, bandwidth.T)[: self.directions], roots))
 
     def _lacking(self, solution: Usage) -> Iterator[tuple[int, Flags]]:
@@ -151,7 +148,8 @@ class _Program:
             graph = with_source(units, np.rint(solution.roots / total * UNITS).astype(np.int64))
             for sink in np.flatnonzero(self.sinks).tolist():
                 room, inside = least_cut(graph, [len(units)], np.array([sink]), UNITS)
-                if room < UNITS * (1 - SLACK):
+                # A cut that lacks no more than this share of the units has room enough.
+                if room < UNITS * (1 - 1e-7):
                     yield direction, inside[:-1]
 
     def solve(self) -> Usage:

@@ -21,8 +21,6 @@ from topologies.topology import Flags, Floats, Ints, Topology
 Longs = npt.NDArray[np.int64]
 TREES = 32
 """Trees of a rank, at most."""
-EQUAL = 1e-9
-"""The relative difference of two bandwidths that are equal."""
 LARGEST = 128
 """Ranks for which trees are packed, at most."""
 
@@ -126,7 +124,8 @@ def _best(
     units: list[TreeUnit] = []
     for count in range(1, most + 1):
         units.append(unit(bandwidth, count * weights, sinks, limit / count))
-        if units[-1].bandwidth * count >= limit * (1 - EQUAL):
+        # Bandwidths with no more relative difference are equal.
+        if units[-1].bandwidth * count >= limit * (1 - 1e-9):
             break
     for chosen in sorted(units, key=lambda each: -together(each)):
         if (split := split_off(chosen, sinks)) is not None:
@@ -168,12 +167,8 @@ def _by_owner(first: int, count: int, each: int) -> Iterator[tuple[int, int, int
 
 
 Longs = npt.NDArray[np.int64]
-TOGETHER = 2
-"""As many times as a rank may have trees, all ranks together may, if their shares are unequal."""
 GAIN = 1e-3
 """Roots with unequal shares are used if that makes all trees faster by more than this share."""
-EDGES = 600
-"""Edges of a graph up to which unequal shares are looked for."""
 
 
 class Pair(NamedTuple):
@@ -203,7 +198,8 @@ def pack_pair(topology: Topology, ranks: int, most: int = TREES) -> Pair:
     seconds = 1 / into.bandwidth + 1 / out.bandwidth
     equal = Pair(into, out, 1 / seconds if seconds else np.inf)
     bandwidth = wiring(topology)
-    if not seconds or not np.isfinite(bandwidth).all() or np.count_nonzero(bandwidth) > EDGES:
+    # Of more edges the program of unequal shares takes minutes.
+    if not seconds or not np.isfinite(bandwidth).all() or np.count_nonzero(bandwidth) > 600:
         return equal
     sinks = spanned(topology.placement[:ranks], len(bandwidth))
     # A cap on trees costs unequal shares as much, so limits are compared.
@@ -211,7 +207,8 @@ def pack_pair(topology: Topology, ranks: int, most: int = TREES) -> Pair:
     used = usage(bandwidth, sinks, both=True, wanted=wanted, alike=(out.limit, into.limit))
     if used.roots.sum() < wanted:
         return equal
-    limited = TOGETHER * most
+    # As many times as a rank may have trees, all ranks together may, if their shares are unequal.
+    limited = 2 * most
     return _unequal(topology, topology.placement[:ranks], used, sinks, wanted, limited) or equal
 
 

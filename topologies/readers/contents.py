@@ -13,8 +13,6 @@ from pathlib import Path
 
 from topologies.errors import InputError
 
-_LONGEST_NAME = 200
-
 
 def contents(path: Path, limit: int, thin: Callable[[bytes], bytes] | None = None) -> bytes:
     """Up to `limit` + 1 bytes of the file at `path`. The caller refuses a file with more than
@@ -26,7 +24,7 @@ def contents(path: Path, limit: int, thin: Callable[[bytes], bytes] | None = Non
     if the file does not exist or cannot be read. It also refuses folders, devices, sockets, and
     pipes without a writer.
     """
-    name = str(path)[:_LONGEST_NAME]
+    name = str(path)[:200]
     name = name if name.isprintable() else repr(name)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

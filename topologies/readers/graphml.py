@@ -21,7 +21,6 @@ from topologies.topology import Topology
 if TYPE_CHECKING:
     import networkx as nx
 
-_GRAPH = ("name", "paths")
 _NODE = ("kind", "node", "merges", "copies", "in_network")
 _EDGE = ("kind", "bandwidth", "latency", "gap", "assumed")
 _UNITS = {"bandwidth": "B/s", "merges": "B/s", "copies": "B/s", "latency": "s", "gap": "s"}
@@ -44,7 +43,7 @@ def load(text: str, name: str) -> Content:
         for node, data in nodes.items()
     }
     content = {"simctl_topology": VERSION, "name": PurePath(name).stem} | _picked(
-        graph.graph, _GRAPH
+        graph.graph, ("name", "paths")
     )
     lists = {
         "notes": [note for note in str(graph.graph.get("notes", "")).split("\n") if note],

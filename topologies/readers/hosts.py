@@ -19,8 +19,6 @@ from topologies.topology_builder import TopologyBuilder
 
 LANES = 16
 """The lanes of a PCIe link of LINKS."""
-REDUCING = ("nvlink4", "nvlink5")
-"""The NVLinks whose switches reduce and multicast (NVLS)."""
 
 
 def kind_named(option: str, choice: str | None, inferred: str) -> str:
@@ -75,7 +73,8 @@ def join_by_nvswitch(
     """All NVSwitches as one that does not block. `bandwidth` is that of each GPU to it in bytes/s.
     Each way has half of α."""
     kind = LINKS[nvlink]
-    builder.device(name, "nvswitch", node=node, in_network=nvlink in REDUCING)
+    # The NVLinks whose switches reduce and multicast (NVLS).
+    builder.device(name, "nvswitch", node=node, in_network=nvlink in ("nvlink4", "nvlink5"))
     for gpu, total in bandwidth.items():
         half = Link(total, kind.link.latency / 2)
         builder.connect(gpu, name, half, kind=kind.kind, assumed=True)

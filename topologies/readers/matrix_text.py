@@ -26,7 +26,6 @@ _LONGEST, _MOST_LINES = 1 << 16, 16 * MOST
 GPU = re.compile(r"GPU\d{1,4}")
 LABEL = re.compile(r"(?:GPU|NIC)\d{1,4}")
 _LINK = re.compile("|".join((r"NV[1-9]\d{0,2}", *LEVELS, *SILENT)))
-_LINKS = re.compile(rf"(?:{_LINK.pattern})+")
 _AFFINITY = re.compile(r"[\d,-]+|N/A")
 _RULE = re.compile(r"[-:=+]+")
 _ESCAPES = re.compile(
@@ -74,7 +73,7 @@ def words_of(line: str) -> list[str]:
 
 def is_link(word: str) -> bool:
     """Whether a word is the text of a cell, or of several cells without blanks between them."""
-    return _LINKS.fullmatch(word) is not None
+    return re.fullmatch(rf"(?:{_LINK.pattern})+", word) is not None
 
 
 def is_name(word: str) -> bool:

@@ -18,7 +18,6 @@ Mistake = tuple[Location, str]
 Place = Callable[[Location], str]
 """A location in words, with the name of the file first."""
 
-_LONGEST = 600
 _DEEPEST = 16
 WORDS = {
     "missing": "is missing",
@@ -105,7 +104,7 @@ def unknown(what: str, name: str, known: Collection[str]) -> str:
     """The message for an unknown name, with the nearest known name."""
     near = get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
-    return f"no such {what}: {hint}there are {', '.join(known)}"[:_LONGEST]
+    return f"no such {what}: {hint}there are {', '.join(known)}"[:600]
 
 
 def spelling(location: Location) -> str:

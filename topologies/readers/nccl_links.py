@@ -25,7 +25,6 @@ _XGMI = {
     "95": "xgmi3",
 }
 """The XGMI of GPUs by how `gcn` begins; RCCL wrote 910 for gfx90a."""
-_LATEST_XGMI = "xgmi3"
 
 
 @dataclass
@@ -215,5 +214,5 @@ def _xgmi_of(gpu: Element) -> tuple[str, str]:
     gcn = gpu.text("gcn", "unknown")
     model = gcn.lower().removeprefix("gfx")
     return next(
-        (name for start, name in _XGMI.items() if model.startswith(start)), _LATEST_XGMI
+        (name for start, name in _XGMI.items() if model.startswith(start)), "xgmi3"
     ), f"as usual for {gcn}"

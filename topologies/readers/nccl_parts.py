@@ -28,7 +28,6 @@ _GPUS, _NICS, _BRIDGES, _NVSWITCHES = ("0x03", "0x12"), "0x02", "0x0604", "0x068
 """How PCI classes of displays and accelerators, networks, bridges to PCIe and other bridges
 begin."""
 _BUSID = re.compile(r"[0-9a-f]{1,8}:[0-9a-f]{1,4}(?::[0-9a-f]{1,4})?(?:\.[0-9a-f]{1,2})?", re.ASCII)
-_CLASS = re.compile(r"0x[0-9a-f]{2,8}", re.ASCII)
 
 
 class Cpu(NamedTuple):
@@ -280,7 +279,7 @@ def busid_of(element: Element, attribute: str) -> str:
 def class_of(element: Element, attribute: str) -> str:
     """A PCI class in lower case, or nothing if it is missing. Raises InputError if it is none."""
     value = element.attributes.get(attribute, "").lower()
-    if value and not _CLASS.fullmatch(value):
+    if value and not re.fullmatch(r"0x[0-9a-f]{2,8}", value, re.ASCII):
         raise element.mistake(attribute, "it is a PCI class like 0x030200")
     return value
 

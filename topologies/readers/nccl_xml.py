@@ -31,8 +31,6 @@ _NETS = {"roce": ("roce", "mlx", "bnxt_re", "ionic", "irdma"), "slingshot": ("cx
 """How names of NICs begin: of RoCE (rdma-core kernel-boot/rdma_rename.c), with a driver of verbs
 (Linux drivers/infiniband/hw), and of Slingshot (libfabric prov/cxi). With sockets NCCL has names of
 interfaces, like eth0."""
-_FASTEST = 1_600_000
-"""Mbit/s of the fastest network ports that exist."""
 _INTEL = ((207, "upi4"), (143, "upi3"), (85, "upi2"), (0, "qpi"))
 """Sockets of Intel's family 6 by the least model: NCCL src/graph/xml.cc and topo.cc,
 ncclTopoGetInterCpuBw."""
@@ -217,7 +215,8 @@ def _notes(parts: NcclParts, links: Nvlinks) -> Iterator[str]:
         yield "PCIe is left out where a GPU reaches the same CPU by C2C or NVLink"
     for port in parts.ports:
         speed = port.element.whole("speed", -1, 999_999_999, 0)
-        if speed > _FASTEST:
+        # The fastest network ports that exist have 1,600,000 Mbit/s.
+        if speed > 1_600_000:
             yield (
                 f"{port.name}: {speed} Mbit/s is what the file says, and faster than any network "
                 f"port"

@@ -23,10 +23,6 @@ from topologies.readers.matrix import looks_like as looks_like
 from topologies.topology import Ints, Topology
 from topologies.topology_builder import TopologyBuilder
 
-MOST_NVLINKS = 18
-"""The most NVLinks of a GPU (NVIDIA H100, B200)."""
-MOST_DIRECT = 4
-"""The most GPUs that are all joined by equally many NVLinks without an NVSwitch."""
 PIX, PXB, PHB, NODE, SYS = range(1, 6)
 
 _HOSTS = {
@@ -173,10 +169,12 @@ def _joined(links: Ints) -> Iterator[tuple[Ints, bool]]:
         between = links[np.ix_(members, members)]
         pairs = between[~np.eye(len(members), dtype=bool)]
         if pairs.size:
-            same = len(members) > MOST_DIRECT and len(set(pairs.tolist())) == 1
+            # Without an NVSwitch, at most 4 GPUs are all joined by equally many NVLinks.
+            same = len(members) > 4 and len(set(pairs.tolist())) == 1
             yield (
                 members,
-                bool((pairs > 0).all() and (same or between.sum(axis=1).max() > MOST_NVLINKS)),
+                # H100 and B200 have 18 NVLinks, and no GPU has more.
+                bool((pairs > 0).all() and (same or between.sum(axis=1).max() > 18)),
             )
 
 

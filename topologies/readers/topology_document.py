@@ -19,9 +19,6 @@ from topologies.topology import Paths, Topology
 from topologies.topology_builder import KINDS, TopologyBuilder
 
 VERSION = 1
-LONGEST_NAME = 200
-LONGEST_NOTE = 2000
-_LONGEST_QUANTITY = 60
 
 
 def quantity(read: Callable[[str], float]) -> BeforeValidator:
@@ -29,7 +26,7 @@ def quantity(read: Callable[[str], float]) -> BeforeValidator:
     them."""
 
     def checked(value: object) -> float:
-        if isinstance(value, dict | list) or value == inf or len(str(value)) > _LONGEST_QUANTITY:
+        if isinstance(value, dict | list) or value == inf or len(str(value)) > 60:
             raise InputError(f"{shown(value)} is no quantity")
         return read(value if isinstance(value, str) else shown(value))
 
@@ -54,8 +51,8 @@ def _known_version(version: int) -> int:
     return version
 
 
-Name = Annotated[str, _printable(LONGEST_NAME)]
-Note = Annotated[str, _printable(LONGEST_NOTE)]
+Name = Annotated[str, _printable(200)]
+Note = Annotated[str, _printable(2000)]
 Bandwidth = Annotated[float, quantity(read_bandwidth)]
 Seconds = Annotated[float, quantity(read_seconds)]
 Cost = Annotated[float, quantity(read_cost)]
