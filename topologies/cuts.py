@@ -233,7 +233,7 @@ def _likely_halves(topology: Topology) -> Iterator[Flags]:
     """The first half of the ranks in several orders."""
     port = np.bincount(topology.source, topology.bandwidth, len(topology.device_names))
     keys: list[npt.NDArray[np.generic]] = [topology.node, port]
-    # Eigenvectors of a larger Laplacian take too long.
+    # Eigenvectors are computed of a Laplacian of up to 1024 devices.
     if len(port) <= 1024:
         keys += _gradients(topology)
     for key in keys:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from topologies.alike_rings import Box, alike
 from topologies.errors import InputError
+from topologies.routing import distances
 from topologies.topology import Floats, Ints, Topology
 
 Rows = npt.NDArray[np.int64]
@@ -192,8 +193,6 @@ def _patterns(topology: Topology, groups: list[Ints]) -> Rows:
 def _nearest(topology: Topology, group: Ints) -> Rows:
     """An order that starts at the first rank and always goes on to the nearest rank that is
     left."""
-    from topologies.routing import distances
-
     away = distances(topology, group)[:, group]
     order, free = [0], np.ones(len(group), dtype=np.bool_)
     while len(order) < len(group):

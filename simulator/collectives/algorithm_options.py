@@ -61,12 +61,10 @@ def with_values(algorithm: Algorithm, values: Mapping[str, int]) -> Algorithm:
     >>> with_values(find("chain_reduce"), {"segments": 8}).name
     'chain_reduce:segments=8'
     """
-    from simulator.collectives import algorithms
-
     if algorithm.recipe and isinstance(algorithm.recipe[1][0], Algorithm):
         make, (base, *rest) = algorithm.recipe
         return make(with_values(base, values), *rest)
-    listed = algorithms()[algorithm.listed_name]
+    listed = algorithm.plain or algorithm
     return _variant(listed, tuple(_changed(listed, {**algorithm.options, **values}).items()), ())
 
 
@@ -105,6 +103,7 @@ def _variant(
         listed,
         name=f"{listed.name}:{','.join(words)}",
         options=options,
+        plain=listed,
         searched=searched,
         servers=options.get("servers", listed.servers),
         **functions,

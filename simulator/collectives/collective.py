@@ -144,6 +144,8 @@ class Algorithm:
     options: Mapping[str, int] = field(default_factory=dict, hash=False)
     """The values of the options: by default of the :data:`OPTIONS` among the keywords of
     `schedule`. `fit`, `shifts`, `shifts_on`, `defined` and `operations` may have them, too."""
+    plain: Algorithm | None = None
+    """The algorithm with the default options, if some have other values."""
     searched: tuple[str, ...] = ()
     """The options for which :func:`simulator.collectives.best_options.best` finds the values."""
     by_library: tuple[str, ...] = ()

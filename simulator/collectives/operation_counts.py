@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.collectives import algorithms
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.rings import rings_of
 from simulator.collectives.two_level import nodes_of
@@ -49,9 +48,9 @@ def counts(algorithm: Algorithm, ranks: int) -> Counts:
         return Counts(operations, 2 * operations, operations, operations)
     if (base := _base(algorithm)) is not None:
         return counts(base, ranks)
-    if (listed := _listed(algorithm)) is not algorithm:
-        times = estimate(algorithm, ranks) / estimate(listed, ranks)
-        return Counts(*(times * count for count in counts(listed, ranks)))
+    if algorithm.plain:
+        times = estimate(algorithm, ranks) / estimate(algorithm.plain, ranks)
+        return Counts(*(times * count for count in counts(algorithm.plain, ranks)))
     extended = Counts(*(_extended(column, ranks) for column in _counted(algorithm)))
     return extended._replace(operations=estimate(algorithm, ranks))
 
@@ -74,7 +73,7 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
     multiple = _multiple(algorithm)
     if algorithm.operations is not None:
         return multiple * algorithm.operations(ranks)
-    return multiple * _extended(_counted(_listed(algorithm))[0], ranks)
+    return multiple * _extended(_counted(algorithm.plain or algorithm)[0], ranks)
 
 
 def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[float]:
@@ -109,13 +108,8 @@ def _base(algorithm: Algorithm) -> Algorithm | None:
 
 def _multiple(algorithm: Algorithm) -> float:
     """How many times the operations of the algorithm without options there are."""
-    defaults = _listed(algorithm).options
+    defaults = (algorithm.plain or algorithm).options
     return prod(algorithm.options[key] / defaults[key] for key in defaults if key in MULTIPLIERS)
-
-
-def _listed(algorithm: Algorithm) -> Algorithm:
-    """The algorithm without options."""
-    return algorithms()[algorithm.listed_name]
 
 
 def _built(algorithm: Algorithm, ranks: int) -> float:

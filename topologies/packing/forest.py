@@ -198,7 +198,7 @@ def pack_pair(topology: Topology, ranks: int, most: int = TREES) -> Pair:
     seconds = 1 / into.bandwidth + 1 / out.bandwidth
     equal = Pair(into, out, 1 / seconds if seconds else np.inf)
     bandwidth = wiring(topology)
-    # Of more edges the program of unequal shares takes minutes.
+    # Unequal shares are looked for in graphs of up to 600 edges.
     if not seconds or not np.isfinite(bandwidth).all() or np.count_nonzero(bandwidth) > 600:
         return equal
     sinks = spanned(topology.placement[:ranks], len(bandwidth))
