@@ -23,9 +23,10 @@ from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import error, library_of, points
 from experiments.calibration.fit import explore
 from experiments.calibration.held_out import HeldOut, Left, judged, left_out
-from experiments.calibration.libraries import NCCL, Library
+from experiments.calibration.libraries import NCCL
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from experiments.calibration.population.machine_runs import at_specification
 from experiments.calibration.population.specification import specification_of
 from experiments.calibration.rule_learning import rules_file
@@ -61,7 +62,7 @@ class Fitted(NamedTuple):
     """A fitted group, what was left out of it by each protocol, and how long the fits took."""
 
     group: Group
-    points: Points
+    points: FitPoints
     lefts: Lefts
     seconds: float
 
@@ -170,13 +171,13 @@ def _fitted(all_groups: Sequence[Group]) -> Iterator[Fitted]:
     progress(len(all_groups), len(all_groups))
 
 
-def _lefts(group: Group, measured: Points) -> Lefts:
+def _lefts(group: Group, measured: FitPoints) -> Lefts:
     whole = explore(_model(group, measured))
     lefts = {protocol: list(left_out(whole, protocol)) for protocol in COLUMNS}
     return {protocol: folds for protocol, folds in lefts.items() if folds}
 
 
-def _model(group: Group, measured: Points) -> Model:
+def _model(group: Group, measured: FitPoints) -> Model:
     """The model of a group. Its fit starts at the specification of the machine, if that is known:
     nothing of a specification was fitted to runs."""
     model = Model(measured, group.library)
@@ -267,7 +268,7 @@ def _cell(errors: Sequence[float | None] | None) -> str:
     return "  ".join("-" if value is None else f"{value:.1%}" for value in errors)
 
 
-def _own(group: Group, measured: Points, protocol: str) -> float | None:
+def _own(group: Group, measured: FitPoints, protocol: str) -> float | None:
     """The error of NCCL's own model on the points that `protocol` leaves out. None if it has none,
     or the GPUs are unknown."""
     if group.library is not NCCL or protocol in ("collectives", "few"):
@@ -328,7 +329,7 @@ def _worst_records(judged: Judged) -> list[output.Record]:
     ]
 
 
-def _reason(measured: Points, lefts: tuple[Left, ...], point: int) -> str:
+def _reason(measured: FitPoints, lefts: tuple[Left, ...], point: int) -> str:
     curve, places = curve_of(measured, lefts, int(measured.curve[point]))
     return reason(curve, places.index(point))
 

@@ -38,13 +38,13 @@ import resource, sys, time
 import numpy as np
 from experiments.calibration.calibrated_profile import calibrate
 from experiments.calibration.libraries import NCCL
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 sizes = np.geomspace(2.0**10, 2.0**30, int(sys.argv[1]))
 noise = np.exp(0.03 * np.random.default_rng(1).normal(size=len(sizes)))
 seconds = (4e-5 + (sizes / 1e15) ** 0.5 + sizes / 2e11) * noise
-curve = Series("made up", "all_reduce", ("ring", "double_tree"), 16, 2, sizes, seconds)
+curve = FitCurve("made up", "all_reduce", ("ring", "double_tree"), 16, 2, sizes, seconds)
 begin = time.process_time()
-calibrate(Points([curve]), NCCL)
+calibrate(FitPoints([curve]), NCCL)
 end = time.process_time()
 print(len(sizes), end - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """

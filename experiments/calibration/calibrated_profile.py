@@ -13,9 +13,10 @@ from experiments.calibration import measured_machines
 from experiments.calibration.fit import Estimate, Fit, explore
 from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
 from experiments.calibration.known_paths import Machine, as_nodes
-from experiments.calibration.libraries import LIBRARIES, NCCL, Library
+from experiments.calibration.libraries import LIBRARIES, NCCL
+from experiments.calibration.library import Library, fit_curve
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import OWN, Points, Series, forced, series
+from experiments.calibration.observations import OWN, FitCurve, FitPoints, forced
 from experiments.calibration.population.calibration_start import at_population
 from experiments.calibration.uncertainty import shipped_rules, uncertainty
 from experiments.measurements import Curve
@@ -71,10 +72,10 @@ def points(
     in_place: bool = False,
     least: int = LEAST,
     profile: Profile | None = None,
-) -> tuple[Points, list[str]]:
+) -> tuple[FitPoints, list[str]]:
     """The points that can be fitted, and a line for each curve that cannot. A `profile` lists
     labels without effect."""
-    fitted_curves: list[Series] = []
+    fitted_curves: list[FitCurve] = []
     skipped: list[str] = []
     for curve in curves:
         curve_library = _library(curve)
@@ -91,7 +92,7 @@ def points(
             continue
         try:
             multicast = _multicasts(curve, machine) and _knows(profile, library, curve)
-            curve_points = series(
+            curve_points = fit_curve(
                 curve, library, in_place=in_place, ran=_ran(curve, profile), multicast=multicast
             )
             _check(curve_points, machine, multicast)
@@ -109,7 +110,7 @@ def points(
         raise InputError(f"{points} to fit: expected at least {least}{because}")
     if count > MOST:
         raise InputError(f"{count} points to fit: at most {MOST}, take fewer curves or sizes")
-    return Points(fitted_curves), skipped
+    return FitPoints(fitted_curves), skipped
 
 
 def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
@@ -142,7 +143,7 @@ def _multicasts(curve: Curve, machine: Machine) -> bool:
     return in_network.multicasts(machine(curve.ranks or 2, curve.ranks or 2))
 
 
-def _check(curve: Series, machine: Machine, multicast: bool) -> None:
+def _check(curve: FitCurve, machine: Machine, multicast: bool) -> None:
     """Raise InputError if the machine has the ranks on other nodes than the measurement.
 
     The same holds if an algorithm depends on the machine, and there is none.
@@ -165,7 +166,7 @@ def _check(curve: Series, machine: Machine, multicast: bool) -> None:
 
 
 def calibrate(
-    measured: Points,
+    measured: FitPoints,
     library: Library,
     machine: Machine = as_nodes,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -197,7 +198,7 @@ def calibrate(
     )
 
 
-def _built(measured: Points, machine: Machine) -> Topology | None:
+def _built(measured: FitPoints, machine: Machine) -> Topology | None:
     """The machine of the largest job. None: nodes with a port each."""
     if machine is as_nodes:
         return None
@@ -206,7 +207,7 @@ def _built(measured: Points, machine: Machine) -> Topology | None:
 
 
 def separated(
-    measured: Points, library: Library, machine: Machine = as_nodes
+    measured: FitPoints, library: Library, machine: Machine = as_nodes
 ) -> list[tuple[str, str]]:
     """Protocols and kinds of link whose g is identified by a fit with a g for all of them."""
     kinds = Model(measured, library, machine).kinds

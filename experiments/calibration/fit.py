@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.library_model import Choice, Model
 from experiments.calibration.observations import Flags, Ints
 from experiments.calibration.slopes import slopes
@@ -85,8 +84,8 @@ class Fit:
     @property
     def typical_residuals(self) -> Floats:
         """The residuals on a machine without corrections of single numbers of nodes."""
-        typical = self.model.without(self.inner, NodeCorrections)
-        return np.asarray(np.log(self.model.points.seconds / self.model.predict(typical)))
+        typical = self.model.predict(self.model.typical(self.inner))
+        return np.asarray(np.log(self.model.points.seconds / typical))
 
     @property
     def profile(self) -> Profile:

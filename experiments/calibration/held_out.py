@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.fit import Fit, fit
-from experiments.calibration.observations import Flags, Points, Series, evenly
+from experiments.calibration.observations import FitCurve, FitPoints, Flags, evenly
 from experiments.calibration.uncertainty import kept_points, parameter_variance, places
 from simulator.uncertainty.interval_rules import Rules
 from simulator.uncertainty.measured_places import Places
@@ -102,7 +102,7 @@ def judged(protocol: str, points: int, lefts: Iterable[Left], rules: Rules) -> H
     return HeldOut(protocol, *errors)
 
 
-def _folds(points: Points, protocol: str) -> Iterator[Flags]:
+def _folds(points: FitPoints, protocol: str) -> Iterator[Flags]:
     if protocol == "sizes":
         sizes = np.unique(points.size)
         yield from (
@@ -121,7 +121,7 @@ def _folds(points: Points, protocol: str) -> Iterator[Flags]:
         yield points.largest
 
 
-def _baseline(points: Points, fold: Flags) -> Floats:
+def _baseline(points: FitPoints, fold: Flags) -> Floats:
     """Seconds by one α and one β a curve, fitted to the other points of the curve.
 
     A curve that is left out whole takes the α and β of a curve with the same label, at the largest
@@ -141,7 +141,7 @@ def _baseline(points: Points, fold: Flags) -> Floats:
     return seconds
 
 
-def _rescaled(points: Points, c: int, fitted: Flags) -> Floats:
+def _rescaled(points: FitPoints, c: int, fitted: Flags) -> Floats:
     curve = points.curves[c]
     peers = [k for k in np.unique(points.curve[fitted]) if points.curves[k].label == curve.label]
     if not peers:
@@ -156,7 +156,7 @@ def _rescaled(points: Points, c: int, fitted: Flags) -> Floats:
     return np.asarray(alpha * steps + slope * volume * curve.sizes)
 
 
-def _least(count: Callable[[str, int], float], curve: Series) -> float:
+def _least(count: Callable[[str, int], float], curve: FitCurve) -> float:
     """Of the algorithms that may have run."""
     return min(count(name, curve.ranks) for name in curve.algorithms)
 

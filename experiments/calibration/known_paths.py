@@ -10,8 +10,8 @@ from math import inf
 
 import numpy as np
 
-from experiments.calibration.libraries import Library
-from experiments.calibration.observations import Ints, Points
+from experiments.calibration.library import Library
+from experiments.calibration.observations import FitCurve, FitPoints, Ints
 from experiments.calibration.paths import Paths
 from simulator.collectives import find
 from simulator.effects.jobs import Index, Jobs, jobs, reduces
@@ -73,7 +73,7 @@ class KnownPaths:
     """The paths of every algorithm that may have made a point, by algorithm, ranks and ranks a
     node."""
 
-    def __init__(self, points: Points, library: Library, machine: Machine) -> None:
+    def __init__(self, points: FitPoints, library: Library, machine: Machine) -> None:
         self.points, self.library = points, library
         self.figures: dict[str, tuple[float, float]] = {}
         self.of: dict[tuple[str, int, int], Paths] = {}
@@ -96,7 +96,7 @@ class KnownPaths:
         self.jobs: Jobs = jobs(listed, ranks, nodes, per_node, reduce)
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         versions = {curve.library for curve in points.curves}
-        self.most = tuple(prior.most(versions) for prior in library.protocols)
+        self.longest = tuple(prior.most(versions) for prior in library.protocols)
         """The bytes of the longest message that each protocol carries."""
         self.further = self._on_the_way(machine) - kinds
         """Kinds of link that no run crosses, but jobs on more nodes do."""
@@ -109,7 +109,7 @@ class KnownPaths:
     def _candidates(self, point: int) -> tuple[str, ...]:
         curve, size = self.points.curves[self.points.curve[point]], float(self.points.size[point])
         running = (
-            name for names in ((), *curve.instead) for name in curve.ran(self.library, size, names)
+            name for names in ((), *curve.instead) for name in self.library.ran(curve, size, names)
         )
         return tuple(dict.fromkeys(running))
 
@@ -133,6 +133,15 @@ class KnownPaths:
             return set()
         self._note(topology)
         return {str(topology.link_kinds[link]) for link in topology.route(0, width)}
+
+    def exchanges(self, curve: FitCurve, beyond: float) -> bool:
+        """Whether two ranks on two nodes exchange messages of more than `beyond` bytes in each
+        algorithm that may have made the largest size of a curve."""
+        largest = float(curve.sizes.max(initial=1.0))
+        return all(
+            self.of[name, curve.ranks, curve.per_node].exchanged(largest, beyond)
+            for name in self.library.ran(curve, largest)
+        )
 
     def places(self) -> Iterator[Place]:
         """Every algorithm where it was measured."""
@@ -183,7 +192,7 @@ class KnownPaths:
                         for column, count in zip((latencies, crossed, gaps), counts, strict=True):
                             column[(*place, columns)] = count.T
                         merged[place] = rows[:, -1]
-                carried = paths.carried(size, self.most)
+                carried = paths.carried(size, self.longest)
                 crossed[point, a, ~(np.array(forced) & carried)] = ENDLESS
                 job[point, a] = numbers[key]
                 excess[point, a] = paths.exchanged(size, self.beyond)
@@ -198,6 +207,6 @@ class KnownPaths:
         curve, on_curve = self.points.curves[c], np.flatnonzero(self.points.curve == c)
         seconds = np.full((len(on_curve), most), np.inf)
         for row, point in zip(seconds, on_curve, strict=True):
-            ran = curve.ran(self.library, float(self.points.size[point]), algorithms)
+            ran = self.library.ran(curve, float(self.points.size[point]), algorithms)
             row[[a for a, name in enumerate(self.candidates[point]) if name in ran]] = 0.0
         return seconds

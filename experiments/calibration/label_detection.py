@@ -9,8 +9,8 @@ import numpy as np
 
 from experiments.calibration.fit import Fit
 from experiments.calibration.known_paths import Machine
-from experiments.calibration.libraries import Library
-from experiments.calibration.observations import OWN, Series, forced, series
+from experiments.calibration.library import Library, fit_curve
+from experiments.calibration.observations import OWN, FitCurve, forced
 from experiments.calibration.prediction import Predicted, predict
 from experiments.measurements import Curve
 from simulator.effects.labels import Ineffective
@@ -50,7 +50,7 @@ def fallen_back(
 
     The machine cannot simulate the algorithms of these labels.
     """
-    groups: dict[tuple[str, str, str], list[Series]] = {}
+    groups: dict[tuple[str, str, str], list[FitCurve]] = {}
     for curve in curves:
         if (
             forced(curve).lower() in library.unsure
@@ -67,22 +67,22 @@ def fallen_back(
     return list(_everywhere(entries, []))
 
 
-def _chosen(curve: Curve, library: Library) -> Series | None:
+def _chosen(curve: Curve, library: Library) -> FitCurve | None:
     """A curve as if the library had chosen; None where that cannot be judged."""
     try:
-        candidate = series(replace(curve, algorithm=""), library)
+        candidate = fit_curve(replace(curve, algorithm=""), library)
     except InputError:
         return None
     return replace(candidate, forced=forced(curve)) if len(candidate.sizes) >= LEAST else None
 
 
 def _fallen_back(
-    alike: list[Series], library: Library, profile: Profile, machine: Machine
+    alike: list[FitCurve], library: Library, profile: Profile, machine: Machine
 ) -> list[Ineffective]:
     """An entry for each curve, if one of the library's algorithms, or its choice, explains all of
     the curves."""
 
-    def predicted(curve: Series, algorithms: tuple[str, ...]) -> list[Predicted]:
+    def predicted(curve: FitCurve, algorithms: tuple[str, ...]) -> list[Predicted]:
         return predict(
             profile,
             library,
@@ -105,7 +105,7 @@ def _fallen_back(
     )
 
 
-def _entry(curve: Series, algorithms: tuple[str, ...]) -> Ineffective:
+def _entry(curve: FitCurve, algorithms: tuple[str, ...]) -> Ineffective:
     return Ineffective(
         curve.forced or OWN, curve.collective, algorithms, curve.ranks, curve.nodes, curve.library
     )

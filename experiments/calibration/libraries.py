@@ -2,153 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from experiments.calibration.decisions import Rule, rules
-from experiments.calibration.effects.copied_messages import CopiedMessages
-from experiments.calibration.effects.crowding import Growth
-from experiments.calibration.effects.effect import LIKELY, Data, Effect
-from experiments.calibration.effects.few_channels import FewChannels
-from experiments.calibration.effects.host_memory import HostMemory
-from experiments.calibration.effects.launch import Launch
-from experiments.calibration.effects.long_exchanges import LongExchanges
-from experiments.calibration.effects.message_gaps import MessageGaps
-from experiments.calibration.effects.multicast import Multicast
-from experiments.calibration.effects.node_corrections import NodeCorrections
-from experiments.calibration.effects.pinned_memory import PinnedMemory
-from experiments.calibration.effects.ports import Ports
-from experiments.calibration.effects.protocols import Prior, Protocols
-from experiments.calibration.effects.reductions import Reductions
-from experiments.calibration.effects.registered_memory import RegisteredMemory
-from experiments.calibration.effects.ring_latency import Rings
-from experiments.calibration.effects.rooted_latency import Roots
-from experiments.calibration.effects.sends import Sends
-from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name, named
-from simulator.collectives.in_network import multicasts
+from experiments.calibration.effects.copied_messages import copied_messages
+from experiments.calibration.effects.crowding import growth
+from experiments.calibration.effects.effect import LIKELY, Data, Effect, Prior
+from experiments.calibration.effects.few_channels import few_channels
+from experiments.calibration.effects.host_memory import host_memory
+from experiments.calibration.effects.launch import launch
+from experiments.calibration.effects.long_exchanges import long_exchanges
+from experiments.calibration.effects.message_gaps import message_gaps
+from experiments.calibration.effects.multicast import multicast
+from experiments.calibration.effects.node_corrections import node_corrections
+from experiments.calibration.effects.pinned_memory import pinned_memory
+from experiments.calibration.effects.ports import ports
+from experiments.calibration.effects.protocols import protocols
+from experiments.calibration.effects.reductions import reductions
+from experiments.calibration.effects.registered_memory import registered_memory
+from experiments.calibration.effects.ring_latency import ring_latency
+from experiments.calibration.effects.rooted_latency import rooted_latency
+from experiments.calibration.effects.sends import sends
+from experiments.calibration.library import TCP, Library
+from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name
 from simulator.cost_models import nccl
-from simulator.effects.jobs import used_nodes
 from simulator.effects.pieces import Pieces
-from topologies.catalogue import Blueprint
-from topologies.topology import Topology
 
 US, GBPS = 1e-6, 1e9
-ELEMENT = 4
-"""Bytes."""
-VERBS, TCP, PLUGIN = "verbs", "TCP", "plugin"
-"""Transports. With verbs, the NICs of InfiniBand and RoCE read and write GPUs or hosts."""
-
-
-@dataclass(frozen=True)
-class Library:
-    """A communication library."""
-
-    name: str
-    """The name."""
-    protocols: tuple[Prior, ...]
-    """The protocols, from that of the shortest messages to that of the longest."""
-    effects: tuple[Callable[[Data], Effect], ...]
-    """The effects that make up the time of a collective, each a function of the data. An effect may
-    change what earlier effects wrote."""
-    chooses: Mapping[str, tuple[str, ...]]
-    """The algorithms of each collective if none is forced, and no published rule says which."""
-    multicasts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The algorithms that it may choose besides if the switches of a node multicast."""
-    spelled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The algorithms that may run under a name that is not one of ours."""
-    few: Mapping[str, str] = field(default_factory=dict)
-    """The algorithm that runs instead of another one if there are fewer elements than ranks."""
-    deviates: bool = False
-    """Whether the library may run its own choice in spite of a forced algorithm."""
-    by_message: bool = False
-    """Whether the size of each message decides what it costs, and not that of the collective."""
-    unsure: tuple[str, ...] = ()
-    """Forced algorithms that the library replaces without a message if the machine lacks what they
-    need."""
-    pieces: Mapping[str, Pieces] = field(default_factory=dict)
-    """The algorithms that the library divides into other pieces than simctl does."""
-    transport: str = VERBS
-    """The transport that α of `protocols` are of."""
-    plugins: bool = False
-    """Whether it sends through the host by a plugin or sockets wherever there are no verbs."""
-    over_nics: Mapping[str, str] = field(default_factory=dict)
-    """The algorithms that take one NIC of each node here, and those that take all of them."""
-
-    def on(self, machine: Blueprint | None) -> Library:
-        """The library on a machine whose NICs are known. Nodes of a shape have a port each, as by
-        default."""
-        if machine is None or machine.kind == "shape":
-            return self
-        instead = self.over_nics
-        return replace(
-            self,
-            chooses={
-                collective: tuple(instead.get(name, name) for name in names)
-                for collective, names in self.chooses.items()
-            },
-            spelled={**self.spelled, **{name: (other,) for name, other in instead.items()}},
-        )
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        """The algorithms of all collectives that the library may choose."""
-        return tuple(name for names in self.chooses.values() for name in self.all_of(names))
-
-    def all_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The algorithms, and those that replace them for few elements."""
-        return tuple(
-            dict.fromkeys((*names, *(self.few[name] for name in names if name in self.few)))
-        )
-
-    def rule(
-        self, collective: str, ranks: int | None, version: str, nodes: int | None = None
-    ) -> Rule | None:
-        """The published rule by which this version of the library chooses, if there is one. Without
-        `nodes`, each rank has a node."""
-        if not ranks or not self.deviates:
-            return None
-        known = rules(version, levels=1 < (nodes or ranks) < ranks) or {}
-        rule = known.get(collective)
-        return partial(rule, ranks) if rule else None
-
-    def running(self, names: tuple[str, ...], elements: float, ranks: int) -> tuple[str, ...]:
-        """The algorithms that run on so many elements if `names` were chosen, with their pieces."""
-        ran = (self.few.get(name, name) if elements < ranks else name for name in names)
-        return tuple(
-            self.pieces[name].name(name, elements * ELEMENT) if name in self.pieces else name
-            for name in dict.fromkeys(ran)
-        )
-
-    def forced_protocols(self, protocol: str) -> tuple[str, ...]:
-        """The protocols that a library may use if `protocol` is forced; none if it is unknown
-        here."""
-        return tuple(
-            prior.name
-            for prior in self.protocols
-            if protocol and protocol in (prior.name, prior.kind_of)
-        )
-
-    def algorithms(
-        self, collective: str, forced: str = "", *, multicast: bool = False
-    ) -> tuple[str, ...]:
-        """The algorithms here that may have run a collective; none if it is unknown. `multicast`:
-        whether the switches of a node multicast."""
-        if forced:
-            return named(self.spelled.get(forced, (forced,)), collective)
-        more = self.multicasts.get(collective, ()) if multicast else ()
-        return named((*self.chooses.get(collective, ()), *more), collective)
-
-    def algorithms_on(
-        self, topology: Topology, collective: str, forced: str = ""
-    ) -> tuple[str, ...]:
-        """As :meth:`algorithms`, in a job on all ranks of a machine. A label that is unknown counts
-        as none."""
-        single = topology.ranks > 2 and used_nodes(topology) == 1
-        multicast = single and multicasts(topology)
-        labelled = self.algorithms(collective, forced) if forced else ()
-        return labelled or self.algorithms(collective, multicast=multicast)
 
 
 def _step(node: float, network: float) -> dict[str, float]:
@@ -177,7 +59,7 @@ _BEHIND = dict.fromkeys((*_CHAINS, *_CHAINS.values()), _reached(0.0, 0.0))
 """α of a short message in a chain: in calls one after the other it waits in the next rank's buffer,
 while its sender goes on."""
 
-_HOST = (NodeCorrections, Growth)
+_HOST = (node_corrections, growth)
 """The effects by which jobs on hosts slow down as they grow."""
 
 _CHOSEN = {
@@ -235,18 +117,18 @@ NCCL = Library(
         ),
     ),
     (
-        partial(Launch, start=nccl.BASE["ring"][0] * US),
-        partial(Protocols, weight=LIKELY),
-        partial(Sends, algorithms={"shift": "sends", "pairwise": "all-to-all"}),
-        partial(FewChannels, algorithm="shift", slowness=CHANNEL),
+        partial(launch, start=nccl.BASE["ring"][0] * US),
+        partial(protocols, weight=LIKELY),
+        partial(sends, algorithms={"shift": "sends", "pairwise": "all-to-all"}),
+        partial(few_channels, algorithm="shift", slowness=CHANNEL),
         partial(
-            Multicast,
+            multicast,
             algorithm="nvls",
             latency=NVLS_LATENCY,
             efficiency=nccl.NVLS_EFFICIENCY["hopper"],
         ),
-        Growth,
-        Ports,
+        growth,
+        ports,
     ),
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
     {"all_reduce": ("nvls",)},
@@ -297,18 +179,18 @@ _SCRATCH = {
 def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
     """The effects of MPI, with figures of its `memory`."""
     return (
-        partial(Launch, start=1.0 * US),
-        Reductions,
-        Protocols,
-        partial(MessageGaps, waits="rendezvous", node=0.2 * US, network=0.5 * US),
-        Roots,
-        partial(Rings, protocol="rendezvous"),
-        partial(HostMemory, **{"scratch": _SCRATCH} | memory),
-        partial(RegisteredMemory, joined={"ring_reduce_scatter": 0.5}),
-        partial(PinnedMemory, algorithms=_SCRATCH.keys()),
-        partial(LongExchanges, beyond=2.0**22),
+        partial(launch, start=1.0 * US),
+        reductions,
+        protocols,
+        partial(message_gaps, waits="rendezvous", node=0.2 * US, network=0.5 * US),
+        rooted_latency,
+        partial(ring_latency, protocol="rendezvous"),
+        partial(host_memory, **{"scratch": _SCRATCH} | memory),
+        partial(registered_memory, joined={"ring_reduce_scatter": 0.5}),
+        partial(pinned_memory, algorithms=_SCRATCH.keys()),
+        partial(long_exchanges, beyond=2.0**22),
         *_HOST,
-        partial(CopiedMessages, not_copied="rendezvous"),
+        partial(copied_messages, not_copied="rendezvous"),
     )
 
 
@@ -353,7 +235,7 @@ and rings do not.
 GLOO = Library(
     "gloo",
     (Prior("tcp", _step(60, 60), _rates(1, 1), reached=_USUAL),),
-    (partial(Launch, start=50 * US), Protocols, HostMemory, *_HOST),
+    (partial(launch, start=50 * US), protocols, host_memory, *_HOST),
     {
         "all_reduce": ("gloo_ring",),
         **{

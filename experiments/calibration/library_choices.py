@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.calibration.decisions import NAMES
-from experiments.calibration.libraries import ELEMENT, FUJITSU, MPI, NCCL, Library
+from experiments.calibration.libraries import FUJITSU, MPI, NCCL
+from experiments.calibration.library import ELEMENT, Library
 from experiments.spellings import MPI_RUNS, NCCL_TUNER
 from simulator.effects.jobs import used_nodes
 from topologies.topology import Topology

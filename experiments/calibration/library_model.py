@@ -14,8 +14,8 @@ from experiments.calibration.effects.effect import Data, Effect
 from experiments.calibration.effects.protocols import BETWEEN
 from experiments.calibration.exploration import Exploration
 from experiments.calibration.known_paths import ALL, KnownPaths, Machine, PathTable, as_nodes
-from experiments.calibration.libraries import Library
-from experiments.calibration.observations import Flags, Ints, Points
+from experiments.calibration.library import Library
+from experiments.calibration.observations import FitPoints, Flags, Ints
 from experiments.calibration.simulated_sizes import SimulatedSizes
 from simulator.effects.jobs import Index
 from simulator.profile import Profile
@@ -52,7 +52,7 @@ class Model:
 
     def __init__(
         self,
-        points: Points,
+        points: FitPoints,
         library: Library,
         machine: Machine = as_nodes,
         *,
@@ -65,7 +65,19 @@ class Model:
         self.kinds = self.paths.kinds
         several = len(np.unique(points.nodes)) > 1 and any(kind in BETWEEN for kind in self.kinds)
         most = float(points.nodes.max())
-        self.data = Data(points, library, self.paths, tuple(gaps), crowding and several, most)
+        self.data = Data(
+            points,
+            library.protocols,
+            tuple(dict.fromkeys((*self.paths.jobs.names, *library.known))),
+            self.kinds,
+            self.paths.figures,
+            self.paths.longest,
+            self.paths.jobs,
+            self.paths.exchanges,
+            tuple(gaps),
+            crowding and several,
+            most,
+        )
         self.effects: tuple[Effect, ...] = tuple(make(self.data) for make in library.effects)
         self.ran: Mapping[int, tuple[str, ...]] = {}
         self.parameters = tuple(
@@ -166,13 +178,12 @@ class Model:
         shares = profile.shares(jobs, size[:, None], table.excess, self.kinds)
         return np.asarray(sum(shares.values()) + table.absent)
 
-    def without(self, inner: Floats, kind: type[Effect]) -> Floats:
-        """The parameters, with those of one kind of effect at their start."""
+    def typical(self, inner: Floats) -> Floats:
+        """The parameters, with those of a single allocation of the machine at their start."""
         changed = inner.copy()
         for effect in self.effects:
-            if isinstance(effect, kind):
-                for parameter in effect.parameters:
-                    changed[self.index[parameter.name]] = parameter.inner
+            for parameter in effect.parameters if effect.of_machine else ():
+                changed[self.index[parameter.name]] = parameter.inner
         return changed
 
     def seeing(self, keep: Flags) -> Model:

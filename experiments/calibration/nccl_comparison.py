@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.machine_builder import machine_for
-from experiments.calibration.observations import Flags, Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints, Flags
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.spellings import NCCL_MODEL
@@ -65,7 +65,7 @@ def _generation(words: str) -> str:
     return GPUS[names[0]] if names else ""
 
 
-def of_profile(profile: Calibrated, machine: Blueprint, curve: Series, generation: str) -> Floats:
+def of_profile(profile: Calibrated, machine: Blueprint, curve: FitCurve, generation: str) -> Floats:
     """Seconds by NCCL's own model, shape (sizes,), with the β of Simple in the profile of
     `machine`.
 
@@ -86,7 +86,7 @@ def of_profile(profile: Calibrated, machine: Blueprint, curve: Series, generatio
     return predict(curve, generation, _job_bandwidth(profile.simulated(), curve))
 
 
-def _rings_bandwidth(profile: Profile, curve: Series, machine: Blueprint) -> float:
+def _rings_bandwidth(profile: Profile, curve: FitCurve, machine: Blueprint) -> float:
     """β of Simple of all rings of a job together, bytes/s."""
     topology = machine_for(machine)(curve.ranks, curve.per_node)
     job = profile.apply(topology, _simple(profile), curve.algorithms[0])
@@ -97,7 +97,7 @@ def _simple(profile: Profile) -> Protocol:
     return next(protocol for protocol in profile.protocols if protocol.name == "Simple")
 
 
-def _job_bandwidth(profile: Profile, curve: Series) -> float:
+def _job_bandwidth(profile: Profile, curve: FitCurve) -> float:
     """β of Simple of the slowest links of a job, bytes/s: between nodes as crowded and as shared as
     there, inside as on one node."""
     simple = _simple(profile)
@@ -110,7 +110,7 @@ def _job_bandwidth(profile: Profile, curve: Series) -> float:
     return float(min(inside, *job.medium_bandwidth[job.link_kinds.are("network")]))
 
 
-def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
+def predict(curve: FitCurve, generation: str, bandwidth: float) -> Floats:
     """Seconds by NCCL's own model, shape (sizes,), by the forced algorithm and protocol, or else by
     its choice.
 
@@ -126,7 +126,7 @@ def predict(curve: Series, generation: str, bandwidth: float) -> Floats:
     return np.array([choice(job, size, names, protocols).seconds for size in curve.sizes.tolist()])
 
 
-def matched(curve: Series, generation: str) -> float:
+def matched(curve: FitCurve, generation: str) -> float:
     """The bandwidth in bytes/s with which the model is right at the curve's largest size, or
     nearest to it."""
     largest = curve.at(curve.sizes == curve.sizes.max())
@@ -138,7 +138,7 @@ def matched(curve: Series, generation: str) -> float:
     return high
 
 
-def held_out(points: Points, generation: Mapping[str, str], protocol: str) -> Floats:
+def held_out(points: FitPoints, generation: Mapping[str, str], protocol: str) -> Floats:
     """Errors |log(predicted / measured)| of points left out, shape (points,).
 
     An error is nan if a point is not left out, or NCCL has no model. Bandwidths come from the
@@ -156,13 +156,13 @@ def held_out(points: Points, generation: Mapping[str, str], protocol: str) -> Fl
     return np.where(_left(points, protocol), errors, np.nan)
 
 
-def _left(points: Points, protocol: str) -> Flags:
+def _left(points: FitPoints, protocol: str) -> Flags:
     if protocol == "ranks":
         return np.asarray(points.ranks == points.ranks.max())
     return points.largest | (protocol == "sizes")
 
 
-def _of_its_own(curve: Series, generation: str) -> Floats:
+def _of_its_own(curve: FitCurve, generation: str) -> Floats:
     """Every size with the bandwidth of the largest other size."""
     if len(curve.sizes) < 2:
         return np.full(len(curve.sizes), np.nan)
@@ -171,7 +171,7 @@ def _of_its_own(curve: Series, generation: str) -> Floats:
     return np.where(largest, predict(curve, generation, without), predict(curve, generation, usual))
 
 
-def _of_others(points: Points, c: int, generation: str) -> Floats:
+def _of_others(points: FitPoints, c: int, generation: str) -> Floats:
     curve = points.curves[c]
     alike = [
         peer

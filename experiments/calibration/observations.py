@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.calibration.decisions import Rule
-from experiments.calibration.libraries import ELEMENT, Library
 from experiments.measurements import Curve
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -22,7 +21,7 @@ OWN = "default"
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class FitCurve:
     """One measured curve."""
 
     name: str
@@ -72,15 +71,9 @@ class Series:
         names = self.algorithms if self.rule else ()
         return any(find(name).options.get("segments", 1) > 1 for name in names)
 
-    def ran(self, library: Library, nbytes: float, names: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """The algorithms that may have run at a size if `names` were chosen. Without names, those
-        of the label or of the library's rule."""
-        names = names or ((self.rule(nbytes),) if self.rule else self.algorithms)
-        return library.running(names, nbytes / ELEMENT, self.ranks)
-
-    def at(self, keep: Flags | Ints) -> Series:
+    def at(self, keep: Flags | Ints) -> FitCurve:
         """The same curve with only the sizes that `keep` chooses."""
-        return Series(**(vars(self) | {"sizes": self.sizes[keep], "seconds": self.seconds[keep]}))
+        return FitCurve(**(vars(self) | {"sizes": self.sizes[keep], "seconds": self.seconds[keep]}))
 
 
 def forced(curve: Curve) -> str:
@@ -89,94 +82,10 @@ def forced(curve: Curve) -> str:
     return curve.algorithm or curve.ignored_algorithm
 
 
-def series(
-    curve: Curve,
-    library: Library,
-    *,
-    in_place: bool = False,
-    ran: tuple[str, ...] = (),
-    multicast: bool = False,
-) -> Series:
-    """A curve as data of a fit.
-
-    Its algorithms are those in `ran` if the caller knows them. Otherwise they are the forced
-    algorithm, or those that `library` chooses from if the switches of a node multicast or do not.
-    Raises InputError if the curve lacks something
-    that a fit needs.
-    """
-    collective = curve.pattern
-    algorithms = ran or library.algorithms(collective, curve.algorithm, multicast=multicast)
-    word = forced(curve)
-    rule = (
-        None if ran or word else library.rule(collective, curve.ranks, curve.library, curve.nodes)
-    )
-    if not algorithms:
-        choice = curve.algorithm or f"whatever {library.name} chooses"
-        raise InputError(
-            f"{curve.source}: nothing here simulates {collective} by {choice}: leave it out"
-        )
-    if not curve.ranks or curve.ranks < 2:
-        raise InputError(
-            f"{curve.source}: {curve.ranks or 'an unknown number of'} ranks: a fit needs at least 2"
-        )
-    measured = curve.in_place if in_place else curve.points or curve.in_place
-    points = [point for point in measured if not point.wrong]
-    sizes = np.array([float(point.size) for point in points])
-    seconds = np.array([point.time_s for point in points])
-    chosen = library.algorithms(collective)
-    substitutes = tuple(
-        name for name in chosen if library.deviates and name not in algorithms and not ran
-    )
-    ignored = bool(word) and (not curve.algorithm or bool(ran))
-    instead: tuple[tuple[str, ...], ...] = tuple(
-        (name,) for name in algorithms if ignored and not ran and len(algorithms) > 1
-    )
-    instead += (algorithms + substitutes,) if substitutes else ()
-    if rule:
-        instead = (algorithms,)
-        algorithms = tuple(dict.fromkeys(map(rule, sizes.tolist())))
-    nodes = _nodes(curve, curve.ranks)
-    protocols = library.forced_protocols(curve.protocol)
-    return Series(
-        curve.source,
-        collective,
-        algorithms,
-        curve.ranks,
-        nodes,
-        sizes,
-        seconds,
-        protocols,
-        word,
-        ignored,
-        instead,
-        curve.library,
-        rule,
-    )
-
-
-def _nodes(curve: Curve, ranks: int) -> int:
-    """The number of nodes. If the file does not say it, each rank counts as a node.
-
-    Raises InputError if that many nodes cannot have had the ranks: as many on each, and the rest on
-    the last.
-    """
-    nodes = curve.nodes or ranks
-    if nodes > ranks:
-        raise InputError(
-            f"{curve.source}: {nodes} nodes for {ranks} ranks: there is a rank or more on each, "
-            f"correct it"
-        )
-    if -(-ranks // -(-ranks // nodes)) != nodes:
-        raise InputError(
-            f"{curve.source}: {ranks} ranks cannot fill {nodes} nodes alike: correct one of the two"
-        )
-    return nodes
-
-
-class Points:
+class FitPoints:
     """The points of several series, one after the other, as columns."""
 
-    def __init__(self, curves: Iterable[Series]) -> None:
+    def __init__(self, curves: Iterable[FitCurve]) -> None:
         self.curves = tuple(curves)
         if not self.curves:
             raise InputError("no curve to fit: expected at least one with a known number of ranks")
@@ -207,7 +116,7 @@ class Points:
         return last
 
 
-def evenly(points: Points, count: int) -> Flags:
+def evenly(points: FitPoints, count: int) -> Flags:
     """Points of the first curve on the most ranks: its smallest and largest size, and others
     between, equally far in log."""
     longest = max(curve.ranks for curve in points.curves)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.fit import Fit
-from experiments.calibration.observations import Series
+from experiments.calibration.observations import FitCurve
 
 FACTOR = 2.0
 """A curve is an outlier if the median of its sizes is off by at least this factor."""
@@ -17,7 +17,7 @@ FACTOR = 2.0
 class Outlier(NamedTuple):
     """A curve and measured over predicted seconds, the median of its sizes."""
 
-    curve: Series
+    curve: FitCurve
     factor: float
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.libraries import Library
-from experiments.calibration.observations import Series
+from experiments.calibration.library import Library
+from experiments.calibration.observations import FitCurve
 from experiments.calibration.profile_times import Timed, times
 from simulator.collectives import find
 from simulator.profile import Profile
@@ -61,7 +61,7 @@ class Job(NamedTuple):
 
 
 def predict(
-    profile: Profile, library: Library, curve: Series, topology: Topology
+    profile: Profile, library: Library, curve: FitCurve, topology: Topology
 ) -> list[Predicted]:
     """Simulate every size of a curve. If the library chose the algorithm, the fastest of its
     algorithms counts."""
@@ -71,7 +71,7 @@ def predict(
 def predict_all(
     profile: Profile,
     library: Library,
-    curves: Sequence[Series],
+    curves: Sequence[FitCurve],
     machine: Callable[[Job], Topology],
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[list[Predicted]]:
@@ -96,7 +96,7 @@ def predict_all(
 
 
 def _rows(
-    library: Library, curve: Series, best_times: Mapping[Job, Mapping[float, Timed]]
+    library: Library, curve: FitCurve, best_times: Mapping[Job, Mapping[float, Timed]]
 ) -> list[Predicted]:
     rows = []
     for size, measured in zip(curve.sizes.tolist(), curve.seconds.tolist(), strict=True):
@@ -106,9 +106,9 @@ def _rows(
     return rows
 
 
-def _running(library: Library, curve: Series, size: float) -> list[Job]:
+def _running(library: Library, curve: FitCurve, size: float) -> list[Job]:
     """The algorithms that may have run at a size."""
-    names = curve.ran(library, size)
+    names = library.ran(curve, size)
     return [Job(name, curve.ranks, curve.nodes, curve.protocols) for name in names]
 
 

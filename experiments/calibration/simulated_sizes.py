@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.calibration.observations import Ints, Points, Series, equally_far
+from experiments.calibration.observations import FitCurve, FitPoints, Ints, equally_far
 from simulator.effects.jobs import Index
 from topologies.topology import Floats
 
@@ -15,12 +15,12 @@ MOST = 64
 class SimulatedSizes:
     """The simulated points among measured points, and where the others are between them."""
 
-    def __init__(self, measured: Points) -> None:
+    def __init__(self, measured: FitPoints) -> None:
         self.all = all(len(curve.sizes) <= MOST for curve in measured.curves)
         """Whether every measured point is simulated."""
         chosen, places = zip(*map(_spread, measured.curves), strict=True)
-        simulated = map(Series.at, measured.curves, chosen)
-        self.points = measured if self.all else Points(simulated)
+        simulated = map(FitCurve.at, measured.curves, chosen)
+        self.points = measured if self.all else FitPoints(simulated)
         """The simulated points."""
         first = np.cumsum([0, *map(len, chosen[:-1])])
         self.place: Floats = np.concatenate(list(map(np.add, places, first)))
@@ -51,7 +51,7 @@ class SimulatedSizes:
         return np.rint(self.place).astype(np.int64)
 
 
-def _spread(curve: Series) -> tuple[Ints, Floats]:
+def _spread(curve: FitCurve) -> tuple[Ints, Floats]:
     """The numbers of the sizes of a curve to simulate, and where each size is among them."""
     every, logs = np.arange(len(curve.sizes)), np.log(curve.sizes)
     if len(every) <= MOST:

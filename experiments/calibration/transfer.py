@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.calibration.effects.protocols import FED, Prior
+from experiments.calibration.effects.effect import Prior
+from experiments.calibration.effects.protocols import FED
 from experiments.calibration.fit import Fit, explore
-from experiments.calibration.libraries import Library
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Flags, Points
+from experiments.calibration.observations import FitPoints, Flags
 from experiments.measurements import Curve
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -74,7 +75,7 @@ def _between(prior: Prior, slowness: float) -> Prior:
     return replace(prior, slowness={**prior.slowness, **dict.fromkeys(kinds, slowness)})
 
 
-def ends(points: Points) -> Flags:
+def ends(points: FitPoints) -> Flags:
     """Two points of the first curve on the most ranks: its largest size, and the one nearest to
     SMALLER times less."""
     curve = int(np.argmax([curve.ranks for curve in points.curves]))
@@ -86,7 +87,7 @@ def ends(points: Points) -> Flags:
     return chosen
 
 
-def transfer(points: Points, library: Library, keep: Flags) -> Floats:
+def transfer(points: FitPoints, library: Library, keep: Flags) -> Floats:
     """Seconds of all `points`, shape (points,), by a fit of only those that `keep` chooses.
 
     All points are on one number of nodes: the fit does not say how a machine slows down with nodes.
@@ -109,9 +110,9 @@ def carried(fit: Fit, model: Model) -> Floats:
     return model.predict(inner)
 
 
-def _at(points: Points, keep: Flags) -> Points:
+def _at(points: FitPoints, keep: Flags) -> FitPoints:
     """The points that `keep` chooses."""
     parts: Sequence[Flags] = [keep[points.curve == c] for c in range(len(points.curves))]
-    return Points(
+    return FitPoints(
         curve.at(part) for curve, part in zip(points.curves, parts, strict=True) if part.any()
     )

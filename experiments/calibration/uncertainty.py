@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.calibration.fit import Fit
 from experiments.calibration.known_paths import ALL
-from experiments.calibration.observations import Ints, Points
+from experiments.calibration.observations import FitPoints, Ints
 from experiments.calibration.slopes import Active, active, along
 from simulator.profile import Profile, Uncertainty
 from simulator.uncertainty.interval_rules import Rules
@@ -70,7 +70,7 @@ def kept_points(fit: Fit) -> Ints:
     return np.flatnonzero(fit.kept & _spread(fit.model.points, fit.kept))
 
 
-def _spread(points: Points, kept: Flags) -> Flags:
+def _spread(points: FitPoints, kept: Flags) -> Flags:
     """Which points a profile keeps: of curves with many, the smallest, the largest, and points
     between them at equal steps."""
     chosen = np.zeros(len(points), dtype=np.bool_)

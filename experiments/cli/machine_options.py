@@ -23,7 +23,7 @@ from topologies.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from experiments.calibration.libraries import Library
+    from experiments.calibration.library import Library
     from experiments.simulations.rules import Rules
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint

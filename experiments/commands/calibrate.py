@@ -19,9 +19,10 @@ from experiments.calibration.calibrated_profile import (
 )
 from experiments.calibration.curve_choice import chosen_curves
 from experiments.calibration.error_table import error_table
-from experiments.calibration.libraries import Library, library
+from experiments.calibration.libraries import library
+from experiments.calibration.library import Library
 from experiments.calibration.machine_builder import machine_for
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.outliers import Outlier, outliers
 from experiments.calibration.transfer import linked, port
 from experiments.commands.answer import Answer, check_files
@@ -151,7 +152,7 @@ def _linked(chosen: Library, choice: Request) -> Library:
     return linked(chosen, bandwidth)
 
 
-def _nodes(measured: Points) -> str:
+def _nodes(measured: FitPoints) -> str:
     """The machine of curves whose files name none: nodes, with switches that multicast if the
     library may have used them."""
     per_node = max(curve.per_node for curve in measured.curves)
@@ -159,7 +160,7 @@ def _nodes(measured: Points) -> str:
     return f"nodes:per_node={per_node}{',multicast=yes' if multicast else ''}"
 
 
-def _uneven(measured: Points) -> Iterator[str]:
+def _uneven(measured: FitPoints) -> Iterator[str]:
     """A line for each curve whose nodes have different numbers of ranks."""
     for curve in measured.curves:
         if curve.ranks % curve.nodes:
@@ -203,7 +204,7 @@ def _fastest(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"the fastest of {', '.join(names)}"
 
 
-def _sources(curves: Sequence[Series]) -> list[str]:
+def _sources(curves: Sequence[FitCurve]) -> list[str]:
     """What was fitted: files by name, without their folders."""
     lines = [
         f"{Path(curve.name).name}: {curve.collective}, {output.counted(curve.ranks, 'rank')}"

@@ -17,9 +17,10 @@ from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import calibrate, error, points
 from experiments.calibration.curve_choice import chosen_curves
 from experiments.calibration.error_table import error_table
-from experiments.calibration.libraries import NCCL, Library, library
+from experiments.calibration.libraries import NCCL, library
+from experiments.calibration.library import Library
 from experiments.calibration.machine_builder import machine_for
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.prediction import Job, Predicted, coverage, errors, predict_all
 from experiments.commands.answer import Answer, check_files
 from experiments.measurements import Curve, doubts, read_all, setups
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 WORST = 5
 ENOUGH = 4
 """The least points that are fitted without some of them."""
-Judged = tuple[Series, list[Predicted]]
+Judged = tuple[FitCurve, list[Predicted]]
 NcclTimes = Sequence[Floats]
 """Seconds by NCCL's own model, an array of shape (sizes,) for each curve; empty without
 `--compare`."""
@@ -87,7 +88,7 @@ def run(request: Request, plot: Path | None, how: str, page: Path | None = None)
     return int(max(_mean_errors(judged, held_out)) > request.tolerance)
 
 
-def _measured(request: Request, kind: Library) -> tuple[Sequence[Curve], Points]:
+def _measured(request: Request, kind: Library) -> tuple[Sequence[Curve], FitPoints]:
     """The curves of the runs, and their points. Notes say what is skipped or doubtful."""
     measurements = read_all(request.runs, request.family)
     curves = chosen_curves(measurements.curves, request.only, request.forced)
@@ -110,7 +111,7 @@ def _mean_errors(judged: Sequence[Judged], held_out: dict[str, Error]) -> list[f
     return [profile_error, *(mean for mean in unseen if mean is not None)]
 
 
-def _ignored(profile: Calibrated, measured: Points) -> Iterator[str]:
+def _ignored(profile: Calibrated, measured: FitPoints) -> Iterator[str]:
     """A line for each curve that is judged by another algorithm than its label says."""
     for curve in measured.curves:
         if curve.ignored:
@@ -121,7 +122,7 @@ def _ignored(profile: Calibrated, measured: Points) -> Iterator[str]:
             yield f"{label}, {', '.join(curve.algorithms)} may run"
 
 
-def _held_out_errors(machine: Blueprint, kind: Library, measured: Points) -> dict[str, Error]:
+def _held_out_errors(machine: Blueprint, kind: Library, measured: FitPoints) -> dict[str, Error]:
     """Errors of the same kind of model on points that its fit has not seen; none where there are
     too few to fit."""
     if len(measured) < ENOUGH:
@@ -143,7 +144,9 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
     return generation
 
 
-def _judge(request: Request, machine: Blueprint, kind: Library, measured: Points) -> list[Judged]:
+def _judge(
+    request: Request, machine: Blueprint, kind: Library, measured: FitPoints
+) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
     simulated = at_level(request.profile.simulated(), request.level)
     progress = output.Progress("algorithms and numbers of ranks")
@@ -159,7 +162,7 @@ def _nccl_times(
     profile: Calibrated,
     machine: Blueprint,
     curves: Sequence[Curve],
-    measured: Points,
+    measured: FitPoints,
     chosen: str,
 ) -> list[Floats]:
     """Every curve by NCCL's own model."""

@@ -40,7 +40,7 @@ from topologies.units import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.calibration.libraries import Library
+    from experiments.calibration.library import Library
 
 
 @dataclass(frozen=True)

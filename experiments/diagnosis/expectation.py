@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.libraries import Library
+from experiments.calibration.library import Library
 from experiments.calibration.measured_machines import may_multicast
 from experiments.calibration.observations import OWN
 from experiments.measurements import Curve

@@ -13,14 +13,14 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from experiments.calibration.observations import Series
+from experiments.calibration.observations import FitCurve
 from experiments.calibration.prediction import Predicted
 from experiments.pictures import plot_style as style
 
 ACROSS = 3
 MOST = 12
 """Panels; further algorithms are left to the table."""
-Judged = tuple[Series, list[Predicted]]
+Judged = tuple[FitCurve, list[Predicted]]
 Looks = Mapping[int, tuple[str, str]]
 """Colour and marker of each number of ranks."""
 

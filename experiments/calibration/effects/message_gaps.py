@@ -1,11 +1,8 @@
 """The time that a message holds a port besides its bytes."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import replace
 
-from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
+from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter, Values
 from experiments.calibration.effects.protocols import reach
 from simulator.profile import Profile, Protocol
 
@@ -13,40 +10,33 @@ LONGER = 4.0
 """Where the g of a protocol that waits starts, in units of the other g."""
 
 
-class MessageGaps(Effect):
+def message_gaps(data: Data, *, waits: str, node: float, network: float) -> Effect:
     """One g of each kind of link for protocols that buffer messages, and one for the protocol that
-    waits for the receiver: its sender is busy until the receiver answers.
+    `waits` for the receiver: its sender is busy until the receiver answers.
 
     Data show them where a published rule of the library sends V in segments. Segments follow each
-    other without a wait, so a chain goes by the time that each segment holds a rank's port.
+    other without a wait, so a chain goes by the time that each segment holds a rank's port. `node`
+    and `network` are where the fit of g starts, in seconds.
     """
+    if not any(curve.segmented for curve in data.curves):
+        return Effect()
+    starts = {"node": node, "network": network}
+    parameters = tuple(
+        Parameter(f"{kind} g{of_protocol}", starts[reach(kind)] * longer, "s", LIKELY)
+        for of_protocol, longer in (("", 1.0), (f" of {waits}", LONGER))
+        for kind in data.kinds
+    )
 
-    def __init__(self, data: Data, *, waits: str, node: float, network: float) -> None:
-        """`waits`: the protocol that waits. `node` and `network`: where the fit of g starts, in
-        seconds."""
-        self.waits = waits
-        segmented = any(curve.segmented for curve in data.points.curves)
-        self.kinds = data.paths.kinds if segmented else ()
-        starts = {"node": node, "network": network}
-        self.parameters = tuple(
-            Parameter(self._name(protocol, kind), starts[reach(kind)] * longer, "s", LIKELY)
-            for protocol, longer in (("", 1.0), (waits, LONGER))
-            for kind in self.kinds
-        )
-
-    def _name(self, protocol: str, kind: str) -> str:
-        return f"{kind} g of {self.waits}" if protocol == self.waits else f"{kind} g"
-
-    def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
-        """The g of every protocol."""
-        if not self.kinds:
-            return profile
-        protocols = (self._slowed(protocol, values) for protocol in profile.protocols)
-        return replace(profile, protocols=tuple(protocols))
-
-    def _slowed(self, protocol: Protocol, values: Mapping[str, float]) -> Protocol:
+    def slowed(protocol: Protocol, values: Values) -> Protocol:
+        of_protocol = f" of {waits}" if protocol.name == waits else ""
         links = {
-            kind: replace(link, gap=link.gap + values[self._name(protocol.name, kind)])
+            kind: replace(link, gap=link.gap + values[f"{kind} g{of_protocol}"])
             for kind, link in protocol.links.items()
         }
         return replace(protocol, links=links)
+
+    def write(profile: Profile, values: Values) -> Profile:
+        protocols = tuple(slowed(protocol, values) for protocol in profile.protocols)
+        return replace(profile, protocols=protocols)
+
+    return Effect(parameters, write)

@@ -4,44 +4,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import e, log
 
-from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
+from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter, Values
 from experiments.calibration.effects.protocols import reach
 from simulator.profile import Profile, Protocol
 
 
-class Multicast(Effect):
+def multicast(data: Data, *, algorithm: str, latency: float, efficiency: float) -> Effect:
     """A latency, and a factor on 1/β, of an algorithm in which switches reduce and multicast.
 
     Its pieces follow one another without waiting, so the latency counts once and α not at all. Data
     show it where some curves may be of the algorithm. Rings keep their own 1/β, as do collectives
-    in which the switches do not reduce.
+    in which the switches do not reduce. `latency` in seconds, and `efficiency`, the share of β that
+    the switches reach, are where the fit starts.
     """
+    if not any(algorithm in curve.algorithms for curve in data.curves):
+        return Effect()
+    word = algorithm.upper()
+    rates = {f"{kind} 1/β of {word}": kind for kind in data.kinds if reach(kind) == "node"}
+    parameters = (
+        Parameter(f"latency of {word}", latency, "s", LIKELY),
+        *(Parameter(name, -log(efficiency), "power", LIKELY, kind) for name, kind in rates.items()),
+    )
 
-    def __init__(self, data: Data, *, algorithm: str, latency: float, efficiency: float) -> None:
-        """`latency` in seconds, and `efficiency`, the share of β that the switches reach, are where
-        the fit starts."""
-        self.algorithm, self.data = algorithm, data
-        if not any(algorithm in curve.algorithms for curve in data.points.curves):
-            return
-        word = algorithm.upper()
-        self.latency = f"latency of {word}"
-        self.slowness = {
-            f"{kind} 1/β of {word}": kind for kind in data.paths.kinds if reach(kind) == "node"
-        }
-        self.parameters = (
-            Parameter(self.latency, latency, "s", LIKELY),
-            *(
-                Parameter(name, -log(efficiency), "power", LIKELY, kind)
-                for name, kind in self.slowness.items()
-            ),
-        )
+    def write(profile: Profile, values: Values) -> Profile:
+        slower = {kind: e ** values[name] for name, kind in rates.items()}
+        return multicasting(profile, algorithm, values[f"latency of {word}"], slower)
 
-    def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
-        """The launch, α and 1/β of the algorithm."""
-        if not self.parameters:
-            return profile
-        slower = {kind: e ** values[parameter] for parameter, kind in self.slowness.items()}
-        return multicasting(profile, self.algorithm, values[self.latency], slower)
+    return Effect(parameters, write)
 
 
 def multicasting(

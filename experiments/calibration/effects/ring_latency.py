@@ -1,10 +1,9 @@
 """Another latency in rings."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import e
 
-from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter
+from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter, Values
 from simulator.profile import Profile
 
 RINGS = ("ring", "ring_all_gather", "ring_reduce_scatter", "neighbor_exchange")
@@ -12,20 +11,18 @@ RINGS = ("ring", "ring_all_gather", "ring_reduce_scatter", "neighbor_exchange")
 step, or for both in turn."""
 
 
-class Rings(Effect):
+def ring_latency(data: Data, *, protocol: str) -> Effect:
     """A factor on α of one protocol in rings. Only curves that were forced to be rings show it: a
     fit to a library's choice would make rings so slow that they are never chosen."""
+    name = f"{protocol} α in rings"
+    shown = any(set(RINGS) >= set(curve.algorithms) for curve in data.curves)
 
-    def __init__(self, data: Data, *, protocol: str) -> None:
-        self.protocol, self.name = protocol, f"{protocol} α in rings"
-        if any(set(RINGS) >= set(curve.algorithms) for curve in data.points.curves):
-            self.parameters = (Parameter(self.name, 0.0, "power", LIKELY),)
-
-    def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
-        """The protocol with the factor in each ring."""
-        factor = e ** values[self.name] if self.parameters else 1.0
-        protocols = tuple(
-            protocol.slowed(RINGS, factor) if protocol.name == self.protocol else protocol
-            for protocol in profile.protocols
+    def write(profile: Profile, values: Values) -> Profile:
+        factor = e ** values.get(name, 0.0)
+        protocols = (
+            each.slowed(RINGS, factor) if each.name == protocol else each
+            for each in profile.protocols
         )
-        return replace(profile, protocols=protocols)
+        return replace(profile, protocols=tuple(protocols))
+
+    return Effect((Parameter(name, 0.0, "power", LIKELY),) if shown else (), write)

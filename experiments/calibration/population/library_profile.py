@@ -13,9 +13,10 @@ import numpy as np
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.multicast import multicasting
 from experiments.calibration.effects.protocols import BETWEEN, FED, reach
-from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL, NVLS_LATENCY, Library
+from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL, NVLS_LATENCY
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Flags, Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints, Flags
 from experiments.calibration.population.machine_runs import shared_names
 from experiments.calibration.population.population import ENOUGH, Population, Spread
 from experiments.calibration.population.population_file import find
@@ -182,14 +183,14 @@ def _model(library: Library) -> Model:
     """Small jobs that show every parameter of a library."""
     one = np.array([SIZE])
     curves = [
-        Series(f"{collective} {nodes}", collective, names, nodes * PER_NODE, nodes, one, one)
+        FitCurve(f"{collective} {nodes}", collective, names, nodes * PER_NODE, nodes, one, one)
         for collective in library.chooses
         for chosen in [library.algorithms(collective)]
         for names in (chosen, *((name,) for name in chosen if library.deviates))
         if names
         for nodes in NODES
     ]
-    return Model(Points(curves), library)
+    return Model(FitPoints(curves), library)
 
 
 def _rest(model: Model, population: Population | None) -> Floats:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.node_corrections import NodeCorrections
 from experiments.calibration.effects.protocols import reach
 from experiments.calibration.fit import SCALE
 from experiments.calibration.library_model import Model
@@ -32,7 +31,7 @@ def shared_name(parameter: Parameter) -> str:
 def shared_names(model: Model) -> tuple[str, ...]:
     """The names of a model's parameters in a population. Those of a single machine have no name."""
     names = (
-        "" if isinstance(effect, NodeCorrections) else shared_name(parameter)
+        "" if effect.of_machine else shared_name(parameter)
         for effect in model.effects
         for parameter in effect.parameters
     )

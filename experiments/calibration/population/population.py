@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.libraries import PLUGIN
+from experiments.calibration.library import PLUGIN
 from experiments.calibration.observations import Ints
 from experiments.calibration.population.machine_runs import Evidence, Runs
 from experiments.calibration.uncertainty import directions

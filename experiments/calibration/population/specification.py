@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.protocols import FED, reach
-from experiments.calibration.libraries import PLUGIN, TCP, VERBS, Library
+from experiments.calibration.library import PLUGIN, TCP, VERBS, Library
 from experiments.calibration.standing import POPULATION, rows
 from experiments.measurements import Curve
 from simulator.cost_models import nccl

@@ -10,7 +10,7 @@ from experiments.benchmarks import calibration, calibration_page
 from experiments.benchmarks.calibration import Group, groups, table
 from experiments.benchmarks.interval_coverage import Lefts
 from experiments.calibration.held_out import Left
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from experiments.measurements import read_all
 from simulator.cost_models.nccl import NcclJob, channels, choice
 from simulator.uncertainty.measured_places import Places
@@ -51,7 +51,7 @@ def test_a_family_is_chosen_by_its_first_word(folder: Path) -> None:
     assert [len(group.curves) for group in groups(folder)] == [2, 2, 2]
 
 
-def lefts(group: Group, measured: Points) -> Lefts:
+def lefts(group: Group, measured: FitPoints) -> Lefts:
     """A fit that is off by 1%, and lines that are off by 3%, everywhere; one point was fitted."""
     every = np.ones(len(measured), dtype=np.bool_)
     names = np.full(len(measured), "all_reduce")

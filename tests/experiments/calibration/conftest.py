@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 
 from experiments.calibration.fit import Fit, explore
-from experiments.calibration.libraries import NCCL, Library
+from experiments.calibration.libraries import NCCL
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 
 SIZES = np.geomspace(4.0**4, 4.0**14, 11)
 Made = Callable[..., tuple[Model, np.ndarray]]
 
 
-def curves(ranks: Sequence[int], names: Sequence[str], sizes: np.ndarray = SIZES) -> list[Series]:
+def curves(ranks: Sequence[int], names: Sequence[str], sizes: np.ndarray = SIZES) -> list[FitCurve]:
     """All-reduces on nodes of four ranks, not yet measured."""
     return [
-        Series(f"{name} {p}", "all_reduce", (name,), p, -(-p // 4), sizes, np.ones(len(sizes)))
+        FitCurve(f"{name} {p}", "all_reduce", (name,), p, -(-p // 4), sizes, np.ones(len(sizes)))
         for name in names
         for p in ranks
     ]
@@ -35,16 +36,16 @@ def make(
     """A model whose points were measured on a machine a little off the priors, and that machine's
     parameters."""
     random = np.random.default_rng(3)
-    blank = Model(Points(curves(ranks, names)), library)
+    blank = Model(FitPoints(curves(ranks, names)), library)
     truth = blank.start + random.uniform(-spread, spread, len(blank.start))
     for _ in range(2):
         blank.explore(truth)
     seconds = blank.predict(truth) * np.exp(noise * random.normal(size=len(blank.points)))
     measured = [
-        Series(**(vars(curve) | {"seconds": seconds[blank.points.curve == k]}))
+        FitCurve(**(vars(curve) | {"seconds": seconds[blank.points.curve == k]}))
         for k, curve in enumerate(blank.points.curves)
     ]
-    return Model(Points(measured), library), truth
+    return Model(FitPoints(measured), library), truth
 
 
 @pytest.fixture(scope="session")

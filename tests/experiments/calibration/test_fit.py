@@ -11,7 +11,7 @@ from experiments.calibration.fit import Fit, explore, fit
 from experiments.calibration.held_out import FOLDS, _folds, affine, held_out
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.uncertainty import shipped_rules
 
 RULES = shipped_rules()
@@ -47,7 +47,7 @@ def test_what_no_point_depends_on_is_said(made: Made) -> None:
     """Sizes so large that no fast-starting protocol is ever the fastest."""
     model, _ = made((8,), ("ring",))
     large = model.points.size > 1e8
-    points = Points([model.points.curves[0].at(large)])
+    points = FitPoints([model.points.curves[0].at(large)])
     result = explore(Model(points, NCCL))
     reasons = {estimate.parameter.name: estimate.open for estimate in result.estimates()}
     assert reasons["LL network α"] == "no point depends on it"
@@ -58,10 +58,10 @@ def test_outliers_do_not_move_a_fit(made: Made) -> None:
     seconds = model.points.seconds.copy()
     seconds[::11] *= 5
     curves = [
-        Series(**(vars(curve) | {"seconds": seconds[model.points.curve == k]}))
+        FitCurve(**(vars(curve) | {"seconds": seconds[model.points.curve == k]}))
         for k, curve in enumerate(model.points.curves)
     ]
-    result = explore(Model(Points(curves), NCCL))
+    result = explore(Model(FitPoints(curves), NCCL))
     good = np.arange(len(seconds)) % 11 != 0
     assert np.median(np.abs(result.residuals[good])) < 0.05
 
@@ -88,13 +88,13 @@ def test_what_is_left_out_is_not_seen(made: Made) -> None:
     left = model.points.ranks == 16
     nonsense = np.where(left, model.points.seconds * 7, model.points.seconds)
     curves = [
-        Series(**(vars(curve) | {"seconds": nonsense[model.points.curve == k]}))
+        FitCurve(**(vars(curve) | {"seconds": nonsense[model.points.curve == k]}))
         for k, curve in enumerate(model.points.curves)
     ]
     whole = explore(model)
     truthful, nonsensical = (
         fit(variant.model, ~left).predicted[left]
-        for variant in (whole, explore(Model(Points(curves), NCCL)))
+        for variant in (whole, explore(Model(FitPoints(curves), NCCL)))
     )
     assert np.abs(nonsensical / truthful - 1).mean() < 0.03
     assert np.abs(nonsensical / truthful - 1).max() < 0.1
@@ -107,9 +107,9 @@ def test_a_fit_without_the_largest_job_does_not_extrapolate_its_crowding() -> No
     sizes = np.geomspace(2.0**20, 2.0**28, 5)
     slow = {4: 1.0, 16: 8.0, 64: 8.0}
     curves = [
-        Series(f"{p}", "all_reduce", ("ring",), p, p, sizes, slow[p] * sizes / 1e10) for p in slow
+        FitCurve(f"{p}", "all_reduce", ("ring",), p, p, sizes, slow[p] * sizes / 1e10) for p in slow
     ]
-    whole = explore(Model(Points(curves), NCCL))
+    whole = explore(Model(FitPoints(curves), NCCL))
     small_jobs = fit(whole.model, whole.model.points.nodes < 64)
     largest = whole.model.points.nodes == 64
     assert small_jobs.predicted[largest][1:] == pytest.approx(
@@ -141,21 +141,21 @@ def test_a_calibration_becomes_a_profile_that_is_read_back(made: Made) -> None:
 
 def test_at_most_so_many_sizes_are_left_out_in_turn() -> None:
     sizes = np.geomspace(2.0**8, 2.0**26, 3 * FOLDS + 1)
-    points = Points([Series("x", "all_reduce", ("ring",), 8, 2, sizes, np.ones(len(sizes)))])
+    points = FitPoints([FitCurve("x", "all_reduce", ("ring",), 8, 2, sizes, np.ones(len(sizes)))])
     folds = list(_folds(points, "sizes"))
     assert len(folds) == FOLDS
     assert np.sum(folds, axis=0).tolist() == [1] * len(sizes)
     assert all(np.diff(np.flatnonzero(left)).max() == 1 for left in folds)
-    five_folds = list(_folds(Points([points.curves[0].at(np.arange(len(sizes)) < 5)]), "sizes"))
+    five_folds = list(_folds(FitPoints([points.curves[0].at(np.arange(len(sizes)) < 5)]), "sizes"))
     assert [left.sum() for left in five_folds] == [1] * 5
 
 
 def test_estimates_of_node_corrections_are_those_of_the_profile() -> None:
     curves = [
-        Series(f"{p}", "all_reduce", ("ring",), p, p, SIZES, 1e-5 * p + SIZES / 1e9)
+        FitCurve(f"{p}", "all_reduce", ("ring",), p, p, SIZES, 1e-5 * p + SIZES / 1e9)
         for p in (4, 8, 16)
     ]
-    result = explore(Model(Points(curves), MPI))
+    result = explore(Model(FitPoints(curves), MPI))
     crowding = result.model.profile(result.inner, "x", "nodes").crowding["network"]
     estimates = {estimate.parameter.name: estimate for estimate in result.estimates()}
     for correction in crowding.corrections:
@@ -170,12 +170,12 @@ def test_a_gap_is_fitted_where_bursts_of_messages_tell_it_from_the_latency() -> 
     """A direct exchange sends all its messages at once, and a ring one after the other arrived."""
     names = {"all_to_all": "pairwise", "all_gather": "ring_all_gather"}
     blank = [
-        Series(f"{name} {p}", collective, (name,), p, p, SIZES, np.ones(len(SIZES)))
+        FitCurve(f"{name} {p}", collective, (name,), p, p, SIZES, np.ones(len(SIZES)))
         for collective, name in names.items()
         for p in (8, 16)
     ]
     gaps = [(prior.name, "network") for prior in MPI.protocols]
-    model = Model(Points(blank), MPI, gaps=gaps)
+    model = Model(FitPoints(blank), MPI, gaps=gaps)
     truth = model.start.copy()
     for prior in MPI.protocols:
         truth[model.index[f"{prior.name} network g"]] = np.log(4 * prior.latency["network"])
@@ -183,9 +183,9 @@ def test_a_gap_is_fitted_where_bursts_of_messages_tell_it_from_the_latency() -> 
         model.explore(truth)
     seconds = model.predict(truth)
     curves = [
-        Series(**(vars(curve) | {"seconds": seconds[model.points.curve == k]}))
+        FitCurve(**(vars(curve) | {"seconds": seconds[model.points.curve == k]}))
         for k, curve in enumerate(model.points.curves)
     ]
-    assert ("eager", "network") in separated(Points(curves), MPI)
+    assert ("eager", "network") in separated(FitPoints(curves), MPI)
     all_gathers = [curve for curve in curves if curve.collective == "all_gather"]
-    assert separated(Points(all_gathers), MPI) == []
+    assert separated(FitPoints(all_gathers), MPI) == []

@@ -10,9 +10,10 @@ from experiments.calibration import label_detection
 from experiments.calibration.calibrated_profile import Calibration, document, points
 from experiments.calibration.fit import explore
 from experiments.calibration.known_paths import as_nodes
-from experiments.calibration.libraries import MPI, NCCL, Library
+from experiments.calibration.libraries import MPI, NCCL
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import OWN, Points, Series
+from experiments.calibration.observations import OWN, FitCurve, FitPoints
 from experiments.calibration.prediction import predict
 from experiments.calibration.uncertainty import shipped_rules
 from experiments.measurements import Curve, Point
@@ -31,7 +32,9 @@ SIZES = tuple(4**k for k in range(4, 14))
 def machine(library: Library) -> Profile:
     """A library where its priors say."""
     blank = Model(
-        Points([Series("", "all_reduce", ("ring",), 16, 4, np.array(SIZES, float), np.ones(10))]),
+        FitPoints(
+            [FitCurve("", "all_reduce", ("ring",), 16, 4, np.array(SIZES, float), np.ones(10))]
+        ),
         library,
     )
     return blank.profile(blank.start, "made up", "nodes:per_node=4")
@@ -47,7 +50,7 @@ def curve(
 ) -> Curve:
     """A run that was told to take one algorithm and took another one."""
     names = (ran,) if isinstance(ran, str) else ran
-    blank = Series(
+    blank = FitCurve(
         "", "all_reduce", names, ranks, ranks // 4, np.array(SIZES, float), np.ones(len(SIZES))
     )
     rows = predict(machine(library), library, blank, as_nodes(ranks, 4))
@@ -210,7 +213,7 @@ def test_a_library_that_does_not_follow_its_published_rule_takes_the_fastest() -
 def test_a_library_that_follows_its_published_rule_has_no_such_label() -> None:
     sizes = np.array(SIZES, float)
     rule = MPI.rule("all_reduce", 64, "OpenMPI 4.0.5")
-    blank = Series("", "all_reduce", ("ring",), 64, 16, sizes, np.ones(10), rule=rule)
+    blank = FitCurve("", "all_reduce", ("ring",), 64, 16, sizes, np.ones(10), rule=rule)
     rows = predict(machine(MPI), MPI, blank, as_nodes(64, 4))
     assert {row.algorithm for row in rows} == {"recursive_doubling", "ring"}
     run = replace(

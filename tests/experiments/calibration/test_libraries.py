@@ -29,8 +29,7 @@ def test_chains_over_all_nics_cost_what_a_chain_does(one: str) -> None:
     several = CHAINS[one]
     assert NCCL.pieces[several] == NCCL.pieces[one]
     for prior in NCCL.protocols:
-        for reach in ("node", "network"):
-            assert prior.factor(several, reach) == prior.factor(one, reach)
+        assert prior.factors.get(several) == prior.factors.get(one)
 
 
 def test_the_ring_of_mpi_takes_one_nic() -> None:

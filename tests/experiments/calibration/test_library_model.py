@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from experiments.calibration.known_paths import as_nodes
-from experiments.calibration.libraries import MPI, NCCL, Library
+from experiments.calibration.libraries import MPI, NCCL
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.machine_builder import machine_for
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.paths import Costs, Paths
 from experiments.calibration.prediction import predict
 from made_up_curves import SIZES, curve
@@ -56,7 +57,7 @@ def test_paths_and_simulation_agree(
     assert library in (NCCL, MPI)
     known = NCCL if library is NCCL else MPI
     model = Model(
-        Points([curve(collective, names), curve(collective, names, 12, 3)]), known, gaps=gaps
+        FitPoints([curve(collective, names), curve(collective, names, 12, 3)]), known, gaps=gaps
     )
     inner = model.start + np.random.default_rng(1).uniform(-0.5, 0.5, len(model.start))
     model.explore(inner)
@@ -72,13 +73,13 @@ def test_paths_and_simulation_agree(
 
 def test_paths_and_simulation_agree_where_messages_of_a_protocol_have_a_limit() -> None:
     measured = curve("all_reduce", ("ring", "halving_doubling"))
-    model = Model(Points([Series(**(vars(measured) | {"library": "Cray MPICH"}))]), MPI)
+    model = Model(FitPoints([FitCurve(**(vars(measured) | {"library": "Cray MPICH"}))]), MPI)
     model.explore(model.start)
     assert model.explore(model.start) < 1e-9
     profile = model.profile(model.start)
     simulated = predict(profile, MPI, model.points.curves[0], as_nodes(measured.ranks, 4))
     assert model.predict(model.start) == pytest.approx([row.seconds for row in simulated], rel=1e-6)
-    unlimited = Model(Points([measured]), MPI)
+    unlimited = Model(FitPoints([measured]), MPI)
     unlimited.explore(unlimited.start)
     assert (model.predict(model.start) >= unlimited.predict(model.start) * (1 - 1e-9)).all()
 
@@ -115,7 +116,9 @@ def test_paths_that_are_longer_than_the_simulation_are_dropped() -> None:
 def test_a_ring_with_fewer_elements_than_ranks_is_recursive_doubling_in_mpi() -> None:
     ring, doubling = (
         Model(
-            Points([Series("x", "all_reduce", (name,), 8, 8, np.array([4.0, 4096.0]), np.ones(2))]),
+            FitPoints(
+                [FitCurve("x", "all_reduce", (name,), 8, 8, np.array([4.0, 4096.0]), np.ones(2))]
+            ),
             MPI,
         )
         for name in ("ring", "recursive_doubling")
@@ -136,7 +139,7 @@ def test_a_pairwise_all_to_all_of_mpi_waits_at_every_step() -> None:
     """(p - 1)(α + V / (p β)) over two links, by the fastest protocol."""
     names = MPI.algorithms("all_to_all", "pairwise")
     sizes = np.array([2.0**14, 2.0**26])
-    model = Model(Points([Series("x", "all_to_all", names, 64, 64, sizes, np.ones(2))]), MPI)
+    model = Model(FitPoints([FitCurve("x", "all_to_all", names, 64, 64, sizes, np.ones(2))]), MPI)
     model.explore(model.start)
     profile = model.profile(model.start)
     links = [protocol.links["network"] for protocol in profile.protocols]
@@ -149,7 +152,9 @@ def test_a_pairwise_all_to_all_of_mpi_waits_at_every_step() -> None:
 def test_long_chains_of_nccl_take_little_longer_than_short_ones(collective: str) -> None:
     """A chain of 64 pieces takes three times as long on 128 ranks as on two."""
     names = NCCL.algorithms(collective)
-    model = Model(Points([curve(collective, names, ranks, ranks // 4) for ranks in (8, 128)]), NCCL)
+    model = Model(
+        FitPoints([curve(collective, names, ranks, ranks // 4) for ranks in (8, 128)]), NCCL
+    )
     latencies = [name for name in model.index if name.endswith("α")]
     inner = model.start.copy()
     inner[[model.index[name] for name in latencies]] = np.log(1e-9)
@@ -164,19 +169,18 @@ def test_long_chains_of_nccl_take_little_longer_than_short_ones(collective: str)
 
 def test_a_tree_of_nccl_has_few_pieces_for_a_few_mebibytes() -> None:
     series = curve("all_reduce", NCCL.algorithms("all_reduce"))
-    assert series.ran(NCCL, 2.0**12) == ("ring", "double_tree:segments=8")
-    assert series.ran(NCCL, 2.0**24) == ("ring", "double_tree:segments=16")
-    assert series.ran(NCCL, 2.0**32, ("double_tree",)) == ("double_tree:segments=32",)
+    assert NCCL.ran(series, 2.0**12) == ("ring", "double_tree:segments=8")
+    assert NCCL.ran(series, 2.0**24) == ("ring", "double_tree:segments=16")
+    assert NCCL.ran(series, 2.0**32, ("double_tree",)) == ("double_tree:segments=32",)
 
 
 def test_a_protocol_that_was_forced_is_the_only_one() -> None:
     times = {}
-    for protocol in ("", "LL", "Simple"):
-        protocols = NCCL.forced_protocols(protocol)
-        series = Series(
+    for protocol, protocols in {"": (), "LL": ("short", "LL"), "Simple": ("Simple",)}.items():
+        series = FitCurve(
             "x", "all_reduce", ("ring",), 8, 2, SIZES, np.ones(len(SIZES)), protocols=protocols
         )
-        model = Model(Points([series]), NCCL)
+        model = Model(FitPoints([series]), NCCL)
         model.explore(model.start)
         times[protocol] = model.predict(model.start)
         profile = model.profile(model.start, "x", "nodes:per_node=4")
@@ -196,16 +200,16 @@ def test_a_protocol_that_was_forced_is_the_only_one() -> None:
 def test_nodes_of_any_size_are_the_same_to_fit_and_profile(
     ranks: int, count: int, per_node: int
 ) -> None:
-    from experiments.calibration.observations import series
+    from experiments.calibration.library import fit_curve
     from experiments.measurements import Curve
     from experiments.measurements import Point as Measured
 
     points = tuple(Measured(int(size), 1e-3) for size in SIZES)
-    measured_curve = series(
+    measured_curve = fit_curve(
         Curve("all_reduce", ranks, count, points, (), "x", algorithm="ring", library="NCCL"), NCCL
     )
     assert measured_curve.per_node == per_node
-    model = Model(Points([measured_curve, curve("all_reduce", ("ring",), 16, 4)]), NCCL)
+    model = Model(FitPoints([measured_curve, curve("all_reduce", ("ring",), 16, 4)]), NCCL)
     model.explore(model.start)
     profile = model.profile(model.start, "x", "nodes:per_node=4")
     rows = predict(
@@ -226,7 +230,7 @@ def test_what_a_topology_says_of_gaps_and_merging_gives_way_to_the_fit() -> None
         )
 
     series = curve("all_reduce", ("ring",))
-    model = Model(Points([series]), NCCL, slow)
+    model = Model(FitPoints([series]), NCCL, slow)
     model.explore(model.start)
     assert model.explore(model.start) < 1e-9
     rows = predict(model.profile(model.start, "x", "nodes"), NCCL, series, slow(8, 4))
@@ -246,7 +250,7 @@ def test_any_machine_is_the_same_to_fit_and_profile(
     """Long exchanges over links of another kind; switches that reduce are no ranks of a node."""
     build = machine_for(machine(topology))
     model = Model(
-        Points([curve("all_reduce", (name,), ranks, count) for name, ranks, count in curves]),
+        FitPoints([curve("all_reduce", (name,), ranks, count) for name, ranks, count in curves]),
         library,
         build,
     )
@@ -265,7 +269,7 @@ def test_a_fit_of_one_node_says_what_links_to_other_nodes_cost() -> None:
     """They start at what the machine has. No run crosses them, so they take no degree of freedom
     from the fit of the others."""
     build = machine_for(machine("dgx_a100"))
-    model = Model(Points([curve("all_reduce", ("ring",), 8, 1)]), NCCL, build)
+    model = Model(FitPoints([curve("all_reduce", ("ring",), 8, 1)]), NCCL, build)
     assert "ib" in model.paths.further
     ib = float(build(16, 8).bandwidth[build(16, 8).link_kinds.are("ib")].min())
     simple = model.profile(model.start).protocols[-1]
@@ -277,7 +281,7 @@ def test_a_fit_of_one_node_says_what_links_to_other_nodes_cost() -> None:
 
 def test_a_machine_of_one_node_has_no_links_to_others() -> None:
     build = machine_for(machine("dgx_a100").with_options(nodes=1))
-    model = Model(Points([curve("all_reduce", ("ring",), 8, 1)]), NCCL, build)
+    model = Model(FitPoints([curve("all_reduce", ("ring",), 8, 1)]), NCCL, build)
     assert not model.paths.further
 
 
@@ -285,7 +289,7 @@ def test_any_machine_can_be_fitted_by_its_own_kinds_of_link() -> None:
     def hopper(ranks: int, per_node: int) -> Topology:
         return machine("hgx_h100").build(ranks)
 
-    model = Model(Points([curve("all_reduce", ("ring",), 16)]), NCCL, hopper)
+    model = Model(FitPoints([curve("all_reduce", ("ring",), 16)]), NCCL, hopper)
     assert {"nvlink", "pcie", "ib"} <= set(model.kinds)
     names = {parameter.name for parameter in model.parameters}
     assert {"LL nvlink α", "Simple ib 1/β", "LL ib 1/β"} <= names

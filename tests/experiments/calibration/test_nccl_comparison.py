@@ -21,7 +21,7 @@ from experiments.calibration.nccl_comparison import (
     of_profile,
     predict,
 )
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.cli import main
 from experiments.commands import judge
 from experiments.measurements import Curve
@@ -37,13 +37,13 @@ RATE = 90e9
 HEADER = "collective,algorithm,protocol,ranks,nodes,size_bytes,time_us,library,device\n"
 
 
-def measured(ranks: int = 16, nodes: int = 4, rate: float = RATE, **fields: object) -> Series:
+def measured(ranks: int = 16, nodes: int = 4, rate: float = RATE, **fields: object) -> FitCurve:
     """A curve that is as NCCL's own model says."""
-    empty = Series(
+    empty = FitCurve(
         f"p{ranks}", "all_reduce", ("ring", "double_tree"), ranks, nodes, SIZES, np.ones_like(SIZES)
     )
-    curve = Series(**(vars(empty) | fields))
-    return Series(**(vars(curve) | {"seconds": predict(curve, "hopper", rate)}))
+    curve = FitCurve(**(vars(empty) | fields))
+    return FitCurve(**(vars(curve) | {"seconds": predict(curve, "hopper", rate)}))
 
 
 def test_an_algorithm_or_protocol_that_was_forced_is_taken_else_the_choice() -> None:
@@ -62,8 +62,8 @@ def test_the_bandwidth_is_that_of_the_largest_size() -> None:
 
 def test_points_left_out_have_the_bandwidth_of_the_largest_that_are_kept() -> None:
     large, small = measured(32, 8), measured()
-    sick = Series(**(vars(small) | {"seconds": small.seconds * [1, 1, 1, 2]}))
-    points, known = Points([sick, large]), {"p16": "hopper", "p32": "hopper"}
+    sick = FitCurve(**(vars(small) | {"seconds": small.seconds * [1, 1, 1, 2]}))
+    points, known = FitPoints([sick, large]), {"p16": "hopper", "p32": "hopper"}
     sizes, plateau, ranks = (
         held_out(points, known, protocol) for protocol in ("sizes", "plateau", "ranks")
     )
@@ -75,9 +75,9 @@ def test_points_left_out_have_the_bandwidth_of_the_largest_that_are_kept() -> No
     assert np.isnan(ranks[:4]).all()
     assert ranks[7] == pytest.approx(np.log(2), rel=0.1)
     assert np.isnan(held_out(points, {"p16": "hopper"}, "ranks")).all()
-    assert np.isnan(held_out(Points([small]), known, "ranks")).all()
-    single_size = Series(**(vars(small) | {"sizes": SIZES[:1], "seconds": small.seconds[:1]}))
-    assert np.isnan(held_out(Points([single_size]), known, "sizes")).all()
+    assert np.isnan(held_out(FitPoints([small]), known, "ranks")).all()
+    single_size = FitCurve(**(vars(small) | {"sizes": SIZES[:1], "seconds": small.seconds[:1]}))
+    assert np.isnan(held_out(FitPoints([single_size]), known, "sizes")).all()
 
 
 @each_case(

@@ -10,7 +10,7 @@ import pytest
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.profile_times import times
 from experiments.profiles import parse
 from simulator.collectives import find
@@ -27,10 +27,10 @@ SIZES = [float(4**k) for k in range(2, 15)]
 
 def machine() -> Profile:
     """MPI where its priors say, with some crowding."""
-    blank = Series(
+    blank = FitCurve(
         "", "all_reduce", ("halving_doubling",), 8, 2, np.array(SIZES), np.ones(len(SIZES))
     )
-    model = Model(Points([blank]), MPI)
+    model = Model(FitPoints([blank]), MPI)
     return model.profile(model.start, "made up", "nodes")
 
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from experiments.calibration.fit import Fit, explore
 from experiments.calibration.held_out import held_out
 from experiments.calibration.known_paths import ALL
-from experiments.calibration.libraries import MPI, NCCL, Library
+from experiments.calibration.libraries import MPI, NCCL
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.simulated_sizes import MOST, SimulatedSizes
 from experiments.calibration.uncertainty import places, shipped_rules, uncertainty
 
@@ -21,15 +22,15 @@ SIZES = {
 numbers_of_sizes = st.lists(st.integers(2, 4 * MOST), min_size=1, max_size=3)
 
 
-def curve(sizes: np.ndarray, seconds: np.ndarray | None = None) -> Series:
+def curve(sizes: np.ndarray, seconds: np.ndarray | None = None) -> FitCurve:
     """All-reduces by rings on two nodes of four ranks."""
     measured = np.ones(len(sizes)) if seconds is None else seconds
-    return Series("x", "all_reduce", ("ring",), 8, 2, sizes, measured)
+    return FitCurve("x", "all_reduce", ("ring",), 8, 2, sizes, measured)
 
 
-def drawn(counts: list[int], seed: int) -> Points:
+def drawn(counts: list[int], seed: int) -> FitPoints:
     random = np.random.default_rng(seed)
-    return Points(curve(np.sort(np.exp(random.uniform(6, 20, count)))) for count in counts)
+    return FitPoints(curve(np.sort(np.exp(random.uniform(6, 20, count)))) for count in counts)
 
 
 @given(st.lists(st.integers(1, MOST), min_size=1, max_size=3), st.integers(0, 9))
@@ -81,7 +82,7 @@ def test_times_between_simulated_sizes_are_near_their_simulations(
 ) -> None:
     sizes = SIZES["log"]
     many, few = (
-        Model(Points([Series("x", "all_reduce", (name,), 8, 2, each, each)]), library)
+        Model(FitPoints([FitCurve("x", "all_reduce", (name,), 8, 2, each, each)]), library)
         for each in (sizes, sizes[7::20])
     )
     for model in (many, few):
@@ -95,14 +96,14 @@ def test_times_between_simulated_sizes_are_near_their_simulations(
 def fits(request: pytest.FixtureRequest) -> tuple[Fit, Fit]:
     """Fits of a thousand points with 3% noise, and of 40 of them."""
     sizes, random = SIZES[request.param], np.random.default_rng(3)
-    blank = Model(Points([curve(sizes)]), NCCL)
+    blank = Model(FitPoints([curve(sizes)]), NCCL)
     truth = blank.start + random.uniform(-0.2, 0.2, len(blank.start))
     blank.explore(truth)
     seconds = np.interp(np.log(sizes), np.log(blank.points.size), np.log(blank.predict(truth)))
     seconds = np.exp(seconds + 0.03 * random.normal(size=len(sizes)))
     thinned = np.linspace(0, len(sizes) - 1, 40).round().astype(int)
     many, few = curve(sizes, seconds), curve(sizes[thinned], seconds[thinned])
-    return explore(Model(Points([many]), NCCL)), explore(Model(Points([few]), NCCL))
+    return explore(Model(FitPoints([many]), NCCL)), explore(Model(FitPoints([few]), NCCL))
 
 
 def test_a_thousand_points_say_what_the_40_say_that_they_were_thinned_to(
@@ -137,15 +138,15 @@ def test_every_point_has_a_residual_and_a_place(fits: tuple[Fit, Fit]) -> None:
 def test_points_that_are_not_simulated_count() -> None:
     sizes = SIZES["log"]
     seconds = 1e-5 + sizes / 1e10
-    points = Points([curve(sizes, seconds)])
+    points = FitPoints([curve(sizes, seconds)])
     between = ~np.isin(sizes, SimulatedSizes(points).points.size)
-    slower = Points([curve(sizes, np.where(between, 1.2 * seconds, seconds))])
+    slower = FitPoints([curve(sizes, np.where(between, 1.2 * seconds, seconds))])
     usual, slow = (explore(Model(each, NCCL)) for each in (points, slower))
     assert np.median(slow.predicted / usual.predicted) == pytest.approx(1.2, abs=0.03)
 
 
 def test_messages_of_every_point_are_known() -> None:
-    points = Points([curve(SIZES["log"], 1e-5 + SIZES["log"] / 1e10)])
+    points = FitPoints([curve(SIZES["log"], 1e-5 + SIZES["log"] / 1e10)])
     shares = places(explore(Model(points, MPI))).messages.sum(axis=1)
     assert len(shares) == len(points)
     assert 0 < shares.min() < shares.max() <= 1

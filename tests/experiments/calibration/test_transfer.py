@@ -7,7 +7,7 @@ import pytest
 
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.transfer import ends, linked, port, transfer
 from experiments.measurements import Curve
 from experiments.measurements import Point as Measured
@@ -69,20 +69,20 @@ def test_protocols_have_what_their_flags_leave_of_a_link() -> None:
     assert last.slowness["node"] == before.slowness["node"]
 
 
-def measured(ranks: tuple[int, ...] = (8, 16)) -> Points:
+def measured(ranks: tuple[int, ...] = (8, 16)) -> FitPoints:
     """Rings on a machine as NCCL's constants say but for its links, and a launch twice as long."""
     blank = [
-        Series(f"{p}", "all_reduce", ("ring",), p, p // 4, SIZES, np.ones(len(SIZES)))
+        FitCurve(f"{p}", "all_reduce", ("ring",), p, p // 4, SIZES, np.ones(len(SIZES)))
         for p in ranks
     ]
-    model = Model(Points(blank), linked(NCCL, BANDWIDTH))
+    model = Model(FitPoints(blank), linked(NCCL, BANDWIDTH))
     truth = model.start.copy()
     truth[model.index["launch"]] += np.log(2.0)
     model.explore(truth)
     seconds = model.predict(truth)
     rows = (seconds[model.points.curve == k] for k in range(len(blank)))
-    return Points(
-        Series(**(vars(curve) | {"seconds": row})) for curve, row in zip(blank, rows, strict=True)
+    return FitPoints(
+        FitCurve(**(vars(curve) | {"seconds": row})) for curve, row in zip(blank, rows, strict=True)
     )
 
 
@@ -109,8 +109,8 @@ def test_links_and_two_points_foretell_the_others_better_than_two_points() -> No
 def test_nothing_is_learnt_from_what_was_not_chosen() -> None:
     points = measured()
     keep = ends(points)
-    twice = Points(
-        Series(
+    twice = FitPoints(
+        FitCurve(
             **(vars(curve) | {"seconds": np.where(keep[points.curve == k], 1, 2) * curve.seconds})
         )
         for k, curve in enumerate(points.curves)

@@ -7,14 +7,14 @@ import pytest
 
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from made_up_curves import curve
 
 
 def made(forced: str, *counts: int) -> Model:
     """All-gathers by rings on nodes of one rank."""
     curves = [curve("all_gather", ("ring_all_gather",), count, count) for count in counts]
-    return Model(Points([replace(each, forced=forced) for each in curves]), MPI)
+    return Model(FitPoints([replace(each, forced=forced) for each in curves]), MPI)
 
 
 def test_more_nodes_slow_the_rate_of_rendezvous_alone() -> None:

@@ -1,6 +1,5 @@
 """What all effects have in common."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +8,12 @@ import pytest
 
 from experiments.calibration import effects
 from experiments.calibration.effects.effect import Data, Effect, Parameter
-from experiments.calibration.libraries import LIBRARIES, MPI, NCCL, Library
+from experiments.calibration.libraries import LIBRARIES, MPI, NCCL
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from experiments.calibration.slopes import STEP, slopes
 from made_up_curves import curve
-from simulator.profile import Profile
 
 MIXED = (
     ("all_reduce", "ring", 8, 2),
@@ -29,23 +28,17 @@ def mixed(library: Library) -> Model:
     """A model that has every effect of a library."""
     curves = [curve(what, (name,), ranks, nodes) for what, name, ranks, nodes in MIXED]
     gaps = [(prior.name, "network") for prior in library.protocols]
-    return Model(Points(curves), library, gaps=gaps)
+    return Model(FitPoints(curves), library, gaps=gaps)
 
 
-class Misspelt(Effect):
+def misspelt(data: Data) -> Effect:
     """An effect that reads a parameter that nobody declares."""
-
-    def __init__(self, data: Data) -> None:
-        self.parameters = (Parameter("overhead", 1e-6, "s", 1.0),)
-
-    def write(self, profile: Profile, values: Mapping[str, float]) -> Profile:
-        """Reads another name than it declares."""
-        assert values["overhaed"]
-        return profile
+    declared = Parameter("overhead", 1e-6, "s", 1.0)
+    return Effect((declared,), lambda profile, values: replace(profile, launch=values["overhaed"]))
 
 
 def test_a_misspelt_parameter_is_an_error() -> None:
-    library = replace(MPI, effects=(*MPI.effects, Misspelt))
+    library = replace(MPI, effects=(*MPI.effects, misspelt))
     with pytest.raises(KeyError, match="overhaed"):
         mixed(library)
 

@@ -9,7 +9,7 @@ from experiments.calibration.effects.few_channels import CHANNEL
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.prediction import predict
 from experiments.profiles.profile_document import of
 from grouped_cases import each_case
@@ -20,7 +20,7 @@ from simulator.effects.jobs import jobs
 
 def model(*places: tuple[int, int]) -> Model:
     shown = [curve("send_recv", ("shift",), ranks, nodes) for ranks, nodes in places]
-    return Model(Points([*shown, curve("all_gather", ("ring_all_gather",), 8, 1)]), NCCL)
+    return Model(FitPoints([*shown, curve("all_gather", ("ring_all_gather",), 8, 1)]), NCCL)
 
 
 @each_case(
@@ -52,7 +52,7 @@ def test_few_channels_are_simulated_as_they_are_predicted() -> None:
 def test_a_message_of_64_mib_has_the_channels_of_its_share(ranks: int, busbw: float) -> None:
     """Of 32 channels each of 8 ranks has 4 for a peer, and each of 4 ranks has 8."""
     made, sizes = model((8, 1)), np.array([2.0**26])
-    sends = Series("x", "send_recv", ("shift",), ranks, 1, sizes, sizes)
+    sends = FitCurve("x", "send_recv", ("shift",), ranks, 1, sizes, sizes)
     (row,) = predict(made.profile(made.start), NCCL, sends, as_nodes(ranks, ranks))
     assert sizes[0] / row.seconds == pytest.approx(busbw, rel=0.03)
 

@@ -5,20 +5,20 @@ import pytest
 
 from experiments.calibration.libraries import FUJITSU, MPI
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from made_up_curves import SIZES, curve
 
 
 def test_memory_given_back_is_a_parameter_where_scratch_has_several_blocks() -> None:
     """A binary tree has one block in Open MPI, and three in Fujitsu's library."""
-    points = Points([curve("all_reduce", ("binary_tree",))])
+    points = FitPoints([curve("all_reduce", ("binary_tree",))])
     assert "memory given back" not in Model(points, MPI).index
     assert "memory given back" in Model(points, FUJITSU).index
 
 
 def test_merging_takes_its_rate_for_every_byte() -> None:
     """A ring merges V / p in each of p - 1 steps."""
-    model = Model(Points([curve("reduce_scatter", ("ring_reduce_scatter",), 8, 8)]), MPI)
+    model = Model(FitPoints([curve("reduce_scatter", ("ring_reduce_scatter",), 8, 8)]), MPI)
     free = model.start.copy()
     free[[model.index[name] for name in ("γ", "γ beyond cache")]] = -200.0
     for inner in (model.start, free):

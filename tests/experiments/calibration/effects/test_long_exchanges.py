@@ -5,7 +5,7 @@ import pytest
 
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from made_up_curves import curve
 
 
@@ -17,11 +17,11 @@ def test_long_exchanges_are_a_parameter_where_there_are_any() -> None:
         (MPI, "ring", 2, False),
         (NCCL, "halving_doubling", 2, False),
     ):
-        model = Model(Points([curve("all_reduce", (name,), 8, count)]), library)
+        model = Model(FitPoints([curve("all_reduce", (name,), 8, count)]), library)
         assert ("long exchanges" in model.index) == known
-    chosen = Model(Points([curve("all_reduce", ("ring", "halving_doubling"))]), MPI)
+    chosen = Model(FitPoints([curve("all_reduce", ("ring", "halving_doubling"))]), MPI)
     assert "long exchanges" not in chosen.index
-    model = Model(Points([curve("all_reduce", ("halving_doubling",), 8, 2)]), MPI)
+    model = Model(FitPoints([curve("all_reduce", ("halving_doubling",), 8, 2)]), MPI)
     model.explore(model.start)
     free = model.start.copy()
     free[model.index["long exchanges"]] = -200.0

@@ -6,22 +6,22 @@ import pytest
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.prediction import predict
 from made_up_curves import SIZES, curve
 
 
-def _broadcast(version: str) -> Series:
+def _broadcast(version: str) -> FitCurve:
     """A broadcast on two nodes of four ranks by a version of Open MPI."""
     rule = MPI.rule("broadcast", 8, version)
     assert rule is not None
     names = tuple(dict.fromkeys(map(rule, SIZES.tolist())))
-    return Series(**(vars(curve("broadcast", names)) | {"rule": rule}))
+    return FitCurve(**(vars(curve("broadcast", names)) | {"rule": rule}))
 
 
 def test_a_gap_in_segments_is_simulated_as_it_is_predicted() -> None:
     series = _broadcast("Open MPI 4.0.5")
-    model = Model(Points([series]), MPI)
+    model = Model(FitPoints([series]), MPI)
     longer = model.start.copy()
     for name in ("node g", "network g", "node g of rendezvous", "network g of rendezvous"):
         longer[model.index[name]] += np.log(20.0)
@@ -44,5 +44,5 @@ def test_a_gap_in_segments_is_simulated_as_it_is_predicted() -> None:
 @pytest.mark.parametrize(
     "series", [_broadcast("Open MPI 4.1.6"), curve("broadcast", ("chain_broadcast",))]
 )
-def test_a_run_without_segments_by_a_rule_shows_no_gap(series: Series) -> None:
-    assert "node g" not in Model(Points([series]), MPI).index
+def test_a_run_without_segments_by_a_rule_shows_no_gap(series: FitCurve) -> None:
+    assert "node g" not in Model(FitPoints([series]), MPI).index

@@ -6,13 +6,14 @@ import pytest
 from experiments.calibration.exploration import Exploration
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from made_up_curves import SIZES, curve
 
 
 def test_sessions_are_simulated_as_they_are_predicted() -> None:
     model = Model(
-        Points([curve("all_reduce", ("ring",), 8, 2), curve("all_reduce", ("ring",), 16, 4)]), MPI
+        FitPoints([curve("all_reduce", ("ring",), 8, 2), curve("all_reduce", ("ring",), 16, 4)]),
+        MPI,
     )
     inner = model.start + np.random.default_rng(2).uniform(-1, 1, len(model.start))
     assert any(" at " in parameter.name for parameter in model.parameters)

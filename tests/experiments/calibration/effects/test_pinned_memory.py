@@ -4,12 +4,12 @@ import pytest
 
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from made_up_curves import curve
 
 
 def test_fresh_memory_is_pinned_once_whatever_its_size() -> None:
-    model = Model(Points([curve("all_reduce", ("recursive_doubling",))]), MPI)
+    model = Model(FitPoints([curve("all_reduce", ("recursive_doubling",))]), MPI)
     model.explore(model.start)
     free = model.start.copy()
     free[model.index["memory pinned"]] = -200.0
@@ -20,14 +20,14 @@ def test_fresh_memory_is_pinned_once_whatever_its_size() -> None:
 
 
 def test_an_algorithm_without_scratch_shows_no_pinning() -> None:
-    model = Model(Points([curve("all_reduce", ("ring",))]), MPI)
+    model = Model(FitPoints([curve("all_reduce", ("ring",))]), MPI)
     assert "memory pinned" not in model.index
     assert model.profile(model.start).memory.pinned == 0.0
 
 
 def test_scratch_is_pinned_more_slowly_on_many_ranks() -> None:
     curves = [curve("all_reduce", ("recursive_doubling",), ranks, ranks) for ranks in (256, 512)]
-    model = Model(Points(curves), MPI)
+    model = Model(FitPoints(curves), MPI)
     model.explore(model.start)
     free = model.start.copy()
     free[model.index["memory pinned on many ranks"]] = -200.0
@@ -39,5 +39,5 @@ def test_scratch_is_pinned_more_slowly_on_many_ranks() -> None:
 
 
 def test_few_ranks_do_not_show_what_many_ranks_do() -> None:
-    model = Model(Points([curve("all_reduce", ("recursive_doubling",))]), MPI)
+    model = Model(FitPoints([curve("all_reduce", ("recursive_doubling",))]), MPI)
     assert "memory pinned on many ranks" not in model.index

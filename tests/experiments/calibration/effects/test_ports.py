@@ -7,7 +7,7 @@ from experiments.calibration.fit import explore, fit
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.prediction import predict
 from made_up_curves import SIZES, curve
 
@@ -20,7 +20,7 @@ def test_ranks_with_ports_of_their_own_are_told_from_those_that_share_one() -> N
         for ranks in (4, 8)
         for what, name in (("all_reduce", "ring"), ("send_recv", "shift"))
     ]
-    model = Model(Points(mixed), NCCL)
+    model = Model(FitPoints(mixed), NCCL)
     power = model.index["network 1/β by ranks a node"]
     shared, with_ports = model.start.copy(), model.start.copy()
     shared[power], with_ports[power] = 0.0, -1.0
@@ -45,10 +45,10 @@ def test_without_data_each_rank_has_a_port_of_its_own() -> None:
     """A job of one rank a node does not show whether two would share a port."""
     rates = {1: 1.0, 2: 2.0}
     curves = [
-        Series(**(vars(alike) | {"seconds": 1e-5 + SIZES / rates[alike.per_node] / 1e9}))
+        FitCurve(**(vars(alike) | {"seconds": 1e-5 + SIZES / rates[alike.per_node] / 1e9}))
         for alike in (curve("all_gather", ("ring_all_gather",), 4 * width, 4) for width in rates)
     ]
-    whole = explore(Model(Points(curves), NCCL))
+    whole = explore(Model(FitPoints(curves), NCCL))
     narrow = fit(whole.model, whole.model.points.ranks == 4)
     wide = (whole.model.points.ranks == 8) & whole.model.points.largest
     assert narrow.predicted[wide] == pytest.approx(whole.model.points.seconds[wide], rel=0.25)
@@ -57,7 +57,7 @@ def test_without_data_each_rank_has_a_port_of_its_own() -> None:
 def test_on_two_nodes_a_tree_moves_v_over_the_network_and_a_ring_almost_twice_that() -> None:
     """Links inside nodes have the β of the network on four nodes, and twice that on two nodes."""
     mixed = [curve("all_reduce", ("double_tree", "ring"), 4 * count, count) for count in (2, 4)]
-    model = Model(Points(mixed), NCCL)
+    model = Model(FitPoints(mixed), NCCL)
     model.explore(model.start)
     assert model.explore(model.start) < 1e-9
     largest = model.points.size == SIZES[-1]
@@ -75,6 +75,6 @@ def test_on_two_nodes_a_tree_moves_v_over_the_network_and_a_ring_almost_twice_th
 def test_other_channels_on_two_nodes_show_only_beside_larger_jobs() -> None:
     for counts, shown in (((2,), False), ((4, 8), False), ((1, 2), False), ((2, 4), True)):
         curves = [curve("all_reduce", ("ring",), 4 * count, count) for count in counts]
-        model = Model(Points(curves), NCCL)
+        model = Model(FitPoints(curves), NCCL)
         assert ("node β on two nodes" in model.index) == shown
         assert model.profile(model.start).pace_on_two == pytest.approx(2.0)

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.calibration.effects.protocols import Protocols
-from experiments.calibration.libraries import MPI, NCCL, Library
+from experiments.calibration.effects.protocols import protocols
+from experiments.calibration.libraries import MPI, NCCL
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from made_up_curves import curve
 
 
 def test_every_protocol_has_a_latency_and_a_rate_for_each_kind_of_link() -> None:
-    model = Model(Points([curve("all_reduce", ("ring",))]), MPI, gaps=[("eager", "network")])
+    model = Model(FitPoints([curve("all_reduce", ("ring",))]), MPI, gaps=[("eager", "network")])
     names = {
         f"{prior.name} {kind} {what}"
         for prior in MPI.protocols
@@ -27,7 +28,7 @@ def test_every_protocol_has_a_latency_and_a_rate_for_each_kind_of_link() -> None
 
 
 def test_a_single_warp_has_one_rate_for_all_links() -> None:
-    model = Model(Points([curve("all_reduce", ("ring",))]), NCCL)
+    model = Model(FitPoints([curve("all_reduce", ("ring",))]), NCCL)
     assert "short 1/β" in model.index
     links = model.profile(model.start).protocols[0].links
     assert links["node"].bandwidth == links["network"].bandwidth == pytest.approx(0.15e9)
@@ -36,7 +37,7 @@ def test_a_single_warp_has_one_rate_for_all_links() -> None:
 def test_jobs_on_one_node_have_their_own_rate_of_ll() -> None:
     """Jobs over several nodes have as many channels as their network feeds."""
     curves = [curve("all_reduce", ("ring",), 8, nodes) for nodes in (1, 4)]
-    model = Model(Points(curves), NCCL)
+    model = Model(FitPoints(curves), NCCL)
     model.explore(model.start)
     faster = model.start.copy()
     faster[model.index["LL node 1/β"]] -= 0.1
@@ -48,7 +49,7 @@ def test_jobs_on_one_node_have_their_own_rate_of_ll() -> None:
 @pytest.mark.parametrize("library", [NCCL, MPI])
 @given(shifts=st.lists(st.floats(-6, 6), min_size=24, max_size=24))
 def test_protocols_keep_their_roles(library: Library, shifts: list[float]) -> None:
-    model = Model(Points([curve("all_reduce", ("ring",))]), library)
+    model = Model(FitPoints([curve("all_reduce", ("ring",))]), library)
     profile = model.profile(model.start + np.array(shifts)[: len(model.start)])
     ordered = [
         protocol.links
@@ -67,17 +68,17 @@ def test_short_messages_of_cray_mpich_have_at_most_192_bytes() -> None:
     """On Slingshot. Runs of several libraries have no limit together."""
     measured = curve("all_reduce", ("ring",))
     cray, other = (
-        Series(**(vars(measured) | {"library": name})) for name in ("Cray MPICH 8.1.29", "MPICH")
+        FitCurve(**(vars(measured) | {"library": name})) for name in ("Cray MPICH 8.1.29", "MPICH")
     )
     limits = []
     for curves in ([cray], [other], [cray, other]):
-        model = Model(Points(curves), MPI)
+        model = Model(FitPoints(curves), MPI)
         limits.append([each.most for each in model.profile(model.start).protocols])
     assert limits == [[192.0, inf, inf], [inf, inf, inf], [inf, inf, inf]]
 
 
 def test_a_protocol_with_flags_reaches_no_more_than_its_share_of_a_link() -> None:
-    model = Model(Points([curve("all_reduce", ("ring",))]), NCCL)
+    model = Model(FitPoints([curve("all_reduce", ("ring",))]), NCCL)
     values = model.values(model.start) | {"LL128 network 1/β": 1e-12, "Simple network 1/β": 2e-11}
-    links = Protocols(model.data).write(model.profile(model.start), values).protocols[2].links
+    links = protocols(model.data).write(model.profile(model.start), values).protocols[2].links
     assert links["network"].bandwidth == pytest.approx(0.92 * 50e9)

@@ -5,13 +5,13 @@ import pytest
 
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from made_up_curves import curve
 
 
 def test_a_longer_launch_of_reductions_is_the_same_at_every_size() -> None:
     curves = [curve("all_reduce", ("ring",)), curve("broadcast", ("tree_broadcast",))]
-    model = Model(Points(curves), MPI)
+    model = Model(FitPoints(curves), MPI)
     longer = model.start.copy()
     longer[model.index["launch of reductions"]] = np.log(30.0)
     model.explore(model.start)
@@ -26,4 +26,4 @@ def test_a_longer_launch_of_reductions_is_the_same_at_every_size() -> None:
 @pytest.mark.parametrize("collective", ["all_reduce", "broadcast"])
 def test_one_kind_of_collective_shows_no_difference(collective: str) -> None:
     name = {"all_reduce": "ring", "broadcast": "tree_broadcast"}[collective]
-    assert "launch of reductions" not in Model(Points([curve(collective, (name,))]), MPI).index
+    assert "launch of reductions" not in Model(FitPoints([curve(collective, (name,))]), MPI).index

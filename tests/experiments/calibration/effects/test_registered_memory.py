@@ -4,14 +4,15 @@ import pytest
 
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from made_up_curves import curve
 
 
 def test_what_is_registered_again_grows_with_the_ranks() -> None:
     """V p / 2 bytes of a ring's reduce-scatter of fresh memory, and nothing else."""
     model = Model(
-        Points([curve("reduce_scatter", ("ring_reduce_scatter",), p, p // 4) for p in (8, 16)]), MPI
+        FitPoints([curve("reduce_scatter", ("ring_reduce_scatter",), p, p // 4) for p in (8, 16)]),
+        MPI,
     )
     model.explore(model.start)
     free = model.start.copy()

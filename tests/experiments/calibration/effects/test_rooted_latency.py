@@ -5,14 +5,14 @@ import pytest
 
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from made_up_curves import curve
 
 BOTH = [curve("all_reduce", ("ring",)), curve("broadcast", ("tree_broadcast",))]
 
 
 def test_a_shorter_alpha_of_roots_shortens_only_collectives_with_a_root() -> None:
-    model = Model(Points(BOTH), MPI)
+    model = Model(FitPoints(BOTH), MPI)
     shorter = model.start.copy()
     shorter[model.index["α of roots"]] = np.log(0.5)
     for inner in (model.start, shorter):
@@ -27,10 +27,10 @@ def test_a_shorter_alpha_of_roots_shortens_only_collectives_with_a_root() -> Non
 
 
 @pytest.mark.parametrize("curves", [BOTH[:1], BOTH[1:]])
-def test_one_kind_of_collective_shows_no_difference(curves: list[Series]) -> None:
-    assert "α of roots" not in Model(Points(curves), MPI).index
+def test_one_kind_of_collective_shows_no_difference(curves: list[FitCurve]) -> None:
+    assert "α of roots" not in Model(FitPoints(curves), MPI).index
 
 
 def test_nccl_has_no_such_factor() -> None:
     """nccl-tests reports the slowest rank."""
-    assert "α of roots" not in Model(Points(BOTH), NCCL).index
+    assert "α of roots" not in Model(FitPoints(BOTH), NCCL).index

@@ -6,7 +6,7 @@ import pytest
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points
+from experiments.calibration.observations import FitPoints
 from experiments.calibration.prediction import predict
 from made_up_curves import curve
 
@@ -23,7 +23,7 @@ MIXED = (
 
 def test_sends_and_shared_ports_are_simulated_as_they_are_predicted() -> None:
     model = Model(
-        Points([curve(what, (name,), ranks, count) for what, name, ranks, count in MIXED]), NCCL
+        FitPoints([curve(what, (name,), ranks, count) for what, name, ranks, count in MIXED]), NCCL
     )
     inner = model.start + np.random.default_rng(3).uniform(-0.5, 0.5, len(model.start))
     names = {
@@ -47,19 +47,19 @@ def test_sends_and_shared_ports_are_simulated_as_they_are_predicted() -> None:
 
 def test_what_sends_have_of_their_own_is_fitted_beside_something_else() -> None:
     alone = Model(
-        Points([curve("send_recv", ("shift",)), curve("all_to_all", ("pairwise",))]), NCCL
+        FitPoints([curve("send_recv", ("shift",)), curve("all_to_all", ("pairwise",))]), NCCL
     )
     assert not any("sends" in name for name in alone.index)
     for library in (NCCL, MPI):
         model_of_both = Model(
-            Points([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), library
+            FitPoints([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), library
         )
         assert ("α of sends" in model_of_both.index) == (library is NCCL)
 
 
 def test_an_all_to_all_that_no_curve_shows_has_the_bandwidth_of_other_collectives() -> None:
     """A message to one peer has few channels: its 1/β says nothing of an all-to-all's."""
-    model = Model(Points([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), NCCL)
+    model = Model(FitPoints([curve("send_recv", ("shift",)), curve("all_reduce", ("ring",))]), NCCL)
     assert "network 1/β of all-to-all" not in model.index
     inner = model.start.copy()
     inner[model.index["network 1/β of sends"]] = 1.0

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.calibration.libraries import NCCL
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.population.machine_runs import Runs
 from experiments.calibration.population.specification import Specification
 
@@ -28,7 +28,9 @@ def blank(ranks: Sequence[int] = (4, 8, 16)) -> Model:
     """Runs of rings on nodes of four ranks, not yet measured."""
     ones = np.ones(len(SIZES))
     return Model(
-        Points(Series(f"p{p}", "all_reduce", ("ring",), p, -(-p // 4), SIZES, ones) for p in ranks),
+        FitPoints(
+            FitCurve(f"p{p}", "all_reduce", ("ring",), p, -(-p // 4), SIZES, ones) for p in ranks
+        ),
         NCCL,
     )
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from experiments.calibration.calibrated_profile import calibrate
-from experiments.calibration.libraries import GLOO, MPI, NCCL, Library
+from experiments.calibration.libraries import GLOO, MPI, NCCL
+from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.machine_builder import machine_for
-from experiments.calibration.observations import Points, Series
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.population.calibration_start import at_population
 from experiments.calibration.population.library_profile import profile_for
 from experiments.calibration.population.population_file import find as population
@@ -17,8 +18,8 @@ SIZES = np.geomspace(2.0**13, 2.0**30, 2)
 MACHINE = find("hgx_h100:nodes=2")
 
 
-def points(seconds: np.ndarray = SIZES / 1e10) -> Points:
-    return Points([Series("mine", "all_reduce", ("ring",), 16, 2, SIZES, seconds)])
+def points(seconds: np.ndarray = SIZES / 1e10) -> FitPoints:
+    return FitPoints([FitCurve("mine", "all_reduce", ("ring",), 16, 2, SIZES, seconds)])
 
 
 def test_links_are_those_of_the_library_on_the_machine() -> None:

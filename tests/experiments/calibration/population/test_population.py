@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks.left_out_machines import without
-from experiments.calibration.libraries import PLUGIN, TCP, VERBS
+from experiments.calibration.library import PLUGIN, TCP, VERBS
 from experiments.calibration.population.few_points import predicted
 from experiments.calibration.population.machine_rules import learn_from
 from experiments.calibration.population.machine_runs import Runs, shared_names
@@ -103,11 +103,11 @@ def test_directions_add_up_to_the_spreads(population: Population) -> None:
 def test_corrections_of_single_numbers_of_nodes_are_of_no_population() -> None:
     from experiments.calibration.libraries import MPI
     from experiments.calibration.library_model import Model
-    from experiments.calibration.observations import Points, Series
+    from experiments.calibration.observations import FitCurve, FitPoints
 
     sizes = np.array([1e3, 1e6])
-    curves = [Series(f"{p}", "all_reduce", ("ring",), p, p, sizes, sizes) for p in (4, 8)]
-    names = shared_names(Model(Points(curves), MPI))
+    curves = [FitCurve(f"{p}", "all_reduce", ("ring",), p, p, sizes, sizes) for p in (4, 8)]
+    names = shared_names(Model(FitPoints(curves), MPI))
     assert "" in names
     assert "network α by nodes" in names
     assert not any(name.endswith("nodes") and " at " in name for name in names)

@@ -7,7 +7,8 @@ import pytest
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.protocols import FED
-from experiments.calibration.libraries import GLOO, MPI, NCCL, PLUGIN, VERBS, Library
+from experiments.calibration.libraries import GLOO, MPI, NCCL
+from experiments.calibration.library import PLUGIN, VERBS, Library
 from experiments.calibration.population.specification import (
     GBPS,
     KERNELS,
