@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from experiments.measure import interpreter
-from experiments.measure.interpreter import Parcel
 from experiments.measure.patterns import Chunk, Values, chunk, promise
 from experiments.measure.points import Point, schedule_of
 from experiments.measure.program import Message, compile_program
@@ -151,17 +149,17 @@ def _gather(source: torch.Tensor, site: Site) -> _Call:
 def _send_recv(source: torch.Tensor, site: Site) -> _Call:
     received, span = torch.empty_like(source), Span(0, len(source))
     previous, following = (site.rank - 1) % site.ranks, (site.rank + 1) % site.ranks
-    parcels = [
-        Parcel(Message(0, False, previous, span), received),
-        Parcel(Message(0, True, following, span), source),
+    parts = [
+        (Message(0, False, previous, span), received),
+        (Message(0, True, following, span), source),
     ]
-    begin = transport_for(site.backend, site.device).prepare(parcels)
-    return received.zero_, partial(_exchange, begin), received
+    begin = transport_for(site.backend, site.device).prepare(parts)
 
+    def exchange() -> None:
+        for arrive in begin():
+            arrive()
 
-def _exchange(begin: Callable[[], Sequence[Any]]) -> None:
-    for handle in begin():
-        handle.wait()
+    return received.zero_, exchange, received
 
 
 def _barrier(source: torch.Tensor, site: Site) -> _Call:

@@ -27,24 +27,16 @@ def take_part(plan: Plan, place: Place, on_row: Callable[[ResultRow], object]) -
     with _quiet():
         device = find_device(plan, place.local)
         store, nodes = join(plan, place, device)
-        points = _agreed(plan.points, place, store)
-        listener = _Listener(on_row)
+        points, where = _agreed(plan.points, place, store), "at the start"
         try:
-            go_through(plan, points, site_of(plan, place, device), nodes, listener)
+            for event in go_through(plan, points, site_of(plan, place, device), nodes):
+                if isinstance(event, ResultRow):
+                    on_row(event)
+                else:
+                    where = event
         except Exception as error:
-            raise MeasurementFailed(
-                _report(store, place, complaint(listener.point, error))
-            ) from None
+            raise MeasurementFailed(_report(store, place, complaint(where, error))) from None
         _leave(store, place)
-
-
-class _Listener:
-    def __init__(self, on_row: Callable[[ResultRow], object]) -> None:
-        self.row = on_row
-        self.point = "at the start"
-
-    def at(self, point: Point) -> None:
-        self.point = f"in {point}"
 
 
 def _agreed(points: Sequence[Point], place: Place, store: Any) -> Sequence[Point]:

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from experiments.measure.program import Message, Move, Post, Program, Wait
-from experiments.measure.slot_layout import Span
 
 Step = Callable[[], object]
+Arrival = Callable[[], object]
+"""Returns when a message is sent, or received."""
 
 
-class Parcel(NamedTuple):
-    """A message and its elements of the array."""
-
-    message: Message
-    elements: Any
-
-
-class Handle(Protocol):
-    """A message under way."""
-
-    def wait(self) -> object:
-        """Return when it is sent, or received."""
-
-
-class Transport(Protocol):
+@dataclass(frozen=True)
+class Transport:
     """Carries messages between ranks."""
 
-    def prepare(self, parcels: Sequence[Parcel]) -> Callable[[], Sequence[Handle]]:
-        """A call that begins all parcels and returns a handle for each."""
-
-    def copy(self, target: Any, source: Any) -> object:
-        """Overwrite the elements of `target`."""
-
-    def add(self, target: Any, source: Any) -> object:
-        """Add to the elements of `target`."""
+    prepare: Callable[[Sequence[tuple[Message, Any]]], Callable[[], Sequence[Arrival]]]
+    """From messages, each with its elements of the array, to a call that begins all of them."""
+    copy: Callable[[Any, Any], object]
+    """Overwrites the elements of the first array by those of the second."""
+    add: Callable[[Any, Any], object]
+    """Adds the elements of the second array to those of the first."""
+    tagged: bool = True
+    """Whether the number of a message is its tag. Without tags, messages between two ranks keep
+    their order."""
 
 
 def bind(program: Program, memory: Any, transport: Transport) -> list[Step]:
@@ -44,25 +34,25 @@ def bind(program: Program, memory: Any, transport: Transport) -> list[Step]:
 
     Call them in order, as often as you like; all preparation is done here.
     """
-    handles: dict[int, Handle] = {}
+    arrivals: dict[int, Arrival] = {}
 
-    def cut(span: Span) -> Any:
-        return memory[span.begin : span.end]
+    def post(begin: Callable[[], Sequence[Arrival]], numbers: Sequence[int]) -> None:
+        arrivals.update(zip(numbers, begin(), strict=True))
+
+    def wait(number: int) -> None:
+        arrivals[number]()
 
     def step(instruction: Post | Wait | Move) -> Step:
         match instruction:
             case Post(messages):
-                parcels = [Parcel(message, cut(message.span)) for message in messages]
-                return partial(
-                    _post,
-                    transport.prepare(parcels),
-                    [message.number for message in messages],
-                    handles,
-                )
+                parts = [(message, memory[slice(*message.span)]) for message in messages]
+                numbers = [message.number for message in messages]
+                return partial(post, transport.prepare(parts), numbers)
             case Wait(number):
-                return partial(_wait, handles, number)
+                return partial(wait, number)
             case Move(source, target, adds):
-                return partial(transport.add if adds else transport.copy, cut(target), cut(source))
+                move = transport.add if adds else transport.copy
+                return partial(move, memory[slice(*target)], memory[slice(*source)])
 
     return [step(instruction) for instruction in program.instructions]
 
@@ -71,13 +61,3 @@ def run(steps: Sequence[Step]) -> None:
     """Run bound steps once."""
     for step in steps:
         step()
-
-
-def _post(
-    begin: Callable[[], Sequence[Handle]], numbers: Sequence[int], handles: dict[int, Handle]
-) -> None:
-    handles.update(zip(numbers, begin(), strict=True))
-
-
-def _wait(handles: dict[int, Handle], number: int) -> None:
-    handles[number].wait()

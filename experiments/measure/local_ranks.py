@@ -7,11 +7,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, NamedTuple
+from multiprocessing.connection import Pipe, wait
+from typing import Any
 
 from experiments.measure.blame import GRACE, Complaint, MeasurementFailed, blame
 from experiments.measure.points import Plan
@@ -21,15 +21,6 @@ from topologies.errors import InputError
 WORKER = "from experiments.measure.worker import main; main()"
 """What every process runs."""
 QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL", "OMP_NUM_THREADS": "1"}
-
-
-class Worker(NamedTuple):
-    """A rank on this machine."""
-
-    process: subprocess.Popen[bytes]
-    """Its process."""
-    pipe: Connection
-    """The pipe of its events."""
 
 
 def launch(plan: Plan, on_row: Callable[[ResultRow], object]) -> None:
@@ -44,25 +35,26 @@ def launch(plan: Plan, on_row: Callable[[ResultRow], object]) -> None:
     with tempfile.TemporaryDirectory(prefix="simctl-") as folder:
         plan = replace(plan, init=plan.init or f"file://{folder}/store")
         with _workers(plan) as workers:
-            _Listener(plan, on_row, workers).listen()
+            _listen(plan, on_row, workers)
 
 
 @contextmanager
-def _workers(plan: Plan) -> Iterator[list[Worker]]:
-    """Start the ranks, and kill them when the block ends."""
-    workers: list[Worker] = []
+def _workers(plan: Plan) -> Iterator[dict[Any, subprocess.Popen[bytes]]]:
+    """Start the ranks, and kill them when the block ends: their processes in the order of ranks, by
+    the pipes of their events."""
+    workers: dict[Any, subprocess.Popen[bytes]] = {}
     try:
         for rank in range(plan.ranks):
             reading_end, writing_end = Pipe(duplex=False)
             with writing_end:
-                workers.append(Worker(_started(plan, rank, writing_end.fileno()), reading_end))
+                workers[reading_end] = _started(plan, rank, writing_end.fileno())
         yield workers
     finally:
-        for worker in workers:
-            worker.process.kill()
-        for worker in workers:
-            worker.process.communicate()
-            worker.pipe.close()
+        for process in workers.values():
+            process.kill()
+        for pipe, process in workers.items():
+            process.communicate()
+            pipe.close()
 
 
 def _started(plan: Plan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
@@ -88,52 +80,48 @@ def _started(plan: Plan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
     )
 
 
-class _Listener:
-    """Listens to the ranks until all are done, or one failed and GRACE is over."""
+def _listen(
+    plan: Plan,
+    on_row: Callable[[ResultRow], object],
+    workers: Mapping[Any, subprocess.Popen[bytes]],
+) -> None:
+    """Listen to the ranks until all are done, or one failed and GRACE is over."""
+    rank_of = {pipe: rank for rank, pipe in enumerate(workers)}
+    points: dict[int, str] = {}
+    complaints: dict[int, Complaint] = {}
+    ended: dict[int, int] = {}
+    done: set[int] = set()
+    deadline: float | None = None
+    while len(done) < plan.ranks:
+        seconds = plan.patience if deadline is None else max(0.0, deadline - time.monotonic())
+        pipes = wait(list(rank_of), seconds)
+        for pipe in pipes:
+            rank = rank_of[pipe]
+            match _event(pipe):
+                case {"at": where}:
+                    points[rank] = where
+                case {"row": fields}:
+                    on_row(ResultRow(**fields))
+                case {"refused": message}:
+                    raise InputError(message)
+                case {"failed": complaint}:
+                    complaints[rank] = complaint
+                case {"done": _}:
+                    done.add(rank)
+                case _:
+                    del rank_of[pipe]
+                    if rank not in complaints and rank not in done:
+                        ended[rank] = workers[pipe].wait()
+        failed = len(complaints) + len(ended)
+        if failed and deadline is None:
+            deadline = time.monotonic() + min(GRACE, plan.timeout)
+        if not pipes or (failed and failed + len(done) == plan.ranks):
+            raise MeasurementFailed(blame(plan.ranks, complaints, ended, points))
 
-    def __init__(
-        self, plan: Plan, on_row: Callable[[ResultRow], object], workers: list[Worker]
-    ) -> None:
-        self._plan, self._on_row, self._workers = plan, on_row, workers
-        self._open: dict[Any, int] = {worker.pipe: rank for rank, worker in enumerate(workers)}
-        self._points: dict[int, str] = {}
-        self._complaints: dict[int, Complaint] = {}
-        self._ended: dict[int, int] = {}
-        self._done: set[int] = set()
 
-    def listen(self) -> None:
-        deadline: float | None = None
-        while len(self._done) < self._plan.ranks:
-            seconds = (
-                self._plan.patience if deadline is None else max(0.0, deadline - time.monotonic())
-            )
-            pipes = wait(list(self._open), seconds)
-            for pipe in pipes:
-                self._hear(pipe, self._open[pipe])
-            failed = len(self._complaints) + len(self._ended)
-            if failed and deadline is None:
-                deadline = time.monotonic() + min(GRACE, self._plan.timeout)
-            if not pipes or (failed and failed + len(self._done) == self._plan.ranks):
-                raise MeasurementFailed(
-                    blame(self._plan.ranks, self._complaints, self._ended, self._points)
-                )
-
-    def _hear(self, pipe: Any, rank: int) -> None:
-        try:
-            event = pipe.recv()
-        except (EOFError, OSError):
-            del self._open[pipe]
-            if rank not in self._complaints and rank not in self._done:
-                self._ended[rank] = self._workers[rank].process.wait()
-            return
-        match event:
-            case {"at": where}:
-                self._points[rank] = where
-            case {"row": fields}:
-                self._on_row(ResultRow(**fields))
-            case {"refused": message}:
-                raise InputError(message)
-            case {"failed": complaint}:
-                self._complaints[rank] = complaint
-            case {"done": _}:
-                self._done.add(rank)
+def _event(pipe: Any) -> Any:
+    """The next event of a rank; None if it has ended."""
+    try:
+        return pipe.recv()
+    except (EOFError, OSError):
+        return None

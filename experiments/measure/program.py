@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.measure.signals import with_signals
-from experiments.measure.slot_layout import Layout, Span
+from experiments.measure.slot_layout import Ints, Span, slot_bounds, slot_span
 from simulator.kernels import dependencies
 from simulator.schedules.schedule import COMPUTE, Schedule
 from topologies._compile import kernel
@@ -79,8 +79,9 @@ def compile_program(
     if np.any(schedule.kind == COMPUTE):
         raise InputError("a schedule with computations cannot be run: only transfers can")
     full_schedule = with_signals(schedule)
-    writer = _Writer(Layout(full_schedule, elements).size)
-    tasks = _tasks(full_schedule, rank, Layout(full_schedule, elements))
+    bounds = slot_bounds(full_schedule, elements)
+    writer = _Writer(int(bounds[-1]))
+    tasks = _tasks(full_schedule, rank, bounds)
     if tagged:
         _write_by_need(tasks, writer)
     else:
@@ -152,7 +153,7 @@ class _Writer:
         return Span(self.size - elements, self.size)
 
 
-def _tasks(schedule: Schedule, rank: int, layout: Layout) -> dict[int, _Task]:
+def _tasks(schedule: Schedule, rank: int, bounds: Ints) -> dict[int, _Task]:
     """The operations of `rank` by number, in their order."""
     tasks: dict[int, _Task] = {}
     for number in np.flatnonzero((schedule.rank == rank) | (schedule.peer == rank)).tolist():
@@ -161,7 +162,7 @@ def _tasks(schedule: Schedule, rank: int, layout: Layout) -> dict[int, _Task]:
             int(column[number]) for column in (schedule.source, schedule.target, schedule.count)
         )
         peer = None if sender == receiver else receiver if sender == rank else sender
-        spans = layout.span(source, count), layout.span(target, count)
+        spans = slot_span(bounds, source, count), slot_span(bounds, target, count)
         moved, room = (span.end - span.begin for span in spans)
         if moved != room:
             raise InputError(f"operation {number} moves {moved} elements to where {room} belong")

@@ -6,9 +6,9 @@ import gc
 import os
 import platform
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,16 +21,6 @@ from experiments.measure.points import Plan, Point
 from experiments.measure.result_rows import ResultRow, row_of
 from experiments.measure.sampling import sample
 from topologies.errors import InputError
-
-
-class Reporter(Protocol):
-    """Listens to a rank."""
-
-    def at(self, point: Point) -> None:
-        """The rank begins a point."""
-
-    def row(self, row: ResultRow, /) -> object:
-        """A point is measured: called at rank 0 only."""
 
 
 def find_device(plan: Plan, local: int) -> torch.device:
@@ -88,9 +78,10 @@ def join(plan: Plan, place: Place, device: torch.device) -> tuple[dist.Store, in
 
 
 def go_through(
-    plan: Plan, points: Sequence[Point], site: Site, nodes: int, reporter: Reporter
-) -> None:
-    """Measure the points, one after the other."""
+    plan: Plan, points: Sequence[Point], site: Site, nodes: int
+) -> Iterator[str | ResultRow]:
+    """Measure the points, one after the other. Yields where the rank is when it begins a point, and
+    at rank 0 the row of each point that is measured."""
     about = {
         "device": _device_name(site.device),
         "library": f"torch {torch.__version__}",
@@ -99,10 +90,10 @@ def go_through(
     barrier(site.backend, site.device)
     gc.disable()
     for point in points:
-        reporter.at(point)
+        yield f"in {point}"
         times, wrong = sample(prepare(point, site), site, plan)
         if site.rank == 0:
-            reporter.row(row_of(plan, point, times, wrong, nodes, about))
+            yield row_of(plan, point, times, wrong, nodes, about)
         gc.collect()
 
 

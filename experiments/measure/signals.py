@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.schedule import TRANSFER, Schedule
 from topologies.topology import Ints
-
-
-class Token(NamedTuple):
-    """A message that says that operations are done."""
-
-    before: int
-    """The operation that waits for it."""
-    rank: int
-    """The sender."""
-    peer: int
-    """The receiver."""
-    done: tuple[int, ...]
-    """The operations that are done."""
 
 
 def with_signals(schedule: Schedule) -> Schedule:
@@ -36,16 +23,24 @@ def with_signals(schedule: Schedule) -> Schedule:
     if not far.any():
         return schedule
     tokens, needs = _tokens(schedule, operation[far], schedule.indices[far])
-    at = np.array([token.before for token in tokens])
+    before, senders, receivers, finished = zip(*tokens, strict=True)
+    at = np.array(before)
     place = np.arange(len(schedule)) + np.searchsorted(at, np.arange(len(schedule)), side="right")
     sent = at + np.arange(len(tokens))
     pairs = [(place[operation[~far]], place[schedule.indices[~far]])]
     pairs += [(np.array([place[i]]), np.array([sent[number]])) for i, number in needs]
     pairs += [
-        (np.repeat(sent[k], len(token.done)), place[list(token.done)])
-        for k, token in enumerate(tokens)
+        (np.repeat(own, len(done)), place[list(done)])
+        for own, done in zip(sent, finished, strict=True)
     ]
-    return _inserted(schedule, tokens, at, *map(np.concatenate, zip(*pairs, strict=True)))
+    values: dict[str, Any] = {
+        "kind": TRANSFER,
+        "rank": senders,
+        "peer": receivers,
+        "source": -1,
+        "target": -1,
+    }
+    return _inserted(schedule, values, at, *map(np.concatenate, zip(*pairs, strict=True)))
 
 
 def _far(schedule: Schedule, operation: Ints, before: Ints) -> npt.NDArray[np.bool_]:
@@ -59,51 +54,36 @@ def _far(schedule: Schedule, operation: Ints, before: Ints) -> npt.NDArray[np.bo
 
 def _tokens(
     schedule: Schedule, operation: Ints, before: Ints
-) -> tuple[list[Token], list[tuple[int, int]]]:
-    """The messages, and pairs of an operation and the message that it waits for.
+) -> tuple[list[tuple[int, int, int, tuple[int, ...]]], list[tuple[int, int]]]:
+    """Messages that say that operations are done, and pairs of an operation and the message that it
+    waits for.
 
-    Operations that wait for the same share a message.
+    A message is the first operation that waits for it, its sender, its receiver, and the operations
+    that are done. Operations that wait for the same share a message.
     """
     waits: dict[tuple[int, int], list[int]] = {}
     for i, q in zip(operation.tolist(), before.tolist(), strict=True):
         waits.setdefault((i, int(schedule.peer[q])), []).append(q)
     numbers: dict[tuple[int, int, tuple[int, ...]], int] = {}
-    tokens: list[Token] = []
+    tokens: list[tuple[int, int, int, tuple[int, ...]]] = []
     needs = []
     for (i, sender), operations in waits.items():
         receiver = int(schedule.rank[i])
         number = numbers.setdefault((sender, receiver, tuple(operations)), len(tokens))
         if number == len(tokens):
-            tokens.append(Token(i, sender, receiver, tuple(operations)))
+            tokens.append((i, sender, receiver, tuple(operations)))
         needs.append((i, number))
     return tokens, needs
 
 
 def _inserted(
-    schedule: Schedule, tokens: list[Token], at: Ints, waiting: Ints, before: Ints
+    schedule: Schedule, values: dict[str, Any], at: Ints, waiting: Ints, before: Ints
 ) -> Schedule:
-    values: dict[str, list[int] | int] = {
-        "kind": TRANSFER,
-        "rank": [token.rank for token in tokens],
-        "peer": [token.peer for token in tokens],
-        "source": -1,
-        "target": -1,
-    }
-    names = (
-        "kind",
-        "rank",
-        "peer",
-        "source",
-        "target",
-        "count",
-        "reduces",
-        "nbytes",
-        "seconds",
-        "lane",
-        "phase",
-    )
-    columns: dict[str, Any] = {
-        name: np.insert(getattr(schedule, name), at, values.get(name, 0)) for name in names
+    """The schedule with operations before those `at`, and with these pairs of operations that wait.
+    Columns without `values` are 0 there."""
+    names = "kind rank peer source target count reduces nbytes seconds lane phase"
+    columns = {
+        name: np.insert(getattr(schedule, name), at, values.get(name, 0)) for name in names.split()
     }
     indptr = np.zeros(len(columns["kind"]) + 1, dtype=schedule.indptr.dtype)
     np.cumsum(np.bincount(waiting, minlength=len(indptr) - 1), out=indptr[1:])

@@ -7,10 +7,12 @@ from math import lcm
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 
+Ints = npt.NDArray[np.int64]
 _FINEST = 2**16
 
 
@@ -43,23 +45,13 @@ def granularity(schedule: Schedule) -> int:
     return lcm(*(share.denominator for share in shares))
 
 
-class Layout:
-    """The slots of a schedule in order, for a buffer of `elements` elements: a multiple of its
-    granularity."""
+def slot_bounds(schedule: Schedule, elements: int) -> Ints:
+    """Where the slots of a schedule begin in a buffer of `elements` elements, a multiple of its
+    granularity; and where the last one ends, scratch included. Shape (slots + 1,)."""
+    sizes = np.rint(schedule.shares * elements).astype(np.int64)
+    return np.concatenate(([0], np.cumsum(sizes)))
 
-    def __init__(self, schedule: Schedule, elements: int) -> None:
-        sizes = np.rint(schedule.shares * elements).astype(np.int64)
-        self._bounds = np.concatenate(([0], np.cumsum(sizes)))
 
-    @property
-    def size(self) -> int:
-        """Elements of a rank, scratch included."""
-        return int(self._bounds[-1])
-
-    def span(self, slot: int, count: int) -> Span:
-        """The elements of `count` slots from `slot` on; none of slot -1."""
-        return (
-            Span(int(self._bounds[slot]), int(self._bounds[slot + count]))
-            if slot >= 0
-            else Span(0, 0)
-        )
+def slot_span(bounds: Ints, slot: int, count: int) -> Span:
+    """The elements of `count` slots from `slot` on; none of slot -1."""
+    return Span(int(bounds[slot]), int(bounds[slot + count])) if slot >= 0 else Span(0, 0)

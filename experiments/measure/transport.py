@@ -4,90 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-if TYPE_CHECKING:
-    from experiments.measure.interpreter import Handle, Parcel
+from experiments.measure.interpreter import Arrival, Transport
+from experiments.measure.program import Message
 
-_POSTS = {True: dist.isend, False: dist.irecv}
+Begin = Callable[[], Arrival]
+"""Begins a message that is prepared."""
+POSTS = {True: dist.isend, False: dist.irecv}
+"""What begins a message, by whether this end sends."""
 
 
-def transport_for(backend: str, device: torch.device) -> Tagged:
+def transport_for(backend: str, device: torch.device) -> Transport:
     """The transport between tensors on `device`. gloo cannot read GPU memory; NCCL has no tags."""
     if backend == "nccl":
-        return Ordered()
-    return Tagged() if device.type == "cpu" else Staged()
+        return in_order()
+    return by_tag(direct if device.type == "cpu" else staged)
 
 
-class Tagged:
-    """Messages with tags: the number of a message is its tag."""
+def by_tag(prepared: Callable[[Message, torch.Tensor], Begin]) -> Transport:
+    """Messages with tags, posted one by one."""
 
-    tagged = True
-    copy = staticmethod(torch.Tensor.copy_)
-    add = staticmethod(torch.Tensor.add_)
+    def prepare(parts: Sequence[tuple[Message, Any]]) -> Callable[[], Sequence[Arrival]]:
+        begins = [prepared(message, elements) for message, elements in parts]
+        return lambda: [begin() for begin in begins]
 
-    def prepare(self, parcels: Sequence[Parcel]) -> Callable[[], Sequence[Handle]]:
-        """A call that posts the messages one by one."""
-        posts = [self._post(parcel) for parcel in parcels]
-        return lambda: [post() for post in posts]
-
-    def _post(self, parcel: Parcel) -> Callable[[], Handle]:
-        message, elements = parcel
-        return partial(_POSTS[message.sends], elements, message.peer, tag=message.number)
+    return Transport(prepare, torch.Tensor.copy_, torch.Tensor.add_)
 
 
-class Staged(Tagged):
-    """Messages with tags, through buffers in the memory of the host."""
-
-    def _post(self, parcel: Parcel) -> Callable[[], Handle]:
-        message, elements = parcel
-        host = torch.empty(elements.shape, dtype=elements.dtype, pin_memory=elements.is_cuda)
-        post = super()._post(parcel._replace(elements=host))
-
-        def send() -> Handle:
-            host.copy_(elements)
-            return post()
-
-        def receive() -> Handle:
-            return _Unpacked(post(), elements, host)
-
-        return send if message.sends else receive
+def direct(message: Message, elements: torch.Tensor) -> Begin:
+    """A message from its elements, or into them."""
+    post = partial(POSTS[message.sends], elements, message.peer, tag=message.number)
+    return lambda: post().wait
 
 
-class Ordered(Tagged):
+def staged(message: Message, elements: torch.Tensor) -> Begin:
+    """A message through a buffer in the memory of the host."""
+    host = torch.empty(elements.shape, dtype=elements.dtype, pin_memory=elements.is_cuda)
+    begin = direct(message, host)
+
+    def send() -> Arrival:
+        host.copy_(elements)
+        return begin()
+
+    def receive() -> Arrival:
+        arrival = begin()
+
+        def unpack() -> None:
+            arrival()
+            elements.copy_(host)
+
+        return unpack
+
+    return send if message.sends else receive
+
+
+def in_order() -> Transport:
     """Messages without tags: those between two ranks keep their order, and a batch goes at once."""
 
-    tagged = False
-
-    def prepare(self, parcels: Sequence[Parcel]) -> Callable[[], Sequence[Handle]]:
-        """A call that posts the messages as one batch."""
+    def prepare(parts: Sequence[tuple[Message, Any]]) -> Callable[[], Sequence[Arrival]]:
         batch = [
-            dist.P2POp(_POSTS[message.sends], elements, message.peer)
-            for message, elements in parcels
+            dist.P2POp(POSTS[message.sends], elements, message.peer) for message, elements in parts
         ]
-        return lambda: [_All(dist.batch_isend_irecv(batch))] * len(batch)
 
+        def begin() -> Sequence[Arrival]:
+            works = dist.batch_isend_irecv(batch)
 
-class _Unpacked:
-    """A message for the GPU that the host receives."""
+            def arrive() -> None:
+                """A rank waits for the whole batch at once."""
+                while works:
+                    works.pop().wait()
 
-    def __init__(self, work: Any, elements: torch.Tensor, host: torch.Tensor) -> None:
-        self._work, self._elements, self._host = work, elements, host
+            return [arrive] * len(batch)
 
-    def wait(self) -> None:
-        self._work.wait()
-        self._elements.copy_(self._host)
+        return begin
 
-
-class _All:
-    """A batch of messages: a rank waits for all of them at once."""
-
-    def __init__(self, works: Sequence[Any]) -> None:
-        self._works = list(works)
-
-    def wait(self) -> None:
-        while self._works:
-            self._works.pop().wait()
+    return Transport(prepare, torch.Tensor.copy_, torch.Tensor.add_, tagged=False)

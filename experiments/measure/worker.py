@@ -6,69 +6,49 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from experiments.measure.blame import complaint
 from experiments.measure.launcher import Place
-from experiments.measure.points import Plan, Point
+from experiments.measure.points import Plan
 from topologies.errors import InputError
-
-if TYPE_CHECKING:
-    from experiments.measure.result_rows import ResultRow
-
-Event = dict[str, Any]
-
-
-class Parent:
-    """Reports to the parent. Each event is a dictionary with one key, the kind of event."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-        self.point = "at the start"
-
-    def at(self, point: Point) -> None:
-        """Send where this rank is."""
-        self.point = f"in {point}"
-        self.tell({"at": self.point})
-
-    def row(self, row: ResultRow) -> None:
-        """Send a measured row."""
-        self.tell({"row": asdict(row)})
-
-    def tell(self, event: Event) -> None:
-        """Send any event."""
-        self._pipe.send(event)
 
 
 def main() -> None:
-    """Work as the arguments say: a file descriptor to write to, the rank, the plan."""
-    parent, rank, plan = (
-        Parent(Connection(int(sys.argv[1]))),
-        int(sys.argv[2]),
-        Plan.from_json(sys.argv[3]),
-    )
+    """Work as the arguments say: a file descriptor to write to, the rank, the plan.
+
+    Each event that is sent is a dictionary with one key, the kind of event.
+    """
+    parent, rank = Connection(int(sys.argv[1])), int(sys.argv[2])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     warnings.simplefilter("ignore")
+    where = "at the start"
     try:
-        _measure(plan, Place(rank, plan.ranks, rank), parent)
+        for event in _measured(Plan.from_json(sys.argv[3]), rank):
+            parent.send(event)
+            where = event.get("at", where)
     except InputError as error:
-        parent.tell({"refused": str(error)})
+        parent.send({"refused": str(error)})
         os._exit(2)
     except BaseException as error:
-        parent.tell({"failed": complaint(parent.point, error)})
+        parent.send({"failed": complaint(where, error)})
         os._exit(1)
-    parent.tell({"done": rank})
+    parent.send({"done": rank})
     threading.Event().wait()
 
 
-def _measure(plan: Plan, place: Place, parent: Parent) -> None:
+def _measured(plan: Plan, rank: int) -> Iterator[dict[str, Any]]:
+    """The points of the plan: where this rank is, and the rows of rank 0."""
     from experiments.measure.ranks import find_device, go_through, join, site_of
 
+    place = Place(rank, plan.ranks, rank)
     device = find_device(plan, place.local)
     _, nodes = join(plan, place, device)
-    go_through(plan, plan.points, site_of(plan, place, device), nodes, parent)
+    for event in go_through(plan, plan.points, site_of(plan, place, device), nodes):
+        yield {"at": event} if isinstance(event, str) else {"row": asdict(event)}
 
 
 def _end_with_parent() -> None:

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import law_cases
-from experiments.measure.interpreter import Parcel, bind
+from experiments.measure.interpreter import Arrival, Transport, bind
 from experiments.measure.patterns import PROMISES
 from experiments.measure.program import Message, Move, Post, Program, Wait, compile_program
 from experiments.measure.signals import with_signals
-from experiments.measure.slot_layout import Layout, Span, granularity
+from experiments.measure.slot_layout import Span, granularity, slot_bounds, slot_span
 from grouped_cases import each_case
 from law_cases import a_third, tries
 from simulator.collectives import algorithms, find
@@ -55,13 +55,6 @@ class Flight:
             raise Blocked
 
 
-class Done:
-    """A message that has left: its sender may forget it."""
-
-    def wait(self) -> None:
-        pass
-
-
 class Network:
     """Messages by sender, receiver and tag (or, untagged, in order), delivered long after both ends
     have posted.
@@ -74,8 +67,7 @@ class Network:
         self.half: dict[tuple[int, int, int, bool], deque[Flight]] = {}
         self.flying: list[Flight] = []
 
-    def post(self, rank: int, parcel: Parcel) -> Flight | Done:
-        message = parcel.message
+    def post(self, rank: int, message: Message, elements: Any) -> Arrival:
         pair = (rank, message.peer) if message.sends else (message.peer, rank)
         tag = message.number if self.tagged else 0
         waiting = self.half.setdefault((*pair, tag, not message.sends), deque())
@@ -85,10 +77,11 @@ class Network:
         else:
             self.flying.append(flight)
         if message.sends:
-            flight.source = parcel.elements.copy() if self.eager else parcel.elements
-            return Done() if self.eager else flight
-        flight.target = parcel.elements
-        return flight
+            flight.source = elements.copy() if self.eager else elements
+            # An eager message has left: its sender may forget it.
+            return (lambda: None) if self.eager else flight.wait
+        flight.target = elements
+        return flight.wait
 
     def deliver(self, number: int) -> None:
         flight = self.flying.pop(number)
@@ -99,20 +92,13 @@ class Network:
         flight.arrived = True
 
 
-class Port:
+def port(network: Network, rank: int) -> Transport:
     """A rank's side of the network."""
 
-    def __init__(self, network: Network, rank: int) -> None:
-        self.network, self.rank = network, rank
+    def prepare(parts: Sequence[tuple[Message, Any]]) -> Callable[[], Sequence[Arrival]]:
+        return lambda: [network.post(rank, message, elements) for message, elements in parts]
 
-    def prepare(self, parcels: Sequence[Parcel]) -> Callable[[], Sequence[Flight | Done]]:
-        return lambda: [self.network.post(self.rank, parcel) for parcel in parcels]
-
-    def copy(self, target: Any, source: Any) -> None:
-        target[:] = source
-
-    def add(self, target: Any, source: Any) -> None:
-        target += source
+    return Transport(prepare, np.copyto, lambda target, source: np.add(target, source, target))
 
 
 def execute(
@@ -135,7 +121,7 @@ def execute(
 
     steps: list[list[Callable[[], object]]] = []
     for rank, (program, memory) in enumerate(zip(programs, memories, strict=True)):
-        steps.append([partial(begin, rank), *bind(program, memory, Port(network, rank))] * repeat)
+        steps.append([partial(begin, rank), *bind(program, memory, port(network, rank))] * repeat)
     _take_turns(steps, network, choose)
     return np.stack([memory[:elements] for memory in memories])
 
@@ -233,7 +219,7 @@ def test_no_order_of_arrival_blocks_or_changes_the_result(
 def test_the_test_would_see_a_deadlock() -> None:
     program = compile_program(ring_all_reduce(2, 8.0), 0, 2)
     network, memory = Network(), np.zeros(program.size)
-    steps = bind(program, memory, Port(network, 0))
+    steps = bind(program, memory, port(network, 0))
     with pytest.raises(Deadlock):
         _take_turns([steps, []], network, random.Random(0).randrange)
 
@@ -300,8 +286,9 @@ def test_slots_may_differ() -> None:
     schedule = builder.build()
     assert granularity(schedule) == 8
     before = contents(schedule)
-    layout = Layout(schedule, before.shape[1])
-    assert [layout.span(0, 1), layout.span(1, 2), layout.span(-1, 0)] == [(0, 36), (36, 72), (0, 0)]
+    bounds = slot_bounds(schedule, before.shape[1])
+    spans = [slot_span(bounds, *slots) for slots in ((0, 1), (1, 2), (-1, 0))]
+    assert spans == [(0, 36), (36, 72), (0, 0)]
     after = execute(schedule, before, random.Random(0).randrange, Network())
     np.testing.assert_array_equal(after[2, 36:], before[2, 36:] + before[0, 36:])
     np.testing.assert_array_equal(after[:2], before[:2])

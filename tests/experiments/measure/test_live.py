@@ -58,7 +58,7 @@ def test_ranks_that_do_not_meet_wait_no_longer_than_they_were_told(
 HANGS = """
 import os, signal
 from experiments.measure import cases, transport, worker
-cases.transport_for = lambda backend, device: transport.Staged()
+cases.transport_for = lambda backend, device: transport.by_tag(transport.staged)
 prepare = cases._broadcast
 def stopped(own, site):
     if site.rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
@@ -92,7 +92,7 @@ from experiments.measure import cases, transport
 import sys
 from dataclasses import replace
 from pathlib import Path
-cases.transport_for = lambda backend, device: transport.Ordered()
+cases.transport_for = lambda backend, device: transport.in_order()
 def prepare(own, site):
     if site.rank == 1: raise KeyError("a tensor")
     return cases._broadcast(own, site)
