@@ -75,7 +75,6 @@ _CHOSEN = {
 CHANNEL = 1 / (20.4 * GBPS)
 """1/β of a channel on Hopper, about that of an NVLink: eight GPUs of the H100 cluster send 64 MiB
 to one peer at 81.8 GB/s over four channels, and four GPUs at 157 GB/s over eight."""
-_CHUNKS = dict.fromkeys(("nvls", "nvls_tree"), Pieces(8, 64, 2.0**22))
 NVLS_LATENCY = (nccl.NVLS_BASE - nccl.BASE["ring"][0]) * US
 """What NVLS takes besides the launch."""
 
@@ -135,7 +134,10 @@ NCCL = Library(
     spelled=NCCL_RUNS,
     unsure=NCCL_NEEDS_HARDWARE,
     pieces=dict.fromkeys(_BEHIND, Pieces(512, 512))
-    | {"double_tree": Pieces(8, 32, 2.0**20), **_CHUNKS},
+    | {
+        "double_tree": Pieces(8, 32, 2.0**20),
+        **dict.fromkeys(("nvls", "nvls_tree"), Pieces(8, 64, 2.0**22)),
+    },
     plugins=True,
     over_nics={
         "ring": "rings",

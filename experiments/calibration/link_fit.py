@@ -19,7 +19,6 @@ Links = Callable[[float, float], Topology]
 """From α in seconds and β in bytes/s to the machine."""
 
 Interval = tuple[float, float]
-ROUNDS = 8
 SMALLEST = 1e-12
 """Seconds: an α that is fitted to zero is simulated with this value."""
 
@@ -69,7 +68,7 @@ def fit_links(
     problem = _Problem(schedule, np.array(sizes), np.array(seconds), links, engine)
     x = np.array([min(seconds) / (4 * max(schedule.steps, 1)), min(np.divide(seconds, sizes))])
     point = problem.at(x)
-    for _ in range(ROUNDS):
+    for _ in range(8):
         better = problem.step(point)
         if better.error >= point.error * (1 - 1e-9):
             break

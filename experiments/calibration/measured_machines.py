@@ -16,7 +16,6 @@ _SHARP = re.compile(r"G?[HB]\d{2,3}")
 """GPUs whose NVSwitches reduce and multicast."""
 _CARD = re.compile(r"h\d{3} (pcie|nvl)\b")
 """GPUs on cards, without NVSwitches."""
-_VERSION = re.compile(r"(\d+)\.(\d+)")
 NVLS_SINCE = 2, 17
 """The first version of NCCL with NVLS."""
 PAIR, MESHED = 2, 4
@@ -72,7 +71,7 @@ def may_multicast(curve: Curve) -> bool:
     True
     """
     model = gpu(curve)
-    version = _VERSION.search(curve.library)
+    version = re.search(r"(\d+)\.(\d+)", curve.library)
     return (
         curve.nodes == 1
         and (curve.ranks or 0) > PAIR

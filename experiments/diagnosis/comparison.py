@@ -23,7 +23,6 @@ BEYOND = 1.25
 nearer."""
 CONSECUTIVE = 3
 """So many sizes in a row must differ: one or two are noise."""
-_WORD = re.compile("[A-Za-z]+")
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def same(curve: Curve) -> tuple[object, ...]:
 
 def machine(curve: Curve) -> tuple[object, ...]:
     """What two curves of one machine have in common. Of a host, the first word counts."""
-    clusters = {word[0] for host in curve.hosts if (word := _WORD.search(host))}
+    clusters = {word[0] for host in curve.hosts if (word := re.search("[A-Za-z]+", host))}
     series = curve.family or (curve.machine, curve.topology)
     return series, curve.device, curve.backend, *sorted(clusters)
 

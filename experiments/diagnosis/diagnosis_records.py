@@ -22,7 +22,6 @@ _FIGURES = (
     "fraction",
     "algorithm",
 )
-_COLUMNS = ("source", "collective", "ranks", *_FIGURES, "abnormal", "notes")
 
 
 def diagnosis_report(
@@ -72,7 +71,7 @@ def point_records(diagnosis: Diagnosis) -> Iterator[dict[str, Value]]:
 
 def failure_record(failure: Failure) -> dict[str, Value]:
     """A record without a size."""
-    return dict.fromkeys(_COLUMNS) | {
+    return dict.fromkeys(("source", "collective", "ranks", *_FIGURES, "abnormal", "notes")) | {
         "source": failure.source,
         "abnormal": failure.kind,
         "notes": failure.text,

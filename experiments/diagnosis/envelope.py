@@ -10,7 +10,6 @@ import numpy as np
 from experiments.diagnosis.samples import NOISE
 from topologies.topology import Floats, Ints
 
-PIECES = 3
 MOST = 96
 """Points that a fit uses: from a longer curve, so many that are spread evenly."""
 
@@ -105,7 +104,7 @@ def _segmented(error: Floats) -> list[list[int]]:
     if points < 2:
         return [[0, points]]
     cost, back, cuts_by_count = error[0], [], [[0, points]]
-    for _ in range(1, min(PIECES, points // 2)):
+    for _ in range(1, min(3, points // 2)):
         total = np.where(np.isnan(error), np.inf, cost[:-1, None] + error)
         back.append(np.argmin(total, axis=0))
         cost = total.min(axis=0)

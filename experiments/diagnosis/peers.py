@@ -14,7 +14,6 @@ from experiments.measurements import Curve
 
 FEWEST = 2
 """Peers that must share a step."""
-_STEPS = (Kind.SLOW_START, Kind.BUMP, Kind.PLATEAU_DROPS, Kind.COSTLY_SWITCH)
 Marks = dict[float, bool]
 """Whether time has a step at each size, in bytes."""
 
@@ -64,7 +63,11 @@ def _judged_finding(
 ) -> Finding:
     """The finding; a note if most curves of a group share it. The curve itself, that of `marks`,
     does not count."""
-    if not finding.alarm or finding.kind not in _STEPS or finding.factor >= SHARED:
+    if (
+        not finding.alarm
+        or finding.kind not in (Kind.SLOW_START, Kind.BUMP, Kind.PLATEAU_DROPS, Kind.COSTLY_SWITCH)
+        or finding.factor >= SHARED
+    ):
         return finding
     sizes = set(diagnosis.samples.size[list(finding.places)].tolist())
     for group in groups:

@@ -23,7 +23,6 @@ _GENERATIONS = {
     SLINGSHOT: {12.5: "Slingshot-10", 25.0: "Slingshot-11"},
 }
 """What ports of each network are called; of one that nobody knows under ""."""
-_COUNTS = (1, 2, 4, 8)
 _GPUS = {
     "V100": ("NVLink 2", 6, 25.0),
     "A100": ("NVLink 3", 12, 25.0),
@@ -36,7 +35,6 @@ _GPUS = {
     "RTX": ("PCIe x16", 1, 63.0),
 }
 """Links of a GPU and GB/s of each on the wire, one way."""
-_PEERS = ("gpu", "nvswitch", "switch")
 
 
 class Links(NamedTuple):
@@ -151,7 +149,9 @@ def _links_of_topology(topology: Topology, alone: bool) -> Links | None:
         )
     kinds = list(topology.device_kinds)
     peers = [
-        link for link in out.tolist() if kinds[topology.target[link]] in _PEERS
+        link
+        for link in out.tolist()
+        if kinds[topology.target[link]] in ("gpu", "nvswitch", "switch")
     ] or out.tolist()
     if not peers:
         return None
@@ -179,7 +179,7 @@ def _links_of_network(curve: Curve, rate: float) -> Links:
 
 def _guess(curve: Curve, rate: float, gpus: int) -> Links:
     """Usual ports that carry `rate`: a NIC a GPU if that fits, else fewer NICs, else more."""
-    counts = sorted({*_COUNTS, gpus})
+    counts = sorted({1, 2, 4, 8, gpus})
     ports = [
         (count, speed) for speed in _PORTS for count in counts if count * speed * 1e9 * 1.03 >= rate
     ]

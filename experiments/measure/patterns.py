@@ -16,7 +16,6 @@ from topologies.errors import InputError
 Numbers = npt.NDArray[np.float32]
 PERIOD = 8191
 """A prime: no chunk of a power of two elements looks like another."""
-MOST = 16
 EXACT = {
     "float64": 2**53,
     "float32": 2**24,
@@ -44,7 +43,7 @@ def largest(ranks: int, dtype: str) -> int:
         raise InputError(
             f"{dtype} counts to {EXACT[dtype]} only, too few for {ranks} ranks: take another dtype"
         )
-    return min(MOST, EXACT[dtype] // ranks)
+    return min(16, EXACT[dtype] // ranks)
 
 
 class Values:

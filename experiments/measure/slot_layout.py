@@ -13,7 +13,6 @@ from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 
 Ints = npt.NDArray[np.int64]
-_FINEST = 2**16
 
 
 class Span(NamedTuple):
@@ -34,7 +33,7 @@ def granularity(schedule: Schedule) -> int:
             "the ranks of this algorithm hold data of different sizes: simctl measure runs "
             "algorithms whose ranks are alike"
         )
-    shares = [Fraction(share).limit_denominator(_FINEST) for share in np.unique(schedule.shares)]
+    shares = [Fraction(share).limit_denominator(2**16) for share in np.unique(schedule.shares)]
     if not np.allclose(
         [float(share) for share in shares], np.unique(schedule.shares), rtol=1e-9, atol=0
     ):

@@ -36,7 +36,6 @@ ALONE = "without MPI"
 """The kind of failure of processes that were started as one job and did not join it."""
 
 _SHOWN = 10
-_ON_HOST = ("cpu", "host")
 _LIBRARY_FAMILIES = {
     "gloo": ("gloo",),
     "nccl": ("nccl", "rccl"),
@@ -107,7 +106,7 @@ class Curve:
     """Times out of place, by ascending size."""
     in_place: tuple[Point, ...]
     """Times in place, by ascending size."""
-    source: str
+    source: str = ""
     """The file, with the line of the table's header in a log; or a CSV's column `source`."""
     notes: tuple[str, ...] = ()
     """What a reader of the numbers should know."""
@@ -175,7 +174,7 @@ class Curve:
     def on_host(self) -> bool:
         """Whether the buffers are in the host's memory, by the device's name or the backend."""
         if self.device:
-            return self.device.lower().startswith(_ON_HOST)
+            return self.device.lower().startswith(("cpu", "host"))
         return self.backend in ("gloo", "mpi")
 
     @property

@@ -3,7 +3,6 @@
 import os.path
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.measurements.curve import (
@@ -19,7 +18,6 @@ from experiments.measurements.reading import read
 from experiments.output import META, counted
 from topologies.errors import InputError
 
-_SUFFIXES = (".csv", ".json", ".log", ".out", ".txt")
 _LONGEST_CASE = 200
 
 
@@ -38,56 +36,37 @@ def read_all(
     Raises InputError if a path does not exist, a file given by name cannot be read, or no curve is
     left.
     """
-    collection = _Collection(failed=failed)
     paths = tuple(paths)
-    for path in paths:
-        for file in _files(path, family):
-            collection.add(file, forgiving=_is_folder(path))
-    curves, skipped = collection.curves, collection.all_skipped()
+    curves: list[Curve] = []
+    skipped: list[str] = []
+    failures: list[Failure] = []
+    real_paths: set[str] = set()
+    duplicates: list[Path] = []
+    for file, in_folder in _files(paths, family):
+        measurements = _read(file, in_folder, failed)
+        real_path = os.path.realpath(file)
+        if real_path in real_paths:
+            duplicates.append(file)
+            continue
+        real_paths.add(real_path)
+        curves += measurements.curves
+        failures += measurements.failures
+        skipped += [
+            f"{file}: {line}"
+            for line in measurements.skipped
+            if not (failed and WITHOUT_ROWS in line)
+        ]
+    if duplicates:
+        others = len(duplicates) - 1
+        more = f" and {counted(others, 'other file')}" if others else ""
+        skipped.append(f"{duplicates[0]}{more}: given twice, counted once")
     chosen = [curve for curve in curves if family is None or belongs(curve.family, family)]
     if len(chosen) < len(curves):
         rest = f"{len(curves) - len(chosen)} of {counted(len(curves), 'curve')}"
         skipped.append(f"{rest}: not of family {family}")
-    if not chosen and not (failed and collection.failures):
+    if not chosen and not (failed and failures):
         raise InputError(_nothing(paths, curves, skipped, family))
-    return Measurements(tuple(chosen), tuple(skipped), tuple(collection.failures))
-
-
-@dataclass
-class _Collection:
-    """The measurements of several files, each file once."""
-
-    failed: bool
-    """Whether logs whose tests all failed are accepted."""
-    curves: list[Curve] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    files: set[str] = field(default_factory=set)
-    """Real paths of the files."""
-    duplicates: list[Path] = field(default_factory=list)
-    """Files that were given twice."""
-
-    def add(self, file: Path, *, forgiving: bool) -> None:
-        """Read a file, unless it was read before."""
-        measurements = _read(file, forgiving, self.failed)
-        path = os.path.realpath(file)
-        if path in self.files:
-            self.duplicates.append(file)
-            return
-        self.files.add(path)
-        self.curves += measurements.curves
-        self.failures += measurements.failures
-        for line in measurements.skipped:
-            if not (self.failed and WITHOUT_ROWS in line):
-                self.skipped.append(f"{file}: {line}")
-
-    def all_skipped(self) -> list[str]:
-        """What was not read, and why."""
-        if not self.duplicates:
-            return self.skipped
-        count = len(self.duplicates) - 1
-        more = f" and {counted(count, 'other file')}" if count else ""
-        return [*self.skipped, f"{self.duplicates[0]}{more}: given twice, counted once"]
+    return Measurements(tuple(chosen), tuple(skipped), tuple(failures))
 
 
 def belongs(name: str, family: str) -> bool:
@@ -100,31 +79,32 @@ def belongs(name: str, family: str) -> bool:
     return name_or_word in (name.lower(), name.lower().partition(" ")[0])
 
 
-def _files(path: Path, family: str | None) -> Iterator[Path]:
-    if not _is_folder(path):
-        yield path
-        return
-    index = path / INDEX
+def _files(paths: Iterable[Path], family: str | None) -> Iterator[tuple[Path, bool]]:
+    """The files that paths stand for, and whether each was found in a folder."""
+    for path in paths:
+        if _is_folder(path):
+            yield from ((file, True) for file in _files_in(path, family))
+        else:
+            yield path, False
+
+
+def _files_in(folder: Path, family: str | None) -> Iterator[Path]:
+    index = folder / INDEX
     try:
-        files = (
-            None
-            if index.is_file()
-            else [file for file in sorted(path.iterdir()) if _may_be_measurements(file)]
-        )
+        has_index = index.is_file()
+        files = [] if has_index else sorted(filter(_may_be_measurements, folder.iterdir()))
     except OSError as error:
-        raise InputError(f"cannot read folder {path}: {error.strerror}") from None
-    if files is not None:
-        yield from files
-        return
-    for case, entry in entries(index).items():
+        raise InputError(f"cannot read folder {folder}: {error.strerror}") from None
+    yield from files
+    for case, entry in entries(index).items() if has_index else ():
         if len(case) > _LONGEST_CASE:
             raise InputError(
                 f"{index}: case {case[:40]!r}... has {len(case)} characters: {_LONGEST_CASE} at "
                 f"most"
             )
         if family is None or belongs(entry.get("family", ""), family):
-            curve = path / "curves" / f"{case}.csv"
-            yield curve if curve.is_file() else path / f"{case}.csv"
+            curve = folder / "curves" / f"{case}.csv"
+            yield curve if curve.is_file() else folder / f"{case}.csv"
 
 
 def _is_folder(path: Path) -> bool:
@@ -136,7 +116,11 @@ def _is_folder(path: Path) -> bool:
 
 
 def _may_be_measurements(file: Path) -> bool:
-    return file.suffix.lower() in _SUFFIXES and not file.name.endswith(META) and file.is_file()
+    return (
+        file.suffix.lower() in (".csv", ".json", ".log", ".out", ".txt")
+        and not file.name.endswith(META)
+        and file.is_file()
+    )
 
 
 def _read(file: Path, forgiving: bool, failed: bool) -> Measurements:

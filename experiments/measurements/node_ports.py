@@ -15,7 +15,6 @@ _GENERATIONS = {
     "XDR": 100.0,
 }
 """GB/s of a port of each InfiniBand generation, in one direction."""
-_NUMBER = re.compile(r"\b([0-9]{1,2})(?:x | per node)")
 _SPEED = re.compile(
     r"\b(?:(EDR|HDR100|HDR200|HDR|NDR200|NDR|XDR)\b|([0-9]{1,4}) ?Gb(?:/s|E)|([0-9.]{1,6}) GB/s "
     r"per link)"
@@ -55,6 +54,6 @@ def parse_ports(description: str) -> Ports | None:
 
 
 def _number(description: str) -> int | None:
-    if number := _NUMBER.search(description):
+    if number := re.search(r"\b([0-9]{1,2})(?:x | per node)", description):
         return int(number[1])
     return None if "per GPU" in description else 1

@@ -14,8 +14,6 @@ from topologies.readers.file_checks import LIMIT, check_text
 if TYPE_CHECKING:
     from experiments.profiles.profile_document import Calibrated
 
-ENDINGS = (".yaml", ".yml")
-
 
 def names() -> list[str]:
     """The profiles that are shipped."""
@@ -28,7 +26,7 @@ def names() -> list[str]:
 
 def is_profile(name: str) -> bool:
     """Whether a file's name is that of a profile."""
-    return name.endswith(ENDINGS)
+    return name.endswith((".yaml", ".yml"))
 
 
 def find(text: str) -> Calibrated:

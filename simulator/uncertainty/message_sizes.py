@@ -58,5 +58,4 @@ def own_likeness(messages: Floats) -> Floats:
     return np.asarray(np.einsum("po,po->p", messages @ _KERNEL, messages))
 
 
-_APART = np.subtract.outer(np.arange(OCTAVES), np.arange(OCTAVES)) / LENGTH
-_KERNEL = np.exp(-0.5 * _APART**2)
+_KERNEL = np.exp(-0.5 * (np.subtract.outer(np.arange(OCTAVES), np.arange(OCTAVES)) / LENGTH) ** 2)

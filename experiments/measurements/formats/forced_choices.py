@@ -12,9 +12,6 @@ from experiments.spellings import (
     canonical_protocol,
 )
 
-_FORCED = re.compile(r"\bNCCL_(ALGO|PROTO)=([^\s'\"]+)")
-_IGNORED = re.compile(r"label (\w{1,40}), NOT effective")
-
 
 class Label(NamedTuple):
     """What a run forced; empty if the library chose."""
@@ -44,9 +41,9 @@ def read_label(label: str, collective: str) -> Label:
     """
     if "not effective" in label.lower():
         note = "the label of the algorithm had no effect: the library chose"
-        ignored = _IGNORED.match(label)
+        ignored = re.match(r"label (\w{1,40}), NOT effective", label)
         return Label(notes=(note,), ignored=ignored[1].lower() if ignored else "")
-    forced = dict(_FORCED.findall(label.partition("(")[0]))
+    forced = dict(re.findall(r"\bNCCL_(ALGO|PROTO)=([^\s'\"]+)", label.partition("(")[0]))
     if forced:
         return forced_by(forced.get("ALGO", ""), forced.get("PROTO", ""), collective)
     word = label.partition("(")[0].strip()

@@ -11,8 +11,6 @@ LIBRARY = "library"
 _VERBOSE = ("INFO", "TRACE")
 """Values of NCCL_DEBUG that print what NCCL chooses."""
 
-_VERSION = re.compile(r"\b([NR]CCL) version ?:? ?v?([0-9]{1,3}\.[0-9]{1,3}[\w.+-]{0,40})")
-_CODE = re.compile(r"\bnccl-library=([0-9]{4,6})(?![0-9])")
 _SETTING = re.compile(
     r"(?:\b(export|unset) {1,9}['\"]?)?(?<!\b[Ss]et )(?<!\b[Tt]ry )(?<!etting )"
     r"\b((?:NCCL|RCCL|FI|UCX|OMPI_MCA|MPICH|MPIR_CVAR|I_MPI)_\w{1,60})\b"
@@ -35,9 +33,11 @@ def settings(text: str) -> Iterator[tuple[str, str, str]]:
         if shell == "unset" or (assignment and value):
             scope = "all" if shell else "this" if assignment != "=" else "next"
             yield name, "" if shell == "unset" else value, scope
-    for library, version in _VERSION.findall(text):
+    for library, version in re.findall(
+        r"\b([NR]CCL) version ?:? ?v?([0-9]{1,3}\.[0-9]{1,3}[\w.+-]{0,40})", text
+    ):
         yield LIBRARY, f"{library} {version}", "this"
-    for code in _CODE.findall(text):
+    for code in re.findall(r"\bnccl-library=([0-9]{4,6})(?![0-9])", text):
         yield LIBRARY, f"NCCL {version_of(int(code))}", "this"
     if "rccl-tests" in text:
         yield LIBRARY, "RCCL", "this"

@@ -9,7 +9,6 @@ from topologies.errors import InputError
 from topologies.readers.contents import contents
 
 LIMIT = 64 * 2**20
-_LONGEST = 2**16
 _DEBUGGING = re.compile(
     rb"^(?:\S{1,64} )?\S{1,300}:\d+:\d+ \[\d+\] NCCL (?:INFO|TRACE) "
     rb"(?![^\n]*(?:CCL_|FI_|UCX_|OMPI_|MPI|nranks \d|ersion|Using|rovider|cxi|Slingshot|_perf|busbw"
@@ -70,7 +69,7 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
 
 def too_long(line: str) -> bool:
     """Whether a line is too long (over 64 Ki characters) to be anything that a benchmark prints."""
-    return len(line) > _LONGEST
+    return len(line) > 2**16
 
 
 def _line(data: bytes, position: int) -> int:

@@ -9,8 +9,6 @@ from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest
 from experiments.output import counted
 from topologies.units import format_bytes
 
-_LONGEST = 160
-
 
 def died(
     run: LoggedTest, curves: Sequence[Curve], source: str, *, bare: bool, last: bool
@@ -20,7 +18,7 @@ def died(
     `source` names the log. `bare` says that the table has no rows, `last` that no test follows.
     """
     name = (run.started or next(iter(run.programs), "") or "a test").removesuffix("_perf")
-    why = f": {' '.join(run.failed.split())[:_LONGEST]}" if run.failed else ""
+    why = f": {' '.join(run.failed.split())[:160]}" if run.failed else ""
     if run.header is None:
         if run.failed or (run.announced and not run.header_lost):
             yield Failure(DIED, source, f"{name} ended before its table{why}")

@@ -10,7 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from experiments.measurements.curve import DIED, Curve, Failure, Measurements, no_rows
 from experiments.measurements.formats.log_settings import LIBRARY, settings, version_of
@@ -30,20 +30,13 @@ from topologies.errors import InputError, as_text
 VERSIONS = ("1", "2")
 
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
-_RESULTS = re.compile(r'"results"\s{0,99}:\s{0,99}\[')
 _BETWEEN = re.compile(r"[\s,]*")
-_MOST_EACH = 1024
 _PLACES = ("out_of_place", "in_place")
 _EXPECTED = 'expected the JSON that nccl-tests writes with -J, with "results" and "config"'
 
 
-@dataclass(frozen=True)
-class _Document:
-    """One test as written; `cut` says what is missing if the file ends before its end."""
-
-    value: dict[str, object]
-    line: int
-    cut: str = ""
+_Document = dict[str, object]
+"""One test as written."""
 
 
 def looks_like_json(text: str) -> bool:
@@ -61,14 +54,14 @@ def parse_json(text: str, source: str) -> Measurements:
     lines: list[str] = []
     failures: list[Failure] = []
     documents = list(_documents(text, source))
-    for document in documents:
+    for document, line, cut in documents:
         skipped: Skipped = defaultdict(list)
-        where = source if len(documents) == 1 else f"{source}:{document.line}"
-        measured += _curves(document, where, skipped)
+        where = source if len(documents) == 1 else f"{source}:{line}"
+        measured += _curves(document, cut, where, skipped)
         lines += skipped_lines(skipped, "result")
         if skipped["bare"]:
             failures.append(Failure(DIED, where, "a test has no results"))
-        lines += [document.cut] if document.cut else []
+        lines += [cut] if cut else []
     if not measured:
         raise no_rows(f"no usable result in {source}: {'; '.join(lines) or _EXPECTED}", failures)
     network, log = network_of(text), source if len(documents) > 1 else ""
@@ -76,8 +69,9 @@ def parse_json(text: str, source: str) -> Measurements:
     return Measurements(curves, tuple(lines), tuple(failures))
 
 
-def _documents(text: str, source: str) -> Iterator[_Document]:
-    """The objects in a file, one after the other."""
+def _documents(text: str, source: str) -> Iterator[tuple[_Document, int, str]]:
+    """The objects in a file, one after the other: each with its line, and with what is missing if
+    the file ends before its end."""
     at = len(text) - len(text.lstrip())
     while at < len(text):
         line = text.count("\n", 0, at) + 1
@@ -88,14 +82,14 @@ def _documents(text: str, source: str) -> Iterator[_Document]:
             return
         if not isinstance(value, dict) or not isinstance(value.get("results"), list):
             raise InputError(f"{source} line {line}: no list of results: {_EXPECTED}")
-        yield _Document(value, line)
+        yield value, line, ""
         at = len(text) - len(text[after:].lstrip())
 
 
-def _salvaged(text: str, line: int, source: str) -> _Document:
+def _salvaged(text: str, line: int, source: str) -> tuple[_Document, int, str]:
     """What stands before the place where a file stops being JSON: its head and its whole
     results."""
-    start = _RESULTS.search(text)
+    start = re.search(r'"results"\s{0,99}:\s{0,99}\[', text)
     try:
         head = _DECODER.decode(text[: start.end()] + "]}") if start else None
     except (ValueError, RecursionError):
@@ -115,7 +109,7 @@ def _salvaged(text: str, line: int, source: str) -> _Document:
     characters = len(text) - at
     remark = f"cut short after {counted(len(results), 'result')}"
     damage = f"the end of the file, {remark} ({characters} characters that are no whole result)"
-    return _Document(head | {"results": results}, line, damage)
+    return head | {"results": results}, line, damage
 
 
 def _after(text: str, at: int) -> int:
@@ -123,10 +117,10 @@ def _after(text: str, at: int) -> int:
     return between.end() if between else at
 
 
-def _curves(document: _Document, source: str, skipped: Skipped) -> Iterator[Curve]:
-    run, rows = _run(document), []
+def _curves(document: _Document, cut: str, source: str, skipped: Skipped) -> Iterator[Curve]:
+    run, rows = _run(document, cut), []
     cpu_time = False
-    for number, result in enumerate(_list(document.value, "results"), 1):
+    for number, result in enumerate(_list(document, "results"), 1):
         row = _row(number, result)
         if row is None:
             skipped["unreadable"].append(number)
@@ -134,7 +128,7 @@ def _curves(document: _Document, source: str, skipped: Skipped) -> Iterator[Curv
         rows.append(row)
         cpu_time = cpu_time or _has_cpu_time(result)
     header = Header(1, (), (), re.compile(""), 1e6, cpu_time)
-    run = replace(run, capped=_capped(document, run, rows))
+    run = replace(run, capped=not cut and _capped(document, rows))
     if run.capped:
         run.notes.append(
             "sizes end before the largest asked for: lowered by the benchmark for lack of memory"
@@ -142,8 +136,7 @@ def _curves(document: _Document, source: str, skipped: Skipped) -> Iterator[Curv
     yield from curves_of(run, header, Rows(rows), source, skipped)
 
 
-def _run(document: _Document) -> LoggedTest:
-    value = document.value
+def _run(value: _Document, cut: str) -> LoggedTest:
     config = _dict(value, "config")
     run = LoggedTest(closed=True, unit="result", iterations=_whole(config.get("iterations")))
     run.programs = programs(" ".join(as_text(word) for word in _list(value, "args")[:1]))
@@ -163,7 +156,7 @@ def _run(document: _Document) -> LoggedTest:
             f"version {as_text(value['version'])[:20]} of the JSON: known here are "
             f"{' and '.join(VERSIONS)}"
         )
-    if document.cut:
+    if cut:
         run.notes.append("the file ends before the test does")
     return run
 
@@ -171,7 +164,7 @@ def _run(document: _Document) -> LoggedTest:
 def _devices(config: dict[str, object], ranks_of_process: int) -> list[Device]:
     """All ranks, with rank -1 for a torn entry. A file may list one rank of each process."""
     listed = [_device(entry) for entry in _list(config, "devices") if isinstance(entry, dict)]
-    return whole_list(listed, min(ranks_of_process, _MOST_EACH))
+    return whole_list(listed, min(ranks_of_process, 1024))
 
 
 def _device(entry: dict[str, object]) -> Device:
@@ -225,16 +218,17 @@ def _has_cpu_time(result: object) -> bool:
     return isinstance(result, dict) and any("cpu_time" in _dict(result, place) for place in _PLACES)
 
 
-def _capped(document: _Document, run: LoggedTest, rows: list[PrintedRow]) -> bool:
+def _capped(document: _Document, rows: list[PrintedRow]) -> bool:
     """Whether a test that ran to its end stopped at a size below the largest asked for."""
-    config = _dict(document.value, "config")
+    config = _dict(document, "config")
     step = Step(_whole(config.get("step_factor")) or 1, _whole(config.get("step_bytes")) or 0)
     maximum, largest = (
         _whole(config.get("maximum_bytes")),
         max((row.size for row in rows), default=0),
     )
-    ended = "end_time" in document.value and not document.cut
-    return ended and maximum is not None and 0 < largest < step.up(largest) <= maximum
+    return (
+        "end_time" in document and maximum is not None and 0 < largest < step.up(largest) <= maximum
+    )
 
 
 def _whole(value: object) -> int | None:

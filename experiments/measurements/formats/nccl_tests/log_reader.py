@@ -17,8 +17,6 @@ from experiments.measurements.formats.nccl_tests.torn_rows import read_rows
 from experiments.measurements.networks import network_of
 from topologies.errors import InputError
 
-_EXPECTED = "expected a header line with size, time, algbw, busbw"
-
 
 def looks_like_log(text: str) -> bool:
     """Whether a text has the columns of an nccl-tests table."""
@@ -89,7 +87,9 @@ def _reason(sections: Sections, source: str, skipped: Sequence[str]) -> str:
     """Why a log has no curve: no table, no rows, or no usable row."""
     header = next((header for _, header in sections.tables()), None)
     if header is None:
-        return f"no nccl-tests table in {source}: {_EXPECTED}"
+        return (
+            f"no nccl-tests table in {source}: expected a header line with size, time, algbw, busbw"
+        )
     if skipped == (tally("table", "without rows", [header.line]),):
         return (
             f"{source} line {header.line}: a table header with no rows below: the log was cut short"

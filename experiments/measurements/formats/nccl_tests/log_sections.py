@@ -17,26 +17,16 @@ _MARK = re.compile(
     r"version|rccl-tests|[Ff]ailure|CANCELLED"
     r"|Exited with|signal|MPI_ABORT|Segmentation fault|Killed|job killed|BAD TERMINATION"
 )
-_FAILURE = re.compile(r"Test (?:[A-Z]{1,9} )?failure")
 _DIED = re.compile(
     r"CANCELLED AT|Exited with exit code [1-9]|exited on signal|Caught signal"
     r"|MPI_ABORT was invoked|Segmentation fault|\bKilled\b|job killed|BAD TERMINATION"
 )
-_ITERATIONS = re.compile(r"warmup iters: [0-9]{1,9} iters: ([0-9]{1,9})\s")
-_RANKS = re.compile(r"\bnranks ([0-9]{1,7})\b")
-_THREADS = re.compile(r"\bnThread ([0-9]{1,5}) nGpus ([0-9]{1,5})\b")
-_LARGEST = re.compile(r"\bmaxBytes ([0-9]{1,18})\b")
-_STEP = re.compile(r"\bstep: ([0-9]{1,15})\((factor|bytes)\)")
-_REDUCED = re.compile(r"Reducing maxBytes to [0-9]{1,20}[ a-z]{0,60}")
-_FAILED = re.compile(r"Out of bounds values\s{0,9}:\s{0,9}[0-9]{1,20} FAILED")
 _ROW = re.compile(
     r"\b[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ "
     r"\t]{1,20}(?:u?int|float|half|double|bfloat|char|f8|fp8)\w{0,9} "
 )
-_LONGEST_ROW = 4096
 _PLACES = ("out-of-place", "in-place")
 _BEGINS = ("nThread", "nccl-tests version", "Collective test starting")
-_PREAMBLE = (*_BEGINS, "Using devices")
 
 
 @dataclass
@@ -142,7 +132,7 @@ def _read_line(sections: Sections, line: int, content: str) -> None:
     """Keep what may be a row."""
     run = sections.runs[-1]
     if run.header is None or run.closed:
-        if _ROW.search(content[:_LONGEST_ROW]):
+        if _ROW.search(content[:4096]):
             sections.orphans.append(line)
             run.header_lost = run.header is None
         return
@@ -162,7 +152,9 @@ def _read_mark(sections: Sections, line: int, content: str) -> bool:
         _read_settings(sections, content)
     if header is not None:
         _open(sections, header)
-    elif any(mark in content for mark in _PREAMBLE) or _lists_device(sections.runs[-1], content):
+    elif any(mark in content for mark in (*_BEGINS, "Using devices")) or _lists_device(
+        sections.runs[-1], content
+    ):
         _begin(sections, content)
         _read_preamble(_preamble(sections), content)
     else:
@@ -176,7 +168,7 @@ def _read_failure(sections: Sections, content: str) -> None:
 
     A line of nccl-tests counts for any test, other lines for a test that began and did not end.
     """
-    failure, run = _FAILURE.search(content), sections.runs[-1]
+    failure, run = re.search(r"Test (?:[A-Z]{1,9} )?failure", content), sections.runs[-1]
     if failure and run.closed:
         run = _preamble(sections)
     started = run.header is not None or run.threads is not None or bool(run.devices)
@@ -231,13 +223,13 @@ def _read_preamble(run: LoggedTest, content: str) -> None:
         run.devices.append(entry)
     if "Collective test starting" in content:
         run.started = next(iter(programs(content)), None)
-    if threads := _THREADS.search(content):
+    if threads := re.search(r"\bnThread ([0-9]{1,5}) nGpus ([0-9]{1,5})\b", content):
         run.threads = int(threads[1]) * int(threads[2])
-    if largest := _LARGEST.search(content):
+    if largest := re.search(r"\bmaxBytes ([0-9]{1,18})\b", content):
         run.largest = int(largest[1])
-    if iterations := _ITERATIONS.search(content):
+    if iterations := re.search(r"warmup iters: [0-9]{1,9} iters: ([0-9]{1,9})\s", content):
         run.iterations = int(iterations[1])
-    if step := _STEP.search(content):
+    if step := re.search(r"\bstep: ([0-9]{1,15})\((factor|bytes)\)", content):
         amount = int(step[1])
         run.step = Step(factor=amount) if step[2] == "factor" else Step(bytes=amount)
 
@@ -250,16 +242,16 @@ def _read_remark(run: LoggedTest, content: str) -> None:
         run.places = tuple(sorted(_PLACES, key=content.find))
     elif "# " in content and content.rstrip().endswith(" in-place") and run.header is None:
         run.places = ("in-place", "out-of-place")
-    elif note := _REDUCED.search(content):
+    elif note := re.search(r"Reducing maxBytes to [0-9]{1,20}[ a-z]{0,60}", content):
         run.notes.append(note[0].strip())
         run.capped = True
     elif run.header is None:
-        run.nranks |= {int(count) for count in _RANKS.findall(content)}
+        run.nranks |= {int(count) for count in re.findall(r"\bnranks ([0-9]{1,7})\b", content)}
     (run.next_programs if run.over else run.programs).extend(programs(content))
 
 
 def _read_footer(run: LoggedTest, content: str) -> None:
-    if failed := _FAILED.search(content):
+    if failed := re.search(r"Out of bounds values\s{0,9}:\s{0,9}[0-9]{1,20} FAILED", content):
         run.notes.append(failed[0])
     if "test concluded" in content and run.header is not None:
         run.programs = run.programs or programs(content)

@@ -16,9 +16,6 @@ _DEVICE = re.compile(
     r"(?:on\s{1,90}(\S{1,255})|uses)\s{1,9}device\s{1,9}[0-9]{1,4}"
     r"(?:\s{1,9}\[[0-9A-Fa-fx:.]{1,20}\]\s{1,9}(\w[\w .()/-]{0,79})$)?"
 )
-_TORN = re.compile(r"#\s{0,9}Rank\s{1,9}[0-9]|\bPid\s{1,9}[0-9]{1,9}\s{1,9}on\s")
-_PROGRAM = re.compile(r"(?<![A-Za-z_])([A-Za-z_]{1,20})_perf(?![A-Za-rt-z])")
-_NEVER_IN_PLACE = ("all_to_all", "send_recv")
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,11 @@ def device(text: str) -> Device | None:
     """The device in a line of the list of devices."""
     if entry := _DEVICE.search(text):
         return Device(int(entry[1]), int(entry[2] or 0), entry[3] or "", (entry[4] or "").strip())
-    return Device(-1) if _TORN.search(text) else None
+    return (
+        Device(-1)
+        if re.search(r"#\s{0,9}Rank\s{1,9}[0-9]|\bPid\s{1,9}[0-9]{1,9}\s{1,9}on\s", text)
+        else None
+    )
 
 
 def whole_list(devices: Sequence[Device], ranks_of_process: int) -> list[Device]:
@@ -71,7 +72,11 @@ def programs(text: str) -> list[str]:
     >>> programs("+ srun ./build/alltoall_perf -b 8")
     ['alltoall']
     """
-    return _PROGRAM.findall(text) if "_perf" in text else []
+    return (
+        re.findall(r"(?<![A-Za-z_])([A-Za-z_]{1,20})_perf(?![A-Za-rt-z])", text)
+        if "_perf" in text
+        else []
+    )
 
 
 def count_ranks(devices: Sequence[Device]) -> Ranks:
@@ -190,7 +195,7 @@ def _place_fits(name: str, rows: Sequence[PrintedRow]) -> bool:
     if not pairs:
         return True
     checked = any(cells[1].wrong != "N/A" for cells in pairs)
-    return checked != (name in _NEVER_IN_PLACE)
+    return checked != (name in ("all_to_all", "send_recv"))
 
 
 def _fits(collective: str, ratio: Interval, ranks: int | None) -> bool:

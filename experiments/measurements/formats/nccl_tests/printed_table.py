@@ -14,11 +14,7 @@ _ALIASES = {
     "cputime": "time",
     "#wrong": "wrong",
 }
-_START = re.compile(r"#?[ \t]*\b(?:timestamp[ \t]+)?(?:size|bytes)\b")
-_UNIT = re.compile(r"\([^()]*\)")
-_STAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})")
 _WHOLE = re.compile(r"[0-9]{1,18}")
-_LONGEST_HEADER = 2000
 
 
 def _like(pattern: str) -> Callable[[str], bool]:
@@ -111,7 +107,9 @@ class Header(TableHeader):
         """The row in `text` (without prefix), or None if it is not one complete row of this
         table."""
         if "timestamp" in self.columns:
-            text = _STAMP.sub(r"\1T\2", text)
+            text = re.sub(
+                r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})", r"\1T\2", text
+            )
         token_spans = spans(text)
         columns = (
             self.without_redop() if len(token_spans) == len(self.columns) - 1 else self.columns
@@ -137,13 +135,13 @@ class Header(TableHeader):
 
 def find_header(line: int, text: str) -> Header | None:
     """The header in `text`, or None if it has no size, time, algbw and busbw in their order."""
-    if "algbw" not in text or "busbw" not in text or len(text) > _LONGEST_HEADER:
+    if "algbw" not in text or "busbw" not in text or len(text) > 2000:
         return None
-    start = _START.search(text)
+    start = re.search(r"#?[ \t]*\b(?:timestamp[ \t]+)?(?:size|bytes)\b", text)
     if start is None:
         return None
     columns_text = text[start.start() :].replace("#", " ", 1 if start[0][0] == "#" else 0)
-    columns_text = _mended(_UNIT.sub(lambda unit: " " * len(unit[0]), columns_text))
+    columns_text = _mended(re.sub(r"\([^()]*\)", lambda unit: " " * len(unit[0]), columns_text))
     columns = tuple(_ALIASES.get(name, name) for name in columns_text.split())
     if not _is_table(columns) or ":" in columns_text:
         return None

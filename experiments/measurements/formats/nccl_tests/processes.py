@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from experiments.measurements.formats.mpirun_tags import streams
 
@@ -14,7 +12,6 @@ _DEVICE = re.compile(
     r"#\s{0,9}Rank\s{1,9}([0-9]{1,7})\s[^#\n]{0,99}?"
     r"\bPid\s{1,9}([0-9]{1,9})\s{1,9}on\s{1,90}(\S{1,255})"
 )
-_COMMUNICATOR = re.compile(r"([\w.-]{1,255}):([0-9]{1,9}):[0-9]{1,9}\b.{0,99}\brank 0 nranks 1\b")
 _ROW = re.compile(r"\s{0,20}([0-9]{1,18})\s{1,20}[0-9]{1,18}\s{1,20}[a-z]")
 _ONCE = (
     "nccl-tests version",
@@ -29,25 +26,9 @@ _ONCE = (
     "Collective test concluded",
 )
 """Words of the lines that each process prints once for each test."""
-_NUMBER = re.compile("[0-9]+")
 _HEADER, _FOOTER = "algbw", "Avg bus"
 MOST = 64
 """Processes whose lines are read."""
-
-
-Pieces = dict[int | None, str]
-"""What each process wrote in a line, by its number; under None what may be of any process."""
-
-
-class _Device(NamedTuple):
-    """A line of a list of devices."""
-
-    tag: str
-    """What the launcher puts before the line."""
-    rank: str
-    """The number of the rank."""
-    process: tuple[str, str]
-    """Host and number of the process."""
 
 
 def processes(text: str) -> tuple[int, tuple[str, ...]]:
@@ -70,15 +51,21 @@ def processes(text: str) -> tuple[int, tuple[str, ...]]:
     return count, tuple("\n".join(part) for part in parts)
 
 
-def _devices(lines: Iterable[str]) -> list[_Device]:
+def _devices(lines: Iterable[str]) -> list[tuple[str, str, str]]:
+    """What the launcher puts before each line of a list of devices, the number of its rank, and its
+    process: host and number."""
     matches = ((line, _DEVICE.search(line)) for line in lines)
-    return [_Device(line[: at.start()], at[1], (at[3], at[2])) for line, at in matches if at]
+    return [(line[: at.start()], at[1], f"{at[3]} {at[2]}") for line, at in matches if at]
 
 
-def _alone(lines: Iterable[str]) -> list[_Device]:
-    """The processes that NCCL itself says are of one rank, for logs without lists of devices."""
-    matches = (_COMMUNICATOR.search(line) for line in lines if "nranks 1" in line)
-    return [_Device("", "0", (at[1], at[2])) for at in matches if at]
+def _alone(lines: Iterable[str]) -> list[tuple[str, str, str]]:
+    """As :func:`_devices`, by the processes that NCCL itself says are of one rank."""
+    matches = (
+        re.search(r"([\w.-]{1,255}):([0-9]{1,9}):[0-9]{1,9}\b.{0,99}\brank 0 nranks 1\b", line)
+        for line in lines
+        if "nranks 1" in line
+    )
+    return [("", "0", f"{at[1]} {at[2]}") for at in matches if at]
 
 
 def _tags(lines: Sequence[str]) -> list[str]:
@@ -89,9 +76,9 @@ def _tags(lines: Sequence[str]) -> list[str]:
     """
     lines = [piece for line in lines for piece in streams(line)]
     devices = _devices(lines)
-    tags = list(dict.fromkeys(device.tag for device in devices))
-    numbers = {numbers[-1] for tag in tags if (numbers := _NUMBER.findall(tag))}
-    roots = {device.tag for device in devices if device.rank == "0"}
+    tags = list(dict.fromkeys(tag for tag, _, _ in devices))
+    numbers = {numbers[-1] for tag in tags if (numbers := re.findall("[0-9]+", tag))}
+    roots = {tag for tag, rank, _ in devices if rank == "0"}
     edges = [line for line in lines if _HEADER in line or _FOOTER in line]
     tagged = all(line.startswith(tuple(tags)) for line in edges)
     return tags if len(numbers) == len(tags) > 1 and roots == set(tags) and tagged else []
@@ -106,10 +93,10 @@ def _interleaved(lines: Sequence[str]) -> int:
     ends = [number for number, line in enumerate(lines) if _FOOTER in line]
     listed = _devices if _devices(lines) else _alone
     devices = listed(lines[: ends[0]] if ends else lines)
-    jobs = {device.process for device in devices if device.rank == "0"}
-    if len(jobs) < 2 or jobs != {device.process for device in devices}:
+    jobs = {process for _, rank, process in devices if rank == "0"}
+    if len(jobs) < 2 or jobs != {process for _, _, process in devices}:
         return 0
-    all_jobs = {device.process for device in listed(lines) if device.rank == "0"}
+    all_jobs = {process for _, rank, process in listed(lines) if rank == "0"}
     last_line = max(number for number, line in enumerate(lines) if listed([line]))
     lines_after = lines[last_line : next((end for end in ends if end > last_line), len(lines))]
     sizes = Counter(row[1] for line in lines_after if (row := _ROW.match(line)))
@@ -117,7 +104,8 @@ def _interleaved(lines: Sequence[str]) -> int:
     return len(jobs) if together or len(ends) == len(all_jobs) else 0
 
 
-def _by_tag(lines: Sequence[str], tags: Sequence[str]) -> Iterator[Pieces]:
+def _by_tag(lines: Iterable[str], tags: Sequence[str]) -> Iterator[dict[int | None, str]]:
+    """What each process wrote in a line, by its number; under None what may be of any process."""
     for line in lines:
         yield {_tagged(piece, tags): piece for piece in streams(line)}
 
@@ -126,35 +114,24 @@ def _tagged(piece: str, tags: Sequence[str]) -> int | None:
     return next((number for number, tag in enumerate(tags) if piece.startswith(tag)), None)
 
 
-@dataclass
-class _Order:
-    """How often each kind of line and each size was met."""
+def _by_order(lines: Iterable[str], count: int) -> Iterator[dict[int | None, str]]:
+    """As :func:`_by_tag`, without tags.
 
-    count: int
-    met: Counter[str] = field(default_factory=Counter)
-    sizes: Counter[str] = field(default_factory=Counter)
-    devices: dict[str, int] = field(default_factory=dict)
-
-    def owner(self, line: str) -> int | None:
-        """The process of a line: of lines of one kind, or rows of one size, each process has
-        one."""
+    Nobody knows which process a line is of. Of lines of one kind, and of rows of one size, each
+    process has one: the first is taken as the first one's.
+    """
+    met: Counter[str] = Counter()
+    numbers: dict[str, int] = {}
+    for line in lines:
+        row = _ROW.match(line)
+        kind = f"size {row[1]}" if row else next((kind for kind in _ONCE if kind in line), None)
         if match := _DEVICE.search(line):
-            return self.devices.setdefault(f"{match[3]} {match[2]}", len(self.devices)) % self.count
-        if match := _ROW.match(line):
-            self.sizes[match[1]] += 1
-            return (self.sizes[match[1]] - 1) % self.count
-        kind = next((kind for kind in _ONCE if kind in line), None)
-        if kind is None:
-            return None
-        number = self.met[kind] % self.count
-        self.met[kind] += 1
-        if kind == _HEADER and number == 0:
-            self.sizes.clear()
-        return number
-
-
-def _by_order(lines: Sequence[str], count: int) -> Iterator[Pieces]:
-    """Without tags nobody knows which process a line is of: the first of its kind is taken as the
-    first one's."""
-    order = _Order(count)
-    return ({order.owner(line): line} for line in lines)
+            number = numbers.setdefault(f"{match[3]} {match[2]}", len(numbers))
+            yield {number % count: line}
+        elif kind is None:
+            yield {None: line}
+        else:
+            if kind == _HEADER and met[kind] % count == 0:
+                met = Counter({each: met[each] for each in _ONCE})
+            met[kind] += 1
+            yield {(met[kind] - 1) % count: line}

@@ -17,9 +17,7 @@ from experiments.measurements.formats.nccl_tests.printed_table import Header, Pr
 from experiments.measurements.formats.nccl_tests.row_checks import agrees, copies, row_agrees
 
 _FIRST = re.compile(r"[ \t]*[0-9]")
-_FOREIGN = re.compile(r"[A-Za-z:\[]")
 _WIDEST = 13
-_LONGEST = 4096
 _LAST = 4
 """Tokens at the end of a line that are looked at first: they tell most other lines from the end of
 a row."""
@@ -80,7 +78,7 @@ def may_matter(text: str) -> bool:
     neither."""
     last_token = text.rsplit(None, 1)[-1:]
     return (
-        len(text) <= _LONGEST
+        len(text) <= 4096
         and bool(last_token)
         and (_FIRST.match(text) is not None or fits("wrong", last_token[0]))
     )
@@ -288,4 +286,4 @@ class _Reader:
 def _is_cut(head: str, cut: int) -> bool:
     """Whether a row's own text, and not another program's, stands behind the place where the next
     piece begins."""
-    return bool(head[cut:].strip()) and not _FOREIGN.search(head[cut:])
+    return bool(head[cut:].strip()) and not re.search(r"[A-Za-z:\[]", head[cut:])

@@ -33,16 +33,10 @@ from experiments.measurements.formats.text import numbered, too_long
 from experiments.measurements.networks import network_of
 from experiments.output import counted
 
-_LAUNCHER = re.compile(r"\b(?:mpirun|mpiexec|srun|aprun|jsrun|ibrun)\b")
 _PROGRAM = re.compile(r"\bosu_(\w{1,30})")
 _RANKS = re.compile(r"\s(?:-np|--np|-n|--ntasks)(?:[ =]|(?=[0-9]))([1-9][0-9]{0,6})\b")
 _NODES = re.compile(r"\s(?:-N|--nodes)[ =]?([1-9][0-9]{0,5})\b")
-_HOSTS = re.compile(r"\s(?:-H|--?hosts?|-w|--nodelist)[ =]([A-Za-z][\w.,:\[\]-]{0,999})")
-_PAIRS = re.compile(r"\[ pairs: ([1-9][0-9]{0,6}) \]")
-_DATATYPE = re.compile(r"# Datatype: MPI_(\w{1,20})")
-_BUFFERS = re.compile(r"# (Send Buffer on .{1,80})$")
 _LIMITED = re.compile(r"Limiting max message size to: [0-9]{1,20}")
-_PIECE = re.compile(r"[ \t]*[0-9.]{1,21}([ \t]+[0-9.]{1,21}){0,9}[ \t]*")
 _LONGEST = 4096
 _TIMES = {
     COLLECTIVE: "time is the average over ranks: the slowest takes longer",
@@ -56,7 +50,6 @@ _TIMES = {
         "windowed streaming bandwidth of all pairs: time = pairs x size / bandwidth, not a latency"
     ),
 }
-_SLOWEST = "time is that of the slowest rank (Max Latency), the mean of its iterations"
 _REASONS = {
     "torn": ("row", "torn beyond repair"),
     "infinite": ("row", "with a number that is not finite"),
@@ -151,7 +144,11 @@ def _tables(text: str, skipped: _Skipped) -> list[_Table]:
 
 def _read_ahead(ahead: _Table, content: str) -> None:
     """Read a line before the title of a test."""
-    launcher = _LAUNCHER.search(content) if "osu_" in content else None
+    launcher = (
+        re.search(r"\b(?:mpirun|mpiexec|srun|aprun|jsrun|ibrun)\b", content)
+        if "osu_" in content
+        else None
+    )
     if launcher and (match := _PROGRAM.search(content, launcher.end())):
         ahead.launch = f"{match[1]} {content}"
     elif match := _LIMITED.search(content):
@@ -175,13 +172,13 @@ def _read_line(tables: list[_Table], line: int, content: str, skipped: _Skipped)
 
 def _read_remark(tables: list[_Table], content: str) -> None:
     table = tables[-1]
-    if match := _DATATYPE.search(content):
+    if match := re.search(r"# Datatype: MPI_(\w{1,20})", content):
         if table.rows:
             tables.append(_Table(table.title, table.line, pairs=table.pairs, launch=table.launch))
         tables[-1].dtype = match[1].lower()
-    elif match := _PAIRS.search(content):
+    elif match := re.search(r"\[ pairs: ([1-9][0-9]{0,6}) \]", content):
         table.pairs = int(match[1])
-    elif match := _BUFFERS.search(content):
+    elif match := re.search(r"# (Send Buffer on .{1,80})$", content):
         table.notes.append(match[1].strip())
 
 
@@ -193,7 +190,9 @@ def _read_row(table: _Table, header: Header, line: int, content: str, skipped: _
         table.rows.append((row, text))
     elif row is None and is_infinite(text):
         skipped["infinite"].append(line)
-    elif row is not None or _PIECE.fullmatch(text):
+    elif row is not None or re.fullmatch(
+        r"[ \t]*[0-9.]{1,21}([ \t]+[0-9.]{1,21}){0,9}[ \t]*", text
+    ):
         skipped["torn"].append(line)
 
 
@@ -255,7 +254,10 @@ def _command(table: _Table, benchmark: Benchmark) -> str:
 
 def _hosts(table: _Table, benchmark: Benchmark) -> tuple[str, ...]:
     """The nodes that the command line names, without numbers of slots."""
-    match = _HOSTS.search(_command(table, benchmark))
+    match = re.search(
+        r"\s(?:-H|--?hosts?|-w|--nodelist)[ =]([A-Za-z][\w.,:\[\]-]{0,999})",
+        _command(table, benchmark),
+    )
     return (
         tuple(sorted({host.partition(":")[0] for host in match[1].split(",") if host}))
         if match
@@ -310,7 +312,11 @@ def _notes(
 ) -> Iterator[str]:
     version = f" v{table.title.version}" if table.title.version else ""
     yield f"OSU {table.title.name} Test{version}"
-    yield _SLOWEST if "most" in header.columns else _TIMES[benchmark.kind]
+    yield (
+        "time is that of the slowest rank (Max Latency), the mean of its iterations"
+        if "most" in header.columns
+        else _TIMES[benchmark.kind]
+    )
     if benchmark.per_rank:
         yield (
             f"sizes converted from a rank's part to the total (x {ranks})"

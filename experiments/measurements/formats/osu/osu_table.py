@@ -22,9 +22,7 @@ _COLUMN = re.compile(
     r"|(?P<percentile>P[0-9]{1,2}(?:\.[0-9]{1,4})? Tail (?:Lat|BW|Bandwidth) "
     r"?\((?:us|MB/s)\))|(?P<sent>Transmit Size)"
 )
-_SIZE = re.compile(r"#[ \t]{0,9}Size\b")
 _VALUE = re.compile(r"[0-9]{1,15}\.[0-9]{2}")
-_INFINITE = re.compile(r"-?(?:inf|nan)|[0-9.]{1,21}e\+?[0-9]{3,4}")
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _VERDICTS = ("Pass", "Fail", "-")
 
@@ -135,7 +133,7 @@ def find_title(text: str) -> Title | None:
 
 def find_header(line: int, text: str) -> Header | None:
     """The header in a line, None if it has no size or a column that is not known here."""
-    start = _SIZE.search(text)
+    start = re.search(r"#[ \t]{0,9}Size\b", text)
     if start is None or len(text) > 2000:
         return None
     columns_text = text[start.start() :]
@@ -164,6 +162,10 @@ def is_infinite(text: str) -> bool:
     OSU prints such a value after it has divided by a time of 0.
     """
     size, *values = text.split() or [""]
-    finite = [value for value in values if not _INFINITE.fullmatch(value)]
+    finite = [
+        value
+        for value in values
+        if not re.fullmatch(r"-?(?:inf|nan)|[0-9.]{1,21}e\+?[0-9]{3,4}", value)
+    ]
     is_row = _WHOLE.fullmatch(size) is not None and all(map(_VALUE.fullmatch, finite))
     return is_row and len(finite) < len(values)

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from experiments.measurements.collectives import COLLECTIVES, canonical
-from experiments.measurements.curve import KINDS, Point
+from experiments.measurements.curve import KINDS, Curve, Point
 from experiments.spellings import canonical_algorithm, canonical_protocol
 
 SHORTEST, LONGEST = 1e-3, 6.1e11
@@ -16,8 +16,8 @@ PROVENANCE = ("backend", "device", "dtype", "library", "topology", "source", "ki
 IDENTITY = (*CURVE, *PROVENANCE)
 STATISTICS = ("min_us", "p90_us", "mean_us", "cv", "repetitions", "wrong")
 _OLDER = {"min_us": "time_min_us", "mean_us": "time_mean_us", "repetitions": "iters"}
-_ALONGSIDE = ("in_place", "inplace_time_us", "algbw_GBps", "busbw_GBps", *_OLDER.values())
-KNOWN = {*REQUIRED, *IDENTITY, *STATISTICS, *_ALONGSIDE}
+KNOWN = {*REQUIRED, *IDENTITY, *STATISTICS, *_OLDER.values()}
+KNOWN |= {"in_place", "inplace_time_us", "algbw_GBps", "busbw_GBps"}
 """Every column that is read, or that repeats other columns."""
 
 _DIGITS = 18
@@ -26,35 +26,21 @@ Cells = Mapping[str, str]
 _Value = TypeVar("_Value")
 
 
-class Identity(NamedTuple):
-    """What a row says of its curve (None and empty: nothing)."""
-
-    collective: str | None = None
-    algorithm: str = ""
-    protocol: str = ""
-    ranks: int | None = None
-    nodes: int | None = None
-    backend: str = ""
-    device: str = ""
-    dtype: str = ""
-    library: str = ""
-    topology: str = ""
-    source: str = ""
-    kind: str = ""
-
-
-def identity(texts: Mapping[str, str]) -> Identity:
-    """What the cells under `IDENTITY` say. Raises ValueError for a cell that cannot be."""
+def identity(texts: Cells) -> Curve:
+    """The curve, without points, that the cells under `IDENTITY` name; empty and None where they
+    say nothing. Raises ValueError for a cell that cannot be."""
     collective = _collective(texts.get("collective", ""))
     provenance = {name: texts.get(name, "") for name in PROVENANCE}
     if provenance["kind"] not in ("", *KINDS):
         raise ValueError(f"kind {provenance['kind'][:40]!r}: expected one of {', '.join(KINDS)}")
-    return Identity(
-        collective,
-        canonical_algorithm(texts.get("algorithm", ""), collective),
-        canonical_protocol(texts.get("protocol", "")),
+    return Curve(
+        collective or "",
         _count("ranks", texts.get("ranks", "")),
         _count("nodes", texts.get("nodes", "")),
+        (),
+        (),
+        algorithm=canonical_algorithm(texts.get("algorithm", ""), collective),
+        protocol=canonical_protocol(texts.get("protocol", "")),
         **provenance,
     )
 

@@ -2,16 +2,15 @@
 
 import csv
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from experiments.measurements.collectives import UNKNOWN, canonical
 from experiments.measurements.curve import COLLECTIVE, Curve
 from experiments.measurements.formats.forced_choices import read_label
 from experiments.measurements.formats.osu.osu_table import PROGRAMS
-from experiments.measurements.formats.runs_csv.csv_lines import lines
 from experiments.measurements.formats.text import load
 from experiments.measurements.node_ports import parse_ports
 from topologies.errors import InputError
@@ -19,24 +18,29 @@ from topologies.errors import InputError
 INDEX = "index.csv"
 Entry = dict[str, str]
 
-_RANKS = re.compile(r"p([0-9]{1,7})")
-_SPELLED = re.compile(r"(all|reduce|send)_(reduce|gather|scatter|recv|to_all)(?=_|$)")
-_PROGRAM = re.compile(r"\bosu_(\w+)")
-_MACHINE = ("gpu_model", "intra", "inter")
+
+MOST_LINES = 100_000
+"""The most lines of a CSV. To read so many takes about two seconds."""
 
 
-class About(NamedTuple):
-    """What an index or a file's name says of a curve."""
+def lines(text: str, path: Path) -> Iterator[str]:
+    """The lines in the text of the CSV at `path`, with their ends, one at a time: a copy of a large
+    text would take much memory. Raises InputError if there are too many."""
+    count = text.count("\n") or text.count("\r")
+    count += not text.endswith(("\n", "\r"))
+    if count > MOST_LINES:
+        raise InputError(
+            f"{path} has {count} lines: expected at most {MOST_LINES}, split it by collective"
+        )
+    return (line[0] for line in re.finditer(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text))
 
-    curve: Curve
-    """A curve without points. None and empty: nothing is said."""
-    guessed: bool = False
-    """Whether only the file's name says it."""
 
+def about(path: Path) -> tuple[Curve, bool]:
+    """What `index.csv`, beside the file at `path` or one folder up, says of its curves; else what
+    its name says. The second value is whether only the name says it.
 
-def about(path: Path) -> About:
-    """What `index.csv`, beside the file at `path` or one folder up, says of it; else what its name
-    says."""
+    The curve has no points. None and empty: nothing is said.
+    """
     notes: tuple[str, ...] = ()
     for folder in path.absolute().parents[:2]:
         index = folder / INDEX
@@ -46,8 +50,8 @@ def about(path: Path) -> About:
             notes += (f"index not used: {error}",)
             continue
         if entry is not None:
-            return About(_by_index(entry, index))
-    return About(replace(by_name(path.stem), notes=notes), guessed=True)
+            return _by_index(entry, index), False
+    return replace(by_name(path.stem), notes=notes), True
 
 
 def by_name(stem: str) -> Curve:
@@ -58,15 +62,24 @@ def by_name(stem: str) -> Curve:
     >>> by_name("a2a_p8").ranks, by_name("run3").ranks
     (8, None)
     """
-    words = _SPELLED.sub(
-        lambda pair: pair[0].replace("_", ""), stem.lower().replace("-", "_")
+    words = re.sub(
+        r"(all|reduce|send)_(reduce|gather|scatter|recv|to_all)(?=_|$)",
+        lambda pair: pair[0].replace("_", ""),
+        stem.lower().replace("-", "_"),
     ).split("_")
     collective = next((name for word in reversed(words) if (name := canonical(word))), None)
     ranks = (
-        next((int(match[1]) for word in reversed(words) if (match := _RANKS.fullmatch(word))), None)
+        next(
+            (
+                int(match[1])
+                for word in reversed(words)
+                if (match := re.fullmatch(r"p([0-9]{1,7})", word))
+            ),
+            None,
+        )
         or None
     )
-    return Curve(collective or "", ranks, None, (), (), "")
+    return Curve(collective or "", ranks, None, (), ())
 
 
 def entries(index: Path) -> dict[str, Entry]:
@@ -113,7 +126,9 @@ def _by_index(entry: Entry, index: Path) -> Curve:
         gpus_per_node=_whole(entry.get("gpus_per_node", "")),
         device=entry.get("gpu_model", ""),
         family=entry.get("family", ""),
-        machine="; ".join(entry[name] for name in _MACHINE if entry.get(name)),
+        machine="; ".join(
+            entry[name] for name in ("gpu_model", "intra", "inter") if entry.get(name)
+        ),
         kind=_kind(entry.get("note", ""), label),
         label=label,
         ignored_algorithm=forced.ignored,
@@ -127,7 +142,10 @@ def _kind(*words: str) -> str:
     """What the OSU program that an index names measures, or a bandwidth of many messages; else the
     time of a collective."""
     programs = (
-        PROGRAMS[name] for text in words for name in _PROGRAM.findall(text) if name in PROGRAMS
+        PROGRAMS[name]
+        for text in words
+        for name in re.findall(r"\bosu_(\w+)", text)
+        if name in PROGRAMS
     )
     return next(
         programs, "bandwidth" if any("windowed streaming" in text for text in words) else COLLECTIVE

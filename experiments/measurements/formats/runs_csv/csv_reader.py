@@ -9,21 +9,21 @@ from pathlib import Path
 from experiments.measurements.collectives import UNKNOWN
 from experiments.measurements.curve import Curve, Measurements, Point, tally
 from experiments.measurements.formats.runs_csv import csv_cells
-from experiments.measurements.formats.runs_csv.csv_cells import IDENTITY, Cells, Identity
-from experiments.measurements.formats.runs_csv.csv_index import About, about
-from experiments.measurements.formats.runs_csv.csv_lines import lines
+from experiments.measurements.formats.runs_csv.csv_cells import IDENTITY, Cells
+from experiments.measurements.formats.runs_csv.csv_index import about, lines
 from experiments.measurements.networks import network_by_words
 from experiments.output import counted
 from topologies.errors import InputError
 
 _SHOWN = 3
-_TOLERANCE = 0.05
 
 
 @dataclass
-class _Series:
+class _Rows:
     """The rows of one curve."""
 
+    named: Curve
+    """What their cells say of the curve, without points."""
     points: dict[int, Point] = field(default_factory=dict)
     """Points out of place, by size."""
     in_place: dict[int, Point] = field(default_factory=dict)
@@ -36,10 +36,10 @@ class _Series:
 class _Table:
     """The rows of a CSV."""
 
-    series: dict[Identity, _Series] = field(default_factory=dict)
+    curves: dict[Curve, _Rows] = field(default_factory=dict)
     """The rows of each curve."""
-    identities: dict[tuple[str, ...], Identity] = field(default_factory=dict)
-    """Identities by the cells that were read."""
+    by_cells: dict[tuple[str, ...], _Rows] = field(default_factory=dict)
+    """The same by the cells that name the curve."""
     mistakes: list[str] = field(default_factory=list)
     """Mistakes, with their lines."""
     empty: list[int] = field(default_factory=list)
@@ -76,12 +76,13 @@ def parse_csv(text: str, path: Path) -> Measurements:
     if table.mistakes:
         more = f"; and {len(table.mistakes) - _SHOWN} more" if len(table.mistakes) > _SHOWN else ""
         raise InputError(f"{path} {'; '.join(table.mistakes[:_SHOWN])}{more}")
-    if not table.series:
+    measured = [rows for rows in table.curves.values() if rows.points or rows.in_place]
+    if not measured:
         raise InputError(
             f"{path}: a header and no rows with a size and a time above 0: expected at least one"
         )
-    facts = about(path)
-    curves = tuple(_curve(key, series, facts, path) for key, series in table.series.items())
+    guess, by_name = about(path)
+    curves = tuple(_curve(rows, guess, by_name, path) for rows in measured)
     return Measurements(curves, tuple(_skipped(table)))
 
 
@@ -118,7 +119,7 @@ def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str,
 
 def _read_row(table: _Table, line: int, row: Cells) -> None:
     try:
-        identity = _identity(table, row)
+        rows = _rows_of(table, row)
         size = csv_cells.size(row)
         time_us = csv_cells.time("time_us", row["time_us"])
         in_place_us = csv_cells.time("inplace_time_us", row.get("inplace_time_us") or "0")
@@ -127,18 +128,17 @@ def _read_row(table: _Table, line: int, row: Cells) -> None:
     except ValueError as error:
         table.mistakes.append(f"line {line}: {error}")
         return
-    if point.time_s == 0 or (size == 0 and identity.collective != "barrier"):
+    if point.time_s == 0 or (size == 0 and rows.named.collective != "barrier"):
         table.empty.append(line)
         return
-    series = table.series.setdefault(identity, _Series())
-    points = series.in_place if in_place else series.points
+    points = rows.in_place if in_place else rows.points
     if size in points:
         table.mistakes.append(f"line {line}: {_repeated(size, table.unread)}")
     points[size] = point
     if in_place_us and not in_place:
-        series.in_place[size] = Point(size, in_place_us / 1e6)
+        rows.in_place[size] = Point(size, in_place_us / 1e6)
     if _disagrees(row.get("algbw_GBps", ""), size / time_us / 1e3):
-        series.disagree.append(line)
+        rows.disagree.append(line)
 
 
 def _repeated(size: int, unread: list[str]) -> str:
@@ -147,12 +147,13 @@ def _repeated(size: int, unread: list[str]) -> str:
     return f"size_bytes {size} a second time: expected each size once{hint}"
 
 
-def _identity(table: _Table, row: Cells) -> Identity:
-    """The identity of a row's curve. Equal cells are read once."""
+def _rows_of(table: _Table, row: Cells) -> _Rows:
+    """The rows of the curve that a row is of. Equal cells are read once."""
     texts = tuple(row.get(name, "") for name in IDENTITY)
-    if texts not in table.identities:
-        table.identities[texts] = csv_cells.identity(row)
-    return table.identities[texts]
+    if texts not in table.by_cells:
+        named = csv_cells.identity(row)
+        table.by_cells[texts] = table.curves.setdefault(named, _Rows(named))
+    return table.by_cells[texts]
 
 
 def _disagrees(printed: str, computed: float) -> bool:
@@ -161,48 +162,34 @@ def _disagrees(printed: str, computed: float) -> bool:
         value = float(printed)
     except ValueError:
         return False
-    return not math.isfinite(value) or (value > 0 and abs(value - computed) > _TOLERANCE * computed)
+    return not math.isfinite(value) or (value > 0 and abs(value - computed) > 0.05 * computed)
 
 
-def _curve(key: Identity, series: _Series, facts: About, path: Path) -> Curve:
+def _curve(rows: _Rows, guess: Curve, by_name: bool, path: Path) -> Curve:
+    """The curve of some rows: what their cells say, else the guess by the index or by the name."""
+    told = {name: value for name in IDENTITY if (value := getattr(rows.named, name))}
+    fields = {"source": str(path), "collective": guess.collective or UNKNOWN} | told
     points, in_place = (
-        tuple(by_size[size] for size in sorted(by_size))
-        for by_size in (series.points, series.in_place)
+        tuple(by_size[size] for size in sorted(by_size)) for by_size in (rows.points, rows.in_place)
     )
-    guess = facts.curve
-    ranks, nodes = key.ranks or guess.ranks, key.nodes or guess.nodes
+    curve = replace(guess, points=points, in_place=in_place, **fields)
+    ranks, nodes = curve.ranks, curve.nodes
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
+    guessed = [name for name in ("collective", "ranks") if getattr(guess, name)] if by_name else []
     return replace(
-        guess,
-        collective=key.collective or guess.collective or UNKNOWN,
-        ranks=ranks,
-        nodes=nodes,
-        points=points,
-        in_place=in_place,
-        source=key.source or str(path),
-        notes=(*guess.notes, *_notes(key, series, facts)),
-        algorithm=key.algorithm or guess.algorithm,
-        protocol=key.protocol or guess.protocol,
-        library=key.library or guess.library,
+        curve,
+        notes=(*guess.notes, *_notes(rows, [name for name in guessed if name not in told])),
         gpus_per_node=guess.gpus_per_node or per_node,
-        backend=key.backend,
-        device=key.device or guess.device,
-        dtype=key.dtype,
-        topology=key.topology,
-        kind=key.kind or guess.kind,
-        network=network_by_words(f"{key.topology} {guess.machine}"),
+        network=network_by_words(f"{curve.topology} {guess.machine}"),
     )
 
 
-def _notes(key: Identity, series: _Series, facts: About) -> Iterator[str]:
-    guess = facts.curve
-    guesses = {"collective": (key.collective, guess.collective), "ranks": (key.ranks, guess.ranks)}
-    guessed = [name for name, (value, guess) in guesses.items() if value is None and guess]
-    if guessed and facts.guessed:
+def _notes(rows: _Rows, guessed: list[str]) -> Iterator[str]:
+    if guessed:
         yield f"{' and '.join(guessed)} by the file's name"
-    if series.points and 0 < len(series.in_place) < len(series.points):
-        yield f"in-place times for {len(series.in_place)} of {counted(len(series.points), 'size')}"
-    if series.disagree:
+    if rows.points and 0 < len(rows.in_place) < len(rows.points):
+        yield f"in-place times for {len(rows.in_place)} of {counted(len(rows.points), 'size')}"
+    if rows.disagree:
         yield tally(
-            "row", "whose algbw_GBps is not size_bytes / time_us (another unit?)", series.disagree
+            "row", "whose algbw_GBps is not size_bytes / time_us (another unit?)", rows.disagree
         )

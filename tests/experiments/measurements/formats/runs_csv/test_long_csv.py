@@ -8,8 +8,7 @@ import pytest
 
 from experiments.measurements import read, read_all
 from experiments.measurements.formats.runs_csv import csv_reader
-from experiments.measurements.formats.runs_csv.csv_index import entries
-from experiments.measurements.formats.runs_csv.csv_lines import MOST_LINES
+from experiments.measurements.formats.runs_csv.csv_index import MOST_LINES, entries
 from refusals import refusal
 
 HEADER = "size_bytes,time_us\n"
@@ -33,7 +32,7 @@ def test_a_million_rows_are_refused_before_any_is_read(
 
 
 def test_as_many_rows_as_allowed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.measurements.formats.runs_csv.csv_lines.MOST_LINES", 4)
+    monkeypatch.setattr("experiments.measurements.formats.runs_csv.csv_index.MOST_LINES", 4)
     file = tmp_path / "long.csv"
     file.write_text(f"{HEADER}8,1\n16,2\n32,3\n")
     assert len(read(file).curves[0].points) == 3
@@ -44,7 +43,7 @@ def test_as_many_rows_as_allowed_are_read(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_index_of_too_many_lines_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.measurements.formats.runs_csv.csv_lines.MOST_LINES", 2)
+    monkeypatch.setattr("experiments.measurements.formats.runs_csv.csv_index.MOST_LINES", 2)
     (tmp_path / "index.csv").write_text("case,family\na,F\nb,F\n")
     assert "has 3 lines" in refusal(lambda: entries(tmp_path / "index.csv"))
     assert "has 3 lines" in refusal(lambda: read_all([tmp_path]))
