@@ -1,6 +1,7 @@
 """Reads the rows of one table, and mends rows that another program's lines tore into pieces.
 
-A torn row is put together only where the pieces, laid side by side, fill the table's columns
+nccl-tests prints a row in three pieces, and mpirun may put lines of other ranks between them. A
+torn row is put together only where the pieces, one after the other, fill the table's columns
 exactly. Where its bandwidth has too few digits to tell which size the time belongs to, the next row
 must be the next size too: else the halves of two rows, with lines missing between them, could pass
 for one.
@@ -18,11 +19,10 @@ from experiments.measurements.formats.nccl_tests.row_checks import agrees, copie
 
 _FIRST = re.compile(r"[ \t]*[0-9]")
 _WIDEST = 13
+"""Digits by which a #wrong may be too wide for its column."""
 _LAST = 4
 """Tokens at the end of a line that are looked at first: they tell most other lines from the end of
 a row."""
-_MOST_READINGS = 8
-"""Ways to lay the pieces of a row side by side that are kept until its last piece comes."""
 
 Line = tuple[int, str]
 
@@ -125,34 +125,36 @@ def _proven(
 
 
 class _Reader:
+    """Reads lines one after the other. A line that begins a row waits for the rest of it."""
+
     def __init__(self, header: Header, usual: float | None, unfinished: int | None) -> None:
         self.found = Rows()
         self._header, self._usual, self._unfinished = header, usual, unfinished
         self._head: Line | None = None
-        self._longer: list[str] = []
 
     def feed(self, line: int, text: str, row: PrintedRow | None) -> None:
         """Take the next line, which `row` is if it is a whole one."""
-        if self._head and (joined := self._completed(*self._head, text)):
+        head = self._head
+        if head and (joined := self._joined(*head, text)):
             self._head = None
-            self._join(joined)
-            return
-        if row is not None or self._is_head(text):
+            if joined.doubtful_end():
+                self.found.torn.append(joined.line)
+            else:
+                self.found.rows.append(joined)
+                self.found.joined.append(joined.line)
+        elif row is not None or self._is_head(text):
             self.flush()
             self._start(line, text, row)
-        elif (
-            self._head
-            and self._is_head(self._head[1])
-            and (longer := self._lengthened(self._head[1], text))
-        ):
-            self._longer += longer
+        elif head and self._is_head(head[1]) and self._begins_row(head[1] + text):
+            self._head = head[0], head[1] + text
         elif self._is_tail(text):
-            self._tear(self._head[0] if self._head else line)
-        elif self._head is None and self._begins(text):
+            self._head = None
+            self.found.torn.append(head[0] if head else line)
+        elif head is None and self._begins(text):
             self._start(line, text, row)
 
     def flush(self) -> None:
-        """Settle the line that waits for its other half."""
+        """Settle the line that waits for the rest of its row."""
         if self._head is None:
             return
         line, text = self._head
@@ -160,26 +162,16 @@ class _Reader:
         if row is not None and self._whole(row):
             self.found.rows.append(row)
         elif row is not None or self._is_head(text):
-            self._tear(line)
+            self.found.torn.append(line)
         self._head = None
 
     def _start(self, line: int, text: str, row: PrintedRow | None) -> None:
-        cut = row or self._joined(line, text, "")
-        if cut is not None and self._aligned(cut) and not cut.doubtful_end():
-            self.found.rows.append(cut)
-        else:
-            self._head, self._longer = (line, text), []
-
-    def _join(self, row: PrintedRow) -> None:
-        if row.doubtful_end():
-            self._tear(row.line)
-        else:
+        """Take a row, also one that another program's text follows; or wait for the rest."""
+        row = row or self._joined(line, text, "")
+        if row is not None and self._aligned(row) and not row.doubtful_end():
             self.found.rows.append(row)
-            self.found.joined.append(row.line)
-
-    def _tear(self, line: int) -> None:
-        self._head = None
-        self.found.torn.append(line)
+        else:
+            self._head = line, text
 
     def _aligned(self, row: PrintedRow) -> bool:
         return aligned(row.spans, self._header.ends_of(row.columns))
@@ -192,58 +184,21 @@ class _Reader:
         known = self._usual is not None or "count" not in row.columns
         return known and copies(row) == self._usual and not row.doubtful_end()
 
-    def _completed(self, line: int, head: str, tail: str) -> PrintedRow | None:
-        """The one row that ends with `tail` and begins with the head, or with the head and the
-        pieces after it."""
-        rows = {row for begun in (head, *self._longer) if (row := self._joined(line, begun, tail))}
-        return rows.pop() if len(rows) == 1 else None
-
-    def _lengthened(self, head: str, piece: str) -> list[str]:
-        """The beginnings of a row that the head, with or without the pieces after it, and one more
-        piece make."""
-        tokens, width = piece.split(), len(piece.rstrip())
-        texts: dict[str, None] = {}
-        if len(self._longer) >= _MOST_READINGS:
-            return []
-        for columns in {self._header.columns, self._header.without_redop()}:
-            ends = self._header.ends_of(columns)
-            for count in range(max(2, len(tokens)), len(columns)):
-                if not all(map(fits, columns[count - len(tokens) + 1 : count], tokens[1:])):
-                    continue
-                for beginning in (head, *self._longer):
-                    for cut in range(
-                        max(1, ends[count - 1] - width), ends[count - 1] - width + _WIDEST
-                    ):
-                        text = beginning.ljust(cut)[:cut] + piece.rstrip()
-                        if not _is_cut(beginning, cut) and self._begins_row(
-                            text, columns[:count], ends[:count]
-                        ):
-                            texts[text] = None
-        return list(texts)
-
-    def _begins_row(self, text: str, columns: Sequence[str], ends: Sequence[int]) -> bool:
-        """Whether a text is the first columns of a row."""
-        token_spans = spans(text)
-        fits_columns = len(token_spans) == len(columns) and all(
-            fits(c, text[s:e]) for c, (s, e) in zip(columns, token_spans, strict=True)
-        )
-        return fits_columns and aligned(token_spans, ends)
-
     def _joined(self, line: int, head: str, tail: str) -> PrintedRow | None:
         """The one row that begins in `head` (another program's text may follow there) and ends with
-        `tail`."""
-        rows = []
-        tokens = tail.split()
-        last_columns = min(len(tokens) - 1, _LAST)
-        if len(tokens) > len(self._header.columns) or (
-            last_columns > 0
-            and not all(map(fits, self._header.columns[-last_columns:], tokens[-last_columns:]))
+        `tail`. A #wrong that is too wide for its column moves the end by some digits."""
+        tokens, names = tail.split(), self._header.columns
+        known = min(len(tokens) - 1, _LAST)
+        if len(tokens) > len(names) or not all(
+            map(fits, names[len(names) - known :], tokens[len(tokens) - known :])
         ):
             return None
-        for cut in range(_WIDEST):
-            cut += self._header.ends[-1] - len(tail.rstrip())
-            if cut <= 0 or _is_cut(head, cut):
-                continue
+        rows = []
+        start = self._header.ends[-1] - len(tail.rstrip())
+        for cut in range(max(1, start), start + _WIDEST):
+            rest = head[cut:]
+            if rest.strip() and not re.search(r"[A-Za-z:\[]", rest):
+                continue  # the row's own text, and not another program's
             row = self._header.row(line, head.ljust(cut)[:cut] + tail)
             if row is not None and self._aligned(row) and self._counts(row):
                 rows.append(row)
@@ -261,17 +216,27 @@ class _Reader:
         first = _FIRST.match(text)
         return first is not None and first.end() <= self._header.ends[0]
 
+    def _begins_row(self, text: str) -> bool:
+        """Whether a text is the first columns of a row, and nothing else."""
+        token_spans = spans(text)
+        tokens = [text[start:end] for start, end in token_spans]
+        return any(
+            len(tokens) < len(columns)
+            and all(map(fits, columns, tokens))
+            and aligned(token_spans, self._header.ends_of(columns)[: len(tokens)])
+            for columns in (self._header.columns, self._header.without_redop())
+        )
+
     def _is_head(self, text: str) -> bool:
         """Whether a piece surely begins a row: its first tokens are those of the first columns."""
         token_spans = spans(text[: self._header.ends[-1]])
-        names = self._header.columns
         fitting = [
             fits(name, text[start:end])
-            for name, (start, end) in zip(names, token_spans, strict=False)
+            for name, (start, end) in zip(self._header.columns, token_spans, strict=False)
         ]
         in_place = bool(token_spans) and token_spans[0][1] == self._header.ends[0]
         enough = 2 if in_place else 3
-        return (all(fitting[:3]) and len(fitting) >= enough) or (in_place and len(token_spans) == 1)
+        return (all(fitting[:3]) and len(fitting) >= enough) or (in_place and len(fitting) == 1)
 
     def _is_tail(self, text: str) -> bool:
         """Whether a piece surely ends a row: its tokens, but for a cut first one, fit the last
@@ -281,9 +246,3 @@ class _Reader:
         return 2 <= len(tokens) < len(self._header.columns) and all(
             map(fits, names[1:], tokens[1:])
         )
-
-
-def _is_cut(head: str, cut: int) -> bool:
-    """Whether a row's own text, and not another program's, stands behind the place where the next
-    piece begins."""
-    return bool(head[cut:].strip()) and not re.search(r"[A-Za-z:\[]", head[cut:])
