@@ -211,7 +211,7 @@ def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
     sure = diagnosis.expected.intervals if diagnosis.expected else ()
     heading = [f"{sure[0].level:.0%} of runs"] if sure else []
     yield [*head, *(("expected", *heading, "of it", "algorithm") if diagnosis.expected else ()), ""]
-    binary = in_binary(map(float, diagnosis.samples.size))
+    binary = in_binary(map(float, diagnosis.columns.size))
     for row in point_records(diagnosis):
         size, time, rate = (
             float(row["size_B"] or 0),

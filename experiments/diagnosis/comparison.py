@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.diagnosis.samples import Samples, samples
+from experiments.diagnosis.curve_columns import CurveColumns, curve_columns
 from experiments.diagnosis.shape import runs
 from experiments.measurements import UNKNOWN, Curve
 from experiments.measurements.curve import COLLECTIVE
@@ -94,12 +94,12 @@ def _of_one_machine(group: Sequence[Curve]) -> list[Curve]:
 
 
 def _slower(group: Sequence[Curve]) -> Iterator[Difference]:
-    columns = [samples(curve) for curve in group]
-    shared = sorted(set.intersection(*(set(sample.size.tolist()) for sample in columns)))
+    group_columns = [curve_columns(curve) for curve in group]
+    shared = sorted(set.intersection(*(set(columns.size.tolist()) for columns in group_columns)))
     if len(shared) < CONSECUTIVE:
         return
     sizes = np.array(shared)
-    times = np.array([np.log(_at(sample, sizes)) for sample in columns])
+    times = np.array([np.log(_at(columns, sizes)) for columns in group_columns])
     best = int(np.argmin(times.mean(axis=1)))
     for k, curve in enumerate(group):
         ranges = tuple(_ranges(sizes, times[k] - times[best])) if k != best else ()
@@ -109,8 +109,8 @@ def _slower(group: Sequence[Curve]) -> Iterator[Difference]:
             )
 
 
-def _at(points: Samples, sizes: Floats) -> Floats:
-    return np.asarray(points.seconds[np.searchsorted(points.size, sizes)])
+def _at(columns: CurveColumns, sizes: Floats) -> Floats:
+    return np.asarray(columns.seconds[np.searchsorted(columns.size, sizes)])
 
 
 def _ranges(sizes: Floats, slower: Floats) -> Iterator[tuple[float, float, float]]:

@@ -10,12 +10,12 @@ import numpy as np
 
 from experiments.diagnosis.advice import advice
 from experiments.diagnosis.anomalies import anomalies, span
+from experiments.diagnosis.curve_columns import CurveColumns, Places, curve_columns
 from experiments.diagnosis.envelope import Envelope, Piece, fit
 from experiments.diagnosis.expectation import Expectation, Expected
 from experiments.diagnosis.findings import FALLS, FAR_BELOW, FEWEST, MISFIT, Finding, Kind
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
 from experiments.diagnosis.regimes import MOSTLY, regimes
-from experiments.diagnosis.samples import Places, Samples, samples
 from experiments.measurements import Curve
 from experiments.measurements.collectives import bus_factor
 from experiments.output import counted
@@ -45,7 +45,7 @@ class Diagnosis:
 
     curve: Curve
     """The curve."""
-    samples: Samples
+    columns: CurveColumns
     """Its points as columns."""
     envelope: Envelope
     """Its protocols."""
@@ -72,7 +72,7 @@ class Diagnosis:
     @property
     def too_short(self) -> bool:
         """Whether there are too few points to judge."""
-        return len(self.samples.size) < FEWEST
+        return len(self.columns.size) < FEWEST
 
     @property
     def verdict(self) -> Verdict:
@@ -86,12 +86,12 @@ class Diagnosis:
         """Bus bandwidth in bytes/s, shape (points,); algbw if the number of ranks is unknown."""
         ranks = self.curve.ranks
         factor = bus_factor(self.curve.collective, ranks) if ranks else 1.0
-        return self.samples.rate * factor
+        return self.columns.rate * factor
 
     @property
     def fraction(self) -> Floats | None:
         """Expected over measured time, shape (points,): 1 is as fast as expected."""
-        return self.expected.seconds / self.samples.seconds if self.expected else None
+        return self.expected.seconds / self.columns.seconds if self.expected else None
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def diagnose(curve: Curve, expectation: Expectation | None = None) -> Diagnosis:
 
     Raises InputError for a curve without points.
     """
-    points = samples(curve)
+    points = curve_columns(curve)
     findings = anomalies(points)
     if curve.alone:
         findings = _as_notes(findings)
@@ -130,11 +130,11 @@ def _better(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
     alarm."""
     alarms = [finding.places for finding in diagnosis.findings if finding.alarm]
     sick = sorted({place for places in alarms for place in places} if expected.better else ())
-    share = {k: float(expected.better_s[k] / diagnosis.samples.seconds[k]) for k in sick}
+    share = {k: float(expected.better_s[k] / diagnosis.columns.seconds[k]) for k in sick}
     for name in dict.fromkeys(expected.better[k] for k in sick):
         places = [k for k in sick if expected.better[k] == name and share[k] < 1 / FASTER]
         if places and name not in expected.algorithm:
-            sizes = ", ".join(format_bytes(diagnosis.samples.size[k]) for k in places)
+            sizes = ", ".join(format_bytes(diagnosis.columns.size[k]) for k in places)
             yield (
                 f"{name} should take {min(share[k] for k in places):.0%} of this time at {sizes}: "
                 f"repeat without forcing {diagnosis.curve.algorithm}{_force(diagnosis, name)}"
@@ -149,7 +149,7 @@ def _force(diagnosis: Diagnosis, name: str) -> str:
     return f", or with NCCL_ALGO={value.upper() if value == 'nvls' else value.capitalize()}"
 
 
-def _plateau(curve: Curve, points: Samples, expected: Expected | None) -> Plateau | None:
+def _plateau(curve: Curve, points: CurveColumns, expected: Expected | None) -> Plateau | None:
     return plateau(curve, float(points.rate.max()), expected.topology if expected else None)
 
 
@@ -158,7 +158,7 @@ def _as_notes(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     return tuple(finding._replace(alarm=finding.kind is Kind.WRONG_RESULT) for finding in findings)
 
 
-def _misfit(points: Samples, expected: Expected) -> Finding | None:
+def _misfit(points: CurveColumns, expected: Expected) -> Finding | None:
     """The finding that a profile belongs to another machine.
 
     Times are MISFIT times as long at every size, or as short at the largest ones, which no fault
@@ -191,7 +191,7 @@ def _guesses_nodes(curve: Curve, expected: Expected) -> bool:
     return curve.nodes is None and nodes_of(curve, expected.topology) > 1
 
 
-def _healthy(points: Samples, findings: tuple[Finding, ...]) -> Places:
+def _healthy(points: CurveColumns, findings: tuple[Finding, ...]) -> Places:
     """The places without an alarm; all places if fewer than two have none."""
     sick = {place for finding in findings if finding.alarm for place in finding.places}
     places = range(len(points.size))
@@ -199,13 +199,13 @@ def _healthy(points: Samples, findings: tuple[Finding, ...]) -> Places:
     return healthy if len(healthy) >= 2 else np.arange(len(points.size))
 
 
-def _is_flat(points: Samples, envelope: Envelope) -> bool:
+def _is_flat(points: CurveColumns, envelope: Envelope) -> bool:
     """Whether bandwidth counts most at the largest size."""
     return float(envelope.pieces[-1].share(points.size[-1])) > MOSTLY
 
 
 def _against_machine(
-    curve: Curve, points: Samples, expected: Expected, flat: bool
+    curve: Curve, points: CurveColumns, expected: Expected, flat: bool
 ) -> Iterator[Finding]:
     """Findings about times far above what is expected, or below the bound."""
     fraction = expected.seconds / points.seconds
@@ -238,7 +238,7 @@ def _against_machine(
     yield from _outside(points, expected)
 
 
-def _is_far_below(points: Samples, expected: Expected, place: int) -> bool:
+def _is_far_below(points: CurveColumns, expected: Expected, place: int) -> bool:
     """Whether a size of the plateau takes too long: longer than its interval, or far below what is
     expected without one."""
     ratio = points.seconds[place] / expected.seconds[place]
@@ -247,7 +247,7 @@ def _is_far_below(points: Samples, expected: Expected, place: int) -> bool:
     return bool(points.seconds[place] > expected.high[place] and ratio > FALLS)
 
 
-def _outside(points: Samples, expected: Expected) -> Iterator[Finding]:
+def _outside(points: CurveColumns, expected: Expected) -> Iterator[Finding]:
     """A note on times that are outside their intervals."""
     slow, fast = points.seconds > expected.high, points.seconds < expected.low
     places = np.flatnonzero(slow | fast)
@@ -266,16 +266,16 @@ def _outside(points: Samples, expected: Expected) -> Iterator[Finding]:
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.too_short:
         return
-    samples, pieces = diagnosis.samples, diagnosis.envelope.pieces
-    if float(pieces[0].share(samples.size[0])) < 1 - MOSTLY:
+    columns, pieces = diagnosis.columns, diagnosis.envelope.pieces
+    if float(pieces[0].share(columns.size[0])) < 1 - MOSTLY:
         latency = pieces[0].latency
         yield f"α {format_seconds(latency)} for the smallest{_steps(diagnosis.curve, latency)}"
     yield from map(_protocol, pieces)
     if diagnosis.plateau:
         yield f"plateau {diagnosis.plateau.text}"
-    elif pieces[-1].half > samples.size[-1] / 2:
+    elif pieces[-1].half > columns.size[-1] / 2:
         yield (
-            f"no plateau up to {format_bytes(samples.size[-1])}: measure larger sizes to see what "
+            f"no plateau up to {format_bytes(columns.size[-1])}: measure larger sizes to see what "
             f"the links give"
         )
 

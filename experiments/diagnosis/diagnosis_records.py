@@ -39,7 +39,7 @@ def point_records(diagnosis: Diagnosis) -> Iterator[dict[str, Value]]:
     """A record a point; `abnormal` and `notes` are the kinds of what was found there."""
     expected, fraction = diagnosis.expected, diagnosis.fraction
     for k, (size, seconds) in enumerate(
-        zip(diagnosis.samples.size, diagnosis.samples.seconds, strict=True)
+        zip(diagnosis.columns.size, diagnosis.columns.seconds, strict=True)
     ):
         yield {
             "source": diagnosis.curve.source,
@@ -49,7 +49,7 @@ def point_records(diagnosis: Diagnosis) -> Iterator[dict[str, Value]]:
             "time_s": float(seconds),
             "busbw_Bps": float(diagnosis.busbw[k]),
             "regime": diagnosis.regimes[k],
-            "fitted_s": float(diagnosis.envelope(diagnosis.samples.size[k : k + 1])[0]),
+            "fitted_s": float(diagnosis.envelope(diagnosis.columns.size[k : k + 1])[0]),
             "expected_s": float(expected.seconds[k]) if expected else None,
             "low_s": float(expected.low[k]) if expected and expected.intervals else None,
             "high_s": float(expected.high[k]) if expected and expected.intervals else None,
@@ -91,7 +91,7 @@ def _record(diagnosis: Diagnosis) -> dict[str, object]:
         "notes": list(diagnosis.curve.notes),
         "findings": [
             finding._asdict()
-            | {"sizes_B": [float(diagnosis.samples.size[k]) for k in finding.places]}
+            | {"sizes_B": [float(diagnosis.columns.size[k]) for k in finding.places]}
             for finding in diagnosis.findings
         ],
         "protocols": [piece._asdict() for piece in diagnosis.envelope.pieces],

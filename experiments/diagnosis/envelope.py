@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.diagnosis.samples import NOISE
+from experiments.diagnosis.curve_columns import NOISE
 from topologies.topology import Floats, Ints
 
 MOST = 96

@@ -37,8 +37,8 @@ def _same_collective(curve: Curve) -> tuple[object, ...]:
 
 
 def _marks(diagnosis: Diagnosis) -> Marks:
-    samples = diagnosis.samples
-    return dict(zip(samples.size.tolist(), steps(samples, FALLS).tolist(), strict=True))
+    columns = diagnosis.columns
+    return dict(zip(columns.size.tolist(), steps(columns, FALLS).tolist(), strict=True))
 
 
 def _grouped(keys: Sequence[Hashable], marks: Sequence[Marks]) -> list[list[Marks]]:
@@ -69,7 +69,7 @@ def _judged_finding(
         or finding.factor >= SHARED
     ):
         return finding
-    sizes = set(diagnosis.samples.size[list(finding.places)].tolist())
+    sizes = set(diagnosis.columns.size[list(finding.places)].tolist())
     for group in groups:
         peers = [peer for peer in group if peer is not marks and sizes & peer.keys()]
         sharing = sum(_has(peer, sizes & peer.keys()) for peer in peers)

@@ -5,25 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.diagnosis.anomalies import memory
+from experiments.diagnosis.curve_columns import CurveColumns
 from experiments.diagnosis.envelope import Envelope
-from experiments.diagnosis.samples import Samples
 
 MOSTLY = 2 / 3
 """The share of the time that a constant or a growing part needs to decide the regime."""
 
 
-def regimes(samples: Samples, envelope: Envelope) -> tuple[str, ...]:
+def regimes(columns: CurveColumns, envelope: Envelope) -> tuple[str, ...]:
     """ "latency", "bandwidth", "latency and bandwidth" or "memory" for each point; the first size
     of a further protocol is a "protocol switch"."""
-    place = envelope.piece(samples.size)
+    place = envelope.piece(columns.size)
     shares = [
         float(envelope.pieces[k].share(nbytes))
-        for k, nbytes in zip(place, samples.size, strict=True)
+        for k, nbytes in zip(place, columns.size, strict=True)
     ]
     words = [_word(share) for share in shares]
     for switch in np.flatnonzero(np.diff(place)) + 1:
         words[switch] = "protocol switch"
-    for point in memory(samples):
+    for point in memory(columns):
         words[point] = "memory"
     return tuple(words)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from experiments.diagnosis.curve_columns import NOISE, CurveColumns, Places
 from experiments.diagnosis.findings import ATTACHED, BOTH_SIDES, FALLS, LOST, MATTERS, ONE_SIDE
-from experiments.diagnosis.samples import NOISE, Places, Samples
 from topologies.topology import Flags, Floats
 
 NEAR = 8.0
@@ -17,21 +17,21 @@ LONGEST = 12
 """Sizes of the longest run."""
 
 
-def limit(samples: Samples) -> Floats:
+def limit(columns: CurveColumns) -> Floats:
     """The most that the logarithm of a healthy time is off, shape (points,).
 
     Noise beyond the usual counts twice.
     """
-    return np.asarray(np.log(BOTH_SIDES) + 2 * (samples.noise - NOISE))
+    return np.asarray(np.log(BOTH_SIDES) + 2 * (columns.noise - NOISE))
 
 
-def descents(samples: Samples) -> Floats:
+def descents(columns: CurveColumns) -> Floats:
     """log of time over the least time of a larger message, shape (points,); 0 for the largest."""
-    least = np.minimum.accumulate(samples.seconds[::-1])[::-1]
-    return np.append(np.log(samples.seconds[:-1] / least[1:]), 0.0)
+    least = np.minimum.accumulate(columns.seconds[::-1])[::-1]
+    return np.append(np.log(columns.seconds[:-1] / least[1:]), 0.0)
 
 
-def excesses(samples: Samples, allowed: Floats) -> Floats:
+def excesses(columns: CurveColumns, allowed: Floats) -> Floats:
     """log of time over what both sides of a run of sizes allow, shape (points,), 0 for points that
     are in no such run.
 
@@ -42,11 +42,11 @@ def excesses(samples: Samples, allowed: Floats) -> Floats:
     - the trend on its right; a protocol that starts slow follows this one,
     - the straight line between its sides; the knee of one α and β follows this one.
     """
-    x, y = np.log(samples.size), np.log(samples.seconds)
+    x, y = np.log(columns.size), np.log(columns.seconds)
     excess = np.zeros(len(x))
     jumps_up = np.flatnonzero(np.diff(y) > allowed[1:]) + 1
     for first, last in _windows(
-        x, jumps_up[jumps_up < len(x) - 1], descents(samples) > np.log(FALLS)
+        x, jumps_up[jumps_up < len(x) - 1], descents(columns) > np.log(FALLS)
     ):
         run = np.arange(first, last + 1)
         over = y[run] - _allowed(x, y, run)
@@ -85,27 +85,27 @@ def _slope(x: Floats, y: Floats, start: int, end: int) -> float:
     return float(np.clip((y[end] - y[start]) / (x[end] - x[start]), 0.0, 1.0))
 
 
-def slow_runs(samples: Samples) -> list[Places]:
+def slow_runs(columns: CurveColumns) -> list[Places]:
     """The runs of sizes that take longer than larger sizes, or than both sides allow.
 
     Neighbours that are slow by ATTACHED belong to a run.
     """
-    allowed = limit(samples)
-    down, over = descents(samples), excesses(samples, allowed)
+    allowed = limit(columns)
+    down, over = descents(columns), excesses(columns, allowed)
     slow = (down > allowed) | (over > 0)
     near = slow | (down > np.log(ATTACHED))
     return [run for run in runs(near) if slow[run].any()]
 
 
-def steps(samples: Samples, factor: float) -> Flags:
+def steps(columns: CurveColumns, factor: float) -> Flags:
     """Whether each size has a step of `factor`, shape (points,).
 
     A step: it takes that many times as long as a larger size, as both sides allow, or as the
     bandwidth of smaller sizes says.
     """
-    over = excesses(samples, np.full(len(samples.size), np.log(factor)))
+    over = excesses(columns, np.full(len(columns.size), np.log(factor)))
     return np.asarray(
-        (descents(samples) > np.log(factor)) | (over > 0) | (losses(samples) > factor)
+        (descents(columns) > np.log(factor)) | (over > 0) | (losses(columns) > factor)
     )
 
 
@@ -115,44 +115,44 @@ def runs(marked: Flags) -> list[Places]:
     return np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(places) else []
 
 
-def fallen(samples: Samples) -> tuple[Places, float]:
+def fallen(columns: CurveColumns) -> tuple[Places, float]:
     """The largest sizes at which bandwidth stays a factor of BOTH_SIDES below the best of smaller
     ones, and the factor at the last of them."""
-    lost = losses(samples)
+    lost = losses(columns)
     low = lost > BOTH_SIDES
     start = len(low) - int(np.argmin(low[::-1])) if not low.all() else 0
     return np.arange(start, len(low)), float(lost[-1])
 
 
-def losses(samples: Samples) -> Floats:
+def losses(columns: CurveColumns) -> Floats:
     """The best bandwidth of smaller sizes, or of the same one, over that of each size, shape
     (points,)."""
-    return np.asarray(np.maximum.accumulate(samples.rate) / samples.rate)
+    return np.asarray(np.maximum.accumulate(columns.rate) / columns.rate)
 
 
-def sunken(samples: Samples) -> list[Places]:
+def sunken(columns: CurveColumns) -> list[Places]:
     """The runs of sizes with less bandwidth, against smaller sizes, than a healthy protocol has."""
-    lost, best = losses(samples), np.maximum.accumulate(samples.rate)
-    matters = (best >= MATTERS * samples.rate.max()) & (not samples.host)
-    allowed = np.where(matters, ONE_SIDE, LOST) * np.exp(2 * (samples.noise - NOISE))
+    lost, best = losses(columns), np.maximum.accumulate(columns.rate)
+    matters = (best >= MATTERS * columns.rate.max()) & (not columns.host)
+    allowed = np.where(matters, ONE_SIDE, LOST) * np.exp(2 * (columns.noise - NOISE))
     return [run for run in runs(lost > BOTH_SIDES) if (lost[run] > allowed[run]).any()]
 
 
-def drops(samples: Samples) -> Places:
+def drops(columns: CurveColumns) -> Places:
     """The sizes of `fallen`, if there are two of them, or a single one that is off by ONE_SIDE.
 
     On the host, caches and the allocator lower bandwidth, too: there bandwidth must fall by
     ONE_SIDE within a doubling of size.
     """
-    places, factor = fallen(samples)
-    if samples.host:
-        steep = np.log(samples.rate[:-1] / samples.rate[1:]) > np.log(ONE_SIDE)
-        sudden = steep & (samples.size[1:] < 2.1 * samples.size[:-1])
+    places, factor = fallen(columns)
+    if columns.host:
+        steep = np.log(columns.rate[:-1] / columns.rate[1:]) > np.log(ONE_SIDE)
+        sudden = steep & (columns.size[1:] < 2.1 * columns.size[:-1])
         return places if np.isin(np.flatnonzero(sudden) + 1, places).any() else places[:0]
     return places if len(places) > 1 or factor > ONE_SIDE else places[:0]
 
 
-def jumps(samples: Samples) -> Places:
+def jumps(columns: CurveColumns) -> Places:
     """The sizes at which time grows BOTH_SIDES times as much as size does."""
-    steps = np.diff(np.log(samples.seconds)) - np.diff(np.log(samples.size))
+    steps = np.diff(np.log(columns.seconds)) - np.diff(np.log(columns.size))
     return np.flatnonzero(steps > np.log(BOTH_SIDES)) + 1

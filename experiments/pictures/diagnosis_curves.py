@@ -24,8 +24,8 @@ def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
     upper, lower = figure.subplots(2, 1, sharex=True)
     curve = diagnosis.curve
     _draw(upper, diagnosis, None)
-    _draw(lower, diagnosis, diagnosis.busbw * diagnosis.samples.seconds)
-    style.size_axis(lower, diagnosis.samples.size.tolist())
+    _draw(lower, diagnosis, diagnosis.busbw * diagnosis.columns.seconds)
+    style.size_axis(lower, diagnosis.columns.size.tolist())
     style.time_axis(upper)
     style.bandwidth_axis(lower, "bus bandwidth" if curve.ranks else "algbw")
     ranks = f", {counted(curve.ranks, 'rank')}" if curve.ranks else ""
@@ -37,7 +37,7 @@ def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
 
 def _draw(axes: Axes, diagnosis: Diagnosis, nbytes: Floats | None) -> None:
     """Draw seconds, or `nbytes` over seconds."""
-    size, expected = diagnosis.samples.size, diagnosis.expected
+    size, expected = diagnosis.columns.size, diagnosis.expected
 
     def line(seconds: Floats, colour: str, form: str, label: str) -> None:
         value = seconds if nbytes is None else nbytes / seconds
@@ -51,7 +51,7 @@ def _draw(axes: Axes, diagnosis: Diagnosis, nbytes: Floats | None) -> None:
             style.band(axes, size, low, high, style.COLOURS[2], style.INTERVAL)
         line(expected.bound, style.GREY, "--", "best bound")
     line(diagnosis.envelope(size), style.COLOURS[0], "-", "fitted protocols")
-    seconds = diagnosis.samples.seconds
+    seconds = diagnosis.columns.seconds
     measured = seconds if nbytes is None else nbytes / seconds
     axes.plot(size, measured, "o", color="k", markersize=4, label="measured")
     alarms, notes = _places(diagnosis, True), _places(diagnosis, False)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.diagnosis.anomalies import anomalies, memory
+from experiments.diagnosis.curve_columns import curve_columns
 from experiments.diagnosis.findings import Finding
-from experiments.diagnosis.samples import samples
 from experiments.measurements import Curve, Point
 from grouped_cases import each_case
 from topologies.errors import InputError
@@ -19,7 +19,7 @@ Spoil = Callable[[Curve, Iterable[int], float], Curve]
 
 
 def alarms(curve: Curve) -> list[Finding]:
-    return [finding for finding in anomalies(samples(curve)) if finding.alarm]
+    return [finding for finding in anomalies(curve_columns(curve)) if finding.alarm]
 
 
 def curve_of(times: list[float], first: int = 1024, step: int = 2) -> Curve:
@@ -79,14 +79,14 @@ def test_time_that_falls_is_told_by_hand() -> None:
 
 
 def test_a_library_may_choose_badly_at_a_switch() -> None:
-    findings = anomalies(samples(curve_of([10, 13, 20, 39, 30, 33, 40, 70])))
+    findings = anomalies(curve_columns(curve_of([10, 13, 20, 39, 30, 33, 40, 70])))
     assert [(finding.kind, finding.places, finding.alarm) for finding in findings] == [
         ("time falls", (3,), False)
     ]
 
 
 def test_a_jump_that_stays_is_a_switch_and_no_bump() -> None:
-    findings = anomalies(samples(curve_of([30, 31, 35, 140, 150, 186, 265, 414, 820, 1640])))
+    findings = anomalies(curve_columns(curve_of([30, 31, 35, 140, 150, 186, 265, 414, 820, 1640])))
     assert [(finding.kind, finding.places, finding.alarm) for finding in findings] == [
         ("costly switch", (3,), False)
     ]
@@ -116,7 +116,9 @@ def test_a_healthy_library_may_lose_some_bandwidth_at_a_switch(
     times = [10, 14, 24, 28, 48, slow, 1.2 * slow, 1.5 * slow, 720, 760, 1400]
     curve = replace(curve_of(times), device="host memory" if host else "")
     assert [
-        finding.alarm for finding in anomalies(samples(curve)) if finding.kind == "costly switch"
+        finding.alarm
+        for finding in anomalies(curve_columns(curve))
+        if finding.kind == "costly switch"
     ] == [alarm]
 
 
@@ -137,7 +139,7 @@ def test_a_switch_between_short_protocols_may_lose_more(factor: float, alarm: bo
     ]
     findings = [
         finding
-        for finding in anomalies(samples(curve_of(times)))
+        for finding in anomalies(curve_columns(curve_of(times)))
         if finding.kind == "costly switch"
     ]
     assert [finding.alarm for finding in findings] == [alarm]
@@ -145,7 +147,7 @@ def test_a_switch_between_short_protocols_may_lose_more(factor: float, alarm: bo
 
 @pytest.mark.parametrize(("first", "alarm"), [(18, False), (30, True)])
 def test_a_slow_start_has_no_smaller_size_beside_it(first: float, alarm: bool) -> None:
-    (finding,) = anomalies(samples(curve_of([first, 10, 10.5, 11, 13, 17])))
+    (finding,) = anomalies(curve_columns(curve_of([first, 10, 10.5, 11, 13, 17])))
     assert (finding.kind, finding.places, finding.alarm) == ("slow start", (0,), alarm)
 
 
@@ -153,16 +155,16 @@ def test_a_slow_start_has_no_smaller_size_beside_it(first: float, alarm: bool) -
     ("last", "alarm"), [([80, 160, 700], True), ([80, 260, 520], True), ([80, 160, 500], False)]
 )
 def test_a_plateau_that_drops_at_the_end(last: list[float], alarm: bool) -> None:
-    findings = anomalies(samples(curve_of([10, 12, 20, 40, *last])))
+    findings = anomalies(curve_columns(curve_of([10, 12, 20, 40, *last])))
     assert [finding.alarm for finding in findings if finding.kind == "plateau drops"] == [alarm]
 
 
 def test_memory_is_a_regime_of_the_host() -> None:
-    host_samples = samples(
+    host_columns = curve_columns(
         replace(curve_of([10, 30, 200, 1600, 25600, 204800], step=8), device="CPU ranks")
     )
-    assert memory(host_samples).tolist() == [4, 5]
-    assert [(finding.kind, finding.alarm) for finding in anomalies(host_samples)] == [
+    assert memory(host_columns).tolist() == [4, 5]
+    assert [(finding.kind, finding.alarm) for finding in anomalies(host_columns)] == [
         ("memory", False)
     ]
     assert alarms(curve_of([10, 30, 200, 1600, 25600, 204800], step=8))
@@ -202,16 +204,16 @@ def test_noise_that_is_known_excuses(healthy: Curve, spoil: Spoil) -> None:
 
 
 def test_one_or_two_points_say_nothing() -> None:
-    assert anomalies(samples(curve_of([10]))) == ()
-    assert anomalies(samples(curve_of([10, 9]))) == ()
+    assert anomalies(curve_columns(curve_of([10]))) == ()
+    assert anomalies(curve_columns(curve_of([10, 9]))) == ()
 
 
 def test_a_curve_without_times_is_an_error() -> None:
     with pytest.raises(InputError, match="no times"):
-        samples(Curve("all_reduce", 8, 1, (), (), "empty.log"))
+        curve_columns(Curve("all_reduce", 8, 1, (), (), "empty.log"))
 
 
 def test_in_place_alone_is_judged(healthy: Curve) -> None:
-    in_place_samples = samples(replace(healthy, points=(), in_place=healthy.points))
-    assert len(in_place_samples.size) == len(healthy.points)
-    assert np.isnan(in_place_samples.in_place).all()
+    in_place_columns = curve_columns(replace(healthy, points=(), in_place=healthy.points))
+    assert len(in_place_columns.size) == len(healthy.points)
+    assert np.isnan(in_place_columns.in_place).all()

@@ -102,7 +102,7 @@ def test_sick_sizes_do_not_bend_the_protocols(healthy: Curve, spoil: Spoil) -> N
     diagnosis = diagnose(spoil(healthy, range(10, 15), 6))
     assert diagnosis.abnormal
     clean = np.array([point.time_s for point in healthy.points])
-    assert diagnosis.envelope(diagnosis.samples.size) == pytest.approx(clean, rel=0.1)
+    assert diagnosis.envelope(diagnosis.columns.size) == pytest.approx(clean, rel=0.1)
 
 
 def test_slingshot_gets_its_own_advice(healthy: Curve, spoil: Spoil) -> None:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.diagnosis.curve_columns import curve_columns
 from experiments.diagnosis.envelope import fit
 from experiments.diagnosis.regimes import regimes
-from experiments.diagnosis.samples import samples
 from experiments.measurements import Curve
 
 SIZES = 8.0 * 2.0 ** np.arange(28, dtype=float)
@@ -21,7 +21,7 @@ def test_one_alpha_and_beta_are_one_piece(alpha: float, beta: float, points: int
 
 
 def test_three_protocols_are_three_pieces(healthy: Curve) -> None:
-    points = samples(healthy)
+    points = curve_columns(healthy)
     envelope = fit(points.size, points.seconds)
     assert len(envelope.pieces) == 3
     assert [piece.latency for piece in envelope.pieces] == pytest.approx(
@@ -34,7 +34,7 @@ def test_three_protocols_are_three_pieces(healthy: Curve) -> None:
 
 
 def test_regimes_go_from_latency_to_bandwidth(healthy: Curve) -> None:
-    points = samples(healthy)
+    points = curve_columns(healthy)
     words = regimes(points, fit(points.size, points.seconds))
     assert words[:5] == ("latency",) * 5
     assert words[-5:] == ("bandwidth",) * 5

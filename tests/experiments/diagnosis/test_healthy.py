@@ -101,7 +101,7 @@ def test_sick_curves_are_found() -> None:
 def test_the_bump_of_alps_is_named_with_its_sizes(name: str, low: int, high: int) -> None:
     diagnosis = judged()[f"alps_gh200_ofi192_ar_{name}"]
     spans = [
-        (diagnosis.samples.size[f.places[0]], diagnosis.samples.size[f.places[-1]])
+        (diagnosis.columns.size[f.places[0]], diagnosis.columns.size[f.places[-1]])
         for f in diagnosis.findings
         if f.alarm
     ]

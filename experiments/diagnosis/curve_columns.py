@@ -21,7 +21,7 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Samples:
+class CurveColumns:
     """The points of a curve by ascending size, as columns of shape (points,)."""
 
     size: Floats
@@ -43,7 +43,7 @@ class Samples:
         return self.size / self.seconds
 
 
-def samples(curve: Curve) -> Samples:
+def curve_columns(curve: Curve) -> CurveColumns:
     """The columns of a curve: its points out of place, or those in place if it has no others.
 
     A barrier's size of 0 bytes is counted as 1. One rank copies out of place and does nothing in
@@ -54,7 +54,7 @@ def samples(curve: Curve) -> Samples:
         raise InputError(f"{curve.source}: no times to judge")
     comparable = curve.points and curve.ranks != 1
     in_place = {point.size: point.time_s for point in curve.in_place} if comparable else {}
-    return Samples(
+    return CurveColumns(
         np.array([max(point.size, 1) for point in points], dtype=float),
         np.array([point.time_s for point in points]),
         np.array([_noise(point) for point in points]),
