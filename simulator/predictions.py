@@ -9,10 +9,10 @@ import numpy as np
 from simulator.analysis.path_counts import PathCounts, path_counts
 from simulator.collectives.collective import Algorithm
 from simulator.effects.jobs import used_nodes
-from simulator.profile import Profile, Run, Uncertainty
+from simulator.profile import Profile, ProfileRun, Uncertainty
 from simulator.schedules.routed import Routed
 from simulator.uncertainty.interval import Interval, interval
-from simulator.uncertainty.measured_places import Places, measured_as, place
+from simulator.uncertainty.measured_places import MeasuredPlaces, measured_as, place
 from simulator.uncertainty.message_sizes import shares
 from simulator.uncertainty.reasons import reasons
 from topologies.topology import Floats
@@ -34,7 +34,7 @@ class Prediction(NamedTuple):
     """A predicted run."""
 
     seconds: float
-    place: Places
+    place: MeasuredPlaces
     """Where it is, one point."""
     shifts: Floats
     """How log(seconds) moves with the parameters, shape (variants,)."""
@@ -42,19 +42,19 @@ class Prediction(NamedTuple):
     """What the profile knows of its errors."""
 
 
-def path_of(run: Run) -> Path:
+def path_of(run: ProfileRun) -> Path:
     """The critical path of a run that was simulated."""
     routed = run.timeline.routed
     counts = path_counts(run.timeline, routed.schedule.nbytes_total)
     return Path(run.seconds, run.protocol, routed, counts)
 
 
-def prediction(profile: Profile, run: Run | Path, algorithm: Algorithm) -> Prediction | None:
+def prediction(profile: Profile, run: ProfileRun | Path, algorithm: Algorithm) -> Prediction | None:
     """A run with what is known of its error; None if the profile does not say how sure it is.
     Other parameters do not change its critical path."""
     if profile.uncertainty is None:
         return None
-    path = path_of(run) if isinstance(run, Run) else run
+    path = path_of(run) if isinstance(run, ProfileRun) else run
     variants = profile.uncertainty.variants
     seconds, *moved = (_seconds(each, path, algorithm) for each in (profile, *variants))
     where = place(

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.effects.channels import Channels, few_channels
+from simulator.effects.channels import PeerChannels, few_channels
 from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import Jobs, job, nodes_of, reduces
 from simulator.effects.labels import Ineffective
-from simulator.effects.memory_costs import Memory
+from simulator.effects.memory_costs import HostMemory
 from simulator.effects.pieces import Pieces
 from simulator.engines import run
 from simulator.schedules.routed import Routed
@@ -71,7 +71,7 @@ class Protocol:
         return replace(self, factors={**self.factors, **slowed})
 
 
-class Run(NamedTuple):
+class ProfileRun(NamedTuple):
     """A collective under a profile."""
 
     protocol: str
@@ -125,7 +125,7 @@ class Profile:
     """The protocols. A collective takes the fastest."""
     crowding: Mapping[str, Crowding] = field(default_factory=dict)
     """How links slow down as a job grows, by their kind."""
-    memory: Memory = field(default_factory=Memory)
+    memory: HostMemory = field(default_factory=HostMemory)
     """What memory of the host costs."""
     scratch: Mapping[str, float] = field(default_factory=dict)
     """The new memory that an algorithm writes, in units of V."""
@@ -144,7 +144,7 @@ class Profile:
     """What long exchanges cost."""
     pieces: Mapping[str, Pieces] = field(default_factory=dict)
     """Into how many pieces the library divides V in single algorithms, by the algorithm's name."""
-    channels: Mapping[str, Channels] = field(default_factory=dict)
+    channels: Mapping[str, PeerChannels] = field(default_factory=dict)
     """The channels of a message to one peer, by the algorithm's name."""
     ineffective: tuple[Ineffective, ...] = ()
     """Labels without effect on the runs of the profile."""
@@ -291,7 +291,7 @@ class Profile:
 
     def simulate(
         self, routed: Routed, algorithm: Algorithm, run: Callable[[Routed], Timeline] = run
-    ) -> Run:
+    ) -> ProfileRun:
         """Simulate every protocol over the routes that the machine has without one, and keep the
         fastest. A schedule that is folded is checked for lanes: see
         :func:`simulator.schedules.routed.route`."""
@@ -299,7 +299,7 @@ class Profile:
         protocols = self.carrying(routed.schedule)
         laid = self.laid(routed, protocols, algorithm)
         runs = (
-            Run(protocol.name, run(routes), overheads)
+            ProfileRun(protocol.name, run(routes), overheads)
             for protocol, routes in zip(protocols, laid, strict=True)
         )
         return min(runs, key=lambda candidate: candidate.seconds)

@@ -22,7 +22,7 @@ from experiments.benchmarks.worst_points import curve_of, reason
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import error, library_of, points
 from experiments.calibration.fit import explore
-from experiments.calibration.held_out import HeldOut, Left, judged, left_out
+from experiments.calibration.held_out import HeldOut, LeftOut, judged, left_out
 from experiments.calibration.libraries import NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
@@ -33,7 +33,7 @@ from experiments.calibration.rule_learning import rules_file
 from experiments.calibration.transfer import ends, linked, port, transfer
 from experiments.measurements import Curve, read_all
 from experiments.measurements.setups import contradictions, setups
-from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.interval_rules import IntervalRules
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 
@@ -188,7 +188,7 @@ def _model(group: Group, measured: FitPoints) -> Model:
     return at_specification(model, specification)
 
 
-def _judged(fitted: Sequence[Fitted]) -> tuple[Rules, list[Judged]]:
+def _judged(fitted: Sequence[Fitted]) -> tuple[IntervalRules, list[Judged]]:
     """The rules of intervals by all groups, and each group judged by the rules of others."""
     families = grouped(fitted, lambda one: one.family)
     rules, by_others = learnt(
@@ -329,7 +329,7 @@ def _worst_records(judged: Judged) -> list[output.Record]:
     ]
 
 
-def _reason(measured: FitPoints, lefts: tuple[Left, ...], point: int) -> str:
+def _reason(measured: FitPoints, lefts: tuple[LeftOut, ...], point: int) -> str:
     curve, places = curve_of(measured, lefts, int(measured.curve[point]))
     return reason(curve, places.index(point))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from experiments import output
 from experiments.benchmarks.table_rows import rows_of
 from experiments.benchmarks.training_steps import step
-from experiments.calibration import Fit, fit_links
+from experiments.calibration import LinkFit, fit_links
 from experiments.measurements import read
 from experiments.models.model_catalogue import find as find_model
 from simulator.collectives import find
@@ -75,7 +75,7 @@ def runs(path: Path) -> list[Nodes]:
     ]
 
 
-def curve_fit(path: Path, ranks: int, least: float = LARGE) -> Fit:
+def curve_fit(path: Path, ranks: int, least: float = LARGE) -> LinkFit:
     """α and β of a ring through a switch, from the sizes of a curve from `least` bytes on.
 
     Other algorithms would fit as well, since each takes a constant and a slope.
@@ -91,7 +91,7 @@ def curve_fit(path: Path, ranks: int, least: float = LARGE) -> Fit:
 
 
 def losses(
-    measured: Sequence[Nodes], fits: Mapping[int, Fit], bucket: float = FUSION
+    measured: Sequence[Nodes], fits: Mapping[int, LinkFit], bucket: float = FUSION
 ) -> list[Loss]:
     """Predicted losses of ResNet-50 on more nodes, by exposed communication.
 
@@ -122,7 +122,9 @@ def _slower(model: Model, factor: float) -> Model:
     return replace(model, layers=tuple(layers), optimizer=model.optimizer * factor)
 
 
-def run_seconds(measured: Sequence[Nodes], fits: Mapping[int, Fit], pause: float) -> list[float]:
+def run_seconds(
+    measured: Sequence[Nodes], fits: Mapping[int, LinkFit], pause: float
+) -> list[float]:
     """Predicted seconds of each run, if an epoch takes `pause` seconds beside its steps.
 
     Only the first run is looked at: the rest of its time are steps, and on more nodes steps are
@@ -137,7 +139,7 @@ def run_seconds(measured: Sequence[Nodes], fits: Mapping[int, Fit], pause: float
     ]
 
 
-def fitted_pause(measured: Sequence[Nodes], fits: Mapping[int, Fit]) -> float:
+def fitted_pause(measured: Sequence[Nodes], fits: Mapping[int, LinkFit]) -> float:
     """Seconds of an epoch beside its steps, from the first two runs.
 
     The prediction is almost linear in them, so three steps of the secant method suffice.
@@ -160,7 +162,7 @@ def tables(folder: Path) -> str:
     """Measured and predicted losses, by bucket, and whole runs by the time of an epoch."""
     measured = runs(folder / "training" / "abci_v100_resnet50_horovod.csv")
 
-    def fits(least: float) -> dict[int, Fit]:
+    def fits(least: float) -> dict[int, LinkFit]:
         names = {run.gpus: f"abci_v100_nccl_ar_p{run.gpus}.csv" for run in measured}
         return {
             gpus: curve_fit(folder / "curves" / name, gpus, least) for gpus, name in names.items()
@@ -184,7 +186,7 @@ def tables(folder: Path) -> str:
     return "\n\n".join(output.align(lines) for lines in (rows, by_bucket, by_pause))
 
 
-def _pauses(measured: Sequence[Nodes], fits: Mapping[int, Fit]) -> list[list[str]]:
+def _pauses(measured: Sequence[Nodes], fits: Mapping[int, LinkFit]) -> list[list[str]]:
     """Whole runs predicted from that on one node, by the time of an epoch beside its steps."""
     lines = [
         ["beside steps", "", "nodes", "measured", "predicted", "error", "speedup", "predicted"]

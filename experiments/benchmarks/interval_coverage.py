@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.held_out import HeldOut, Left
+from experiments.calibration.held_out import HeldOut, LeftOut
 from experiments.calibration.rule_learning import examples, learn
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.interval_rules import IntervalRules
 from topologies.topology import Floats
 
 GROUPS = 5
@@ -19,7 +19,7 @@ GROUPS = 5
 ROUNDS = 4
 """Rounds of learning from the rules of all families."""
 
-Lefts = Mapping[str, Sequence[Left]]
+Lefts = Mapping[str, Sequence[LeftOut]]
 """What was left out of a fit, by protocol."""
 
 
@@ -38,11 +38,13 @@ class Coverage(NamedTuple):
     points."""
 
 
-def learnt(families: Mapping[str, Sequence[Lefts]]) -> tuple[Rules, dict[str, Rules]]:
+def learnt(
+    families: Mapping[str, Sequence[Lefts]],
+) -> tuple[IntervalRules, dict[str, IntervalRules]]:
     """The rules by all families, and for each family the rules by others."""
     prepared = {name: [examples(group) for group in groups] for name, groups in families.items()}
     everything = learn([group for groups in prepared.values() for group in groups])
-    by_family: dict[str, Rules] = {}
+    by_family: dict[str, IntervalRules] = {}
     for names in np.array_split(sorted(prepared), min(GROUPS, len(prepared))):
         others = [
             group for name, groups in prepared.items() if name not in names for group in groups
@@ -52,7 +54,7 @@ def learnt(families: Mapping[str, Sequence[Lefts]]) -> tuple[Rules, dict[str, Ru
     return everything, by_family
 
 
-def coverage(judged: HeldOut, lefts: Sequence[Left]) -> Coverage:
+def coverage(judged: HeldOut, lefts: Sequence[LeftOut]) -> Coverage:
     """The coverage of the points that were left out."""
     known = ~np.isnan(judged.discrepancy)
     errors, half = judged.discrepancy[known], quantile(LEVEL) * judged.deviation[known]

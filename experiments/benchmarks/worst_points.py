@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.held_out import Left
+from experiments.calibration.held_out import LeftOut
 from experiments.calibration.observations import FitPoints
 from topologies.topology import Floats
 
@@ -30,7 +30,7 @@ class Curve(NamedTuple):
     """The algorithm that the fit says ran."""
 
 
-def curve_of(points: FitPoints, lefts: tuple[Left, ...], number: int) -> tuple[Curve, list[int]]:
+def curve_of(points: FitPoints, lefts: tuple[LeftOut, ...], number: int) -> tuple[Curve, list[int]]:
     """A measured curve by its number, and the numbers of its points."""
     off = np.full(len(points), np.nan)
     algorithm = np.full(len(points), "", dtype=object)

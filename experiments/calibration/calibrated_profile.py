@@ -26,7 +26,7 @@ from simulator.effects.jobs import used_nodes
 from simulator.effects.labels import Ineffective
 from simulator.profile import Profile
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.interval_rules import IntervalRules
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -42,7 +42,7 @@ class Calibration:
     protocol."""
 
     fit: Fit
-    rules: Rules
+    rules: IntervalRules
     estimates: Sequence[Estimate]
     held_out: Sequence[HeldOut]
 
@@ -172,7 +172,7 @@ def calibrate(
     progress: Callable[[int, int], None] = lambda done, total: None,
     *,
     gap: bool = False,
-    rules: Rules | None = None,
+    rules: IntervalRules | None = None,
 ) -> Calibration:
     """Fit every point, then leave points out by every protocol that the data allow. `rules` are
     those of intervals; the default is what ships.

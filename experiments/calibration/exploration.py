@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.calibration.effects.protocols import NEGLIGIBLE
-from experiments.calibration.known_paths import Place
-from experiments.calibration.paths import Costs
+from experiments.calibration.known_paths import JobSizes
+from experiments.calibration.paths import PathCosts
 from simulator.effects.jobs import Jobs
 from simulator.profile import Profile
 
@@ -24,7 +24,7 @@ class Exploration:
         self.profile, self.kinds = profile, tuple(kinds)
         self.links = profile.link_costs(jobs, profile.protocols, kinds)
 
-    def explore(self, place: Place, doubt: float) -> float:
+    def explore(self, place: JobSizes, doubt: float) -> float:
         """The greatest relative error of the known paths of a place.
 
         Places that were wrong by less than `doubt` the last time are not simulated.
@@ -39,7 +39,7 @@ class Exploration:
             paths.wrong = max(self._settle(place, float(size)) for size in place.sizes)
         return paths.wrong
 
-    def _settle(self, place: Place, size: float) -> float:
+    def _settle(self, place: JobSizes, size: float) -> float:
         """Simulate the protocols that come near the fastest at a size, according to the known
         paths."""
         most = [protocol.most for protocol in self.profile.protocols]
@@ -48,14 +48,14 @@ class Exploration:
         near = NEAR * min(known.values())
         return max(self._wrong(place, q, size) for q in numbers if known[q] <= near)
 
-    def _wrong(self, place: Place, number: int, size: float) -> float:
+    def _wrong(self, place: JobSizes, number: int, size: float) -> float:
         costs = self.costs(place, number, size)
         before = place.paths.longest(costs, size, number)
         return abs(1 - before / place.paths.simulate(costs, size, number))
 
-    def costs(self, place: Place, number: int, size: float) -> Costs:
+    def costs(self, place: JobSizes, number: int, size: float) -> PathCosts:
         """The costs of a place by a protocol, by its number, at a size in bytes."""
         columns = [self.kinds.index(kind) for kind in place.paths.kinds]
         latency, bandwidth, gap = (column[number, columns, place.job] for column in self.links)
         merge = float(self.profile.memory.merge(size))
-        return Costs(np.maximum(NEGLIGIBLE, latency), 1 / bandwidth, gap, merge)
+        return PathCosts(np.maximum(NEGLIGIBLE, latency), 1 / bandwidth, gap, merge)

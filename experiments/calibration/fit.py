@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.library_model import Choice, Model
+from experiments.calibration.library_model import Model, PathChoice
 from experiments.calibration.observations import Flags, Ints
 from experiments.calibration.slopes import slopes
 from simulator.profile import Profile
@@ -222,7 +222,7 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
     table = model.table(chosen)
 
     @lru_cache(maxsize=1)
-    def choice(inner: bytes) -> Choice:
+    def choice(inner: bytes) -> PathChoice:
         return model.choice(np.frombuffer(inner), chosen, table)
 
     def residuals(inner: Floats) -> Floats:

@@ -10,8 +10,8 @@ import numpy as np
 from experiments.calibration.fit import Fit, fit
 from experiments.calibration.observations import FitCurve, FitPoints, Flags, evenly
 from experiments.calibration.uncertainty import kept_points, parameter_variance, places
-from simulator.uncertainty.interval_rules import Rules
-from simulator.uncertainty.measured_places import Places
+from simulator.uncertainty.interval_rules import IntervalRules
+from simulator.uncertainty.measured_places import MeasuredPlaces
 from simulator.uncertainty.residuals import Residuals
 from topologies.topology import Floats
 
@@ -40,12 +40,12 @@ class HeldOut(NamedTuple):
     """The standard deviation of `discrepancy` by the rules of intervals."""
 
 
-class Left(NamedTuple):
+class LeftOut(NamedTuple):
     """Points that were left out together, and what the fit of the others says of them."""
 
     fold: Flags
     """Which points of all."""
-    where: Places
+    where: MeasuredPlaces
     """Where they are."""
     off: Floats
     """log(measured / predicted) by the fitted model, shape (points left out,)."""
@@ -53,13 +53,13 @@ class Left(NamedTuple):
     """The same by one α and one β a curve."""
     parameters: Floats
     """The variance of `off` that uncertain parameters give."""
-    seen: Places
+    seen: MeasuredPlaces
     """Where fitted points are."""
     residuals: Floats
     """log(measured / predicted) of fitted points."""
 
 
-def held_out(whole: Fit, protocol: str, rules: Rules) -> HeldOut:
+def held_out(whole: Fit, protocol: str, rules: IntervalRules) -> HeldOut:
     """Leave points out by `protocol`, fit the others from scratch, and predict those left out.
 
     - "sizes": every size in turn, in all curves at once. Of more than FOLDS sizes, neighbours are
@@ -72,7 +72,7 @@ def held_out(whole: Fit, protocol: str, rules: Rules) -> HeldOut:
     return judged(protocol, len(whole.model.points), left_out(whole, protocol), rules)
 
 
-def left_out(whole: Fit, protocol: str) -> Iterator[Left]:
+def left_out(whole: Fit, protocol: str) -> Iterator[LeftOut]:
     """Every set of points that `protocol` leaves out, with the fit of the others."""
     model, points = whole.model, whole.model.points
     for fold in _folds(points, protocol):
@@ -80,7 +80,7 @@ def left_out(whole: Fit, protocol: str) -> Iterator[Left]:
             continue
         partial = fit(model, ~fold)
         kept, where = kept_points(partial), places(partial)
-        yield Left(
+        yield LeftOut(
             fold,
             where.take(fold),
             partial.residuals[fold],
@@ -91,7 +91,7 @@ def left_out(whole: Fit, protocol: str) -> Iterator[Left]:
         )
 
 
-def judged(protocol: str, points: int, lefts: Iterable[Left], rules: Rules) -> HeldOut:
+def judged(protocol: str, points: int, lefts: Iterable[LeftOut], rules: IntervalRules) -> HeldOut:
     """The errors of points that were left out, by the rules of intervals."""
     errors = np.full((4, points), np.nan)
     for left in lefts:

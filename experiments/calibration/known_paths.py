@@ -33,7 +33,7 @@ def as_nodes(ranks: int, per_node: int, *, multicast: bool = True) -> Topology:
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class JobSizes:
     """One algorithm on one number of ranks and nodes, and the sizes that were measured there."""
 
     job: int
@@ -143,7 +143,7 @@ class KnownPaths:
             for name in self.library.ran(curve, largest)
         )
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[JobSizes]:
         """Every algorithm where it was measured."""
         sizes: dict[tuple[str, int, int], set[float]] = {key: set() for key in self.of}
         for point, names in enumerate(self.candidates):
@@ -153,7 +153,7 @@ class KnownPaths:
         for job, (key, paths) in enumerate(self.of.items()):
             name, ranks, per_node = key
             nodes = -(-ranks // per_node)
-            yield Place(job, name, nodes, paths, np.array(sorted(sizes[key])))
+            yield JobSizes(job, name, nodes, paths, np.array(sorted(sizes[key])))
 
     def table(self) -> PathTable:
         """All known paths; made anew when there are more."""

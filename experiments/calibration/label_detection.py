@@ -11,7 +11,7 @@ from experiments.calibration.fit import Fit
 from experiments.calibration.known_paths import Machine
 from experiments.calibration.library import Library, fit_curve
 from experiments.calibration.observations import OWN, FitCurve, forced
-from experiments.calibration.prediction import Predicted, predict
+from experiments.calibration.prediction import PredictedPoint, predict
 from experiments.measurements import Curve
 from simulator.effects.labels import Ineffective
 from simulator.profile import Profile
@@ -82,7 +82,7 @@ def _fallen_back(
     """An entry for each curve, if one of the library's algorithms, or its choice, explains all of
     the curves."""
 
-    def predicted(curve: FitCurve, algorithms: tuple[str, ...]) -> list[Predicted]:
+    def predicted(curve: FitCurve, algorithms: tuple[str, ...]) -> list[PredictedPoint]:
         return predict(
             profile,
             library,

@@ -22,7 +22,7 @@ from simulator.profile import Profile
 from topologies.topology import Floats
 
 
-class Choice(NamedTuple):
+class PathChoice(NamedTuple):
     """What decides the time of each point at some parameters. Arrays have the shape (points,), all
     but one of the simulated points."""
 
@@ -141,7 +141,7 @@ class Model:
             table = replace(table, absent=absent)
         return table.at(self.sizes.rows(keep))
 
-    def choice(self, inner: Floats, keep: Index, table: PathTable) -> Choice:
+    def choice(self, inner: Floats, keep: Index, table: PathTable) -> PathChoice:
         """What decides the time of each point that `keep` chooses. `table` is that of these
         points."""
         profile, size = self.profile(inner), self.sizes.points.size[self.sizes.rows(keep)]
@@ -154,7 +154,7 @@ class Model:
         number = protocol[every, algorithm]
         path = longest[every, algorithm, number]
         fastest = self.sizes.seconds(times[every, algorithm], keep)
-        return Choice(table, algorithm, number, path, fastest)
+        return PathChoice(table, algorithm, number, path, fastest)
 
     def _paths(self, profile: Profile, size: Floats, table: PathTable) -> Floats:
         """Seconds of every known path, shape (points, algorithms, protocols, paths)."""

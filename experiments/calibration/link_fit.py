@@ -23,7 +23,7 @@ SMALLEST = 1e-12
 """Seconds: an α that is fitted to zero is simulated with this value."""
 
 
-class Fit(NamedTuple):
+class LinkFit(NamedTuple):
     """The fitted links. Intervals are (low, high) at 95%, and nan if there are too few data."""
 
     latency: float
@@ -55,7 +55,7 @@ def fit_links(
     seconds: Sequence[float],
     links: Links,
     engine: Engine = "auto",
-) -> Fit:
+) -> LinkFit:
     """Least squares of relative errors: |simulated/measured - 1| over `sizes` (bytes) and
     `seconds`.
 
@@ -148,13 +148,13 @@ def solve(design: Floats, wanted: Floats) -> Floats:
     return np.asarray(candidates[np.argmin(misfit)])
 
 
-def _fit(point: _Point, seconds: Floats) -> Fit:
+def _fit(point: _Point, seconds: Floats) -> LinkFit:
     latency, slowness = (
         (max(0.0, float(value - width)) if width == width else float("nan"), float(value + width))
         for value, width in zip(point.x, _half_widths(point, seconds), strict=True)
     )
     alpha, beta = float(point.x[0]), _inverse(float(point.x[1]))
-    return Fit(alpha, latency, beta, (_inverse(slowness[1]), _inverse(slowness[0])))
+    return LinkFit(alpha, latency, beta, (_inverse(slowness[1]), _inverse(slowness[0])))
 
 
 def _inverse(slowness: float) -> float:

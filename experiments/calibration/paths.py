@@ -32,7 +32,7 @@ TOLERANCE = 1e-9
 """A path may be longer than the time that it explains by this share."""
 
 
-class Costs(NamedTuple):
+class PathCosts(NamedTuple):
     """What links and merging cost. Arrays are in the order of `Paths.kinds`."""
 
     latency: Floats
@@ -79,7 +79,7 @@ class Paths:
         """Whether a simulation takes long."""
         return len(self.routed.schedule) > LARGE
 
-    def simulate(self, costs: Costs, nbytes: float, protocol: int = 0) -> float:
+    def simulate(self, costs: PathCosts, nbytes: float, protocol: int = 0) -> float:
         """The simulated seconds of V = `nbytes`; the path that explains them is kept."""
         topology = self.routed.topology
         latency, bandwidth = topology.latency.copy(), topology.medium_bandwidth.copy()
@@ -127,7 +127,7 @@ class Paths:
         return np.asarray(self.routed.schedule.scaled(nbytes).longest_message <= np.array(most))
 
     def _keep(
-        self, row: Floats, costs: Costs, nbytes: float, protocol: int, makespan: float
+        self, row: Floats, costs: PathCosts, nbytes: float, protocol: int, makespan: float
     ) -> None:
         rows = self.found.setdefault(self._place(protocol, nbytes), {})
         for key, known in list(rows.items()):
@@ -135,14 +135,14 @@ class Paths:
                 del rows[key]
         rows[np.round(row, 9).tobytes()] = row
 
-    def longest(self, costs: Costs, nbytes: float, protocol: int = 0) -> float:
+    def longest(self, costs: PathCosts, nbytes: float, protocol: int = 0) -> float:
         """Seconds of the longest known path; 0 without any."""
         return max(
             (float(row @ _each(costs, nbytes)) for row in self.rows(protocol, nbytes)), default=0.0
         )
 
 
-def _each(costs: Costs, nbytes: float) -> Floats:
+def _each(costs: PathCosts, nbytes: float) -> Floats:
     """What each count of a row costs."""
     return np.concatenate(
         (costs.latency, costs.slowness * nbytes, costs.gap, [costs.reduction * nbytes])

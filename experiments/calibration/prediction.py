@@ -11,14 +11,14 @@ import numpy as np
 
 from experiments.calibration.library import Library
 from experiments.calibration.observations import FitCurve
-from experiments.calibration.profile_times import Timed, times
+from experiments.calibration.profile_times import ProfileTime, times
 from simulator.collectives import find
 from simulator.profile import Profile
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Floats, Topology
 
 
-class Predicted(NamedTuple):
+class PredictedPoint(NamedTuple):
     """What a profile says of one point."""
 
     size: float
@@ -47,7 +47,7 @@ class Predicted(NamedTuple):
         return self.seconds / self.measured - 1
 
 
-class Job(NamedTuple):
+class CurveJob(NamedTuple):
     """A simulation that several curves may need."""
 
     algorithm: str
@@ -62,7 +62,7 @@ class Job(NamedTuple):
 
 def predict(
     profile: Profile, library: Library, curve: FitCurve, topology: Topology
-) -> list[Predicted]:
+) -> list[PredictedPoint]:
     """Simulate every size of a curve. If the library chose the algorithm, the fastest of its
     algorithms counts."""
     return predict_all(profile, library, [curve], lambda _: topology)[0]
@@ -72,16 +72,16 @@ def predict_all(
     profile: Profile,
     library: Library,
     curves: Sequence[FitCurve],
-    machine: Callable[[Job], Topology],
+    machine: Callable[[CurveJob], Topology],
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[list[Predicted]]:
+) -> list[list[PredictedPoint]]:
     """As :func:`predict`, for several curves. A simulation that several curves need runs once."""
-    jobs: dict[Job, set[float]] = {}
+    jobs: dict[CurveJob, set[float]] = {}
     for curve in curves:
         for size in curve.sizes.tolist():
             for job in _running(library, curve, size):
                 jobs.setdefault(job, set()).add(size)
-    best_times: dict[Job, dict[float, Timed]] = {}
+    best_times: dict[CurveJob, dict[float, ProfileTime]] = {}
     for done, (job, sizes) in enumerate(jobs.items()):
         progress(done, len(jobs))
         protocols = tuple(
@@ -96,28 +96,28 @@ def predict_all(
 
 
 def _rows(
-    library: Library, curve: FitCurve, best_times: Mapping[Job, Mapping[float, Timed]]
-) -> list[Predicted]:
+    library: Library, curve: FitCurve, best_times: Mapping[CurveJob, Mapping[float, ProfileTime]]
+) -> list[PredictedPoint]:
     rows = []
     for size, measured in zip(curve.sizes.tolist(), curve.seconds.tolist(), strict=True):
         best = min(_running(library, curve, size), key=lambda job: best_times[job][size].seconds)
         timed = best_times[best][size]
-        rows.append(Predicted(size, measured, timed.seconds, best.algorithm, *timed[1:]))
+        rows.append(PredictedPoint(size, measured, timed.seconds, best.algorithm, *timed[1:]))
     return rows
 
 
-def _running(library: Library, curve: FitCurve, size: float) -> list[Job]:
+def _running(library: Library, curve: FitCurve, size: float) -> list[CurveJob]:
     """The algorithms that may have run at a size."""
     names = library.ran(curve, size)
-    return [Job(name, curve.ranks, curve.nodes, curve.protocols) for name in names]
+    return [CurveJob(name, curve.ranks, curve.nodes, curve.protocols) for name in names]
 
 
-def coverage(rows: Sequence[Predicted]) -> float | None:
+def coverage(rows: Sequence[PredictedPoint]) -> float | None:
     """The share of rows inside their intervals; None if they have none."""
     inside = [row.inside for row in rows if row.inside is not None]
     return sum(inside) / len(inside) if inside else None
 
 
-def errors(rows: list[Predicted]) -> Floats:
+def errors(rows: list[PredictedPoint]) -> Floats:
     """|error| of every row."""
     return np.asarray(np.abs([row.error for row in rows]))

@@ -15,7 +15,7 @@ from simulator.analysis.path_counts import PathCounts, path_counts
 from simulator.collectives import Algorithm
 from simulator.engines import run
 from simulator.predictions import Path, interval_of, prediction
-from simulator.profile import Profile, Protocol, Run
+from simulator.profile import Profile, ProfileRun, Protocol
 from simulator.schedules.routed import Routed, route
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Topology
@@ -28,7 +28,7 @@ SAME = 1e-6
 """A path is the critical path of a simulation if their times differ by at most this share."""
 
 
-class Timed(NamedTuple):
+class ProfileTime(NamedTuple):
     """A run under a profile."""
 
     seconds: float
@@ -40,7 +40,7 @@ class Timed(NamedTuple):
 
 def times(
     profile: Profile, algorithm: Algorithm, topology: Topology, ranks: int, sizes: Sequence[float]
-) -> dict[float, Timed]:
+) -> dict[float, ProfileTime]:
     """A run for each size in bytes."""
     if not sizes:
         return {}
@@ -52,9 +52,9 @@ def times(
     return {size: _timed(profile, result, algorithm) for size, result in runs.items()}
 
 
-def _timed(profile: Profile, run: Run | Path, algorithm: Algorithm) -> Timed:
+def _timed(profile: Profile, run: ProfileRun | Path, algorithm: Algorithm) -> ProfileTime:
     predicted = prediction(profile, run, algorithm)
-    return Timed(run.seconds, run.protocol, predicted and interval_of(predicted))
+    return ProfileTime(run.seconds, run.protocol, predicted and interval_of(predicted))
 
 
 class _Large:
@@ -67,7 +67,7 @@ class _Large:
         self.path_of: dict[tuple[str, float], PathCounts] = {}
         self.known: dict[tuple[str, float], float] = {}
 
-    def times(self, sizes: Sequence[float]) -> dict[float, Timed]:
+    def times(self, sizes: Sequence[float]) -> dict[float, ProfileTime]:
         """As :func:`times`, of ascending sizes."""
         protocols = self.profile.protocols
         self.simulate(protocols[0], sizes[0])
@@ -96,7 +96,7 @@ class _Large:
         """The protocols that carry all messages."""
         return self.profile.carrying(self.routed.schedule.scaled(size))
 
-    def timed(self, name: str, size: float, seconds: float) -> Timed:
+    def timed(self, name: str, size: float, seconds: float) -> ProfileTime:
         """A run whose critical path is known, by the name of its protocol."""
         protocol = next(each for each in self.profile.protocols if each.name == name)
         path = Path(seconds, name, self.machine(protocol, size), self.path_of[name, size])

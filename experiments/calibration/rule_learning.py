@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.held_out import Left
-from simulator.uncertainty.interval_rules import FREEDOM, Rules
+from experiments.calibration.held_out import LeftOut
+from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
 from simulator.uncertainty.measured_places import Apart, Beyond, apart, beyond
 from simulator.uncertainty.message_sizes import own_likeness
 from simulator.uncertainty.residuals import (
@@ -22,7 +22,7 @@ from simulator.uncertainty.residuals import (
 )
 from topologies.topology import Floats, Ints
 
-START = Rules(
+START = IntervalRules(
     machine=0.05,
     collective=0.1,
     algorithm=0.1,
@@ -72,7 +72,7 @@ class Example(NamedTuple):
     """How much each point counts."""
 
 
-def examples(lefts: Mapping[str, Sequence[Left]]) -> list[Example]:
+def examples(lefts: Mapping[str, Sequence[LeftOut]]) -> list[Example]:
     """What can be learnt from a family: the points left out by each protocol."""
     prepared = []
     for protocol, folds in lefts.items():
@@ -103,8 +103,8 @@ def _spread(count: int, most: int) -> Ints:
 
 
 def learn(
-    families: Sequence[Sequence[Example]], start: Rules = START, rounds: int = ROUNDS
-) -> Rules:
+    families: Sequence[Sequence[Example]], start: IntervalRules = START, rounds: int = ROUNDS
+) -> IntervalRules:
     """The most likely rules, each family counting alike."""
     from scipy.optimize import minimize
 
@@ -115,7 +115,7 @@ def learn(
     first, prior = np.log(start), np.log(START)
 
     def cost(inner: Floats) -> float:
-        rules = Rules(*np.exp(inner).tolist())
+        rules = IntervalRules(*np.exp(inner).tolist())
         each = (
             example.weight * _surprise(rules, example) for family in known for example in family
         )
@@ -127,19 +127,19 @@ def learn(
         method="L-BFGS-B",
         bounds=[
             (value - FARTHEST, min(value + FARTHEST, MOST.get(name, np.inf)))
-            for name, value in zip(Rules._fields, prior, strict=True)
+            for name, value in zip(IntervalRules._fields, prior, strict=True)
         ],
         options={"maxiter": rounds},
     )
     lengths = {name: max(1.0, value) for name, value in _named(end.x) if name in ("size", "ranks")}
-    return Rules(*np.exp(end.x).tolist())._replace(**lengths)
+    return IntervalRules(*np.exp(end.x).tolist())._replace(**lengths)
 
 
 def _named(inner: Floats) -> list[tuple[str, float]]:
-    return list(zip(Rules._fields, np.exp(inner).tolist(), strict=True))
+    return list(zip(IntervalRules._fields, np.exp(inner).tolist(), strict=True))
 
 
-def _surprise(rules: Rules, example: Example) -> float:
+def _surprise(rules: IntervalRules, example: Example) -> float:
     """Minus the log likelihood of the errors of an example, by Student's t, up to a constant."""
     known = covariance(rules, likeness(rules, example.among), example.residuals)
     like = likeness(rules, example.between)
@@ -153,7 +153,7 @@ def _surprise(rules: Rules, example: Example) -> float:
     return float((0.5 * np.log(variance) + 0.5 * (FREEDOM + 1) * np.log1p(squares / FREEDOM)).sum())
 
 
-def rules_file(rules: Rules, families: Sequence[str]) -> str:
+def rules_file(rules: IntervalRules, families: Sequence[str]) -> str:
     """Rules as the text of a file, with how they were made."""
     import yaml
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.library_model import Choice, Model
+from experiments.calibration.library_model import Model, PathChoice
 from experiments.calibration.observations import Ints
 from simulator.effects.jobs import Index, Jobs
 from simulator.profile import Profile
@@ -56,7 +56,7 @@ class Active(NamedTuple):
         return np.asarray(before), np.asarray((crossed / bandwidth).sum(axis=1))
 
 
-def active(model: Model, inner: Floats, keep: Index, choice: Choice | None = None) -> Active:
+def active(model: Model, inner: Floats, keep: Index, choice: PathChoice | None = None) -> Active:
     """The active paths that say the times of the points that `keep` chooses, at some parameters.
     `choice` is ``model.choice`` there, if it is known already."""
     choice = choice or model.choice(inner, keep, model.table(keep))
@@ -77,14 +77,14 @@ def active(model: Model, inner: Floats, keep: Index, choice: Choice | None = Non
     )
 
 
-def slopes(model: Model, inner: Floats, keep: Index, choice: Choice | None = None) -> Floats:
+def slopes(model: Model, inner: Floats, keep: Index, choice: PathChoice | None = None) -> Floats:
     """Derivatives of log time by every parameter along the active paths, shape (points,
     parameters). `choice`: see `active`."""
     return np.expm1(along(model, inner, STEP * np.eye(len(inner)), keep, choice)) / STEP
 
 
 def along(
-    model: Model, inner: Floats, moves: Floats, keep: Index, choice: Choice | None = None
+    model: Model, inner: Floats, moves: Floats, keep: Index, choice: PathChoice | None = None
 ) -> Floats:
     """How log time changes along the active paths if the parameters move, shape (points, moves);
     `moves` has the shape (moves, parameters). `choice`: see `active`."""

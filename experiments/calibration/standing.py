@@ -19,7 +19,7 @@ POPULATION = "experiments.profiles.population"
 """The package of the results of `python -m experiments.benchmarks population`."""
 
 
-class Known(NamedTuple):
+class KnownErrors(NamedTuple):
     """Errors |ln(expected / measured)| on measured machines."""
 
     what: str
@@ -33,11 +33,11 @@ class Known(NamedTuple):
     """The shares of points inside their 80% intervals."""
 
 
-def calibrated() -> Known:
+def calibrated() -> KnownErrors:
     """Of calibrated profiles, on sizes that their fits had not seen."""
     called = {row["group"]: row["runs"] for row in rows(RESULTS, "groups.csv")}
     known = [row for row in rows(RESULTS, "held-out.csv") if row["sizes_discrepancy"]]
-    return Known(
+    return KnownErrors(
         "sizes that their fits had not seen",
         "mean",
         [called.get(row["group"], row["group"]) for row in known],
@@ -46,13 +46,13 @@ def calibrated() -> Known:
     )
 
 
-def unmeasured(library: str) -> Known:
+def unmeasured(library: str) -> KnownErrors:
     """Of predictions of a library from the specification of a machine alone."""
     name = f"{library.lower()}-left-out.csv"
     if not (files(POPULATION) / name).is_file():
         raise InputError(f"no measured machine has {library}")
     known = rows(POPULATION, name)
-    return Known(
+    return KnownErrors(
         "machines that were left out",
         "median",
         [row["machine"] for row in known],
@@ -67,7 +67,7 @@ def rows(package: str, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def standing(known: Known, errors: Floats, inside: float | None) -> Iterator[str]:
+def standing(known: KnownErrors, errors: Floats, inside: float | None) -> Iterator[str]:
     """A line on the error of a user's points among those that are known, and one on the share of
     points inside their 80% intervals, if they have any.
 

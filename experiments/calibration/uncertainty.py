@@ -14,8 +14,8 @@ from experiments.calibration.known_paths import ALL
 from experiments.calibration.observations import FitPoints, Ints
 from experiments.calibration.slopes import Active, active, along
 from simulator.profile import Profile, Uncertainty
-from simulator.uncertainty.interval_rules import Rules
-from simulator.uncertainty.measured_places import Flags, Places, measured_as
+from simulator.uncertainty.interval_rules import IntervalRules
+from simulator.uncertainty.measured_places import Flags, MeasuredPlaces, measured_as
 from simulator.uncertainty.message_sizes import no_messages, shares
 from simulator.uncertainty.residuals import Residuals
 from topologies.topology import Floats
@@ -27,19 +27,19 @@ LEAST = 1e-3
 
 
 @cache
-def shipped_rules() -> Rules:
+def shipped_rules() -> IntervalRules:
     """The rules that were learnt from all families of measured curves."""
     import yaml
 
     text = (files("experiments.calibration") / "rules.yaml").read_text(encoding="utf-8")
-    return Rules(**yaml.safe_load(text)["rules"])
+    return IntervalRules(**yaml.safe_load(text)["rules"])
 
 
-def places(fit: Fit) -> Places:
+def places(fit: Fit) -> MeasuredPlaces:
     """Where the points of a fit are. The algorithm is the one that the fit says ran."""
     points, ran = fit.model.points, active(fit.model, fit.inner, ALL)
     jobs, nearest = ran.jobs, fit.model.sizes.nearest
-    return Places(
+    return MeasuredPlaces(
         np.array([curve.collective for curve in points.curves])[points.curve],
         np.array([measured_as(name) for name in jobs.names])[jobs.algorithm[nearest]],
         points.ranks.astype(np.float64),
@@ -105,7 +105,7 @@ def parameter_variance(fit: Fit) -> Floats:
     return np.asarray((shifts**2).sum(axis=1))
 
 
-def uncertainty(fit: Fit, rules: Rules) -> Uncertainty:
+def uncertainty(fit: Fit, rules: IntervalRules) -> Uncertainty:
     """What a profile of the fit keeps."""
     variants: tuple[Profile, ...] = tuple(
         fit.model.profile(fit.inner + move) for move in moves(fit)

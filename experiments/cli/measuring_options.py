@@ -13,7 +13,7 @@ from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.commands.measure import Request
-    from experiments.measure.points import Plan
+    from experiments.measure.points import MeasurementPlan
 
 MOST = 1024
 """Processes on one machine."""
@@ -88,7 +88,7 @@ class MeasuringOptions:
         options = {name: value for name, value in asdict(self).items() if value is not None}
         return Request(counts, self.plan, options)
 
-    def plan(self, ranks: int) -> Plan:
+    def plan(self, ranks: int) -> MeasurementPlan:
         """The plan for a number of ranks. Raises InputError for options that have no meaning."""
         from experiments.measure.points import points
 
@@ -96,9 +96,15 @@ class MeasuringOptions:
         return replace(plan, ranks=ranks, points=points(names, sizes, ranks, self.dtype))
 
     @cached_property
-    def _values(self) -> tuple[list[str], list[float], Plan]:
+    def _values(self) -> tuple[list[str], list[float], MeasurementPlan]:
         """The collectives, the sizes, and a plan without ranks and points."""
-        from experiments.measure.points import BACKENDS, DEVICES, ITEMS, Plan, parse_names
+        from experiments.measure.points import (
+            BACKENDS,
+            DEVICES,
+            ITEMS,
+            MeasurementPlan,
+            parse_names,
+        )
         from topologies.units import parse_sizes
 
         device = self.device or ("cuda" if self.backend == "nccl" else "cpu")
@@ -115,7 +121,7 @@ class MeasuringOptions:
             )
         if self.repetitions < 1 or self.warmup < 1:
             raise InputError(f"repetitions = {self.repetitions}, warmup = {self.warmup}: 1 or more")
-        plan = Plan(
+        plan = MeasurementPlan(
             self.backend,
             device,
             self.dtype,

@@ -18,7 +18,7 @@ from experiments.diagnosis.diagnosis_records import (
     point_records,
 )
 from experiments.diagnosis.expectation import Expectation, profiled
-from experiments.diagnosis.findings import Finding, Kind
+from experiments.diagnosis.findings import Finding, FindingKind
 from experiments.diagnosis.peers import among
 from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
 from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
@@ -154,7 +154,7 @@ def _between(differences: Sequence[Difference]) -> Iterator[str]:
     if differences:
         yield "\nbetween set-ups"
         yield from (f"  abnormal: {difference.text}" for difference in differences)
-        slower = Finding(Kind.SLOWER_SETUP, (), 1.0, "")
+        slower = Finding(FindingKind.SLOWER_SETUP, (), 1.0, "")
         yield from (f"  try: {line}" for line in advice(differences[0].slower, (slower,)))
 
 

@@ -21,7 +21,13 @@ from experiments.calibration.libraries import NCCL, library
 from experiments.calibration.library import Library
 from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.calibration.prediction import Job, Predicted, coverage, errors, predict_all
+from experiments.calibration.prediction import (
+    CurveJob,
+    PredictedPoint,
+    coverage,
+    errors,
+    predict_all,
+)
 from experiments.commands.answer import Answer, check_files
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.profiles.interval_levels import at_level, span
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
 WORST = 5
 ENOUGH = 4
 """The least points that are fitted without some of them."""
-Judged = tuple[FitCurve, list[Predicted]]
+Judged = tuple[FitCurve, list[PredictedPoint]]
 NcclTimes = Sequence[Floats]
 """Seconds by NCCL's own model, an array of shape (sizes,) for each curve; empty without
 `--compare`."""
@@ -151,7 +157,7 @@ def _judge(
     simulated = at_level(request.profile.simulated(), request.level)
     progress = output.Progress("algorithms and numbers of ranks")
 
-    def build(job: Job) -> Topology:
+    def build(job: CurveJob) -> Topology:
         return machine.for_job(job.ranks, job.nodes).build(job.ranks)
 
     rows = predict_all(simulated, kind, measured.curves, build, progress)
@@ -243,7 +249,7 @@ def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Rec
     ]
 
 
-def _ends(row: Predicted) -> output.Record:
+def _ends(row: PredictedPoint) -> output.Record:
     """The expected time and the interval, if the profile has intervals."""
     if (sure := row.interval) is None:
         return {}

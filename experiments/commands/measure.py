@@ -17,9 +17,9 @@ from pathlib import Path
 from experiments import output
 from experiments.commands.answer import Answer
 from experiments.measure.blame import GRACE, MeasurementFailed
-from experiments.measure.launcher import TORCHRUN, Place, check_port, find_place, meeting_point
-from experiments.measure.points import Plan
-from experiments.measure.result_rows import Record, ResultRow, cells, key_of, read_rows
+from experiments.measure.launcher import TORCHRUN, RankPlace, check_port, find_place, meeting_point
+from experiments.measure.points import MeasurementPlan
+from experiments.measure.result_rows import ResultFile, ResultRow, cells, key_of, read_rows
 from experiments.terms import footnote
 from topologies.errors import InputError
 from topologies.units import format_bytes
@@ -36,7 +36,7 @@ class Request:
 
     ranks: Sequence[int]
     """The numbers of ranks to start here; none if torchrun or srun has started the ranks."""
-    plan: Callable[[int], Plan]
+    plan: Callable[[int], MeasurementPlan]
     """The plan for a number of ranks. Raises InputError for options that have no meaning."""
     parameters: Mapping[str, output.Value]
     """The options as the user writes them: stored with the result."""
@@ -46,7 +46,7 @@ def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
     """Measure and print; 1 if a result is wrong or a rank fails, which keeps what was measured."""
     place = None if request.ranks else find_place(os.environ)
     try:
-        record = Record(None) if place and place.rank else _record(out, resume)
+        record = ResultFile(None) if place and place.rank else _record(out, resume)
         plans = _plans(request, place)
     except InputError:
         if place and place.rank:
@@ -74,7 +74,7 @@ def _wait_for_the_end() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _plans(request: Request, place: Place | None) -> list[Plan]:
+def _plans(request: Request, place: RankPlace | None) -> list[MeasurementPlan]:
     """What to measure, for each number of ranks. Raises InputError for what cannot be."""
     if find_spec("torch") is None:
         raise InputError("measuring needs torch, which is not installed: pip install '.[torch]'")
@@ -103,7 +103,7 @@ def _counts(ranks: Sequence[int]) -> Sequence[int]:
     return ranks
 
 
-def _check_memory(plans: Sequence[Plan], place: Place | None) -> None:
+def _check_memory(plans: Sequence[MeasurementPlan], place: RankPlace | None) -> None:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for plan in plans:
         largest, processes = (
@@ -127,7 +127,7 @@ def _check_init(init: str) -> None:
     output.check_writable(_meeting_file(init))
 
 
-def _check_here(plans: Sequence[Plan]) -> None:
+def _check_here(plans: Sequence[MeasurementPlan]) -> None:
     """Whether ranks that start here can meet at their `init`."""
     init = plans[0].init
     path = _meeting_file(init)
@@ -145,19 +145,19 @@ def _meeting_file(init: str) -> Path | None:
     return Path(init.removeprefix("file://")) if init.startswith("file://") else None
 
 
-def _check_device(plan: Plan) -> None:
+def _check_device(plan: MeasurementPlan) -> None:
     if plan.backend != "gloo" or plan.device != "cpu":
         from experiments.measure.ranks import find_device
 
         find_device(plan, plan.ranks - 1)
 
 
-def _record(out: Path | None, resume: bool) -> Record:
+def _record(out: Path | None, resume: bool) -> ResultFile:
     if resume and out is None:
         raise InputError("--resume of which file: name it with --out")
     if out is None:
-        return Record(None)
-    record = Record(out)
+        return ResultFile(None)
+    record = ResultFile(out)
     output.check_writable(out, (".csv",))
     output.check_writable(record.meta)
     if out.exists() and not resume:
@@ -167,7 +167,7 @@ def _record(out: Path | None, resume: bool) -> Record:
     return record
 
 
-def _without(plan: Plan, record: Record) -> Plan:
+def _without(plan: MeasurementPlan, record: ResultFile) -> MeasurementPlan:
     """The plan without what has been measured."""
     keys = {row.key for row in record.rows}
     return replace(
@@ -175,7 +175,7 @@ def _without(plan: Plan, record: Record) -> Plan:
     )
 
 
-def _measure_here(plans: Sequence[Plan], record: Record) -> None:
+def _measure_here(plans: Sequence[MeasurementPlan], record: ResultFile) -> None:
     from experiments.measure.local_ranks import launch
 
     keep = _keep(record, sum(len(plan.points) for plan in plans))
@@ -184,7 +184,7 @@ def _measure_here(plans: Sequence[Plan], record: Record) -> None:
             launch(plan, keep)
 
 
-def _measure_as(place: Place, plan: Plan, record: Record) -> None:
+def _measure_as(place: RankPlace, plan: MeasurementPlan, record: ResultFile) -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if plan.init in ("", "env://"):
         os.environ.update(meeting_point(os.environ))
@@ -194,7 +194,7 @@ def _measure_as(place: Place, plan: Plan, record: Record) -> None:
     take_part(plan, place, _keep(record, len(plan.points)))
 
 
-def _keep(record: Record, total: int) -> Callable[[ResultRow], None]:
+def _keep(record: ResultFile, total: int) -> Callable[[ResultRow], None]:
     """What is done with each point, of `total`."""
     progress, before = output.Progress("points measured"), len(record.rows)
 
@@ -205,7 +205,7 @@ def _keep(record: Record, total: int) -> Callable[[ResultRow], None]:
     return keep
 
 
-def _finished(record: Record, how: str, work: Callable[[], None]) -> int:
+def _finished(record: ResultFile, how: str, work: Callable[[], None]) -> int:
     """The exit code; whatever ends the work, the table of what was measured is printed."""
     failure = None
     try:
@@ -228,13 +228,13 @@ def _finished(record: Record, how: str, work: Callable[[], None]) -> int:
     return 1 if wrong or failure is not None else 0
 
 
-def _kept(record: Record) -> str:
+def _kept(record: ResultFile) -> str:
     verb = "is" if len(record.rows) == 1 else "are"
     points = output.counted(len(record.rows), "point")
     return f"{points} {verb} kept in {record.path}" if record.path and record.rows else ""
 
 
-def _provenance(request: Request, plans: Sequence[Plan], record: Record) -> str:
+def _provenance(request: Request, plans: Sequence[MeasurementPlan], record: ResultFile) -> str:
     """As of every table; of one that is resumed, what was known of it before is under `before`."""
     machine = {"host": platform.node(), "machine": platform.platform(), "cores": os.cpu_count()}
     ranks = ",".join(str(plan.ranks) for plan in plans)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from experiments.diagnosis.findings import Finding, Kind
+from experiments.diagnosis.findings import Finding, FindingKind
 from experiments.measurements import Curve, Failure
 from experiments.measurements.networks import EFA, SLINGSHOT
 
@@ -70,7 +70,7 @@ def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:
     if (
         curve.network == SLINGSHOT
         and curve.nodes != 1
-        and not kinds.keys().isdisjoint((Kind.BUMP, Kind.COSTLY_SWITCH))
+        and not kinds.keys().isdisjoint((FindingKind.BUMP, FindingKind.COSTLY_SWITCH))
     ):
         lines.append(_on_slingshot(curve, variables))
     return tuple(line for line in lines if line)
@@ -205,27 +205,27 @@ def _switch_with_mpi(_: _Case) -> str:
     )
 
 
-_Advice = dict[Kind, Callable[[_Case], str]]
+_Advice = dict[FindingKind, Callable[[_Case], str]]
 _NCCL: _Advice = {
-    Kind.WRONG_RESULT: _wrong_with_nccl,
-    Kind.BUMP: _bump_with_nccl,
-    Kind.SLOW_START: _slow_start_with_nccl,
-    Kind.PLATEAU_DROPS: _drop_with_nccl,
-    Kind.IN_PLACE_DIFFERS: _in_place_with_nccl,
-    Kind.FAR_BELOW: _far_with_nccl,
-    Kind.FAR_BELOW_IN_A_NODE: _far_in_a_node,
-    Kind.COSTLY_SWITCH: _switch_with_nccl,
-    Kind.SLOWER_SETUP: _slower,
+    FindingKind.WRONG_RESULT: _wrong_with_nccl,
+    FindingKind.BUMP: _bump_with_nccl,
+    FindingKind.SLOW_START: _slow_start_with_nccl,
+    FindingKind.PLATEAU_DROPS: _drop_with_nccl,
+    FindingKind.IN_PLACE_DIFFERS: _in_place_with_nccl,
+    FindingKind.FAR_BELOW: _far_with_nccl,
+    FindingKind.FAR_BELOW_IN_A_NODE: _far_in_a_node,
+    FindingKind.COSTLY_SWITCH: _switch_with_nccl,
+    FindingKind.SLOWER_SETUP: _slower,
 }
 _MPI: _Advice = {
-    Kind.WRONG_RESULT: _wrong_with_mpi,
-    Kind.BUMP: _bump_with_mpi,
-    Kind.SLOW_START: _slow_start_with_mpi,
-    Kind.PLATEAU_DROPS: _drop_with_mpi,
-    Kind.FAR_BELOW: _far_with_mpi,
-    Kind.COSTLY_SWITCH: _switch_with_mpi,
-    Kind.IN_PLACE_DIFFERS: _in_place,
-    Kind.SLOWER_SETUP: _slower,
+    FindingKind.WRONG_RESULT: _wrong_with_mpi,
+    FindingKind.BUMP: _bump_with_mpi,
+    FindingKind.SLOW_START: _slow_start_with_mpi,
+    FindingKind.PLATEAU_DROPS: _drop_with_mpi,
+    FindingKind.FAR_BELOW: _far_with_mpi,
+    FindingKind.COSTLY_SWITCH: _switch_with_mpi,
+    FindingKind.IN_PLACE_DIFFERS: _in_place,
+    FindingKind.SLOWER_SETUP: _slower,
 }
 
 

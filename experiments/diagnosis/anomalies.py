@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from experiments.diagnosis.curve_columns import CurveColumns, Places
-from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, STILL, Finding, Kind
+from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, STILL, Finding, FindingKind
 from experiments.diagnosis.shape import (
     descents,
     drops,
@@ -58,7 +58,9 @@ def _wrong(columns: CurveColumns) -> Iterator[Finding]:
     places = tuple(np.flatnonzero(columns.wrong).tolist())
     if places:
         sizes = ", ".join(format_bytes(columns.size[place]) for place in places)
-        yield Finding(Kind.WRONG_RESULT, places, float(len(places)), f"wrong results at {sizes}")
+        yield Finding(
+            FindingKind.WRONG_RESULT, places, float(len(places)), f"wrong results at {sizes}"
+        )
 
 
 def _slow(columns: CurveColumns) -> Iterator[Finding]:
@@ -73,12 +75,12 @@ def _slow(columns: CurveColumns) -> Iterator[Finding]:
         )
         if run[0] == 0:
             text = f"{span(columns, run)}: {falls}, with no smaller size to compare"
-            yield Finding(Kind.SLOW_START, places, factor, text, factor > ONE_SIDE)
+            yield Finding(FindingKind.SLOW_START, places, factor, text, factor > ONE_SIDE)
         else:
             reasons = ", and ".join(
                 part for part in (allowed if over[worst] > down[worst] else "", falls) if part
             )
-            yield Finding(Kind.BUMP, places, factor, f"{span(columns, run)}: {reasons}")
+            yield Finding(FindingKind.BUMP, places, factor, f"{span(columns, run)}: {reasons}")
 
 
 def _against(columns: CurveColumns, worst: int) -> str:
@@ -104,14 +106,16 @@ def _end(columns: CurveColumns) -> Iterator[Finding]:
     sizes = tuple(places.tolist())
     if len(memory(columns)):
         yield Finding(
-            Kind.MEMORY,
+            FindingKind.MEMORY,
             sizes,
             factor,
             f"{text}: buffers leave the caches, or are mapped anew",
             alarm=False,
         )
     else:
-        yield Finding(Kind.PLATEAU_DROPS, sizes, factor, text, alarm=bool(len(drops(columns))))
+        yield Finding(
+            FindingKind.PLATEAU_DROPS, sizes, factor, text, alarm=bool(len(drops(columns)))
+        )
 
 
 def _sunken(columns: CurveColumns, places: set[int]) -> Iterator[Finding]:
@@ -128,7 +132,7 @@ def _sunken(columns: CurveColumns, places: set[int]) -> Iterator[Finding]:
             f"{lost[worst]:.3g} times less "
         )
         text += f"bandwidth than {format_bytes(columns.size[fastest])}"
-        yield Finding(Kind.COSTLY_SWITCH, tuple(run.tolist()), float(lost[worst]), text)
+        yield Finding(FindingKind.COSTLY_SWITCH, tuple(run.tolist()), float(lost[worst]), text)
 
 
 def _growth(columns: CurveColumns, place: int) -> str:
@@ -156,7 +160,7 @@ def _places(columns: CurveColumns) -> Iterator[Finding]:
             f"{format_bytes(columns.size[worst])}"
         )
         yield Finding(
-            Kind.IN_PLACE_DIFFERS,
+            FindingKind.IN_PLACE_DIFFERS,
             tuple(places.tolist()),
             float(max(ratio[worst], 1 / ratio[worst])),
             text,
@@ -171,7 +175,11 @@ def _falls(columns: CurveColumns, places_of_findings: set[int]) -> Iterator[Find
         if worst not in places_of_findings:
             text = f"{span(columns, run)}: {_against(columns, worst)}"
             yield Finding(
-                Kind.TIME_FALLS, tuple(run.tolist()), float(np.exp(down[worst])), text, alarm=False
+                FindingKind.TIME_FALLS,
+                tuple(run.tolist()),
+                float(np.exp(down[worst])),
+                text,
+                alarm=False,
             )
 
 
@@ -187,7 +195,9 @@ def _still(columns: CurveColumns) -> Iterator[Finding]:
             f"{span(columns, places)}: size grows {step[first, last]:.4g} times, time "
             f"{growth[first, last]:.3g} times"
         )
-        yield Finding(Kind.TIME_STANDS_STILL, places, float(step[first, last]), text, alarm=False)
+        yield Finding(
+            FindingKind.TIME_STANDS_STILL, places, float(step[first, last]), text, alarm=False
+        )
 
 
 def _switches(columns: CurveColumns, places: set[int]) -> Iterator[Finding]:
@@ -196,4 +206,4 @@ def _switches(columns: CurveColumns, places: set[int]) -> Iterator[Finding]:
             continue
         factor = float(columns.rate[place - 1] / columns.rate[place])
         text = f"{_growth(columns, int(place))}: the library's choice for it is slower"
-        yield Finding(Kind.COSTLY_SWITCH, (int(place),), factor, text, alarm=False)
+        yield Finding(FindingKind.COSTLY_SWITCH, (int(place),), factor, text, alarm=False)

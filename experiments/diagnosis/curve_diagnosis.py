@@ -13,7 +13,7 @@ from experiments.diagnosis.anomalies import anomalies, span
 from experiments.diagnosis.curve_columns import CurveColumns, Places, curve_columns
 from experiments.diagnosis.envelope import Envelope, Piece, fit
 from experiments.diagnosis.expectation import Expectation, Expected
-from experiments.diagnosis.findings import FALLS, FAR_BELOW, FEWEST, MISFIT, Finding, Kind
+from experiments.diagnosis.findings import FALLS, FAR_BELOW, FEWEST, MISFIT, Finding, FindingKind
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
 from experiments.diagnosis.regimes import MOSTLY, regimes
 from experiments.measurements import Curve
@@ -31,7 +31,7 @@ NOTHING = 1e-3
 """A share of the time that is not worth a word."""
 
 
-class Verdict(StrEnum):
+class CurveVerdict(StrEnum):
     """What a diagnosis says of a curve as a whole."""
 
     ABNORMAL = "abnormal"
@@ -75,11 +75,11 @@ class Diagnosis:
         return len(self.columns.size) < FEWEST
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CurveVerdict:
         """An alarm counts even if the curve has too few points for more."""
         if self.abnormal:
-            return Verdict.ABNORMAL
-        return Verdict.TOO_FEW if self.too_short else Verdict.HEALTHY
+            return CurveVerdict.ABNORMAL
+        return CurveVerdict.TOO_FEW if self.too_short else CurveVerdict.HEALTHY
 
     @property
     def busbw(self) -> Floats:
@@ -155,7 +155,9 @@ def _plateau(curve: Curve, points: CurveColumns, expected: Expected | None) -> P
 
 def _as_notes(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings as notes, but for wrong results: the curve has too few points or is no job's."""
-    return tuple(finding._replace(alarm=finding.kind is Kind.WRONG_RESULT) for finding in findings)
+    return tuple(
+        finding._replace(alarm=finding.kind is FindingKind.WRONG_RESULT) for finding in findings
+    )
 
 
 def _misfit(points: CurveColumns, expected: Expected) -> Finding | None:
@@ -182,7 +184,7 @@ def _misfit(points: CurveColumns, expected: Expected) -> Finding | None:
         else ": it is of another machine"
     )
     return Finding(
-        Kind.PROFILE_DOES_NOT_FIT, places, float(np.median(ratio[-TOP:])), text, alarm=slow
+        FindingKind.PROFILE_DOES_NOT_FIT, places, float(np.median(ratio[-TOP:])), text, alarm=slow
     )
 
 
@@ -213,7 +215,7 @@ def _against_machine(
     share = float(fraction[top])
     if flat and _is_far_below(points, expected, top):
         nodes = nodes_of(curve, expected.topology)
-        kind = Kind.FAR_BELOW if nodes > 1 else Kind.FAR_BELOW_IN_A_NODE
+        kind = FindingKind.FAR_BELOW if nodes > 1 else FindingKind.FAR_BELOW_IN_A_NODE
         guess = _guesses_nodes(curve, expected)
         text = (
             f"{format_bytes(points.size[top])}: {share:.0%} of what {expected.algorithm[top]} "
@@ -234,7 +236,7 @@ def _against_machine(
             f"{counted(len(faster), 'size')} {verb} faster than the bound of that machine: is it "
             f"another machine?"
         )
-        yield Finding(Kind.BEATS_THE_BOUND, tuple(faster.tolist()), 1.0, text, alarm=False)
+        yield Finding(FindingKind.BEATS_THE_BOUND, tuple(faster.tolist()), 1.0, text, alarm=False)
     yield from _outside(points, expected)
 
 
@@ -260,7 +262,7 @@ def _outside(points: CurveColumns, expected: Expected) -> Iterator[Finding]:
             f"times the expected time"
         )
         factor = float(max(ratio[worst], 1 / ratio[worst]))
-        yield Finding(Kind.OUTSIDE, tuple(places.tolist()), factor, text, alarm=False)
+        yield Finding(FindingKind.OUTSIDE, tuple(places.tolist()), factor, text, alarm=False)
 
 
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:

@@ -21,7 +21,7 @@ from experiments.simulations.rules import DEFAULT, Rules
 from experiments.spellings import ANY_RUNS, named
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms, find
-from simulator.profile import Profile, Run
+from simulator.profile import Profile, ProfileRun
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
@@ -88,7 +88,7 @@ class _Answer(NamedTuple):
     """A run under a profile, with what its measured runs say of it."""
 
     algorithm: str
-    run: Run
+    run: ProfileRun
     interval: Interval | None
 
     @property

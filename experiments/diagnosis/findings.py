@@ -41,7 +41,7 @@ MISFIT = 2.0
 """A profile whose every time is off by this much, in one direction, is not this machine's."""
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What a finding is about."""
 
     WRONG_RESULT = "wrong result"
@@ -64,7 +64,7 @@ class Kind(StrEnum):
 class Finding(NamedTuple):
     """Something about some points of a curve."""
 
-    kind: Kind
+    kind: FindingKind
     """What it is about."""
     places: tuple[int, ...]
     """Indices of the points."""

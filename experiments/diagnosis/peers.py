@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from experiments.diagnosis.comparison import machine, same
 from experiments.diagnosis.curve_diagnosis import Diagnosis
-from experiments.diagnosis.findings import FALLS, SHARED, Finding, Kind
+from experiments.diagnosis.findings import FALLS, SHARED, Finding, FindingKind
 from experiments.diagnosis.shape import steps
 from experiments.measurements import Curve
 
@@ -65,7 +65,13 @@ def _judged_finding(
     does not count."""
     if (
         not finding.alarm
-        or finding.kind not in (Kind.SLOW_START, Kind.BUMP, Kind.PLATEAU_DROPS, Kind.COSTLY_SWITCH)
+        or finding.kind
+        not in (
+            FindingKind.SLOW_START,
+            FindingKind.BUMP,
+            FindingKind.PLATEAU_DROPS,
+            FindingKind.COSTLY_SWITCH,
+        )
         or finding.factor >= SHARED
     ):
         return finding

@@ -10,16 +10,16 @@ import torch
 import torch.distributed as dist
 
 from experiments.measure import interpreter
-from experiments.measure.patterns import Chunk, Values, chunk, promise
-from experiments.measure.points import Point, schedule_of
+from experiments.measure.patterns import BufferValues, Chunk, chunk, promise
+from experiments.measure.points import MeasurementPoint, schedule_of
 from experiments.measure.program import Message, compile_program
-from experiments.measure.slot_layout import Span
+from experiments.measure.slot_layout import ElementSpan
 from experiments.measure.transport import transport_for
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a case runs."""
+    """Where trials run."""
 
     rank: int
     """This rank."""
@@ -31,7 +31,7 @@ class Site:
     """The device of the tensors."""
     dtype: torch.dtype
     """The type of their elements."""
-    values: Values
+    values: BufferValues
     """The numbers that all ranks begin with."""
 
     def tensor(self, chunks: list[Chunk]) -> torch.Tensor:
@@ -46,7 +46,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Case:
+class Trial:
     """A point at this rank, ready to run."""
 
     reset: Callable[[], object]
@@ -63,18 +63,20 @@ class Case:
         return int((self.result != self.expected).sum()) if len(self.expected) else 0
 
 
-def prepare(point: Point, site: Site) -> Case:
-    """The case of a point at this rank."""
+def prepare(point: MeasurementPoint, site: Site) -> Trial:
+    """The trial of a point at this rank."""
     expected = site.tensor(promise(point.collective, site.rank, site.ranks, point.elements))
     buffer = site.tensor([Chunk(site.rank, 0, point.elements)]) if point.elements else site.empty(0)
     if point.algorithm:
         return _of_schedule(point, site, buffer, expected)
     reset, run, result = LIBRARY[point.collective](buffer, site)
-    return Case(reset, run, result, expected)
+    return Trial(reset, run, result, expected)
 
 
-def _of_schedule(point: Point, site: Site, buffer: torch.Tensor, expected: torch.Tensor) -> Case:
-    """The case of a simctl algorithm. Its memory begins with the buffer and zeros."""
+def _of_schedule(
+    point: MeasurementPoint, site: Site, buffer: torch.Tensor, expected: torch.Tensor
+) -> Trial:
+    """The trial of a simctl algorithm. Its memory begins with the buffer and zeros."""
     transport = transport_for(site.backend, site.device)
     schedule = schedule_of(point.algorithm, site.ranks, float(point.size_bytes))
     program = compile_program(schedule, site.rank, point.elements, tagged=transport.tagged)
@@ -88,7 +90,7 @@ def _of_schedule(point: Point, site: Site, buffer: torch.Tensor, expected: torch
         memory[: point.elements].copy_(buffer)
         memory[point.elements :].zero_()
 
-    return Case(
+    return Trial(
         reset, partial(interpreter.run, steps), memory[begin : begin + len(expected)], expected
     )
 
@@ -147,7 +149,7 @@ def _gather(source: torch.Tensor, site: Site) -> _Call:
 
 
 def _send_recv(source: torch.Tensor, site: Site) -> _Call:
-    received, span = torch.empty_like(source), Span(0, len(source))
+    received, span = torch.empty_like(source), ElementSpan(0, len(source))
     previous, following = (site.rank - 1) % site.ranks, (site.rank + 1) % site.ranks
     parts = [
         (Message(0, False, previous, span), received),

@@ -11,13 +11,15 @@ from datetime import timedelta
 from typing import Any
 
 from experiments.measure.blame import GRACE, Complaint, MeasurementFailed, blame, complaint
-from experiments.measure.launcher import Place
-from experiments.measure.points import Plan, Point
+from experiments.measure.launcher import RankPlace
+from experiments.measure.points import MeasurementPlan, MeasurementPoint
 from experiments.measure.ranks import find_device, go_through, join, site_of
 from experiments.measure.result_rows import ResultRow
 
 
-def take_part(plan: Plan, place: Place, on_row: Callable[[ResultRow], object]) -> None:
+def take_part(
+    plan: MeasurementPlan, place: RankPlace, on_row: Callable[[ResultRow], object]
+) -> None:
     """Measure the points of rank 0's plan together with the other ranks.
 
     At rank 0 `on_row` gets every point. Raises MeasurementFailed if a rank fails or does not
@@ -39,15 +41,17 @@ def take_part(plan: Plan, place: Place, on_row: Callable[[ResultRow], object]) -
         _leave(store, place)
 
 
-def _agreed(points: Sequence[Point], place: Place, store: Any) -> Sequence[Point]:
+def _agreed(
+    points: Sequence[MeasurementPoint], place: RankPlace, store: Any
+) -> Sequence[MeasurementPoint]:
     """The points that rank 0 has yet to measure. Other ranks need not see its file."""
     if place.rank == 0:
         store.set("points", json.dumps([point.__dict__ for point in points]))
         return points
-    return [Point(**point) for point in json.loads(store.get("points"))]
+    return [MeasurementPoint(**point) for point in json.loads(store.get("points"))]
 
 
-def _report(store: Any, place: Place, complaint: Complaint) -> str:
+def _report(store: Any, place: RankPlace, complaint: Complaint) -> str:
     """The rank that caused the failure, if this rank has to report it; otherwise empty."""
     complaints = {place.rank: complaint}
     if not complaint.lost:
@@ -70,7 +74,7 @@ def _complaints(store: Any, ranks: Sequence[int]) -> dict[int, Complaint]:
     return {rank: Complaint(*json.loads(store.get(f"failed/{rank}"))) for rank in failed}
 
 
-def _leave(store: Any, place: Place) -> None:
+def _leave(store: Any, place: RankPlace) -> None:
     """Wait until all ranks are done. Rank 0 may hold the store, so it ends last."""
     with suppress(RuntimeError):
         store.set(f"done/{place.rank}", "")

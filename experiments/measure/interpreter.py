@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from experiments.measure.program import Message, Move, Post, Program, Wait
+from experiments.measure.program import ElementMove, Message, MessagePost, MessageWait, RankProgram
 
 Step = Callable[[], object]
 Arrival = Callable[[], object]
@@ -29,7 +29,7 @@ class Transport:
     their order."""
 
 
-def bind(program: Program, memory: Any, transport: Transport) -> list[Step]:
+def bind(program: RankProgram, memory: Any, transport: Transport) -> list[Step]:
     """The steps of a program on `memory`, an array of `program.size` elements.
 
     Call them in order, as often as you like; all preparation is done here.
@@ -42,15 +42,15 @@ def bind(program: Program, memory: Any, transport: Transport) -> list[Step]:
     def wait(number: int) -> None:
         arrivals[number]()
 
-    def step(instruction: Post | Wait | Move) -> Step:
+    def step(instruction: MessagePost | MessageWait | ElementMove) -> Step:
         match instruction:
-            case Post(messages):
+            case MessagePost(messages):
                 parts = [(message, memory[slice(*message.span)]) for message in messages]
                 numbers = [message.number for message in messages]
                 return partial(post, transport.prepare(parts), numbers)
-            case Wait(number):
+            case MessageWait(number):
                 return partial(wait, number)
-            case Move(source, target, adds):
+            case ElementMove(source, target, adds):
                 move = transport.add if adds else transport.copy
                 return partial(move, memory[slice(*target)], memory[slice(*source)])
 

@@ -14,7 +14,7 @@ MPIRUN = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL
 _PORTS = 20_000
 
 
-class Place(NamedTuple):
+class RankPlace(NamedTuple):
     """A rank among `ranks`, and its number on its own machine."""
 
     rank: int
@@ -22,7 +22,7 @@ class Place(NamedTuple):
     local: int
 
 
-def find_place(environment: Mapping[str, str]) -> Place | None:
+def find_place(environment: Mapping[str, str]) -> RankPlace | None:
     """The rank that this process was started as, or None without a launcher.
 
     Raises InputError if the variables contradict each other.
@@ -34,7 +34,7 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
                 raise InputError(
                     f"{', '.join(names)} are {', '.join(map(repr, texts))}: expected whole numbers"
                 )
-            place = Place(*map(int, texts))
+            place = RankPlace(*map(int, texts))
             if not place.rank < place.ranks:
                 raise InputError(
                     f"{names[0]} is {place.rank} and {names[1]} {place.ranks}: ranks run from 0"

@@ -14,7 +14,7 @@ from multiprocessing.connection import Pipe, wait
 from typing import Any
 
 from experiments.measure.blame import GRACE, Complaint, MeasurementFailed, blame
-from experiments.measure.points import Plan
+from experiments.measure.points import MeasurementPlan
 from experiments.measure.result_rows import ResultRow
 from topologies.errors import InputError
 
@@ -23,7 +23,7 @@ WORKER = "from experiments.measure.worker import main; main()"
 QUIET = {"TORCH_CPP_LOG_LEVEL": "FATAL", "OMP_NUM_THREADS": "1"}
 
 
-def launch(plan: Plan, on_row: Callable[[ResultRow], object]) -> None:
+def launch(plan: MeasurementPlan, on_row: Callable[[ResultRow], object]) -> None:
     """Measure with `plan.ranks` processes on this machine; `on_row` gets every point.
 
     Without an `init` they meet in a temporary file. gloo uses the loopback device unless
@@ -39,7 +39,7 @@ def launch(plan: Plan, on_row: Callable[[ResultRow], object]) -> None:
 
 
 @contextmanager
-def _workers(plan: Plan) -> Iterator[dict[Any, subprocess.Popen[bytes]]]:
+def _workers(plan: MeasurementPlan) -> Iterator[dict[Any, subprocess.Popen[bytes]]]:
     """Start the ranks, and kill them when the block ends: their processes in the order of ranks, by
     the pipes of their events."""
     workers: dict[Any, subprocess.Popen[bytes]] = {}
@@ -57,7 +57,7 @@ def _workers(plan: Plan) -> Iterator[dict[Any, subprocess.Popen[bytes]]]:
             pipe.close()
 
 
-def _started(plan: Plan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
+def _started(plan: MeasurementPlan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
     """A process in a process group of its own, so that Ctrl-C reaches only its parent.
 
     It ends when its standard input closes, which happens when its parent ends.
@@ -81,7 +81,7 @@ def _started(plan: Plan, rank: int, pipe: int) -> subprocess.Popen[bytes]:
 
 
 def _listen(
-    plan: Plan,
+    plan: MeasurementPlan,
     on_row: Callable[[ResultRow], object],
     workers: Mapping[Any, subprocess.Popen[bytes]],
 ) -> None:

@@ -46,7 +46,7 @@ def largest(ranks: int, dtype: str) -> int:
     return min(16, EXACT[dtype] // ranks)
 
 
-class Values:
+class BufferValues:
     """A buffer of whole numbers from 1 on for each rank, and their sum: exact in `dtype`, in any
     order of additions."""
 

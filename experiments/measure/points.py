@@ -31,7 +31,7 @@ _CUT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")
 
 
 @dataclass(frozen=True)
-class Point:
+class MeasurementPoint:
     """A collective at a size."""
 
     collective: str
@@ -49,7 +49,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurementPlan:
     """All that a rank has to know."""
 
     backend: str
@@ -62,7 +62,7 @@ class Plan:
     """The number of ranks."""
     init: str
     """The URL at which torch.distributed lets ranks meet."""
-    points: tuple[Point, ...]
+    points: tuple[MeasurementPoint, ...]
     """The points, in their order."""
     repetitions: int = 100
     """The most repetitions of a point."""
@@ -89,10 +89,12 @@ class Plan:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Plan:
+    def from_json(cls, text: str) -> MeasurementPlan:
         """The plan that `to_json` wrote."""
         fields = json.loads(text)
-        return cls(**fields | {"points": tuple(Point(**point) for point in fields["points"])})
+        return cls(
+            **fields | {"points": tuple(MeasurementPoint(**point) for point in fields["points"])}
+        )
 
 
 def parse_names(text: str) -> list[str]:
@@ -109,7 +111,7 @@ def parse_names(text: str) -> list[str]:
 
 def points(
     names: Iterable[str], sizes: Sequence[float], ranks: int, dtype: str
-) -> tuple[Point, ...]:
+) -> tuple[MeasurementPoint, ...]:
     """What to measure, in order, once each.
 
     Sizes are in bytes. They are rounded down to whole chunks, with at least one element a chunk. A
@@ -131,9 +133,9 @@ def schedule_of(algorithm: str, ranks: int, nbytes: float) -> Schedule:
     return algorithms()[algorithm].build(ranks, nbytes)
 
 
-def _points(name: str, sizes: Sequence[float], ranks: int, item: int) -> list[Point]:
+def _points(name: str, sizes: Sequence[float], ranks: int, item: int) -> list[MeasurementPoint]:
     if name == "barrier":
-        return [Point(name, "", 0, 0)]
+        return [MeasurementPoint(name, "", 0, 0)]
     if name in PROMISES:
         unit = ranks if name in _CUT else 1
         return [_point(name, "", size, unit, item) for size in sizes]
@@ -145,9 +147,9 @@ def _points(name: str, sizes: Sequence[float], ranks: int, item: int) -> list[Po
     ]
 
 
-def _point(collective: str, algorithm: str, size: float, unit: int, item: int) -> Point:
+def _point(collective: str, algorithm: str, size: float, unit: int, item: int) -> MeasurementPoint:
     elements = max(int(size) // (item * unit), 1) * unit
-    return Point(collective, algorithm, elements, elements * item)
+    return MeasurementPoint(collective, algorithm, elements, elements * item)
 
 
 def _algorithm(name: str) -> Algorithm:

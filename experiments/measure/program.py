@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.measure.signals import with_signals
-from experiments.measure.slot_layout import Ints, Span, slot_bounds, slot_span
+from experiments.measure.slot_layout import ElementSpan, Ints, slot_bounds, slot_span
 from simulator.kernels import dependencies
 from simulator.schedules.schedule import COMPUTE, Schedule
 from topologies._compile import kernel
@@ -26,41 +26,41 @@ class Message(NamedTuple):
     """Whether this end sends."""
     peer: int
     """The rank of the other end."""
-    span: Span
+    span: ElementSpan
     """The elements to send, or where to receive them."""
 
 
-class Post(NamedTuple):
+class MessagePost(NamedTuple):
     """Messages to begin, all at once."""
 
     messages: tuple[Message, ...]
 
 
-class Wait(NamedTuple):
+class MessageWait(NamedTuple):
     """The number of a message to wait for."""
 
     number: int
 
 
-class Move(NamedTuple):
+class ElementMove(NamedTuple):
     """Elements to copy to other elements, or to add to them."""
 
-    source: Span
-    target: Span
+    source: ElementSpan
+    target: ElementSpan
     adds: bool
 
 
-class Program(NamedTuple):
+class RankProgram(NamedTuple):
     """Instructions on an array of `size` elements: the slots, then one element for signals, then
     inboxes."""
 
-    instructions: tuple[Post | Wait | Move, ...]
+    instructions: tuple[MessagePost | MessageWait | ElementMove, ...]
     size: int
 
 
 def compile_program(
     schedule: Schedule, rank: int, elements: int, *, tagged: bool = True
-) -> Program:
+) -> RankProgram:
     """The part of `rank` in a schedule, for a buffer of `elements` elements.
 
     The elements are a multiple of the schedule's granularity. A rank begins an operation when all
@@ -80,13 +80,13 @@ def compile_program(
         raise InputError("a schedule with computations cannot be run: only transfers can")
     full_schedule = with_signals(schedule)
     bounds = slot_bounds(full_schedule, elements)
-    writer = _Writer(int(bounds[-1]))
+    writer = _ProgramWriter(int(bounds[-1]))
     tasks = _tasks(full_schedule, rank, bounds)
     if tagged:
         _write_by_need(tasks, writer)
     else:
         _write_by_depth(tasks, full_schedule, writer)
-    return Program(tuple(writer.instructions), writer.size)
+    return RankProgram(tuple(writer.instructions), writer.size)
 
 
 @dataclass
@@ -99,9 +99,9 @@ class _Task:
     """Whether this rank sends."""
     peer: int | None
     """The rank of the other end; None if the operation is local."""
-    source: Span
+    source: ElementSpan
     """The elements to read."""
-    target: Span
+    target: ElementSpan
     """The elements to write."""
     adds: bool
     """Whether it adds instead of copying."""
@@ -111,31 +111,31 @@ class _Task:
     """Operations that wait for it."""
 
 
-class _Writer:
+class _ProgramWriter:
     """Writes instructions, and reserves inboxes for elements that are received to be added."""
 
     def __init__(self, slots: int) -> None:
-        self.instructions: list[Post | Wait | Move] = []
+        self.instructions: list[MessagePost | MessageWait | ElementMove] = []
         self.size = slots + 1
-        self._signal = Span(slots, slots + 1)
-        self._free: dict[int, list[Span]] = {}
-        self._inboxes: dict[int, Span] = {}
+        self._signal = ElementSpan(slots, slots + 1)
+        self._free: dict[int, list[ElementSpan]] = {}
+        self._inboxes: dict[int, ElementSpan] = {}
 
     def post(self, tasks: Iterable[_Task]) -> None:
         messages = tuple(self._message(task, task.peer) for task in tasks if task.peer is not None)
         if messages:
-            self.instructions.append(Post(messages))
+            self.instructions.append(MessagePost(messages))
 
     def wait(self, task: _Task) -> None:
-        self.instructions.append(Wait(task.number))
+        self.instructions.append(MessageWait(task.number))
         inbox = self._inboxes.pop(task.number, None)
         if inbox is not None:
-            self.instructions.append(Move(inbox, task.target, True))
+            self.instructions.append(ElementMove(inbox, task.target, True))
             self._free[inbox.end - inbox.begin].append(inbox)
 
     def move(self, task: _Task) -> None:
         if task.source != task.target or task.adds:
-            self.instructions.append(Move(task.source, task.target, task.adds))
+            self.instructions.append(ElementMove(task.source, task.target, task.adds))
 
     def _message(self, task: _Task, peer: int) -> Message:
         span = task.source if task.sends else task.target
@@ -145,12 +145,12 @@ class _Writer:
             span = self._inboxes[task.number] = self._inbox(span.end - span.begin)
         return Message(task.number, task.sends, peer, span)
 
-    def _inbox(self, elements: int) -> Span:
+    def _inbox(self, elements: int) -> ElementSpan:
         free = self._free.setdefault(elements, [])
         if free:
             return free.pop()
         self.size += elements
-        return Span(self.size - elements, self.size)
+        return ElementSpan(self.size - elements, self.size)
 
 
 def _tasks(schedule: Schedule, rank: int, bounds: Ints) -> dict[int, _Task]:
@@ -176,7 +176,7 @@ def _tasks(schedule: Schedule, rank: int, bounds: Ints) -> dict[int, _Task]:
     return tasks
 
 
-def _write_by_need(tasks: dict[int, _Task], writer: _Writer) -> None:
+def _write_by_need(tasks: dict[int, _Task], writer: _ProgramWriter) -> None:
     """Begin all tasks that can begin, receives first; then wait for what the earliest one needs."""
     ready = [task for task in tasks.values() if not task.waits]
     under_way: list[tuple[float, int]] = []
@@ -204,7 +204,7 @@ def _released(tasks: dict[int, _Task], finished: Iterable[_Task]) -> list[_Task]
     return released
 
 
-def _write_by_depth(tasks: dict[int, _Task], schedule: Schedule, writer: _Writer) -> None:
+def _write_by_depth(tasks: dict[int, _Task], schedule: Schedule, writer: _ProgramWriter) -> None:
     """Post all messages of one depth, then do the local tasks of that depth."""
     depth = kernel(dependencies.chain, len(schedule))(
         schedule.remote.astype(np.int8), schedule.indptr, schedule.indices

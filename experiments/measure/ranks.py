@@ -15,15 +15,15 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from experiments.measure.cases import Site, barrier, prepare
-from experiments.measure.launcher import Place
-from experiments.measure.patterns import Values
-from experiments.measure.points import Plan, Point
+from experiments.measure.launcher import RankPlace
+from experiments.measure.patterns import BufferValues
+from experiments.measure.points import MeasurementPlan, MeasurementPoint
 from experiments.measure.result_rows import ResultRow, row_of
 from experiments.measure.sampling import sample
 from topologies.errors import InputError
 
 
-def find_device(plan: Plan, local: int) -> torch.device:
+def find_device(plan: MeasurementPlan, local: int) -> torch.device:
     """The device of the rank with the number `local` on its machine.
 
     Raises InputError if torch has no such backend, there is no GPU, or NCCL has too few.
@@ -51,7 +51,7 @@ def find_device(plan: Plan, local: int) -> torch.device:
     return torch.device("cuda", local % count)
 
 
-def join(plan: Plan, place: Place, device: torch.device) -> tuple[dist.Store, int]:
+def join(plan: MeasurementPlan, place: RankPlace, device: torch.device) -> tuple[dist.Store, int]:
     """Meet the other ranks; returns the shared store and the number of machines.
 
     Raises InputError if ranks are missing.
@@ -78,7 +78,7 @@ def join(plan: Plan, place: Place, device: torch.device) -> tuple[dist.Store, in
 
 
 def go_through(
-    plan: Plan, points: Sequence[Point], site: Site, nodes: int
+    plan: MeasurementPlan, points: Sequence[MeasurementPoint], site: Site, nodes: int
 ) -> Iterator[str | ResultRow]:
     """Measure the points, one after the other. Yields where the rank is when it begins a point, and
     at rank 0 the row of each point that is measured."""
@@ -97,14 +97,14 @@ def go_through(
         gc.collect()
 
 
-def site_of(plan: Plan, place: Place, device: torch.device) -> Site:
+def site_of(plan: MeasurementPlan, place: RankPlace, device: torch.device) -> Site:
     """Where this rank's cases run."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
-    values = Values(plan.ranks, plan.dtype, plan.seed)
+    values = BufferValues(plan.ranks, plan.dtype, plan.seed)
     return Site(place.rank, place.ranks, plan.backend, device, getattr(torch, plan.dtype), values)
 
 
-def _meet(store: Any, place: Place, timeout: timedelta) -> list[str]:
+def _meet(store: Any, place: RankPlace, timeout: timedelta) -> list[str]:
     """Wait until all ranks are here; returns their hosts."""
     store.set(f"here/{place.rank}", platform.node())
     names = [f"here/{rank}" for rank in range(place.ranks)]

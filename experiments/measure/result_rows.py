@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments import output
-from experiments.measure.points import IN_PLACE, Plan, Point
+from experiments.measure.points import IN_PLACE, MeasurementPlan, MeasurementPoint
 from experiments.measurements.collectives import bus_factor
 from experiments.measurements.formats.text import load
 from topologies.errors import InputError
@@ -57,14 +57,19 @@ class ResultRow:
         return *size, self.backend, self.device.partition(" ")[0], self.dtype
 
 
-def key_of(plan: Plan, point: Point) -> Key:
+def key_of(plan: MeasurementPlan, point: MeasurementPoint) -> Key:
     """The key of the row that a point becomes."""
     size = point.collective, point.algorithm, plan.ranks, point.size_bytes
     return *size, plan.backend, plan.device, plan.dtype
 
 
 def row_of(
-    plan: Plan, point: Point, times: Times, wrong: int, nodes: int, about: Mapping[str, str]
+    plan: MeasurementPlan,
+    point: MeasurementPoint,
+    times: Times,
+    wrong: int,
+    nodes: int,
+    about: Mapping[str, str],
 ) -> ResultRow:
     """The row of a point; `times` are in seconds, shape (ranks, repetitions); `about` has device,
     library, source."""
@@ -91,7 +96,7 @@ def row_of(
     )
 
 
-class Record:
+class ResultFile:
     """The rows so far. A new row is written to the file, if any, before the next point."""
 
     def __init__(self, path: Path | None, rows: Sequence[ResultRow] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Times a case as often as the budget allows."""
+"""Times a trial as often as the budget allows."""
 
 from __future__ import annotations
 
@@ -9,61 +9,61 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from experiments.measure.cases import Case, Site, barrier
-from experiments.measure.points import LEAST, Plan
+from experiments.measure.cases import Site, Trial, barrier
+from experiments.measure.points import LEAST, MeasurementPlan
 from experiments.measure.result_rows import Times
 
 
-def sample(case: Case, site: Site, plan: Plan) -> tuple[Times, int]:
+def sample(trial: Trial, site: Site, plan: MeasurementPlan) -> tuple[Times, int]:
     """Seconds of each repetition at each rank, shape (ranks, repetitions), and wrong elements.
 
     Before each repetition the buffers are reset and all ranks meet in a barrier. Each rank then
     times its own call. The last repetition of the warm-up tells how many fit into the budget.
     """
-    once = _timed(case, site)
+    once = _timed(trial, site)
     wrong, cycle = 0, 0.0
     for _ in range(plan.warmup):
         begin = time.monotonic()
         once()
-        wrong += case.wrong()
+        wrong += trial.wrong()
         cycle = time.monotonic() - begin
     repetitions = _repetitions(plan, _most(cycle, site))
     seconds = np.empty(repetitions)
     for repetition in range(repetitions):
         seconds[repetition] = once()
-        wrong += case.wrong()
+        wrong += trial.wrong()
     return _from_all(seconds, site), _in_all(wrong, site)
 
 
-def _repetitions(plan: Plan, cycle: float) -> int:
+def _repetitions(plan: MeasurementPlan, cycle: float) -> int:
     fit = plan.budget / cycle if cycle > 0 else plan.repetitions
     return int(min(plan.repetitions, max(LEAST, fit)))
 
 
-def _timed(case: Case, site: Site) -> Callable[[], float]:
-    return _by_events(case, site) if site.device.type == "cuda" else _by_clock(case, site)
+def _timed(trial: Trial, site: Site) -> Callable[[], float]:
+    return _by_events(trial, site) if site.device.type == "cuda" else _by_clock(trial, site)
 
 
-def _by_clock(case: Case, site: Site) -> Callable[[], float]:
+def _by_clock(trial: Trial, site: Site) -> Callable[[], float]:
     def once() -> float:
-        case.reset()
+        trial.reset()
         barrier(site.backend, site.device)
         begin = time.perf_counter()
-        case.run()
+        trial.run()
         return time.perf_counter() - begin
 
     return once
 
 
-def _by_events(case: Case, site: Site) -> Callable[[], float]:
+def _by_events(trial: Trial, site: Site) -> Callable[[], float]:
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def once() -> float:
-        case.reset()
+        trial.reset()
         torch.cuda.synchronize()
         barrier(site.backend, site.device)
         begin.record()
-        case.run()
+        trial.run()
         end.record()
         torch.cuda.synchronize()
         return float(begin.elapsed_time(end)) / 1e3

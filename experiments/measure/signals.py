@@ -82,7 +82,7 @@ def _inserted(
     """The schedule with operations before those `at`, and with these pairs of operations that wait.
     Columns without `values` are 0 there."""
     names = "kind rank peer source target count reduces nbytes seconds lane phase"
-    columns = {
+    columns: dict[str, Any] = {
         name: np.insert(getattr(schedule, name), at, values.get(name, 0)) for name in names.split()
     }
     indptr = np.zeros(len(columns["kind"]) + 1, dtype=schedule.indptr.dtype)

@@ -15,7 +15,7 @@ from topologies.errors import InputError
 Ints = npt.NDArray[np.int64]
 
 
-class Span(NamedTuple):
+class ElementSpan(NamedTuple):
     """The elements from `begin` to `end` (exclusive)."""
 
     begin: int
@@ -51,6 +51,10 @@ def slot_bounds(schedule: Schedule, elements: int) -> Ints:
     return np.concatenate(([0], np.cumsum(sizes)))
 
 
-def slot_span(bounds: Ints, slot: int, count: int) -> Span:
+def slot_span(bounds: Ints, slot: int, count: int) -> ElementSpan:
     """The elements of `count` slots from `slot` on; none of slot -1."""
-    return Span(int(bounds[slot]), int(bounds[slot + count])) if slot >= 0 else Span(0, 0)
+    return (
+        ElementSpan(int(bounds[slot]), int(bounds[slot + count]))
+        if slot >= 0
+        else ElementSpan(0, 0)
+    )

@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from experiments.measure.blame import complaint
-from experiments.measure.launcher import Place
-from experiments.measure.points import Plan
+from experiments.measure.launcher import RankPlace
+from experiments.measure.points import MeasurementPlan
 from topologies.errors import InputError
 
 
@@ -27,7 +27,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     where = "at the start"
     try:
-        for event in _measured(Plan.from_json(sys.argv[3]), rank):
+        for event in _measured(MeasurementPlan.from_json(sys.argv[3]), rank):
             parent.send(event)
             where = event.get("at", where)
     except InputError as error:
@@ -40,11 +40,11 @@ def main() -> None:
     threading.Event().wait()
 
 
-def _measured(plan: Plan, rank: int) -> Iterator[dict[str, Any]]:
+def _measured(plan: MeasurementPlan, rank: int) -> Iterator[dict[str, Any]]:
     """The points of the plan: where this rank is, and the rows of rank 0."""
     from experiments.measure.ranks import find_device, go_through, join, site_of
 
-    place = Place(rank, plan.ranks, rank)
+    place = RankPlace(rank, plan.ranks, rank)
     device = find_device(plan, place.local)
     _, nodes = join(plan, place, device)
     for event in go_through(plan, plan.points, site_of(plan, place, device), nodes):

@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.calibration.observations import FitCurve
-from experiments.calibration.prediction import Predicted
+from experiments.calibration.prediction import PredictedPoint
 from experiments.pictures import plot_style as style
 
 ACROSS = 3
 MOST = 12
 """Panels; further algorithms are left to the table."""
-Judged = tuple[FitCurve, list[Predicted]]
+Judged = tuple[FitCurve, list[PredictedPoint]]
 Looks = Mapping[int, tuple[str, str]]
 """Colour and marker of each number of ranks."""
 

@@ -14,6 +14,8 @@ from topologies.readers.file_checks import LIMIT, check_text
 if TYPE_CHECKING:
     from experiments.profiles.profile_document import Calibrated
 
+ENDINGS = (".yaml", ".yml")
+
 
 def names() -> list[str]:
     """The profiles that are shipped."""
@@ -26,7 +28,7 @@ def names() -> list[str]:
 
 def is_profile(name: str) -> bool:
     """Whether a file's name is that of a profile."""
-    return name.endswith((".yaml", ".yml"))
+    return name.endswith(ENDINGS)
 
 
 def find(text: str) -> Calibrated:

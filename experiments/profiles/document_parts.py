@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 
 
-class Part(BaseModel):
+class DocumentPart(BaseModel):
     """A mapping whose keys are all known."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from experiments.profiles.document_parts import Changed, Keys, Part, Whole
+from experiments.profiles.document_parts import Changed, DocumentPart, Keys, Whole
 from experiments.profiles.uncertainty_document import ABOUT, UncertaintyPart, part_of
 from experiments.profiles.unknown_names import unknown_names
 from experiments.spellings import library_name
-from simulator.effects.channels import Channels
+from simulator.effects.channels import PeerChannels
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.labels import Ineffective
-from simulator.effects.memory_costs import Memory
+from simulator.effects.memory_costs import HostMemory
 from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
 from simulator.effects.pieces import Pieces
 from simulator.profile import Profile, Protocol, Uncertainty
@@ -31,7 +31,7 @@ Ratio = Annotated[float, Field(ge=0, le=1e6)]
 MOST = 64
 
 
-class LinkPart(Part):
+class LinkFigures(DocumentPart):
     """The link of a kind."""
 
     latency: Seconds
@@ -43,7 +43,7 @@ Corrections = Annotated[list[Annotated[NodeCorrection, Keys, Changed]], Field(ma
 Labels = Annotated[list[Annotated[Ineffective, Keys, Changed]], Field(max_length=1024)]
 
 
-class CrowdingPart(Part):
+class CrowdingPart(DocumentPart):
     """How links of a kind slow down as a job grows."""
 
     nodes: Annotated[float, Field(ge=1, le=1e9)]
@@ -57,7 +57,7 @@ class CrowdingPart(Part):
     protocol: Annotated[str, Field(max_length=200)] = ""
 
 
-class Estimated(Part, allow_inf_nan=True):
+class Estimated(DocumentPart, allow_inf_nan=True):
     """A fitted parameter."""
 
     value: float
@@ -70,7 +70,7 @@ class Estimated(Part, allow_inf_nan=True):
     """Why the data do not identify the parameter; empty if they do."""
 
 
-class Error(Part, allow_inf_nan=True):
+class Error(DocumentPart, allow_inf_nan=True):
     """Mean |log(predicted / measured)| of points that the fit has not seen; the median for
     plateaus."""
 
@@ -86,7 +86,7 @@ class Error(Part, allow_inf_nan=True):
     """The share of the points inside their 80% intervals."""
 
 
-class Calibrated(Part):
+class Calibrated(DocumentPart):
     """A profile in a file. Fields without a docstring are those of `Profile`."""
 
     profile: Word
@@ -95,19 +95,19 @@ class Calibrated(Part):
     library: Word
     """The library whose runs were measured."""
     launch: Seconds
-    protocols: Annotated[dict[Word, dict[Word, LinkPart]], Field(min_length=1, max_length=MOST)]
+    protocols: Annotated[dict[Word, dict[Word, LinkFigures]], Field(min_length=1, max_length=MOST)]
     factors: dict[Word, dict[Word, dict[Word, Ratio]]] = Field({})
     longest: dict[Word, Bytes] = Field({})
     """The bytes of the longest message that a protocol carries. Without an entry, any message."""
     crowding: dict[Word, CrowdingPart] = Field({})
-    memory: Annotated[Memory, Keys, Whole] = Memory()
+    memory: Annotated[HostMemory, Keys, Whole] = HostMemory()
     scratch: dict[Word, Ratio] = Field({})
     joined: dict[Word, Ratio] = Field({})
     slower: dict[Word, dict[Word, Times]] = Field({})
     launches: dict[Word, Seconds] = Field({})
     exchanges: Annotated[Exchanges, Keys, Whole] = Exchanges()
     pieces: dict[Word, Annotated[Pieces, Keys, Whole]] = Field({})
-    channels: dict[Word, Annotated[Channels, Keys, Whole]] = Field({})
+    channels: dict[Word, Annotated[PeerChannels, Keys, Whole]] = Field({})
     paced: bool = False
     pace_on_two: Times = 1.0
     ineffective: Labels = Field([])

@@ -11,11 +11,11 @@ import numpy as np
 from annotated_types import Ge, Le, Lt
 from pydantic import Field, PlainSerializer
 
-from experiments.profiles.document_parts import Keys, Part, Whole
+from experiments.profiles.document_parts import DocumentPart, Keys, Whole
 from simulator.effects.parameter_units import Bytes, Count, Word
 from simulator.profile import Uncertainty
-from simulator.uncertainty.interval_rules import Rules, Share
-from simulator.uncertainty.measured_places import Places
+from simulator.uncertainty.interval_rules import IntervalRules, Share
+from simulator.uncertainty.measured_places import MeasuredPlaces
 from simulator.uncertainty.message_sizes import OCTAVES, no_messages
 from simulator.uncertainty.residuals import Residuals
 from topologies.readers.mistakes import Mistake
@@ -54,10 +54,10 @@ def _row(point: SeenPoint) -> list[Any]:
 Row = Annotated[SeenPoint, PlainSerializer(_row)]
 
 
-class UncertaintyPart(Part):
+class UncertaintyPart(DocumentPart):
     """How sure the profile is."""
 
-    rules: Annotated[Rules, Keys, Whole]
+    rules: Annotated[IntervalRules, Keys, Whole]
     seen: list[Row] = Field([], max_length=MOST_POINTS)
     """The measured points, a list each."""
     moved: dict[Word, Annotated[list[float], Field(max_length=MOST_VARIANTS)]] = Field(
@@ -106,7 +106,7 @@ class UncertaintyPart(Part):
         for row, point in zip(messages, seen, strict=True):
             for octave, share in (point.messages or {}).items():
                 row[octave] = share
-        where = Places(collective, algorithm, ranks, nodes, size, messages)
+        where = MeasuredPlaces(collective, algorithm, ranks, nodes, size, messages)
         return Residuals(self.rules, where, residual)
 
 

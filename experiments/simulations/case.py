@@ -16,7 +16,7 @@ from simulator.collectives.symmetry import Representatives, fold
 from simulator.cost_models import CostModel
 from simulator.cost_models.fabric import Fabric, observe
 from simulator.predictions import Prediction, interval_of, prediction
-from simulator.profile import Profile, Run
+from simulator.profile import Profile, ProfileRun
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import WrongResult
@@ -162,19 +162,19 @@ class Case:
         """Simulate one size, without what software adds before the first operation."""
         return self.run(nbytes).timeline
 
-    def run(self, nbytes: float) -> Run:
+    def run(self, nbytes: float) -> ProfileRun:
         """Simulate one size; under a profile, by its fastest protocol."""
         routed = self.routed.scaled(nbytes)
         if self.profile is None:
-            return Run("", self.rules.run(routed), {})
+            return ProfileRun("", self.rules.run(routed), {})
         return self.profile.simulate(routed, self.algorithm, self.rules.run)
 
-    def prediction(self, run: Run) -> Prediction | None:
+    def prediction(self, run: ProfileRun) -> Prediction | None:
         """A run with what is known of its error; None without a profile, or if it does not say how
         sure it is."""
         return None if self.profile is None else prediction(self.profile, run, self.algorithm)
 
-    def interval(self, run: Run) -> Interval | None:
+    def interval(self, run: ProfileRun) -> Interval | None:
         """How sure the profile is of the time of a run; None if :meth:`prediction` is."""
         predicted = self.prediction(run)
         return predicted and interval_of(predicted)

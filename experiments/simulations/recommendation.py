@@ -25,7 +25,7 @@ from simulator.analysis.critical_path import parts, trace_back
 from simulator.collectives import Algorithm, find
 from simulator.cost_models.nccl import Choice
 from simulator.predictions import Prediction, interval_of, ratio
-from simulator.profile import Profile, Run
+from simulator.profile import Profile, ProfileRun
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -164,7 +164,7 @@ class Answers:
     cases: list[Case] = field(init=False)
     left: list[Left] = field(init=False)
     """The algorithms that are not tried."""
-    _runs: dict[tuple[str, float], Run] = field(init=False, default_factory=dict, repr=False)
+    _runs: dict[tuple[str, float], ProfileRun] = field(init=False, default_factory=dict, repr=False)
     _sure: dict[tuple[str, float], Sure | None] = field(
         init=False, default_factory=dict, repr=False
     )
@@ -200,7 +200,7 @@ class Answers:
         ]
         return usable or ([] if self.question.algorithms else self.cases)
 
-    def run(self, case: Case, nbytes: float) -> Run:
+    def run(self, case: Case, nbytes: float) -> ProfileRun:
         """A simulation, made once: in the pieces of the profile's library."""
         key = case.algorithm.name, nbytes
         if key not in self._runs:
@@ -386,12 +386,12 @@ def _channels(case: Case) -> int:
     return int(schedule.lane[schedule.remote].max(initial=0)) + 1
 
 
-def _why(run: Run) -> str:
+def _why(run: ProfileRun) -> str:
     steps = run.timeline.schedule.steps
     return f"{steps} {'step' if steps == 1 else 'steps'}, {_path(run)}"
 
 
-def _path(run: Run) -> str:
+def _path(run: ProfileRun) -> str:
     """The largest two parts of the critical path, as shares of the time."""
     seconds = {**run.overheads, **parts(trace_back(run.timeline))}
     largest = sorted(seconds.items(), key=lambda part: -part[1])[:2]

@@ -13,7 +13,7 @@ from experiments.simulations.verdict import Verdict
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound, left_out
 from simulator.cost_models.fabric import Fabric
-from simulator.profile import Run
+from simulator.profile import ProfileRun
 from topologies.html_tables import table
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
@@ -128,7 +128,7 @@ class SweepTable(list[SweepRow]):
         return table((*header, "formula"), rows)
 
 
-def judge(case: Case, run: Run) -> SweepRow:
+def judge(case: Case, run: ProfileRun) -> SweepRow:
     """A simulated point beside formula and bound."""
     timeline = run.timeline
     schedule, cost, p = timeline.schedule, case.cost, case.ranks

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.calibration import Fit, fit_links
+from experiments.calibration import LinkFit, fit_links
 from experiments.measurements import Curve
 from experiments.measurements import Point as Measured
 from experiments.simulations.case import Case
@@ -63,7 +63,7 @@ class Validation:
     algorithm: str
     ranks: int
     points: tuple[ComparedPoint, ...]
-    fit: Fit | None
+    fit: LinkFit | None
     notes: tuple[str, ...]
 
     def errors(self, fitted: bool) -> np.ndarray:

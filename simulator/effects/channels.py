@@ -12,7 +12,7 @@ from simulator.effects.parameter_units import Bytes, Count, Seconds, Word
 from topologies.topology import Floats
 
 
-class Channels(NamedTuple):
+class PeerChannels(NamedTuple):
     """NCCL divides its channels among all peers, whether they send or not. It opens more for one
     peer when a channel has many bytes (`addP2pToPlan` in src/enqueue.cc)."""
 
@@ -45,7 +45,7 @@ class Channels(NamedTuple):
 
 
 def few_channels(
-    channels: Mapping[str, Channels],
+    channels: Mapping[str, PeerChannels],
     jobs: Jobs,
     nbytes: Floats | float,
     slowness: Callable[[str, str], Floats | float],

@@ -15,7 +15,7 @@ FEW = 256
 """The most ranks for which UCX keeps a connection to each peer (openucx/ucx, pull request 3944)."""
 
 
-class Memory(NamedTuple):
+class HostMemory(NamedTuple):
     """What memory of the host costs. V is the size of a collective in bytes."""
 
     reduction: Seconds = 0.0

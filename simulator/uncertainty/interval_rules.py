@@ -19,7 +19,7 @@ FREEDOM = 4.0
 """Degrees of freedom of Student's t: outliers are more frequent than in a normal distribution."""
 
 
-class Rules(NamedTuple):
+class IntervalRules(NamedTuple):
     """What calibration learnt from families of curves that it had left out."""
 
     machine: Deviation

@@ -17,7 +17,7 @@ Rows = Flags | npt.NDArray[np.integer]
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class MeasuredPlaces:
     """Points as columns, each of shape (points,)."""
 
     collective: npt.NDArray[np.str_]
@@ -33,14 +33,14 @@ class Places:
     def __len__(self) -> int:
         return len(self.nbytes)
 
-    def take(self, chosen: Rows) -> Places:
+    def take(self, chosen: Rows) -> MeasuredPlaces:
         """Some of the points."""
-        return Places(*(column[chosen] for column in self._columns))
+        return MeasuredPlaces(*(column[chosen] for column in self._columns))
 
-    def and_also(self, others: Places) -> Places:
+    def and_also(self, others: MeasuredPlaces) -> MeasuredPlaces:
         """These points, then others."""
         pairs = zip(self._columns, others._columns, strict=True)
-        return Places(*(np.concatenate(pair) for pair in pairs))
+        return MeasuredPlaces(*(np.concatenate(pair) for pair in pairs))
 
     @property
     def _columns(self) -> tuple[npt.NDArray[Any], ...]:
@@ -108,9 +108,9 @@ def place(
     nodes: float,
     nbytes: float,
     messages: Floats | None = None,
-) -> Places:
+) -> MeasuredPlaces:
     """One point. `messages`: the shares of messages by size, if they are known."""
-    return Places(
+    return MeasuredPlaces(
         np.array([collective]),
         np.array([algorithm]),
         np.array([float(ranks)]),
@@ -120,7 +120,7 @@ def place(
     )
 
 
-def apart(left: Places, right: Places) -> Apart:
+def apart(left: MeasuredPlaces, right: MeasuredPlaces) -> Apart:
     """How far apart the points are."""
     collective = left.collective[:, None] == right.collective
     return Apart(
@@ -133,7 +133,7 @@ def apart(left: Places, right: Places) -> Apart:
     )
 
 
-def beyond(places: Places, seen: Places) -> Beyond:
+def beyond(places: MeasuredPlaces, seen: MeasuredPlaces) -> Beyond:
     """How far `places` are outside `seen`, which has a point at least."""
     collective = places.collective[:, None] == seen.collective
     algorithm = collective & (places.algorithm[:, None] == seen.algorithm)

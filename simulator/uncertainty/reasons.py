@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.uncertainty.measured_places import Places, beyond
+from simulator.uncertainty.measured_places import MeasuredPlaces, beyond
 from topologies.topology import Floats
 from topologies.units import format_bytes
 
 
-def reasons(place: Places, seen: Places) -> tuple[str, ...]:
+def reasons(place: MeasuredPlaces, seen: MeasuredPlaces) -> tuple[str, ...]:
     """In what the one point of `place` is outside what was `seen`, a line each.
 
     >>> from simulator.uncertainty.measured_places import place

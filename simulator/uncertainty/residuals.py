@@ -15,8 +15,8 @@ from math import log
 
 import numpy as np
 
-from simulator.uncertainty.interval_rules import FREEDOM, Rules
-from simulator.uncertainty.measured_places import Apart, Beyond, Places, apart, beyond
+from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
+from simulator.uncertainty.measured_places import Apart, Beyond, MeasuredPlaces, apart, beyond
 from simulator.uncertainty.message_sizes import own_likeness
 from topologies.topology import Floats
 
@@ -31,13 +31,13 @@ LEAST_NOISE, LEAST_LENGTH = 1e-3, 1.01
 class Residuals:
     """log(measured / model) at measured points."""
 
-    rules: Rules
-    seen: Places
+    rules: IntervalRules
+    seen: MeasuredPlaces
     """The measured points."""
     values: Floats
     """Their residuals, shape (points,)."""
 
-    def at(self, places: Places) -> tuple[Floats, Floats]:
+    def at(self, places: MeasuredPlaces) -> tuple[Floats, Floats]:
         """The expected residuals of new runs at `places`, and their variances, both of shape
         (points,).
 
@@ -51,7 +51,7 @@ class Residuals:
         mean, variance = conditional(self.rules, self._covariance, like, self.values, whole)
         return mean, (variance + farther) * self._scale
 
-    def difference(self, one: Places, other: Places) -> tuple[float, float]:
+    def difference(self, one: MeasuredPlaces, other: MeasuredPlaces) -> tuple[float, float]:
         """The expected residual of a new run at `other` less that of a new run at `one`, a point
         each, and the variance of this difference. What the two points share is not in it."""
         both = one.and_also(other)
@@ -78,19 +78,19 @@ class Residuals:
         return scale(self.rules, self._covariance, self.values) if len(self.seen) else 1.0
 
 
-def shared(rules: Rules) -> float:
+def shared(rules: IntervalRules) -> float:
     """The variance of what a point shares with others, its messages apart."""
     of = (rules.machine, rules.collective, rules.algorithm, rules.allocation, rules.curve)
     return float(sum(deviation**2 for deviation in of))
 
 
-def alone(rules: Rules, messages: Floats) -> Floats:
+def alone(rules: IntervalRules, messages: Floats) -> Floats:
     """The variance of what each point shares with others, shape (points,), from the likeness of its
     messages with themselves."""
     return np.asarray(shared(rules) + rules.message**2 * messages)
 
 
-def likeness(rules: Rules, between: Apart) -> Floats:
+def likeness(rules: IntervalRules, between: Apart) -> Floats:
     """The covariance of the residuals at two sets of points without noise, shape (left, right)."""
     near = np.exp(-between.size / log(max(rules.size, LEAST_LENGTH)))
     close = np.exp(-between.ranks / log(max(rules.ranks, LEAST_LENGTH)))
@@ -104,7 +104,7 @@ def likeness(rules: Rules, between: Apart) -> Floats:
     return np.asarray(near * (close * kin + between.allocation * same) + messages)
 
 
-def distance(rules: Rules, outside: Beyond) -> Floats:
+def distance(rules: IntervalRules, outside: Beyond) -> Floats:
     """The variance that the distance from the measured points adds, shape (points,)."""
     deviations = (getattr(rules, name) for name in outside._fields)
     return np.asarray(
@@ -112,7 +112,7 @@ def distance(rules: Rules, outside: Beyond) -> Floats:
     )
 
 
-def together(rules: Rules, outside: Beyond, between: Apart) -> Floats:
+def together(rules: IntervalRules, outside: Beyond, between: Apart) -> Floats:
     """The covariance that the distance from the measured points adds, shape (points, points): two
     points share the way that both are outside."""
     whole = np.zeros_like(between.size)
@@ -124,7 +124,7 @@ def together(rules: Rules, outside: Beyond, between: Apart) -> Floats:
     return whole
 
 
-def covariance(rules: Rules, among: Floats, values: Floats) -> Floats:
+def covariance(rules: IntervalRules, among: Floats, values: Floats) -> Floats:
     """That of measured residuals, shape (points, points), from their likeness. Outliers have more
     noise (Student's t)."""
     noise = max(rules.noise, LEAST_NOISE)
@@ -138,7 +138,7 @@ def covariance(rules: Rules, among: Floats, values: Floats) -> Floats:
     return np.asarray(among + np.diag(noise**2 / weight))
 
 
-def scale(rules: Rules, known: Floats, values: Floats) -> float:
+def scale(rules: IntervalRules, known: Floats, values: Floats) -> float:
     """The factor on all variances, from the `values` that are known and their covariance, shape
     (points, points).
 
@@ -147,7 +147,7 @@ def scale(rules: Rules, known: Floats, values: Floats) -> float:
     return _ratio(rules, values, np.asarray(np.linalg.solve(known, values), dtype=np.float64))
 
 
-def _ratio(rules: Rules, values: Floats, solved: Floats) -> float:
+def _ratio(rules: IntervalRules, values: Floats, solved: Floats) -> float:
     """As :func:`scale`, from the `values` divided by their covariance."""
     squares = float(values @ solved)
     ratio = (rules.usual_scale + squares) / (rules.usual_scale + len(values))
@@ -155,7 +155,7 @@ def _ratio(rules: Rules, values: Floats, solved: Floats) -> float:
 
 
 def conditional(
-    rules: Rules, known: Floats, like: Floats, values: Floats, whole: Floats
+    rules: IntervalRules, known: Floats, like: Floats, values: Floats, whole: Floats
 ) -> tuple[Floats, Floats]:
     """The mean and variance of residuals of new runs, shape (points,) each, from the covariance of
     the `values` that are known, the new points' likeness to them, and their variance without them.

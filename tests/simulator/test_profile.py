@@ -13,7 +13,7 @@ from parsed_html import Parsed
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
-from simulator.effects.memory_costs import Memory
+from simulator.effects.memory_costs import HostMemory
 from simulator.engines import simulate
 from simulator.profile import Profile, Protocol
 from simulator.schedules.orbits import NotSymmetric
@@ -183,13 +183,13 @@ def test_the_fastest_protocol_is_kept() -> None:
 def test_one_rank_a_node_is_hockneys_model() -> None:
     """p ranks, one a node: 2(p-1) steps of 2α and V/p bytes, merged at γ in the first half."""
     flat = Protocol("flat", {"network": Link(1e9, 2e-6)})
-    profile = Profile("x", "nodes", 0.0, (flat,), memory=Memory(1e-9, 1e-9))
+    profile = Profile("x", "nodes", 0.0, (flat,), memory=HostMemory(1e-9, 1e-9))
     seconds = profile.simulate(route(RING.build(4, 4e6), machine(4, 1)), RING).seconds
     assert seconds == pytest.approx(2 * 3 * (4e-6 + 1e6 / 1e9) + 3 * 1e6 * 1e-9, rel=1e-12)
 
 
 def test_memory_is_slower_beyond_the_cache() -> None:
-    memory = Memory(1.0, 3.0, 2.0, 6.0, cache=2.0**20)
+    memory = HostMemory(1.0, 3.0, 2.0, 6.0, cache=2.0**20)
     assert memory.merge(2.0**10) == pytest.approx(1.0)
     assert memory.merge(2.0**20) == 2.0
     assert memory.merge(2.0**30) == pytest.approx(3.0)
@@ -201,12 +201,12 @@ def test_scratch_is_new_memory_from_32_mib_or_half_a_mebibyte_in_several_blocks(
         np.array([0.0, 1.0, 1.0, 2.0, 2.0]),
         np.array([2.0**30, 2.0**24, 2.0**26, 2.0**19, 2.0**20]),
     )
-    seconds = Memory(fresh=5.0, back=3.0).allocate(scratch, nbytes)
+    seconds = HostMemory(fresh=5.0, back=3.0).allocate(scratch, nbytes)
     assert seconds.tolist() == [0.0, 0.0, 5.0 * 2**26, 0.0, 3.0 * 2**21]
 
 
 def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:
-    memory = Memory(0.0, 0.0, 2.0, 2.0, 5.0)
+    memory = HostMemory(0.0, 0.0, 2.0, 2.0, 5.0)
     profile = Profile("x", "nodes", 1e-6, (LL,), memory=memory, scratch={"ring": 1.0})
     assert overheads(profile, "ring", 100.0) == {"launch": 1e-6, "copy to merge": 200.0}
     large = 2.0**26
@@ -219,14 +219,14 @@ def test_reductions_copy_first_and_pay_for_fresh_memory() -> None:
 
 
 def test_joined_memory_is_registered_again_where_it_is_fresh() -> None:
-    memory = Memory(registered=3.0, back=9.0)
+    memory = HostMemory(registered=3.0, back=9.0)
     profile = Profile("x", "nodes", 0.0, (LL,), memory=memory, joined={"ring": 0.5})
     assert overheads(profile, "ring", 2.0**26) == {"fresh memory": 2.0**26 * 2 * 3.0}
     assert overheads(profile, "ring", 2.0**24) == overheads(profile, "tree", 2.0**26) == {}
 
 
 def test_fresh_memory_is_pinned_once_and_again_for_every_block_that_joins_it() -> None:
-    memory = Memory(fresh=4.0, back=1.0, pinned=8.0)
+    memory = HostMemory(fresh=4.0, back=1.0, pinned=8.0)
     scratch, joined, nbytes = (
         np.array([0.0, 1.0, 1.0, 2.0]),
         np.array([0.0, 0.0, 2.0, 0.0]),
@@ -245,7 +245,7 @@ def test_fresh_memory_is_pinned_once_and_again_for_every_block_that_joins_it() -
 
 
 def test_scratch_takes_time_on_more_ranks_than_ucx_connects_one_by_one() -> None:
-    memory = Memory(fresh=4.0, pinned_on_many=8.0)
+    memory = HostMemory(fresh=4.0, pinned_on_many=8.0)
     scratch, nbytes = np.array([0.0, 0.5, 0.5, 1.0]), np.array([2.0**20, 2.0**19, 2.0**20, 2.0**26])
     assert memory.allocate(scratch, nbytes, 0.0, 257.0).tolist() == [0.0, 0.0, 8.0, 2.0**28]
     assert memory.allocate(scratch, nbytes, 0.0, 256.0).tolist() == [0.0, 0.0, 0.0, 2.0**28]
@@ -301,7 +301,7 @@ def test_a_folded_run_is_the_whole_one(algorithm: Algorithm, data: st.DataObject
     topology = data.draw(st.sampled_from(MACHINES))
     ranks = topology.ranks
     protocol = data.draw(costs(topology.link_kinds.vocabulary))
-    memory = data.draw(st.sampled_from((Memory(), Memory(0.25, 0.25))))
+    memory = data.draw(st.sampled_from((HostMemory(), HostMemory(0.25, 0.25))))
     profile = Profile("x", "x", 1.0, (protocol,), memory=memory, exchanges=Exchanges(0.5, 1.0))
     all_shifts = algorithm.shifts_on or (lambda _, count: algorithm.shifts(count))
     group = data.draw(st.sampled_from([*groups(all_shifts(topology, ranks))]))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter, Values
 from experiments.calibration.effects.protocols import reach
-from simulator.effects.channels import Channels
+from simulator.effects.channels import PeerChannels
 from simulator.profile import Profile
 
 CHANNEL = "1/β of a channel"
@@ -20,6 +20,6 @@ def few_channels(data: Data, *, algorithm: str, slowness: float) -> Effect:
         return Effect()
 
     def write(profile: Profile, values: Values) -> Profile:
-        return replace(profile, channels={algorithm: Channels(kind, values[CHANNEL])})
+        return replace(profile, channels={algorithm: PeerChannels(kind, values[CHANNEL])})
 
     return Effect((Parameter(CHANNEL, slowness, "s/B", LIKELY),), write)

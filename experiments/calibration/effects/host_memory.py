@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from experiments.calibration.effects.effect import LIKELY, LOOSE, Data, Effect, Parameter, Values
-from simulator.effects.memory_costs import Memory
+from simulator.effects.memory_costs import HostMemory
 from simulator.profile import Profile
 
 NO_SCRATCH: Mapping[str, float] = {}
@@ -37,7 +37,7 @@ def host_memory(
 
     def write(profile: Profile, values: Values) -> Profile:
         fitted = {name: values[parameter.name] for name, parameter in rates.items()}
-        memory = Memory(mapped=mapped, trimmed=trimmed)._replace(**fitted)
+        memory = HostMemory(mapped=mapped, trimmed=trimmed)._replace(**fitted)
         return replace(profile, memory=memory, scratch=dict(scratch))
 
     return Effect(tuple(rates.values()), write)

@@ -29,11 +29,11 @@ from experiments.calibration.population.specification import (
 from experiments.calibration.uncertainty import shipped_rules
 from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
-from simulator.effects.channels import Channels
+from simulator.effects.channels import PeerChannels
 from simulator.effects.jobs import nodes_of
 from simulator.profile import Profile, Protocol, Uncertainty
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.measured_places import place
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
@@ -170,7 +170,7 @@ def _in_switches(profile: Profile, steps: _Steps, slowness: float, latency: floa
         profile = multicasting(profile, algorithm, latency, {kind.name: slowness})
     if kind.bandwidth > HOPPER:
         return profile
-    return replace(profile, channels={"shift": Channels(kind.name, CHANNEL)})
+    return replace(profile, channels={"shift": PeerChannels(kind.name, CHANNEL)})
 
 
 @cache
@@ -238,7 +238,7 @@ def _moves(model: Model, population: Population | None) -> Floats:
     return population.moves(names) if population is not None else np.zeros((0, len(names)))
 
 
-def _rules(population: Population | None, unreached: int) -> Rules:
+def _rules(population: Population | None, unreached: int) -> IntervalRules:
     """The rules of intervals, if the population does not reach the machine for so many reasons.
     Each adds the variance of another machine. A library without a population is as unsure as MPI,
     and one reason more."""

@@ -15,7 +15,7 @@ from experiments.calibration.population.machine_runs import Runs
 from experiments.calibration.population.population import Population, Spread, fit_transports
 from experiments.calibration.slopes import along
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.interval_rules import Rules
+from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.residuals import shared
 from topologies.topology import Floats
 
@@ -39,13 +39,13 @@ class Unseen(NamedTuple):
     parameters: Floats
     """The variance that differences between machines give."""
 
-    def variance(self, spread: Spread, base: Rules) -> Floats:
+    def variance(self, spread: Spread, base: IntervalRules) -> Floats:
         """The variance of `off` by the rules of intervals."""
         rules = base._replace(machine=spread.machine)
         alone = shared(rules) + rules.noise**2
         return np.asarray(alone + spread.parameters**2 * self.parameters)
 
-    def half(self, spread: Spread, base: Rules) -> Floats:
+    def half(self, spread: Spread, base: IntervalRules) -> Floats:
         """Half of the width of each interval, in log time."""
         return np.asarray(quantile(LEVEL) * np.sqrt(self.variance(spread, base)))
 
@@ -59,7 +59,7 @@ def unseen(runs: Runs, population: Population) -> Unseen:
     return Unseen(runs.machine, off, np.asarray((shifts**2).sum(axis=1)))
 
 
-def learn_from(runs: Sequence[Runs], base: Rules) -> Spread:
+def learn_from(runs: Sequence[Runs], base: IntervalRules) -> Spread:
     """The rules by these runs alone: their machines are left out in GROUPS groups."""
     machines = sorted({each.machine for each in runs})
     points = []
@@ -71,7 +71,7 @@ def learn_from(runs: Sequence[Runs], base: Rules) -> Spread:
     return learn(points, base) if points else START
 
 
-def learn(machines: Sequence[Unseen], base: Rules) -> Spread:
+def learn(machines: Sequence[Unseen], base: IntervalRules) -> Spread:
     """The rules with the best mean interval score (Gneiting and Raftery, JASA 102, 2007) whose
     intervals are usually not too wide: see WIDEST. A point costs the width of its interval, and 2 /
     (1 - level) times how far it is outside. Each machine counts alike, and each of its set-ups.

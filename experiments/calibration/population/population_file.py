@@ -14,7 +14,7 @@ from pydantic import Field
 
 from experiments.calibration.population.population import Member, Population, Spread
 from experiments.calibration.standing import POPULATION
-from experiments.profiles.document_parts import Keys, Part, Whole
+from experiments.profiles.document_parts import DocumentPart, Keys, Whole
 from simulator.effects.parameter_units import Word
 from topologies.readers import yaml_files
 from topologies.readers.mistakes import Location, Mistake, Mistakes
@@ -28,7 +28,7 @@ DIGITS = 3
 """Of a correlation, after the point."""
 
 
-class MemberPart(Part):
+class MemberPart(DocumentPart):
     """A parameter: its values, and the spread of its logarithm (of a power: of itself)."""
 
     unit: Literal["s", "s/B", "power", "times specified"]
@@ -48,7 +48,7 @@ class MemberPart(Part):
         return Member(self.unit, start, mean, self.spread, self.machines)
 
 
-class LevelPart(Part):
+class LevelPart(DocumentPart):
     """The parameters of some machines."""
 
     machines: list[Annotated[str, Field(max_length=200)]]

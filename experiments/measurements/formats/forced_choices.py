@@ -13,7 +13,7 @@ from experiments.spellings import (
 )
 
 
-class Label(NamedTuple):
+class ForcedChoice(NamedTuple):
     """What a run forced; empty if the library chose."""
 
     algorithm: str = ""
@@ -26,7 +26,7 @@ class Label(NamedTuple):
     """The algorithm that the run asked for, if that had no effect."""
 
 
-def read_label(label: str, collective: str) -> Label:
+def read_label(label: str, collective: str) -> ForcedChoice:
     """What the column `algorithm` of an index says was forced; a label that had no effect forced
     nothing.
 
@@ -42,22 +42,22 @@ def read_label(label: str, collective: str) -> Label:
     if "not effective" in label.lower():
         note = "the label of the algorithm had no effect: the library chose"
         ignored = re.match(r"label (\w{1,40}), NOT effective", label)
-        return Label(notes=(note,), ignored=ignored[1].lower() if ignored else "")
+        return ForcedChoice(notes=(note,), ignored=ignored[1].lower() if ignored else "")
     forced = dict(re.findall(r"\bNCCL_(ALGO|PROTO)=([^\s'\"]+)", label.partition("(")[0]))
     if forced:
         return forced_by(forced.get("ALGO", ""), forced.get("PROTO", ""), collective)
     word = label.partition("(")[0].strip()
     if word.lower().startswith(("auto", "open mpi default")):
-        return Label()
-    return Label(canonical_algorithm(word.removeprefix("default-"), collective))
+        return ForcedChoice()
+    return ForcedChoice(canonical_algorithm(word.removeprefix("default-"), collective))
 
 
-def forced_by(algo: str, proto: str, collective: str) -> Label:
+def forced_by(algo: str, proto: str, collective: str) -> ForcedChoice:
     """What NCCL_ALGO and NCCL_PROTO leave of NCCL's choice for a collective: one name each, or the
     choice and a note.
 
     >>> forced_by("allreduce:tree;broadcast:ring", "LL", "all_reduce")
-    Label(algorithm='tree', protocol='LL', notes=(), ignored='')
+    ForcedChoice(algorithm='tree', protocol='LL', notes=(), ignored='')
     >>> forced_by("Ring,Tree", "", "all_reduce").notes
     ('NCCL_ALGO=Ring,Tree leaves NCCL the choice',)
     """
@@ -67,12 +67,12 @@ def forced_by(algo: str, proto: str, collective: str) -> Label:
         collective in NCCL_WITHOUT_CHOICE
         or (collective in NCCL_TREELESS and algorithm.lower() in NCCL_TREES)
     ):
-        return Label(
+        return ForcedChoice(
             "",
             canonical_protocol(protocol),
             (f"NCCL_ALGO={algo} has no effect on {collective}", *notes),
         )
-    return Label(
+    return ForcedChoice(
         canonical_algorithm(algorithm, collective), canonical_protocol(protocol), more + notes
     )
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from experiments.measurements.formats.forced_choices import Label, forced_by
+from experiments.measurements.formats.forced_choices import ForcedChoice, forced_by
 
 Settings = dict[str, set[str]]
 """All values of each variable; under "library" its version."""
@@ -85,7 +85,7 @@ def library(settings_of_test: Settings) -> tuple[str, tuple[str, ...]]:
     return "", (f"library unknown: the log names {' and '.join(versions)}",) if versions else ()
 
 
-def forced(settings_of_test: Settings, collective: str) -> Label:
+def forced(settings_of_test: Settings, collective: str) -> ForcedChoice:
     """The algorithm and the protocol that were forced on a collective; none and a note where there
     are several."""
     values = {name: sorted(settings_of_test.get(name, ())) for name in ("NCCL_ALGO", "NCCL_PROTO")}

@@ -9,11 +9,11 @@ import pytest
 from experiments.benchmarks import calibration, calibration_page
 from experiments.benchmarks.calibration import Group, groups, table
 from experiments.benchmarks.interval_coverage import Lefts
-from experiments.calibration.held_out import Left
+from experiments.calibration.held_out import LeftOut
 from experiments.calibration.observations import FitPoints
 from experiments.measurements import read_all
 from simulator.cost_models.nccl import NcclJob, channels, choice
-from simulator.uncertainty.measured_places import Places
+from simulator.uncertainty.measured_places import MeasuredPlaces
 from simulator.uncertainty.message_sizes import no_messages
 
 SIZES = [4**k for k in range(6, 15)]
@@ -56,9 +56,9 @@ def lefts(group: Group, measured: FitPoints) -> Lefts:
     every = np.ones(len(measured), dtype=np.bool_)
     names = np.full(len(measured), "all_reduce")
     columns = measured.ranks, measured.nodes, measured.size
-    where = Places(names, names, *columns, no_messages(len(measured)))
+    where = MeasuredPlaces(names, names, *columns, no_messages(len(measured)))
     off, one = np.ones(len(measured)) / 100, np.arange(1)
-    left = Left(every, where, off, 3 * off, 0 * off, where.take(one), np.zeros(1))
+    left = LeftOut(every, where, off, 3 * off, 0 * off, where.take(one), np.zeros(1))
     return {name: [left] for name in calibration.COLUMNS}
 
 

@@ -15,11 +15,11 @@ from experiments.benchmarks.horovod_runs import (
     run_seconds,
     runs,
 )
-from experiments.calibration import Fit
+from experiments.calibration import LinkFit
 
 MEASURED = Path(__file__).parents[4] / "shared" / "measured"
 measured_here = pytest.mark.skipif(not MEASURED.exists(), reason="the measured tables are not here")
-FREE = Fit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0))
+FREE = LinkFit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0))
 
 
 def test_the_first_run_is_what_others_are_held_against(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_the_first_run_is_what_others_are_held_against(tmp_path: Path) -> None:
 
 
 def test_computing_is_what_one_node_takes_less_what_it_exposes() -> None:
-    fits = {gpus: Fit(3e-6, (0.0, 0.0), 2e10, (0.0, 0.0)) for gpus in (4, 8)}
+    fits = {gpus: LinkFit(3e-6, (0.0, 0.0), 2e10, (0.0, 0.0)) for gpus in (4, 8)}
     measured = [Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 9.0, 9.0)]
     one_node, two_nodes = losses(measured, fits)
     assert one_node.loss == 0.0
@@ -43,7 +43,7 @@ def test_computing_is_what_one_node_takes_less_what_it_exposes() -> None:
 
 
 def test_a_free_network_costs_copies_alone_which_one_node_has_too() -> None:
-    fits = {gpus: Fit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0)) for gpus in (4, 8)}
+    fits = {gpus: LinkFit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0)) for gpus in (4, 8)}
     results = losses([Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 0.4, 0.3)], fits)
     assert [result.loss for result in results] == pytest.approx([0.0] * 2)
     one, two = (result.exposed for result in results)
@@ -61,7 +61,7 @@ def test_an_epoch_beside_its_steps_is_not_divided_among_nodes() -> None:
 
 
 def test_the_time_of_an_epoch_is_fitted_to_the_first_two_runs() -> None:
-    fits = {gpus: Fit(3e-6, (0.0, 0.0), 2e10, (0.0, 0.0)) for gpus in (4, 8, 16)}
+    fits = {gpus: LinkFit(3e-6, (0.0, 0.0), 2e10, (0.0, 0.0)) for gpus in (4, 8, 16)}
     alone = Nodes(1, 4, 0.3, 0.0)
     seconds = run_seconds([alone, Nodes(2, 8, 1.0, 0.0)], fits, 7.5)[1]
     two = Nodes(2, 8, seconds / alone.seconds * 0.3 * 2, 0.0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from experiments.calibration import Fit, fit_links, solve
+from experiments.calibration import LinkFit, fit_links, solve
 from law_cases import tries
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -102,7 +102,7 @@ def test_the_solution_is_never_negative_and_never_beaten(rows: list[tuple[float,
 
 
 def test_relative_weights_make_small_sizes_count() -> None:
-    fit: Fit = fit_links(
+    fit: LinkFit = fit_links(
         find("ring").build(4, 1.0), SIZES, measured("ring", 20e-6, 200e9, 0.03), links
     )
     low, high = fit.latency_interval

@@ -8,16 +8,16 @@ import pytest
 import nccl_logs
 from experiments.diagnosis import diagnose
 from experiments.diagnosis.advice import advice
-from experiments.diagnosis.findings import Finding, Kind
+from experiments.diagnosis.findings import Finding, FindingKind
 from experiments.measurements import Curve, read
 from grouped_cases import each_case
 
 LOG = Path(__file__).parents[3] / "examples" / "alps_gh200_p16_aws-ofi-1.9.2.log"
-BUMP = (Finding(Kind.BUMP, (3,), 3.0, ""),)
-WIDE = (Finding(Kind.BUMP, (3, 4, 5, 6), 3.0, ""),)
-SWITCH = (Finding(Kind.COSTLY_SWITCH, (3, 4), 3.0, ""),)
+BUMP = (Finding(FindingKind.BUMP, (3,), 3.0, ""),)
+WIDE = (Finding(FindingKind.BUMP, (3, 4, 5, 6), 3.0, ""),)
+SWITCH = (Finding(FindingKind.COSTLY_SWITCH, (3, 4), 3.0, ""),)
 FREE = ("repeat without the algorithm and the protocol that are forced here",)
-FAR = (Finding(Kind.FAR_BELOW, (3,), 3.0, ""),)
+FAR = (Finding(FindingKind.FAR_BELOW, (3,), 3.0, ""),)
 
 
 @pytest.mark.parametrize("name", ["my.log", "slingshot.log", "profile/ofi.log"])

@@ -18,9 +18,16 @@ from hypothesis import strategies as st
 import law_cases
 from experiments.measure.interpreter import Arrival, Transport, bind
 from experiments.measure.patterns import PROMISES
-from experiments.measure.program import Message, Move, Post, Program, Wait, compile_program
+from experiments.measure.program import (
+    ElementMove,
+    Message,
+    MessagePost,
+    MessageWait,
+    RankProgram,
+    compile_program,
+)
 from experiments.measure.signals import with_signals
-from experiments.measure.slot_layout import Span, granularity, slot_bounds, slot_span
+from experiments.measure.slot_layout import ElementSpan, granularity, slot_bounds, slot_span
 from grouped_cases import each_case
 from law_cases import a_third, tries
 from simulator.collectives import algorithms, find
@@ -226,19 +233,19 @@ def test_the_test_would_see_a_deadlock() -> None:
 
 def test_what_a_rank_of_a_ring_does() -> None:
     """Slots are 0:2 and 2:4, signals 4:5, what is received to be added waits in 5:7."""
-    first, inbox = Span(0, 2), Span(5, 7)
-    receives, sends = Message(1, False, 1, inbox), Message(0, True, 1, Span(2, 4))
-    passes, gathers = Message(2, True, 1, first), Message(3, False, 1, Span(2, 4))
-    assert compile_program(ring_all_reduce(2, 16.0), 0, 4) == Program(
+    first, inbox = ElementSpan(0, 2), ElementSpan(5, 7)
+    receives, sends = Message(1, False, 1, inbox), Message(0, True, 1, ElementSpan(2, 4))
+    passes, gathers = Message(2, True, 1, first), Message(3, False, 1, ElementSpan(2, 4))
+    assert compile_program(ring_all_reduce(2, 16.0), 0, 4) == RankProgram(
         (
-            Post((receives, sends)),
-            Wait(1),
-            Move(inbox, first, True),
-            Post((passes,)),
-            Wait(0),
-            Post((gathers,)),
-            Wait(2),
-            Wait(3),
+            MessagePost((receives, sends)),
+            MessageWait(1),
+            ElementMove(inbox, first, True),
+            MessagePost((passes,)),
+            MessageWait(0),
+            MessagePost((gathers,)),
+            MessageWait(2),
+            MessageWait(3),
         ),
         7,
     )
@@ -248,7 +255,7 @@ def test_in_order_all_that_is_equally_deep_goes_together() -> None:
     messages = [
         [(number, sends, peer) for number, sends, peer, _ in step.messages]
         for step in compile_program(find("naive").build(3, 8.0), 0, 3, tagged=False).instructions
-        if isinstance(step, Post)
+        if isinstance(step, MessagePost)
     ]
     assert messages == [[(0, True, 1), (2, False, 2), (3, True, 2), (4, False, 1)]]
 

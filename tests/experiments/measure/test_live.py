@@ -17,9 +17,9 @@ if "torch" not in os.environ.get("SIMCTL_REQUIRE", "").split(","):
 from experiments.cli.measuring_options import MeasuringOptions
 from experiments.commands.measure import run
 from experiments.measure import local_ranks as launching
-from experiments.measure.launcher import Place
+from experiments.measure.launcher import RankPlace
 from experiments.measure.patterns import PROMISES
-from experiments.measure.points import Plan
+from experiments.measure.points import MeasurementPlan
 from experiments.measure.result_rows import read_rows
 from topologies.errors import InputError
 
@@ -48,11 +48,11 @@ def test_ranks_that_do_not_meet_wait_no_longer_than_they_were_told(
     from experiments.measure.ranks import join
 
     monkeypatch.setattr("experiments.measure.points.MEETING", 0.1)
-    plan = Plan("gloo", "cpu", "float32", 2, f"file://{tmp_path}/store", (), timeout=0.1)
+    plan = MeasurementPlan("gloo", "cpu", "float32", 2, f"file://{tmp_path}/store", (), timeout=0.1)
     with pytest.raises(
         InputError, match=rf"^2 ranks did not meet at file://{tmp_path}/store in 0\.1s: "
     ):
-        join(plan, Place(0, 2, 0), torch.device("cpu"))
+        join(plan, RankPlace(0, 2, 0), torch.device("cpu"))
 
 
 HANGS = """

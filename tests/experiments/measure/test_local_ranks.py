@@ -16,10 +16,12 @@ import pytest
 from experiments.measure import local_ranks
 from experiments.measure.blame import MeasurementFailed
 from experiments.measure.local_ranks import launch
-from experiments.measure.points import Plan, points
+from experiments.measure.points import MeasurementPlan, points
 from experiments.measure.result_rows import ResultRow, row_of
 
-PLAN = Plan("gloo", "cpu", "float32", 2, "", points(["ring"], [64.0], 2, "float32"), timeout=0.2)
+PLAN = MeasurementPlan(
+    "gloo", "cpu", "float32", 2, "", points(["ring"], [64.0], 2, "float32"), timeout=0.2
+)
 ABOUT = {"device": "cpu", "library": "none", "source": "here"}
 ROW = row_of(PLAN, PLAN.points[0], np.ones((2, 3)), 0, 1, ABOUT)
 BEGIN = f"""
@@ -35,7 +37,7 @@ def wait(): threading.Event().wait()
 
 
 def failing(
-    code: str, monkeypatch: pytest.MonkeyPatch, plan: Plan = PLAN
+    code: str, monkeypatch: pytest.MonkeyPatch, plan: MeasurementPlan = PLAN
 ) -> tuple[str, list[ResultRow]]:
     """What is said of ranks that run `code`, and the rows before that."""
     rows: list[ResultRow] = []
@@ -110,7 +112,7 @@ import signal
 from experiments.measure import local_ranks, points
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a shell's background job
 local_ranks.WORKER = {code!r}
-local_ranks.launch(points.Plan.from_json({plan!r}), print)
+local_ranks.launch(points.MeasurementPlan.from_json({plan!r}), print)
 """
 CHILD = """
 import os

@@ -10,9 +10,9 @@ from experiments.measure.patterns import (
     EXACT,
     PERIOD,
     PROMISES,
+    BufferValues,
     Chunk,
     Numbers,
-    Values,
     largest,
     promise,
 )
@@ -24,7 +24,7 @@ from topologies.errors import InputError
 SIMULATED = {algorithm.collective.name: algorithm.collective for algorithm in algorithms().values()}
 
 
-def buffers(values: Values, ranks: int, elements: int) -> Numbers:
+def buffers(values: BufferValues, ranks: int, elements: int) -> Numbers:
     return np.stack([values.of([Chunk(rank, 0, elements)]) for rank in range(ranks)])
 
 
@@ -32,7 +32,7 @@ def buffers(values: Values, ranks: int, elements: int) -> Numbers:
 @tries(6, 20)
 @given(ranks=st.integers(2, 6), chunks=st.sampled_from([1, 5, PERIOD + 3]), seed=st.integers(0, 9))
 def test_the_promise_is_the_postcondition(name: str, ranks: int, chunks: int, seed: int) -> None:
-    elements, values = ranks * chunks, Values(ranks, "float32", seed)
+    elements, values = ranks * chunks, BufferValues(ranks, "float32", seed)
     promised, after = SIMULATED[name].postcondition(
         buffers(values, ranks, elements).astype(np.uint64), None
     )
@@ -42,7 +42,7 @@ def test_the_promise_is_the_postcondition(name: str, ranks: int, chunks: int, se
 
 
 def test_what_has_no_schedule_is_promised_by_hand() -> None:
-    values = Values(3, "float32")
+    values = BufferValues(3, "float32")
     whole = buffers(values, 3, 6)
     np.testing.assert_array_equal(values.of(promise("scatter", 2, 3, 6)), whole[0, 4:])
     gathered = np.concatenate([whole[0, :2], whole[1, 2:4], whole[2, 4:]])
@@ -58,7 +58,7 @@ def test_what_has_no_schedule_is_promised_by_hand() -> None:
 @given(st.integers(2, 16), st.data())
 def test_other_chunks_of_other_ranks_look_different(power: int, data: st.DataObject) -> None:
     size, ranks = 2**power, 8
-    values = Values(ranks, "float32")
+    values = BufferValues(ranks, "float32")
     rank_and_chunk = st.tuples(st.sampled_from([None, *range(ranks)]), st.integers(0, 7))
     (rank, first), (peer, second) = data.draw(rank_and_chunk), data.draw(rank_and_chunk)
     assume((rank, first) != (peer, second))
@@ -73,11 +73,11 @@ def test_other_chunks_of_other_ranks_look_different(power: int, data: st.DataObj
 def test_sums_are_exact(dtype: str) -> None:
     ranks = min(EXACT[dtype] // 2, 100)
     assert 2 <= largest(ranks, dtype) <= EXACT[dtype] // ranks
-    total = Values(ranks, dtype).of([Chunk(None, 0, PERIOD)])
+    total = BufferValues(ranks, dtype).of([Chunk(None, 0, PERIOD)])
     assert total.max() <= EXACT[dtype]
     assert total.min() >= ranks
 
 
 def test_too_many_ranks_for_a_dtype_are_refused() -> None:
     with pytest.raises(InputError, match="bfloat16 counts to 256 only"):
-        Values(129, "bfloat16")
+        BufferValues(129, "bfloat16")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.measure.points import Plan, Point, parse_names, points
+from experiments.measure.points import MeasurementPlan, MeasurementPoint, parse_names, points
 from grouped_cases import each_case
 from topologies.errors import InputError
 
@@ -34,17 +34,17 @@ def test_sizes_cut_into_whole_chunks(
 def test_points_are_in_order_and_once_each() -> None:
     plan = points(["ring", "barrier", "broadcast"], [1.0, 2.0, 64.0], 2, "float32")
     assert plan == (
-        Point("all_reduce", "ring", 2, 8),
-        Point("all_reduce", "ring", 16, 64),
-        Point("barrier", "", 0, 0),
-        Point("broadcast", "", 1, 4),
-        Point("broadcast", "", 16, 64),
+        MeasurementPoint("all_reduce", "ring", 2, 8),
+        MeasurementPoint("all_reduce", "ring", 16, 64),
+        MeasurementPoint("barrier", "", 0, 0),
+        MeasurementPoint("broadcast", "", 1, 4),
+        MeasurementPoint("broadcast", "", 16, 64),
     )
     assert [str(point) for point in plan[1:3]] == ["ring of 64B", "barrier"]
 
 
 def test_a_plan_survives_its_journey() -> None:
-    plan = Plan(
+    plan = MeasurementPlan(
         "gloo",
         "cpu",
         "float32",
@@ -53,7 +53,7 @@ def test_a_plan_survives_its_journey() -> None:
         points(["ring", "reduce"], [64.0], 2, "float32"),
         budget=0.5,
     )
-    assert Plan.from_json(plan.to_json()) == plan
+    assert MeasurementPlan.from_json(plan.to_json()) == plan
 
 
 @each_case(

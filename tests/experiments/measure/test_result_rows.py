@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 
 from experiments import output
-from experiments.measure.points import Plan, Point, points
-from experiments.measure.result_rows import CELLS, Record, ResultRow, key_of, read_rows, row_of
+from experiments.measure.points import MeasurementPlan, MeasurementPoint, points
+from experiments.measure.result_rows import CELLS, ResultFile, ResultRow, key_of, read_rows, row_of
 from grouped_cases import each_case
 from topologies.errors import InputError
 
-PLAN = Plan("gloo", "cpu", "float32", 2, "", points(["all_gather", "ring"], [4096.0], 2, "float32"))
+PLAN = MeasurementPlan(
+    "gloo", "cpu", "float32", 2, "", points(["all_gather", "ring"], [4096.0], 2, "float32")
+)
 ABOUT = {"device": "cpu", "library": "torch 2.13.0", "source": "laptop"}
 
 
-def row(point: Point = PLAN.points[0]) -> ResultRow:
+def row(point: MeasurementPoint = PLAN.points[0]) -> ResultRow:
     return row_of(PLAN, point, np.array([[1.0, 5.0, 2.0], [3.0, 4.0, 1.0]]) / 1e6, 0, 1, ABOUT)
 
 
@@ -43,12 +45,12 @@ def test_the_table_has_bandwidths_as_nccl_tests_counts_them() -> None:
         "682.7MB/s",
         "0",
     ]
-    barrier = [cell(asdict(row(Point("barrier", "", 0, 0)))) for cell in CELLS.values()]
+    barrier = [cell(asdict(row(MeasurementPoint("barrier", "", 0, 0)))) for cell in CELLS.values()]
     assert barrier[3] == barrier[7] == barrier[8] == ""
 
 
 def test_every_row_is_kept_at_once_and_found_again(tmp_path: Path) -> None:
-    record = Record(tmp_path / "runs.csv")
+    record = ResultFile(tmp_path / "runs.csv")
     for point in PLAN.points:
         record.add(row(point))
         assert read_rows(tmp_path / "runs.csv") == record.rows

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.uncertainty.interval_rules import Rules
-from simulator.uncertainty.measured_places import Places, apart
+from simulator.uncertainty.interval_rules import IntervalRules
+from simulator.uncertainty.measured_places import MeasuredPlaces, apart
 from simulator.uncertainty.message_sizes import (
     OCTAVES,
     message_likeness,
@@ -17,7 +17,7 @@ from simulator.uncertainty.message_sizes import (
 from simulator.uncertainty.residuals import Residuals, likeness
 from topologies.topology import Floats
 
-MESSAGES = Rules(0, 0, 0, 0, 0, 0.01, 8, 8, 0, 0, 0, 0, 0, 0, message=0.1)
+MESSAGES = IntervalRules(0, 0, 0, 0, 0, 0.01, 8, 8, 0, 0, 0, 0, 0, 0, message=0.1)
 """Only messages are alike."""
 SIZES = np.geomspace(2.0**8, 2.0**24, 9)
 Messages = list[tuple[float, int]]
@@ -32,10 +32,10 @@ def row(messages: Messages, latency: float, crossed: float) -> Floats:
     return shares(sizes, counts, latency, crossed)
 
 
-def runs(sizes: Floats, of_v: float, collective: str = "all_reduce") -> Places:
+def runs(sizes: Floats, of_v: float, collective: str = "all_reduce") -> MeasuredPlaces:
     """A run of V for each of `sizes`, whose messages take 80% of the time and are `of_v` of V."""
     count = len(sizes)
-    return Places(
+    return MeasuredPlaces(
         np.full(count, collective),
         np.full(count, f"of {of_v}"),
         np.full(count, 1 / of_v),

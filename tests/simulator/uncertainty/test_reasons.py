@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.uncertainty.measured_places import Places, beyond, place
+from simulator.uncertainty.measured_places import MeasuredPlaces, beyond, place
 from simulator.uncertainty.message_sizes import no_messages
 from simulator.uncertainty.reasons import reasons
 
-SEEN = Places(
+SEEN = MeasuredPlaces(
     np.array(["all_reduce", "all_reduce"]),
     np.array(["ring", "tree"]),
     np.array([4.0, 8.0]),

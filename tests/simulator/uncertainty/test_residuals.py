@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.uncertainty.interval_rules import Rules
-from simulator.uncertainty.measured_places import Places, apart, beyond, place
+from simulator.uncertainty.interval_rules import IntervalRules
+from simulator.uncertainty.measured_places import MeasuredPlaces, apart, beyond, place
 from simulator.uncertainty.message_sizes import no_messages
 from simulator.uncertainty.residuals import Residuals, distance, likeness, scale, shared
 
-RULES = Rules(
+RULES = IntervalRules(
     machine=0.05,
     collective=0.1,
     algorithm=0.06,
@@ -30,10 +30,10 @@ RULES = Rules(
 SIZES = np.geomspace(2.0**8, 2.0**26, 10)
 
 
-def places(*ranks: int, algorithm: str = "ring", collective: str = "all_reduce") -> Places:
+def places(*ranks: int, algorithm: str = "ring", collective: str = "all_reduce") -> MeasuredPlaces:
     count = len(ranks) * len(SIZES)
     column = np.repeat(ranks, len(SIZES)).astype(np.float64)
-    return Places(
+    return MeasuredPlaces(
         np.full(count, collective),
         np.full(count, algorithm),
         column,
@@ -113,7 +113,7 @@ def test_a_likeness_is_a_covariance(rows: list[tuple[str, int, float]]) -> None:
     """No combination of residuals has a negative variance."""
     names, ranks, sizes = (np.array(column) for column in zip(*rows, strict=True))
     names_of = np.full(len(rows), "all_reduce"), names
-    here = Places(*names_of, ranks.astype(float), ranks, sizes, no_messages(len(rows)))
+    here = MeasuredPlaces(*names_of, ranks.astype(float), ranks, sizes, no_messages(len(rows)))
     like = likeness(RULES, apart(here, here))
     assert like == pytest.approx(like.T)
     assert np.linalg.eigvalsh(like).min() > -1e-9

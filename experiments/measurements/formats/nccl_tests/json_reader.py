@@ -16,13 +16,18 @@ from experiments.measurements.curve import DIED, Curve, Failure, Measurements, n
 from experiments.measurements.formats.log_settings import LIBRARY, settings, version_of
 from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest
 from experiments.measurements.formats.nccl_tests.participants import Device, programs, whole_list
-from experiments.measurements.formats.nccl_tests.printed_table import Cell, Header, PrintedRow, fits
+from experiments.measurements.formats.nccl_tests.printed_table import (
+    PrintedCell,
+    PrintedHeader,
+    PrintedRow,
+    fits,
+)
 from experiments.measurements.formats.nccl_tests.table_curves import (
     Skipped,
     curves_of,
     skipped_lines,
 )
-from experiments.measurements.formats.nccl_tests.torn_rows import Rows, Step
+from experiments.measurements.formats.nccl_tests.torn_rows import SizeStep, TableRows
 from experiments.measurements.networks import network_of
 from experiments.output import counted
 from topologies.errors import InputError, as_text
@@ -127,13 +132,13 @@ def _curves(document: _Document, cut: str, source: str, skipped: Skipped) -> Ite
             continue
         rows.append(row)
         cpu_time = cpu_time or _has_cpu_time(result)
-    header = Header(1, (), (), re.compile(""), 1e6, cpu_time)
+    header = PrintedHeader(1, (), (), re.compile(""), 1e6, cpu_time)
     run = replace(run, capped=not cut and _capped(document, rows))
     if run.capped:
         run.notes.append(
             "sizes end before the largest asked for: lowered by the benchmark for lack of memory"
         )
-    yield from curves_of(run, header, Rows(rows), source, skipped)
+    yield from curves_of(run, header, TableRows(rows), source, skipped)
 
 
 def _run(value: _Document, cut: str) -> LoggedTest:
@@ -183,7 +188,7 @@ def _row(number: int, result: object) -> PrintedRow | None:
     whole = [_whole(result.get(name)) for name in ("size", "count")]
     if not cells or whole[0] is None or (result.get("count") is not None and whole[1] is None):
         return None
-    filled = tuple(cell or Cell("N/A", "N/A", "N/A", "N/A") for cell in cells)
+    filled = tuple(cell or PrintedCell("N/A", "N/A", "N/A", "N/A") for cell in cells)
     if not all(fits("time", text) for cell in filled for text in vars(cell).values()):
         return None
     kind, redop, root = (
@@ -202,7 +207,7 @@ def _row(number: int, result: object) -> PrintedRow | None:
     )
 
 
-def _cell(result: dict[str, object], place: str) -> Cell | None:
+def _cell(result: dict[str, object], place: str) -> PrintedCell | None:
     if result.get(place) is None:
         return None
     cell, iterations = _dict(result, place), _dict(result, f"{place}_per_iter")
@@ -211,7 +216,7 @@ def _cell(result: dict[str, object], place: str) -> Cell | None:
         *(cell.get(name) for name in ("alg_bw", "bus_bw", "nwrong")),
     ]
     texts += [iterations.get(name) for name in ("min_us", "cv_pct")]
-    return Cell(*("N/A" if text is None else as_text(text) for text in texts))
+    return PrintedCell(*("N/A" if text is None else as_text(text) for text in texts))
 
 
 def _has_cpu_time(result: object) -> bool:
@@ -221,7 +226,7 @@ def _has_cpu_time(result: object) -> bool:
 def _capped(document: _Document, rows: list[PrintedRow]) -> bool:
     """Whether a test that ran to its end stopped at a size below the largest asked for."""
     config = _dict(document, "config")
-    step = Step(_whole(config.get("step_factor")) or 1, _whole(config.get("step_bytes")) or 0)
+    step = SizeStep(_whole(config.get("step_factor")) or 1, _whole(config.get("step_bytes")) or 0)
     maximum, largest = (
         _whole(config.get("maximum_bytes")),
         max((row.size for row in rows), default=0),

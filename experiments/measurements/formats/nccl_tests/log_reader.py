@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from experiments.measurements.curve import Curve, Failure, Measurements, no_rows, tally
 from experiments.measurements.formats.nccl_tests.dead_tests import alone, died
-from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest, Sections, cut
+from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest, LogTests, cut
 from experiments.measurements.formats.nccl_tests.processes import processes
 from experiments.measurements.formats.nccl_tests.table_curves import (
     Skipped,
@@ -41,7 +41,7 @@ def _job(text: str, source: str) -> Measurements:
 
     Raises InputError if the log has no usable row.
     """
-    sections = cut(text) if "algbw" in text or "nThread" in text else Sections()
+    sections = cut(text) if "algbw" in text or "nThread" in text else LogTests()
     skipped: Skipped = defaultdict(list, orphan=sections.orphans, long=sections.long)
     unfinished = None if text.endswith(("\n", "\r")) else text.count("\n") + 1
     job_curves: list[Curve] = []
@@ -83,7 +83,7 @@ def _separate_jobs(count: int, parts: Sequence[str], source: str) -> Measurement
     return Measurements(tuple(measured), tuple(skipped), failures)
 
 
-def _reason(sections: Sections, source: str, skipped: Sequence[str]) -> str:
+def _reason(sections: LogTests, source: str, skipped: Sequence[str]) -> str:
     """Why a log has no curve: no table, no rows, or no usable row."""
     header = next((header for _, header in sections.tables()), None)
     if header is None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from experiments.measurements.formats.log_settings import LIBRARY, Settings, settings
 from experiments.measurements.formats.nccl_tests.participants import Device, device, programs
-from experiments.measurements.formats.nccl_tests.printed_table import Header, find_header
-from experiments.measurements.formats.nccl_tests.torn_rows import Line, Step, may_matter
+from experiments.measurements.formats.nccl_tests.printed_table import PrintedHeader, find_header
+from experiments.measurements.formats.nccl_tests.torn_rows import Line, SizeStep, may_matter
 from experiments.measurements.formats.text import numbered, too_long
 
 _MARK = re.compile(
@@ -43,13 +43,13 @@ class LoggedTest:
     """Numbers of ranks in NCCL's own lines."""
     threads: int | None = None
     """Threads times GPUs of a process."""
-    step: Step | None = None
+    step: SizeStep | None = None
     """How sizes grow."""
     notes: list[str] = field(default_factory=list)
     """Notes for the curves."""
     places: tuple[str, ...] = _PLACES
     """Which half of the table is in place."""
-    header: Header | None = None
+    header: PrintedHeader | None = None
     """The header of the table; None until it comes."""
     header_lost: bool = False
     """Whether rows came without a header."""
@@ -96,7 +96,7 @@ class LoggedTest:
 
 
 @dataclass
-class Sections:
+class LogTests:
     """All tests of a log."""
 
     runs: list[LoggedTest] = field(default_factory=lambda: [LoggedTest()])
@@ -108,16 +108,16 @@ class Sections:
     exported: Settings = field(default_factory=dict)
     """Values of variables that were exported so far."""
 
-    def tables(self) -> Iterator[tuple[LoggedTest, Header]]:
+    def tables(self) -> Iterator[tuple[LoggedTest, PrintedHeader]]:
         """The tests that came as far as a table."""
         for run in self.runs:
             if run.header is not None:
                 yield run, run.header
 
 
-def cut(text: str) -> Sections:
+def cut(text: str) -> LogTests:
     """The tests in the text of a log."""
-    sections = Sections()
+    sections = LogTests()
     for line, content in numbered(text):
         if too_long(content):
             sections.long.append(line)
@@ -128,7 +128,7 @@ def cut(text: str) -> Sections:
     return sections
 
 
-def _read_line(sections: Sections, line: int, content: str) -> None:
+def _read_line(sections: LogTests, line: int, content: str) -> None:
     """Keep what may be a row."""
     run = sections.runs[-1]
     if run.header is None or run.closed:
@@ -145,7 +145,7 @@ def _read_line(sections: Sections, line: int, content: str) -> None:
         run.lines.append((line, text))
 
 
-def _read_mark(sections: Sections, line: int, content: str) -> bool:
+def _read_mark(sections: LogTests, line: int, content: str) -> bool:
     """Read a line about a test; True for a header, which is no row."""
     header = find_header(line, content)
     if header is None:
@@ -163,7 +163,7 @@ def _read_mark(sections: Sections, line: int, content: str) -> bool:
     return header is not None
 
 
-def _read_failure(sections: Sections, content: str) -> None:
+def _read_failure(sections: LogTests, content: str) -> None:
     """Read a line that says that a test died.
 
     A line of nccl-tests counts for any test, other lines for a test that began and did not end.
@@ -176,7 +176,7 @@ def _read_failure(sections: Sections, content: str) -> None:
         run.failed = content.strip()
 
 
-def _read_settings(sections: Sections, content: str) -> None:
+def _read_settings(sections: LogTests, content: str) -> None:
     """Read what a line says of the library and its variables: of its own test, the next, or all."""
     run = sections.runs[-1]
     if "nccl-library=" in content:
@@ -197,20 +197,20 @@ def _lists_device(run: LoggedTest, content: str) -> bool:
     return entry is not None and (entry.rank >= 0 or run.header is None)
 
 
-def _open(sections: Sections, header: Header) -> None:
+def _open(sections: LogTests, header: PrintedHeader) -> None:
     run = _preamble(sections)
     run.header = header
     run.exported = dict(sections.exported)
 
 
-def _preamble(sections: Sections) -> LoggedTest:
+def _preamble(sections: LogTests) -> LoggedTest:
     """The test that a line announces: a new one if the current one has its table, or died."""
     if sections.runs[-1].over:
         sections.runs.append(sections.runs[-1].next())
     return sections.runs[-1]
 
 
-def _begin(sections: Sections, content: str) -> None:
+def _begin(sections: LogTests, content: str) -> None:
     """Begin a new test if nccl-tests announces one after the list of devices: the current test
     hangs or died."""
     run = sections.runs[-1]
@@ -231,7 +231,7 @@ def _read_preamble(run: LoggedTest, content: str) -> None:
         run.iterations = int(iterations[1])
     if step := re.search(r"\bstep: ([0-9]{1,15})\((factor|bytes)\)", content):
         amount = int(step[1])
-        run.step = Step(factor=amount) if step[2] == "factor" else Step(bytes=amount)
+        run.step = SizeStep(factor=amount) if step[2] == "factor" else SizeStep(bytes=amount)
 
 
 def _read_remark(run: LoggedTest, content: str) -> None:

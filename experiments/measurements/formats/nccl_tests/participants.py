@@ -33,7 +33,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class RankCount:
     """How many ranks and nodes took part. None: the log does not tell."""
 
     ranks: int | None
@@ -79,13 +79,13 @@ def programs(text: str) -> list[str]:
     )
 
 
-def count_ranks(devices: Sequence[Device]) -> Ranks:
+def count_ranks(devices: Sequence[Device]) -> RankCount:
     """Ranks and nodes of rank 0's group, by the list of devices; unknown where the list is
     damaged."""
     if not devices:
-        return Ranks(None, None)
+        return RankCount(None, None)
     if reason := _doubt(devices):
-        return Ranks(None, None, (f"number of ranks unknown: {reason}",))
+        return RankCount(None, None, (f"number of ranks unknown: {reason}",))
     group = [
         entry
         for entry in devices
@@ -97,7 +97,7 @@ def count_ranks(devices: Sequence[Device]) -> Ranks:
         else (f"{len(devices)} ranks in groups of {len(group)}; ranks of one group",)
     )
     hosts = Counter(entry.host for entry in group)
-    return Ranks(
+    return RankCount(
         len(group),
         len(hosts),
         notes,

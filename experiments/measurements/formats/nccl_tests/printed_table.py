@@ -48,7 +48,7 @@ def fits(name: str, token: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Cell:
+class PrintedCell:
     """One measurement as printed; "N/A" if the table has none."""
 
     time: str
@@ -81,7 +81,7 @@ class PrintedRow:
     """The reduction."""
     root: int | None
     """The root; -1 if the collective has none."""
-    cells: tuple[Cell, ...]
+    cells: tuple[PrintedCell, ...]
     """The measurements: out of place and in place."""
     spans: tuple[Span, ...]
     """Where its tokens begin and end in the text."""
@@ -95,7 +95,7 @@ class PrintedRow:
 
 
 @dataclass(frozen=True)
-class Header(TableHeader):
+class PrintedHeader(TableHeader):
     """The header of a table of nccl-tests."""
 
     per_second: float
@@ -133,7 +133,7 @@ class Header(TableHeader):
         )
 
 
-def find_header(line: int, text: str) -> Header | None:
+def find_header(line: int, text: str) -> PrintedHeader | None:
     """The header in `text`, or None if it has no size, time, algbw and busbw in their order."""
     if "algbw" not in text or "busbw" not in text or len(text) > 2000:
         return None
@@ -147,7 +147,7 @@ def find_header(line: int, text: str) -> Header | None:
         return None
     ends = tuple(end for _, end in spans(columns_text))
     per_second = 1e3 if "bytes" in columns_text.split() else 1e6
-    return Header(
+    return PrintedHeader(
         line,
         columns,
         ends,
@@ -201,9 +201,9 @@ def _row(
     )
 
 
-def _cell(columns: tuple[str, ...], tokens: list[str]) -> Cell:
+def _cell(columns: tuple[str, ...], tokens: list[str]) -> PrintedCell:
     ends = columns.index("time", 1) if "time" in columns[1:] else len(columns)
     named = dict(zip(columns[:ends], tokens, strict=False))
-    return Cell(
+    return PrintedCell(
         *(named.get(name, "N/A") for name in ("time", "algbw", "busbw", "wrong", "i_min", "i_cv%"))
     )

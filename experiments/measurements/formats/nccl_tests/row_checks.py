@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from experiments.measurements.formats.nccl_tests.printed_table import Cell, PrintedRow
+from experiments.measurements.formats.nccl_tests.printed_table import PrintedCell, PrintedRow
 
 _ELEMENT = {"char": 1, "half": 2, "bfloat16": 2, "int": 4, "float": 4, "double": 8}
 _SLACK = 1e-6
@@ -22,18 +22,18 @@ def interval(printed: str) -> Interval:
     return float(printed) - half, float(printed) + half
 
 
-def finite(cell: Cell) -> bool:
+def finite(cell: PrintedCell) -> bool:
     """Whether all numbers of the cell are finite: after a time of 0 a benchmark prints inf or
     nan."""
     return all(text == "N/A" or math.isfinite(float(text)) for text in vars(cell).values())
 
 
-def measured(cell: Cell) -> bool:
+def measured(cell: PrintedCell) -> bool:
     """Whether a time above zero stands in the cell."""
     return cell.time != "N/A" and float(cell.time) > 0
 
 
-def agrees(size: int, cell: Cell, per_second: float, factor: float = 1.0) -> bool:
+def agrees(size: int, cell: PrintedCell, per_second: float, factor: float = 1.0) -> bool:
     """Whether `factor` x size / time is the algbw (GB/s) that is printed, within the rounding of
     both."""
     if not finite(cell):
@@ -72,11 +72,11 @@ def bus_ratio(rows: Sequence[PrintedRow], per_second: float) -> Interval | None:
     return ratio if ratio[1] < 1.1 * ratio[0] else None
 
 
-def _has_busbw(cell: Cell) -> bool:
+def _has_busbw(cell: PrintedCell) -> bool:
     return measured(cell) and cell.busbw != "N/A" and float(cell.busbw) > 0
 
 
-def _rate(size: int, cell: Cell, per_second: float) -> Interval:
+def _rate(size: int, cell: PrintedCell, per_second: float) -> Interval:
     low, high = interval(cell.time)
     scale = size * per_second / 1e9
     return scale / high, scale / low if low > 0 else float("inf")

@@ -10,16 +10,20 @@ from experiments.measurements.curve import NO_FOOTER, WITHOUT_ROWS, Curve, Point
 from experiments.measurements.formats.log_settings import forced, library, variables
 from experiments.measurements.formats.nccl_tests.log_sections import LoggedTest
 from experiments.measurements.formats.nccl_tests.participants import (
-    Ranks,
+    RankCount,
     confirms,
     contradicts,
     count_ranks,
     gpu_model,
     name_collective,
 )
-from experiments.measurements.formats.nccl_tests.printed_table import Cell, Header, PrintedRow
+from experiments.measurements.formats.nccl_tests.printed_table import (
+    PrintedCell,
+    PrintedHeader,
+    PrintedRow,
+)
 from experiments.measurements.formats.nccl_tests.row_checks import finite, measured, row_agrees
-from experiments.measurements.formats.nccl_tests.torn_rows import Rows
+from experiments.measurements.formats.nccl_tests.torn_rows import TableRows
 from experiments.output import counted
 
 Skipped = dict[str, list[int]]
@@ -50,18 +54,18 @@ class _Table:
 
     run: LoggedTest
     """The test of the table."""
-    header: Header
+    header: PrintedHeader
     """The table's header."""
     rows: tuple[PrintedRow, ...]
     """The rows."""
-    ranks: Ranks
+    ranks: RankCount
     """How many ranks and nodes took part."""
     notes: tuple[str, ...]
     """Notes for the curve."""
 
 
 def curves_of(
-    run: LoggedTest, header: Header, lines: Rows, source: str, skipped: Skipped
+    run: LoggedTest, header: PrintedHeader, lines: TableRows, source: str, skipped: Skipped
 ) -> Iterator[Curve]:
     """The curves of one table: one for each data type, reduction and root.
 
@@ -87,7 +91,7 @@ def curves_of(
             yield curve
 
 
-def _run_notes(run: LoggedTest, header: Header, lines: Rows) -> tuple[str, ...]:
+def _run_notes(run: LoggedTest, header: PrintedHeader, lines: TableRows) -> tuple[str, ...]:
     notes = list(run.notes)
     if lines.joined:
         notes.append(tally("row", "torn in two and put together again", lines.joined))
@@ -98,10 +102,10 @@ def _run_notes(run: LoggedTest, header: Header, lines: Rows) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _ranks(run: LoggedTest) -> Ranks:
+def _ranks(run: LoggedTest) -> RankCount:
     if not run.devices and len(run.nranks) == 1:
         (ranks,) = run.nranks
-        return Ranks(
+        return RankCount(
             ranks,
             None,
             (f"no list of devices: {counted(ranks, 'rank')} by NCCL's own 'nranks {ranks}'",),
@@ -172,7 +176,7 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
     )
 
 
-def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
+def _identity(table: _Table) -> tuple[str, RankCount, tuple[str, ...]]:
     """The collective, the ranks, and notes on both."""
     if not table.rows:
         return "unknown", table.ranks, table.notes
@@ -180,7 +184,7 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
     programs = [run.started] if run.started else run.programs
     collective, note = name_collective(programs, rows, ranks.ranks, per_second)
     if ranks.ranks and contradicts(collective, ranks.ranks, rows, per_second):
-        ranks = Ranks(
+        ranks = RankCount(
             None,
             None,
             (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",),
@@ -192,14 +196,14 @@ def _identity(table: _Table) -> tuple[str, Ranks, tuple[str, ...]]:
 
 def _by_threads(
     run: LoggedTest, collective: str, rows: Sequence[PrintedRow], per_second: float
-) -> Ranks:
+) -> RankCount:
     if run.threads and confirms(collective, run.threads, rows, per_second):
-        return Ranks(
+        return RankCount(
             run.threads,
             1,
             (f"no list of devices: {counted(run.threads, 'rank')} by nThread x nGpus and busbw",),
         )
-    return Ranks(None, None, ("number of ranks unknown: no list of devices",))
+    return RankCount(None, None, ("number of ranks unknown: no list of devices",))
 
 
 def _points(
@@ -225,7 +229,7 @@ def _points(
     return tuple(group[(len(group) - 1) // 2] for group in sizes), notes
 
 
-def _point(size: int, cell: Cell, table: _Table) -> Point:
+def _point(size: int, cell: PrintedCell, table: _Table) -> Point:
     minimum, cv = (None if text == "N/A" else float(text) for text in (cell.least, cell.cv))
     return Point(
         size,

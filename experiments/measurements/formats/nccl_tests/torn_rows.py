@@ -14,7 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from experiments.measurements.formats.aligned_text import aligned, spans
-from experiments.measurements.formats.nccl_tests.printed_table import Header, PrintedRow, fits
+from experiments.measurements.formats.nccl_tests.printed_table import (
+    PrintedHeader,
+    PrintedRow,
+    fits,
+)
 from experiments.measurements.formats.nccl_tests.row_checks import agrees, copies, row_agrees
 
 _FIRST = re.compile(r"[ \t]*[0-9]")
@@ -28,7 +32,7 @@ Line = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class Step:
+class SizeStep:
     """How a test goes from one size to the next: times `factor`, or plus `bytes`."""
 
     factor: int = 1
@@ -49,7 +53,7 @@ class Step:
 
 
 @dataclass
-class Rows:
+class TableRows:
     """The rows of a table."""
 
     rows: list[PrintedRow] = field(default_factory=list)
@@ -61,12 +65,12 @@ class Rows:
 
 
 def read_rows(
-    header: Header, lines: Sequence[Line], step: Step | None, unfinished: int | None
-) -> Rows:
+    header: PrintedHeader, lines: Sequence[Line], step: SizeStep | None, unfinished: int | None
+) -> TableRows:
     """The rows in `lines` (without prefixes); `unfinished` is a last line that has no line end."""
     whole = [header.row(line, text) for line, text in lines]
     full = [row for row in whole if row is not None]
-    reader = _Reader(_calibrated(header, full), _usual_copies(full), unfinished)
+    reader = _RowReader(_calibrated(header, full), _usual_copies(full), unfinished)
     for (line, text), row in zip(lines, whole, strict=True):
         reader.feed(line, text, row)
     reader.flush()
@@ -84,7 +88,7 @@ def may_matter(text: str) -> bool:
     )
 
 
-def _calibrated(header: Header, rows: Sequence[PrintedRow]) -> Header:
+def _calibrated(header: PrintedHeader, rows: Sequence[PrintedRow]) -> PrintedHeader:
     """The header with the column ends that its rows have, where they have them in common."""
     full = [row for row in rows if row.columns == header.columns]
     ends = Counter(tuple(end for _, end in row.spans) for row in full).most_common(1)
@@ -99,18 +103,18 @@ def _usual_copies(rows: Sequence[PrintedRow]) -> float | None:
     return usual[0][0] if usual and usual[0][0] >= 1 else None
 
 
-def _settled(rows_read: Rows, per_second: float, step: Step | None) -> Rows:
+def _settled(rows_read: TableRows, per_second: float, step: SizeStep | None) -> TableRows:
     """Without the rows put together from pieces that nothing proves to belong together."""
     doubtful, joined = set(), set(rows_read.joined)
     for row, later in zip(rows_read.rows, [*rows_read.rows, None][1:], strict=True):
         if row.line in joined and not _proven(row, later, per_second, step):
             doubtful.add(row.line)
     rows = [row for row in rows_read.rows if row.line not in doubtful]
-    return Rows(rows, sorted([*rows_read.torn, *doubtful]), sorted(joined - doubtful))
+    return TableRows(rows, sorted([*rows_read.torn, *doubtful]), sorted(joined - doubtful))
 
 
 def _proven(
-    row: PrintedRow, later: PrintedRow | None, per_second: float, step: Step | None
+    row: PrintedRow, later: PrintedRow | None, per_second: float, step: SizeStep | None
 ) -> bool:
     neighbours = (
         (step.up(row.size), step.down(row.size)) if step else (row.size * 1.05, row.size * 0.95)
@@ -124,11 +128,11 @@ def _proven(
     return row_agrees(row, per_second) and (distinct or next_size)
 
 
-class _Reader:
+class _RowReader:
     """Reads lines one after the other. A line that begins a row waits for the rest of it."""
 
-    def __init__(self, header: Header, usual: float | None, unfinished: int | None) -> None:
-        self.found = Rows()
+    def __init__(self, header: PrintedHeader, usual: float | None, unfinished: int | None) -> None:
+        self.found = TableRows()
         self._header, self._usual, self._unfinished = header, usual, unfinished
         self._head: Line | None = None
 

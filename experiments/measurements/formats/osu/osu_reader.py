@@ -22,7 +22,7 @@ from experiments.measurements.formats.osu.osu_table import (
     BENCHMARKS,
     PROGRAMS,
     Benchmark,
-    Header,
+    OsuHeader,
     OsuRow,
     Title,
     find_header,
@@ -63,14 +63,14 @@ _Skipped = dict[str, list[int]]
 
 
 @dataclass
-class _Table:
+class _OsuTable:
     """One table."""
 
     title: Title
     """Its title."""
     line: int
     """The line of the title."""
-    header: Header | None = None
+    header: OsuHeader | None = None
     """Its header; None until it comes."""
     rows: list[tuple[OsuRow, str]] = field(default_factory=list)
     """Its rows, with their texts."""
@@ -126,15 +126,15 @@ def parse_osu(text: str, source: str) -> Measurements:
     return Measurements(tuple(curves), tuple(lines), failures)
 
 
-def _tables(text: str, skipped: _Skipped) -> list[_Table]:
-    tables: list[_Table] = []
-    ahead = _Table(Title("", "", "", ""), 0)
+def _tables(text: str, skipped: _Skipped) -> list[_OsuTable]:
+    tables: list[_OsuTable] = []
+    ahead = _OsuTable(Title("", "", "", ""), 0)
     for line, content in numbered(text):
         if too_long(content):
             skipped["long"].append(line)
         elif "OSU " in content and (title := find_title(content)):
             tables.append(replace(ahead, title=title, line=line, rows=[]))
-            ahead = _Table(Title("", "", "", ""), 0)
+            ahead = _OsuTable(Title("", "", "", ""), 0)
         elif not tables or tables[-1].rows:
             _read_ahead(ahead, content[:_LONGEST])
         if tables and not too_long(content):
@@ -142,7 +142,7 @@ def _tables(text: str, skipped: _Skipped) -> list[_Table]:
     return tables
 
 
-def _read_ahead(ahead: _Table, content: str) -> None:
+def _read_ahead(ahead: _OsuTable, content: str) -> None:
     """Read a line before the title of a test."""
     launcher = (
         re.search(r"\b(?:mpirun|mpiexec|srun|aprun|jsrun|ibrun)\b", content)
@@ -155,12 +155,12 @@ def _read_ahead(ahead: _Table, content: str) -> None:
         ahead.notes, ahead.capped = [match[0]], True
 
 
-def _read_line(tables: list[_Table], line: int, content: str, skipped: _Skipped) -> None:
+def _read_line(tables: list[_OsuTable], line: int, content: str, skipped: _Skipped) -> None:
     table = tables[-1]
     header = find_header(line, content)
     if header is not None:
         if table.header is not None:
-            tables.append(_Table(table.title, line, pairs=table.pairs, launch=table.launch))
+            tables.append(_OsuTable(table.title, line, pairs=table.pairs, launch=table.launch))
         tables[-1].header = header
     elif "#" in content:
         _read_remark(tables, content)
@@ -170,11 +170,13 @@ def _read_line(tables: list[_Table], line: int, content: str, skipped: _Skipped)
         _read_row(table, table.header, line, content, skipped)
 
 
-def _read_remark(tables: list[_Table], content: str) -> None:
+def _read_remark(tables: list[_OsuTable], content: str) -> None:
     table = tables[-1]
     if match := re.search(r"# Datatype: MPI_(\w{1,20})", content):
         if table.rows:
-            tables.append(_Table(table.title, table.line, pairs=table.pairs, launch=table.launch))
+            tables.append(
+                _OsuTable(table.title, table.line, pairs=table.pairs, launch=table.launch)
+            )
         tables[-1].dtype = match[1].lower()
     elif match := re.search(r"\[ pairs: ([1-9][0-9]{0,6}) \]", content):
         table.pairs = int(match[1])
@@ -182,7 +184,9 @@ def _read_remark(tables: list[_Table], content: str) -> None:
         table.notes.append(match[1].strip())
 
 
-def _read_row(table: _Table, header: Header, line: int, content: str, skipped: _Skipped) -> None:
+def _read_row(
+    table: _OsuTable, header: OsuHeader, line: int, content: str, skipped: _Skipped
+) -> None:
     """Read a row. Sizes only grow, so a row with a smaller size is a piece of another row."""
     text = header.strip(content)
     row = header.row(line, text)
@@ -196,7 +200,7 @@ def _read_row(table: _Table, header: Header, line: int, content: str, skipped: _
         skipped["torn"].append(line)
 
 
-def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve | None:
+def _curve(table: _OsuTable, source: str, skipped: _Skipped) -> Curve | None:
     benchmark, header = BENCHMARKS.get(table.title.name), table.header
     if benchmark is None or header is None:
         skipped["unknown"].append(table.line)
@@ -231,7 +235,7 @@ def _curve(table: _Table, source: str, skipped: _Skipped) -> Curve | None:
     )
 
 
-def _ranks(table: _Table, benchmark: Benchmark) -> tuple[int | None, int | None]:
+def _ranks(table: _OsuTable, benchmark: Benchmark) -> tuple[int | None, int | None]:
     """Ranks and nodes: by the kind of benchmark, else by a command line above that names it."""
     command = _command(table, benchmark)
     ranks, nodes = (pattern.search(command) for pattern in (_RANKS, _NODES))
@@ -243,7 +247,7 @@ def _ranks(table: _Table, benchmark: Benchmark) -> tuple[int | None, int | None]
     return (int(ranks[1]) if ranks else None), nodes_of_command
 
 
-def _command(table: _Table, benchmark: Benchmark) -> str:
+def _command(table: _OsuTable, benchmark: Benchmark) -> str:
     """The command line above that names the benchmark; empty if there is none."""
     name, _, command = table.launch.partition(" ")
     mine = canonical(name) == benchmark.collective or (
@@ -252,7 +256,7 @@ def _command(table: _Table, benchmark: Benchmark) -> str:
     return command if mine else ""
 
 
-def _hosts(table: _Table, benchmark: Benchmark) -> tuple[str, ...]:
+def _hosts(table: _OsuTable, benchmark: Benchmark) -> tuple[str, ...]:
     """The nodes that the command line names, without numbers of slots."""
     match = re.search(
         r"\s(?:-H|--?hosts?|-w|--nodelist)[ =]([A-Za-z][\w.,:\[\]-]{0,999})",
@@ -266,7 +270,7 @@ def _hosts(table: _Table, benchmark: Benchmark) -> tuple[str, ...]:
 
 
 def _points(
-    table: _Table, header: Header, benchmark: Benchmark, scale: int, skipped: _Skipped
+    table: _OsuTable, header: OsuHeader, benchmark: Benchmark, scale: int, skipped: _Skipped
 ) -> Iterator[Point]:
     """The points of the rows that stand straight below the header, if most do."""
     aligned_rows = [header.straight(text) or row.size >= 10**10 for row, text in table.rows]
@@ -304,8 +308,8 @@ def _point(row: OsuRow, size: int, time_s: float) -> Point:
 
 
 def _notes(
-    table: _Table,
-    header: Header,
+    table: _OsuTable,
+    header: OsuHeader,
     benchmark: Benchmark,
     ranks: int | None,
     points: tuple[Point, ...],

@@ -89,7 +89,7 @@ class OsuRow(NamedTuple):
     """Whether the result was right; None if nobody checked."""
 
 
-class Header(TableHeader):
+class OsuHeader(TableHeader):
     """The header of a table of OSU micro-benchmarks."""
 
     def row(self, line: int, text: str) -> OsuRow | None:
@@ -131,7 +131,7 @@ def find_title(text: str) -> Title | None:
     return Title(match[1], match[2] or "", match[3], match[4] or "") if match else None
 
 
-def find_header(line: int, text: str) -> Header | None:
+def find_header(line: int, text: str) -> OsuHeader | None:
     """The header in a line, None if it has no size or a column that is not known here."""
     start = re.search(r"#[ \t]{0,9}Size\b", text)
     if start is None or len(text) > 2000:
@@ -142,7 +142,7 @@ def find_header(line: int, text: str) -> Header | None:
     if not matches or _COLUMN.sub("", columns_text[first_column:]).strip():
         return None
     names = tuple(_name(match) for match in matches)
-    return Header(
+    return OsuHeader(
         line, names, tuple(match.end() for match in matches), prefix_pattern(text[: start.start()])
     )
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from experiments.measurements.collectives import COLLECTIVES, canonical
 from experiments.measurements.curve import KINDS, Curve, Point
@@ -30,7 +30,7 @@ def identity(texts: Cells) -> Curve:
     """The curve, without points, that the cells under `IDENTITY` name; empty and None where they
     say nothing. Raises ValueError for a cell that cannot be."""
     collective = _collective(texts.get("collective", ""))
-    provenance = {name: texts.get(name, "") for name in PROVENANCE}
+    provenance: dict[str, Any] = {name: texts.get(name, "") for name in PROVENANCE}
     if provenance["kind"] not in ("", *KINDS):
         raise ValueError(f"kind {provenance['kind'][:40]!r}: expected one of {', '.join(KINDS)}")
     return Curve(

@@ -19,7 +19,7 @@ _SHOWN = 3
 
 
 @dataclass
-class _Rows:
+class _CurveRows:
     """The rows of one curve."""
 
     named: Curve
@@ -33,12 +33,12 @@ class _Rows:
 
 
 @dataclass
-class _Table:
+class _CsvTable:
     """The rows of a CSV."""
 
-    curves: dict[Curve, _Rows] = field(default_factory=dict)
+    curves: dict[Curve, _CurveRows] = field(default_factory=dict)
     """The rows of each curve."""
-    by_cells: dict[tuple[str, ...], _Rows] = field(default_factory=dict)
+    by_cells: dict[tuple[str, ...], _CurveRows] = field(default_factory=dict)
     """The same by the cells that name the curve."""
     mistakes: list[str] = field(default_factory=list)
     """Mistakes, with their lines."""
@@ -67,7 +67,7 @@ def parse_csv(text: str, path: Path) -> Measurements:
 
     Raises InputError if a row does not fit the header.
     """
-    table = _Table()
+    table = _CsvTable()
     try:
         for line, row in _rows(text, path, table):
             _read_row(table, line, row)
@@ -86,7 +86,7 @@ def parse_csv(text: str, path: Path) -> Measurements:
     return Measurements(curves, tuple(_skipped(table)))
 
 
-def _skipped(table: _Table) -> Iterator[str]:
+def _skipped(table: _CsvTable) -> Iterator[str]:
     if table.unread:
         names = ", ".join(table.unread)
         yield f"{counted(len(table.unread), 'column')} with names not known here: {names}"
@@ -94,7 +94,7 @@ def _skipped(table: _Table) -> Iterator[str]:
         yield tally("row", "of size or time 0", table.empty)
 
 
-def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str, str]]]:
+def _rows(text: str, path: Path, table: _CsvTable) -> Iterator[tuple[int, dict[str, str]]]:
     reader = csv.reader(lines(text, path), skipinitialspace=True)
     header = [name.strip() for name in next((row for row in reader if row), [])]
     missing = [name for name in csv_cells.REQUIRED if name not in header]
@@ -117,7 +117,7 @@ def _rows(text: str, path: Path, table: _Table) -> Iterator[tuple[int, dict[str,
         yield reader.line_num, dict(zip(header, map(str.strip, row), strict=True))
 
 
-def _read_row(table: _Table, line: int, row: Cells) -> None:
+def _read_row(table: _CsvTable, line: int, row: Cells) -> None:
     try:
         rows = _rows_of(table, row)
         size = csv_cells.size(row)
@@ -147,12 +147,12 @@ def _repeated(size: int, unread: list[str]) -> str:
     return f"size_bytes {size} a second time: expected each size once{hint}"
 
 
-def _rows_of(table: _Table, row: Cells) -> _Rows:
+def _rows_of(table: _CsvTable, row: Cells) -> _CurveRows:
     """The rows of the curve that a row is of. Equal cells are read once."""
     texts = tuple(row.get(name, "") for name in IDENTITY)
     if texts not in table.by_cells:
         named = csv_cells.identity(row)
-        table.by_cells[texts] = table.curves.setdefault(named, _Rows(named))
+        table.by_cells[texts] = table.curves.setdefault(named, _CurveRows(named))
     return table.by_cells[texts]
 
 
@@ -165,7 +165,7 @@ def _disagrees(printed: str, computed: float) -> bool:
     return not math.isfinite(value) or (value > 0 and abs(value - computed) > 0.05 * computed)
 
 
-def _curve(rows: _Rows, guess: Curve, by_name: bool, path: Path) -> Curve:
+def _curve(rows: _CurveRows, guess: Curve, by_name: bool, path: Path) -> Curve:
     """The curve of some rows: what their cells say, else the guess by the index or by the name."""
     told = {name: value for name in IDENTITY if (value := getattr(rows.named, name))}
     fields = {"source": str(path), "collective": guess.collective or UNKNOWN} | told
@@ -184,7 +184,7 @@ def _curve(rows: _Rows, guess: Curve, by_name: bool, path: Path) -> Curve:
     )
 
 
-def _notes(rows: _Rows, guessed: list[str]) -> Iterator[str]:
+def _notes(rows: _CurveRows, guessed: list[str]) -> Iterator[str]:
     if guessed:
         yield f"{' and '.join(guessed)} by the file's name"
     if rows.points and 0 < len(rows.in_place) < len(rows.points):

@@ -14,7 +14,7 @@ from experiments.calibration.prediction import predict
 from experiments.profiles.profile_document import of
 from grouped_cases import each_case
 from made_up_curves import curve
-from simulator.effects.channels import Channels
+from simulator.effects.channels import PeerChannels
 from simulator.effects.jobs import jobs
 
 
@@ -62,7 +62,7 @@ def test_more_bytes_never_have_fewer_channels(
     ranks: int, nbytes: float, factor: float, nodes: int
 ) -> None:
     """All channels at most; and no message is faster than all channels together."""
-    few = Channels("node", 1 / 20e9)
+    few = PeerChannels("node", 1 / 20e9)
     some, more = (float(few.of(ranks, size)) for size in (nbytes, nbytes * factor))
     assert 1 <= some <= more <= few.total
     job = jobs(["shift"], [ranks], [nodes], [ranks], [0.0])

@@ -4,7 +4,7 @@ variables may say."""
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.measurements.formats.forced_choices import Label, forced_by, read_label
+from experiments.measurements.formats.forced_choices import ForcedChoice, forced_by, read_label
 from experiments.spellings import canonical_algorithm, canonical_protocol
 from grouped_cases import each_case
 from simulator.collectives import algorithms
@@ -77,29 +77,39 @@ def test_a_label_without_effect_says_so() -> None:
 @each_case(
     ("algo", "proto", "collective", "label"),
     [
-        ("Ring", "LL128", "all_reduce", Label("ring", "LL128")),
-        ("ring", "simple", "all_gather", Label("ring_all_gather", "Simple")),
-        ("allreduce:tree;broadcast:ring", "", "broadcast", Label("ring")),
-        ("allreduce:tree", "", "broadcast", Label()),
-        ("NVLSTree", "", "all_reduce", Label("NVLSTree")),
-        ("^Tree", "", "all_reduce", Label(notes=("NCCL_ALGO=^Tree leaves NCCL the choice",))),
+        ("Ring", "LL128", "all_reduce", ForcedChoice("ring", "LL128")),
+        ("ring", "simple", "all_gather", ForcedChoice("ring_all_gather", "Simple")),
+        ("allreduce:tree;broadcast:ring", "", "broadcast", ForcedChoice("ring")),
+        ("allreduce:tree", "", "broadcast", ForcedChoice()),
+        ("NVLSTree", "", "all_reduce", ForcedChoice("NVLSTree")),
+        (
+            "^Tree",
+            "",
+            "all_reduce",
+            ForcedChoice(notes=("NCCL_ALGO=^Tree leaves NCCL the choice",)),
+        ),
         (
             "",
             "LL,Simple",
             "all_reduce",
-            Label(notes=("NCCL_PROTO=LL,Simple leaves NCCL the choice",)),
+            ForcedChoice(notes=("NCCL_PROTO=LL,Simple leaves NCCL the choice",)),
         ),
         (
             "Tree",
             "LL",
             "all_gather",
-            Label("", "LL", ("NCCL_ALGO=Tree has no effect on all_gather",)),
+            ForcedChoice("", "LL", ("NCCL_ALGO=Tree has no effect on all_gather",)),
         ),
-        ("Ring", "", "all_to_all", Label(notes=("NCCL_ALGO=Ring has no effect on all_to_all",))),
+        (
+            "Ring",
+            "",
+            "all_to_all",
+            ForcedChoice(notes=("NCCL_ALGO=Ring has no effect on all_to_all",)),
+        ),
     ],
 )
 def test_what_nccls_variables_leave_of_its_choice(
-    algo: str, proto: str, collective: str, label: Label
+    algo: str, proto: str, collective: str, label: ForcedChoice
 ) -> None:
     assert forced_by(algo, proto, collective) == label
 
