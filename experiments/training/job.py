@@ -191,7 +191,7 @@ class TrainingRun:
         were simulated again, together (`rounds`)."""
         counts = {"ranks": len(self.plan.standing), "collectives": 0, "replayed": 0, "rounds": 0}
         if isinstance(self.timeline, Replayed):
-            replay, collectives = self.timeline.replay, len(self.plan.blocks)
+            replay, collectives = self.timeline.replay, len(self.plan.collectives)
             assert replay is not None
             counts |= {"collectives": collectives, "replayed": replay.replayed}
             counts["rounds"] = replay.rounds
@@ -267,11 +267,10 @@ class TrainingRun:
     def proof(self) -> str:
         """The promise that has been proven for a step."""
         promise = self.job.strategy.promise
-        return (
-            f"{'buckets' if self.plan.blocks else 'a step'} proven: {promise.name} of the gradients"
-            if promise
-            else "in the order of service: not proven"
-        )
+        if promise is None:
+            return "in the order of service: not proven"
+        subject = "buckets" if self.plan.is_outline else "a step"
+        return f"{subject} proven: {promise.name} of the gradients"
 
     def by_phase(self) -> dict[str, float]:
         """Seconds of computation on the critical path by kind."""

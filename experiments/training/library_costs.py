@@ -121,7 +121,7 @@ def _calls(plan: Plan, algorithm: Algorithm) -> list[tuple[Schedule, int]]:
     if algorithm.collective.name != "all_reduce" or not plan.buckets:
         ranks = max(2, plan.schedule.workers)
         return [(algorithm.build(ranks, plan.model.gradients), 1)]
-    schedules = {region.schedule.nbytes_total: region.schedule for region in plan.buckets}
-    number = Counter(region.schedule.nbytes_total for region in plan.buckets)
+    schedules = {schedule.nbytes_total: schedule for _, schedule in plan.buckets}
+    number = Counter(schedule.nbytes_total for _, schedule in plan.buckets)
     sizes = sorted(schedules, key=lambda nbytes: -nbytes * number[nbytes])[:MOST_SIZES]
     return [(schedules[nbytes], number[nbytes]) for nbytes in sizes]

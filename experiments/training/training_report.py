@@ -154,7 +154,7 @@ def _title(run: TrainingRun) -> str:
 def _summary(run: TrainingRun) -> Lines:
     row, epochs, staleness = run.row, run.job.epochs, run.measures.staleness
     step, who = row["step_s"] or 1.0, _simulated(run)
-    traced = ", at most" * bool(run.plan.blocks)
+    traced = ", at most" * run.plan.is_outline
     if run.memory is None:
         traced = ", without messages on their way"
     words = {

@@ -230,28 +230,57 @@ class _Writer:
 
     def _call(self, placed: Sequence[Placed]) -> None:
         """All ranks of groups that do the same enter, communicate and leave."""
-        alone, slot, scratch = placed[0].fitted.schedule, placed[0].slot, placed[0].scratch
-        child, builder = side_by_side(alone, len(placed)), self.builder
+        alone = placed[0].fitted.schedule
         tasks = np.concatenate([each.meeting.tasks for each in placed])
         ranks = np.concatenate([each.meeting.ranks for each in placed])
-        switches = [each.numbers[alone.workers :] for each in placed]
-        span = {"count": child.buffer, "lane": int(self.graph.lane[tasks[0]])}
-        seconds, waits = self.graph.seconds[tasks], self._waits(tasks)
-        entered = builder.compute(ranks, seconds, writes=slot, after=waits, **span)
-        by_itself = (child.source < 0) & (child.target < 0) & (child.rank < child.workers)
-        sent = np.where(by_itself, entered[np.minimum(child.rank, len(entered) - 1)], -1)
-        added = builder.inline(
-            child,
-            ranks=np.concatenate([ranks, *switches]),
-            slot=slot,
-            scratch=scratch,
+        self.first[tasks], _, self.last[tasks] = add_collective(
+            self.builder,
+            side_by_side(alone, len(placed)),
+            (placed[0].slot, placed[0].scratch),
+            ranks,
+            self.graph.seconds[tasks],
+            self._waits(tasks),
+            lane=int(self.graph.lane[tasks[0]]),
             phase=self._phase(int(tasks[0])),
-            after=sent[:, None],
+            switches=np.concatenate([each.numbers[alone.workers :] for each in placed]),
         )
-        self.first[tasks] = entered
-        self.last[tasks] = builder.compute(
-            ranks, 0.0, reads=slot, writes=slot, after=_arrivals(child, added), **span
-        )
+
+
+def add_collective(
+    builder: ScheduleBuilder,
+    child: Schedule,
+    slots: tuple[int, int],
+    ranks: Ints,
+    seconds: Floats,
+    after: Ints,
+    *,
+    lane: int,
+    phase: str | None = None,
+    switches: Ints | None = None,
+) -> tuple[Ints, Ints, Ints]:
+    """Add a collective with the first `slots` of its buffer and of its scratch. On a lane each of
+    its `ranks` enters after `after`, which takes `seconds`, and leaves at the end.
+
+    With `switches`, ranks and switches are numbered as the builder does it, and ranks also wait
+    for messages without slots. Without, they are all ranks of the builder, or those that stand for
+    all.
+
+    It returns the operations to enter, those of the collective, and those to leave.
+    """
+    slot, scratch = slots
+    span = {"count": child.buffer, "lane": lane}
+    entered = builder.compute(ranks, seconds, writes=slot, after=after, **span)
+    # What carries slots waits by itself.
+    by_itself = (child.source < 0) & (child.target < 0) & (child.rank < child.workers)
+    place = child.rank if child.fold is None else child.fold.shifts.place(child.rank)
+    sent = np.where(by_itself, entered[np.minimum(place, len(entered) - 1)], -1)
+    every = None if switches is None else np.append(ranks, switches)
+    added = builder.inline(
+        child, ranks=every, slot=slot, scratch=scratch, phase=phase, after=sent[:, None]
+    )
+    arrived = () if switches is None else _arrivals(child, added)
+    left = builder.compute(ranks, 0.0, reads=slot, writes=slot, after=arrived, **span)
+    return entered, added, left
 
 
 def _arrivals(child: Schedule, added: Ints) -> Ints:

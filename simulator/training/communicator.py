@@ -61,8 +61,8 @@ class Communicator:
         _check(setting, len(self._large))
         self.servers = self._large.ranks - self._large.workers - self._large.switches
         self.switches = self._large.switches
-        self._plain: dict[str, Schedule] = {}
-        self._sizes: dict[float, Schedule] = {}
+        self._units = {"": self._large}
+        self._sizes: dict[tuple[str, float], Schedule] = {}
         self._small = small
 
     @property
@@ -84,10 +84,8 @@ class Communicator:
         return standing.astype(np.int32)
 
     def large(self, nbytes: float) -> Schedule:
-        """A large collective, the same for all of the same size."""
-        if nbytes not in self._sizes:
-            self._sizes[nbytes] = self._large.scaled(nbytes)
-        return self._sizes[nbytes]
+        """A large collective."""
+        return self._of("", nbytes)
 
     def small(self, nbytes: float) -> Schedule:
         """An all-reduce of a few bytes."""
@@ -102,9 +100,12 @@ class Communicator:
         return self._of("ring_all_gather", nbytes)
 
     def _of(self, name: str, nbytes: float) -> Schedule:
-        if name not in self._plain:
-            self._plain[name] = find(name).build(self.ranks, 1.0)
-        return self._plain[name].scaled(nbytes)
+        """A collective, the same for all of the same size."""
+        if name not in self._units:
+            self._units[name] = find(name).build(self.ranks, 1.0)
+        if (name, nbytes) not in self._sizes:
+            self._sizes[name, nbytes] = self._units[name].scaled(nbytes)
+        return self._sizes[name, nbytes]
 
     def _schedule(self, algorithm: Algorithm, folded: Fitted | None) -> Schedule:
         if self.ranks == 1:

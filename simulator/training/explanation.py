@@ -6,205 +6,107 @@ its segment, until they come to what an operation waits for before the segment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.bubbles import DRAIN, Bubbles, fill, gaps_of, last_operations, with_drain
+from simulator.analysis.bubbles import (
+    DRAIN,
+    Bubbles,
+    computing_ranks,
+    fill,
+    gaps_of,
+    last_operations,
+    with_drain,
+)
 from simulator.analysis.critical_path import Path, walk_back
 from simulator.engines.continued import HELD, uses_of
 from simulator.kernels.queues import Gaps
 from simulator.kernels.records import Csr, Times
 from simulator.schedules.routed import alike
-from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
-from simulator.training.replay import Done, Replay, Replayed
-from simulator.training.segments import Segment
+from simulator.training.replay import Replay, Replayed, TimedSegment
+from simulator.training.segments import segment_of
 from topologies.topology import Floats, Ints
 
-MOST_TIMELINES = 8
+REMEMBERED_TIMELINES = 8
 """Timelines of groups that are kept, as other groups look the same."""
-
-
-class Walks(NamedTuple):
-    """The walks through segments that look the same."""
-
-    filled: dict[tuple[object, ...], tuple[Floats, Ints]]
-    """What fills gaps, by the gaps."""
-    paths: dict[int, Path]
-    """The critical path to each operation of the outline, counted from the first one."""
-
-
-class View(NamedTuple):
-    """Segments that wait for each other's media and lanes, with all transfers."""
-
-    timeline: Callable[[], Timeline]
-    """When they ran, from the begin on. Operations that wait for earlier segments alone have no
-    predecessors here."""
-    walks: Walks
-    base: float
-    """When the first one begins."""
-    end: float
-    """When all are finished, from the begin on."""
-    first: int
-    """The first operation of the outline in it."""
-    place: Ints
-    """The operation that is written for each operation of the outline."""
-
-    def row(self, operation: Ints) -> Ints:
-        """The operation of the outline that each operation is written for; -1: none."""
-        order = np.argsort(self.place, kind="stable")
-        place = np.searchsorted(self.place[order], operation).clip(max=len(order) - 1)
-        number = order[place]
-        alike = self.place[number] == operation
-        return np.where(alike, self.first + number, -1).astype(np.int32)
-
-    def fill(self, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
-        """As :func:`simulator.analysis.bubbles.fill`, once for all segments that look the same.
-
-        Times are in seconds from the begin on. Nothing happens before it, so it does not matter how
-        long before it a gap begins.
-        """
-        gaps = gaps._replace(begin=np.where(gaps.begin < 0, -1.0, gaps.begin))
-        end = min(end, self.end)
-        name = end, *(column.tobytes() for column in gaps)
-        if name not in self.walks.filled:
-            self.walks.filled[name] = fill(self.timeline(), gaps, end)
-        return self.walks.filled[name]
-
-    def path(self, row: int) -> Path:
-        """As :func:`simulator.analysis.critical_path.walk_back`, from an operation of the outline,
-        once for all segments that look the same. Transfers have no numbers."""
-        number = row - self.first
-        if number not in self.walks.paths:
-            self.walks.paths[number] = walk_back(self.timeline(), int(self.place[number]))
-        path = self.walks.paths[number]
-        return replace(path, operation=self.row(path.operation))
 
 
 class Explanation:
     """Walks back through an outline."""
 
     def __init__(self, timeline: Replayed) -> None:
-        replay = timeline.replay
-        assert replay is not None
-        self.replay: Replay = replay
-        self.groups = _groups(replay.done)
+        assert timeline.replay is not None
+        self.replay: Replay = timeline.replay
+        self.groups = _groups(self.replay.timed)
+        """The segments that wait for each other's media and lanes."""
         schedule = timeline.schedule
         self.group = np.full(len(schedule), -1, dtype=np.int32)
-        for number, (low, high) in enumerate(self.groups):
-            if any(done.segment.blocks for done in replay.done[low:high]):
-                rows = slice(replay.done[low].segment.first, replay.done[high - 1].segment.last)
-                self.group[rows] = number
+        """The group of each operation; -1 for none."""
+        for number, timed in enumerate(self.groups):
+            if any(each.segment.collectives for each in timed):
+                self.group[timed[0].segment.rows.start : timed[-1].segment.rows.stop] = number
         self.before = _latest(Csr(schedule.indptr, schedule.indices), timeline.finish)
         ends = (self.before >= 0) & (self.group[self.before] >= 0)
         self.outline = _without(timeline, ends)
-        self._walks: dict[tuple[object, ...], Walks] = {}
-        self._timelines: dict[tuple[object, ...], Timeline] = {}
-
-    def view(self, number: int) -> View:
-        """A group of segments."""
-        low, high = self.groups[number]
-        chosen = self.replay.done[low:high]
-        segment, base = chosen[0].segment, chosen[0].base
-        if len(chosen) > 1:
-            segment = reduce(Segment.until, (done.segment for done in chosen))
-        written = self.replay.written(segment)
-        ready = self.replay.entrance(segment).ready(self.replay.finish)
-        start = self.replay.ready[segment.first : segment.last]
-        from_outside = ready == start
-        name = (
-            *(self.replay.name(done) for done in chosen),
-            *(done.base - base for done in chosen),
-            from_outside.tobytes(),
-        )
-
-        def timeline() -> Timeline:
-            if name not in self._timelines:
-                if len(self._timelines) == MOST_TIMELINES:
-                    self._timelines.pop(next(iter(self._timelines)))
-                self._timelines[name] = self._timeline(chosen, segment, from_outside)
-            return self._timelines[name]
-
-        walks = self._walks.setdefault(name, Walks({}, {}))
-        end = max(done.base + done.outcome.end for done in chosen) - base
-        return View(timeline, walks, base, end, segment.first, written.place)
-
-    def _timeline(
-        self, chosen: list[Done], segment: Segment, from_outside: npt.NDArray[np.bool_]
-    ) -> Timeline:
-        times = self.replay.part(chosen[0]).times
-        if len(chosen) > 1:
-            times = _joined(self.replay, chosen)
-        ends = np.zeros(len(times.ready), dtype=np.bool_)
-        ends[self.replay.written(segment).place] = from_outside
-        routed = self.replay.routed(segment)
-        timeline = Timeline(routed, times.ready, times.finish, times.start, times.cause)
-        return _without(timeline, ends)
+        # Groups that look the same have a number, and share timelines and walks.
+        self.looks: dict[tuple[object, ...], int] = {}
+        self.timelines: dict[int, Timeline] = {}
+        self.filled: dict[tuple[object, ...], tuple[Floats, Ints]] = {}
+        self.paths: dict[tuple[int, int], Path] = {}
+        self.end = max((timed.end for timed in self.replay.timed), default=0.0)
+        """When all operations are finished."""
 
     def bubbles(self, lane: int, end: float) -> Bubbles:
         """As :func:`simulator.analysis.bubbles.bubbles`."""
-        schedule, outline = self.outline.schedule, self.outline
-        computing = np.zeros(schedule.ranks, dtype=np.bool_)
-        computing[schedule.rank[(schedule.kind == COMPUTE) & (schedule.lane == lane)]] = True
+        computing = computing_ranks(self.outline, lane)
         walk = _Walk(self, end)
-        gaps, free = gaps_of(outline, lane, np.full(schedule.ranks, -1, dtype=np.int32))
+        gaps, free = gaps_of(self.outline, lane, np.full(len(computing), -1, dtype=np.int32))
         walk.along(gaps)
-        latest = self._latest(np.flatnonzero(computing).astype(np.int32))
-        for group in np.unique(latest.group).tolist():
-            chosen = (latest.group == group) & (latest.until > free[latest.rank])
-            rank = latest.rank[chosen]
+        ranks = np.flatnonzero(computing).astype(np.int32)
+        operation, group, until = self._last(ranks)
+        for number in np.unique(group).tolist():
+            chosen = (group == number) & (until > free[ranks])
+            rank = ranks[chosen]
             itself = np.ones(len(rank), dtype=np.int8)
-            walk.add(group, Gaps(latest.operation[chosen], itself, rank, free[rank]))
-            free[rank] = latest.until[chosen]
+            walk.add(number, Gaps(operation[chosen], itself, rank, free[rank]))
+            free[rank] = until[chosen]
         walk.back()
-        return with_drain(walk.seconds, computing, free, min(self._end, end))
+        return with_drain(walk.seconds, computing, free, min(self.end, end))
 
-    @property
-    def _end(self) -> float:
-        """When all operations are finished."""
-        return max((done.base + done.outcome.end for done in self.replay.done), default=0.0)
-
-    def _latest(self, rank: Ints) -> _Latest:
-        """The operations that finish last of those in which each rank takes part."""
+    def _last(self, rank: Ints) -> tuple[Ints, Ints, Floats]:
+        """The operation that finishes last of those in which each rank takes part: that of the
+        outline, or -2 less that of its group; the group, or -1 for none; and when it is
+        finished."""
         operation = last_operations(self.outline)[rank]
         until, group = self.outline.finish[operation], self.group[operation]
-        for number, (low, high) in enumerate(self.groups):
-            chosen = self.replay.done[low:high]
-            end = max(done.base + done.outcome.end for done in chosen)
-            if end <= until.min(initial=np.inf) or not any(done.segment.blocks for done in chosen):
+        for number, timed in enumerate(self.groups):
+            end = max(each.end for each in timed)
+            if end <= until.min(initial=np.inf) or not any(
+                each.segment.collectives for each in timed
+            ):
                 continue
-            view = self.view(number)
-            timeline = view.timeline()
-            last = last_operations(timeline)[rank]
-            finish = view.base + timeline.finish[last]
+            view = View(self, number)
+            last = last_operations(view.timeline)[rank]
+            finish = view.base + view.timeline.finish[last]
             later = (last >= 0) & (finish > until)
-            # Below -1 are operations of the view itself.
             operation = np.where(later, -2 - last, operation)
             until, group = np.where(later, finish, until), np.where(later, number, group)
-        return _Latest(rank, operation.astype(np.int32), group, until)
+        return operation.astype(np.int32), group, until
 
     def path(self, last: int) -> Path:
         """As :func:`simulator.analysis.critical_path.trace_back`; computations have the numbers of
         the outline, and transfers have none."""
-        if self._end == 0:
+        if self.end == 0:
             return Path.of([])
         paths, row = [], last
         while row >= 0:
             group = int(self.group[row])
-            if group < 0:
-                path = walk_back(self.outline, row)
-                row = int(path.operation[-1])
-            else:
-                view = self.view(group)
-                path = view.path(row)
-                row = int(path.operation[-1])
-            paths.append(path)
-            row = int(self.before[row])
+            paths.append(walk_back(self.outline, row) if group < 0 else View(self, group).path(row))
+            row = int(self.before[int(paths[-1].operation[-1])])
         return Path.joined(paths)
 
 
@@ -217,16 +119,78 @@ def explanation_of(timeline: Replayed) -> Explanation:
     return result
 
 
-class _Latest(NamedTuple):
-    """The operations that finish last of those in which ranks take part."""
+class View:
+    """A group of segments with all transfers. Times are in seconds from its begin on."""
 
-    rank: Ints
-    operation: Ints
-    """The operation of the outline, or -2 less the operation of the view of `group`."""
-    group: Ints
-    """The group of segments; -1: none."""
-    until: Floats
-    """When the operation is finished."""
+    def __init__(self, explanation: Explanation, number: int) -> None:
+        self._known, replay = explanation, explanation.replay
+        self._timed = timed = explanation.groups[number]
+        self.base = timed[0].base
+        """When the first segment begins."""
+        self._end = max(each.end for each in timed) - self.base
+        begin, end = timed[0].segment.begin, timed[-1].segment.end
+        self._segment = segment = segment_of(replay.plan, begin, end)
+        self._from_outside = segment.ready(replay.finish) == replay.ready[segment.rows]
+        look = (
+            *(each.name for each in timed),
+            *(each.base - self.base for each in timed),
+            self._from_outside.tobytes(),
+        )
+        self._look = explanation.looks.setdefault(look, len(explanation.looks))
+
+    @property
+    def timeline(self) -> Timeline:
+        """When the segments ran. Operations that wait for earlier segments alone have no
+        predecessors here."""
+        timelines, replay = self._known.timelines, self._known.replay
+        if self._look not in timelines:
+            if len(timelines) == REMEMBERED_TIMELINES:
+                timelines.pop(next(iter(timelines)))
+            several = len(self._timed) > 1
+            times = _joined(replay, self._timed) if several else replay.part(self._timed[0]).times
+            ends = np.zeros(len(times.ready), dtype=np.bool_)
+            ends[self._place] = self._from_outside
+            whole = Timeline(
+                replay.routed(self._segment), times.ready, times.finish, times.start, times.cause
+            )
+            timelines[self._look] = _without(whole, ends)
+        return timelines[self._look]
+
+    @property
+    def _place(self) -> Ints:
+        """The operation that is written for each operation of the outline."""
+        return self._segment.transfers.place
+
+    def written(self, row: Ints) -> Ints:
+        """The operations that are written for some of the outline."""
+        return self._place[np.maximum(row - self._segment.rows.start, 0)]
+
+    def row(self, operation: Ints) -> Ints:
+        """The operation of the outline that each operation is written for; -1: none."""
+        order = np.argsort(self._place, kind="stable")
+        number = np.searchsorted(self._place[order], operation).clip(max=len(order) - 1)
+        row, is_there = order[number], self._place[order[number]] == operation
+        return np.where(is_there, self._segment.rows.start + row, -1).astype(np.int32)
+
+    def fill(self, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
+        """As :func:`simulator.analysis.bubbles.fill`, once for all groups that look the same.
+
+        Nothing happens before the begin, so it does not matter how long before it a gap begins.
+        """
+        gaps = gaps._replace(begin=np.where(gaps.begin < 0, -1.0, gaps.begin))
+        end, filled = min(end, self._end), self._known.filled
+        name = self._look, end, *(column.tobytes() for column in gaps)
+        if name not in filled:
+            filled[name] = fill(self.timeline, gaps, end)
+        return filled[name]
+
+    def path(self, row: int) -> Path:
+        """As :func:`simulator.analysis.critical_path.walk_back`, from an operation of the outline,
+        once for all groups that look the same. Transfers have no numbers."""
+        name, paths = (self._look, row - self._segment.rows.start), self._known.paths
+        if name not in paths:
+            paths[name] = walk_back(self.timeline, int(self._place[name[1]]))
+        return replace(paths[name], operation=self.row(paths[name].operation))
 
 
 class _Walk:
@@ -268,24 +232,24 @@ class _Walk:
             number = max(self._waiting)
             parts = self._waiting.pop(number)
             gaps = Gaps(*map(np.concatenate, zip(*parts, strict=True)))
-            view = self._explanation.view(number)
-            rows = np.maximum(gaps.operation - view.first, 0)
-            inner = np.where(gaps.operation < -1, -2 - gaps.operation, view.place[rows])
+            view, operation = View(self._explanation, number), gaps.operation
+            # Below -1 are operations of the group itself.
+            inner = np.where(operation < -1, -2 - operation, view.written(operation))
             within = gaps._replace(operation=inner.astype(np.int32), begin=gaps.begin - view.base)
             seconds, stops = view.fill(within, self._end - view.base)
             self.seconds += seconds
             self._on(gaps, np.where(stops >= 0, view.row(np.maximum(stops, 0)), -1))
 
 
-def _groups(done: list[Done]) -> list[tuple[int, int]]:
-    """Ranges of segments that wait for no media and lanes of others."""
+def _groups(timed: list[TimedSegment]) -> list[list[TimedSegment]]:
+    """Segments behind each other that wait for no media and lanes of others."""
     groups: list[tuple[int, int]] = []
-    for number, each in enumerate(done):
+    for number, each in enumerate(timed):
         low = min(number, each.since)
         while groups and groups[-1][1] > low:
             low = min(low, groups.pop()[0])
         groups.append((low, number + 1))
-    return groups
+    return [timed[low:high] for low, high in groups]
 
 
 def _latest(predecessors: Csr, finish: Floats) -> Ints:
@@ -314,20 +278,20 @@ def _without(timeline: Timeline, ends: npt.NDArray[np.bool_]) -> Timeline:
     return Timeline(cut, timeline.ready, timeline.finish, timeline.node_start, timeline.node_cause)
 
 
-def _joined(replay: Replay, chosen: list[Done]) -> Times:
+def _joined(replay: Replay, chosen: list[TimedSegment]) -> Times:
     """The times of segments, one behind the other, from the begin of the first on."""
     base, holder = chosen[0].base, np.full(replay.places, -1, dtype=np.int32)
     columns: list[list[npt.NDArray[Any]]] = [[], [], [], []]
     behind = 0
-    for done in chosen:
-        outcome, later = done.outcome, done.base - base
-        if done.segment.blocks:
-            part = replay.part(done)
+    for timed in chosen:
+        outcome, later = timed.outcome, timed.base - base
+        if timed.segment.collectives:
+            part = replay.part(timed)
             times, cause = part.times, part.times.cause.copy()
             cause[cause >= 0] += behind
-            routed = replay.written(done.segment).routed
+            routed = timed.segment.transfers.routed
             node, place = uses_of(routed, np.flatnonzero(times.cause == HELD))
-            left = replay.spread(done)
+            left = replay.spread(timed.segment, timed.left)
             waiting = np.flatnonzero(left[place] == times.start[node])[::-1]
             cause[node[waiting]] = holder[place[waiting]]
             used = part.windows.place

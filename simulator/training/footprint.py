@@ -3,15 +3,19 @@ communication."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import reduce
+
 import numpy as np
 
 from simulator.analysis import memory
 from simulator.analysis.memory import Changes, Memory, joined
+from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, KINDS, RESTART
-from simulator.training.outline_memory import collective_memory
 from simulator.training.plan import COMPUTE, Holdings, Plan
 from simulator.training.replay import Replayed
+from simulator.training.step_lowering import BUCKETS
 from topologies.topology import Floats, Ints
 
 _SIGN = np.zeros(len(KINDS))
@@ -28,8 +32,7 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
     - What `plan.stored` says.
 
     The buffers of the gradients are held all the time; while they hold no gradient, they count as
-    redundant. For outlines see
-    :func:`simulator.training.outline_memory.collective_memory`.
+    redundant. The peaks of outlines may be upper bounds: see :func:`_collectives`.
     """
     holdings = plan.holdings or _replicas(plan)
     copies = Changes(
@@ -44,7 +47,7 @@ def footprint(plan: Plan, timeline: Timeline) -> Memory:
         stored, distinct = (_of_all(plan, timeline, task, each, rank) for each in (nbytes, alone))
     resident, live = (joined(activations, each) for each in (stored, distinct))
     if isinstance(timeline, Replayed):
-        of_collectives, values = collective_memory(plan, timeline)
+        of_collectives, values = _collectives(plan, timeline)
         resident, live = joined(resident, of_collectives), joined(live, values)
     return memory.trace(timeline.schedule, timeline, joined(copies, resident), joined(once, live))
 
@@ -81,3 +84,84 @@ def _of_all(plan: Plan, timeline: Timeline, task: Ints, nbytes: Floats, rank: In
         times, nbytes = (np.repeat(column, len(elements)) for column in (times, nbytes))
         rank = plan.shifts.shifted(rank[:, None], elements).ravel().astype(np.int32)
     return Changes(times, nbytes, rank)
+
+
+def _collectives(plan: Plan, timeline: Replayed) -> tuple[Changes, Changes]:
+    """What appears at ranks beside the buffers and vanishes, and what is distinct.
+
+    While a collective runs, each rank counts with the most that it ever has in inboxes, and its
+    values count once; those of its last run also later. Scratch is held from the first run to the
+    end of the last. So a peak is that of all transfers if a collective adds no more to it than it
+    merges, like a ring; else it is an upper bound.
+    """
+    slots, first = [part.slot for part, _ in plan.collectives], np.zeros(1, dtype=np.int32)
+    # Workers that share buckets hold a part of each slot.
+    share = plan.schedule.nbytes_total / sum(bucket.nbytes_total for _, bucket in plan.buckets)
+    count = plan.schedule.ranks
+    # An outline has no transfers that write into its buffer: its values are not those of the run.
+    live = [Changes(np.zeros(1), np.array([-plan.schedule.nbytes_total * plan.workers]), first)]
+    resident = list[Changes]()
+    runs = zip(plan.collectives, _most(timeline), strict=True)
+    for number, ((part, schedule), most) in enumerate(runs):
+        slot, is_bucket = part.slot, part.memory in BUCKETS
+        begin = timeline.start[plan.first[part.tasks]].min()
+        end = timeline.finish[plan.last[part.tasks]].max()
+        moments, is_last = np.array([begin, end]), slot not in slots[number + 1 :]
+        scratch = _scratch(schedule, count) * (share if is_bucket else part.memory == "used")
+        if part.memory == "used":
+            scratch[: schedule.workers] += schedule.nbytes_total
+        appear = most + scratch * (slot not in slots[:number])
+        vanish = -most - scratch * is_last
+        ranks = np.arange(count, dtype=np.int32)
+        resident.append(
+            Changes(moments.repeat(count), np.concatenate((appear, vanish)), np.tile(ranks, 2))
+        )
+        value = schedule.nbytes_total * share * is_bucket
+        live.append(Changes(moments, value * np.array([1.0, is_last - 1.0]), first.repeat(2)))
+    return reduce(joined, resident), reduce(joined, live)
+
+
+def _most(timeline: Replayed) -> Iterator[Floats]:
+    """The most bytes in inboxes of each rank in each collective."""
+    replay, known = timeline.replay, dict[tuple[object, ...], list[Floats]]()
+    assert replay is not None
+    for timed in replay.timed:
+        if not timed.segment.collectives:
+            continue
+        if timed.name not in known:
+            written, times = timed.segment.transfers, replay.part(timed).times
+            start = times.start[written.routed.node_indptr[:-1]]
+            runs = zip(timed.segment.collectives, written.between, strict=True)
+            known[timed.name] = [
+                _inboxes(schedule, start[rows], times.finish[rows], timeline.schedule.ranks)
+                for (_, schedule), rows in runs
+            ]
+        yield from known[timed.name]
+
+
+def _inboxes(schedule: Schedule, start: Floats, finish: Floats, ranks: int) -> Floats:
+    """The most bytes that are on their way to each rank to be added there."""
+    place = np.arange(ranks)
+    if schedule.fold is not None:
+        place = schedule.fold.shifts.place(place)
+    adds = schedule.remote & (schedule.reduces == 1)
+    rows = np.flatnonzero(adds & (schedule.peer < ranks - schedule.switches))
+    at, nbytes = np.tile(place[schedule.peer[rows]], 2), schedule.nbytes[rows]
+    # What arrives is merged before what begins at that moment.
+    order = np.argsort(np.concatenate((finish[rows], start[rows])), kind="stable")
+    order = order[np.argsort(at[order], kind="stable")]
+    most = np.zeros(int(place.max()) + 1)
+    np.maximum.at(most, at[order], np.cumsum(np.concatenate((-nbytes, nbytes))[order]))
+    return most[place]
+
+
+def _scratch(schedule: Schedule, ranks: int) -> Floats:
+    """Bytes of the slots beside the buffer of each worker that uses some, and of servers."""
+    spare = np.zeros(ranks, dtype=np.bool_)
+    for rank, slot in ((schedule.rank, schedule.source), (schedule.peer, schedule.target)):
+        spare[rank[(slot >= 0) & (slot + schedule.count > schedule.buffer)]] = True
+    spare[schedule.workers :] = False
+    shares = np.broadcast_to(np.atleast_2d(schedule.shares), (ranks, schedule.slots))
+    slots = np.where(spare, shares[:, schedule.buffer :].sum(axis=1), 0.0)
+    slots[schedule.workers : ranks - schedule.switches] = shares[0].sum()
+    return slots * schedule.nbytes_total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
 from simulator.training.size import Size, check_size
-from simulator.training.step_lowering import Block, Region, TaskRows
+from simulator.training.step_lowering import BUCKETS, TaskRows
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -138,16 +139,25 @@ class Plan:
     """What the strategy chose, for people."""
     slowdown: float = 0.0
     """How much longer a computation takes while its rank communicates, as a share of its time."""
-    blocks: tuple[Block, ...] = ()
-    """The collectives that are not written out, in the order of their operations."""
-    buckets: tuple[Region, ...] = ()
-    """The collectives of a step that together keep the promise of the strategy."""
     parts: tuple[TaskRows, ...] = ()
-    """Of an outline: what it was made of."""
+    """The tasks in the order in which they were written; empty with parameter servers."""
+    is_outline: bool = False
+    """Whether collectives are not written out."""
     known: dict[object, dict[Any, Any]] = field(default_factory=dict)
     """What replays of an outline have found out, by what it is and by the part that it is of."""
     shifts: Shifts | None = None
     """What takes the workers that stand for all to all; None: each stands for itself."""
+
+    @cached_property
+    def collectives(self) -> list[tuple[TaskRows, Schedule]]:
+        """The collectives of all workers, in the order of their operations."""
+        return [(part, part.schedule) for part in self.parts if part.schedule is not None]
+
+    @cached_property
+    def buckets(self) -> list[tuple[TaskRows, Schedule]]:
+        """The collectives of a step that together keep the promise of the strategy."""
+        held = [each for each in self.collectives if each[0].memory in BUCKETS]
+        return [*{part.slot: (part, schedule) for part, schedule in held}.values()]
 
     @cached_property
     def standing(self) -> Ints:
@@ -172,15 +182,18 @@ class Plan:
     @property
     def operations(self) -> int:
         """Operations to simulate: those of collectives that are alike count once."""
-        schedules = {id(block.region.schedule): block.region.schedule for block in self.blocks}
-        return len(self.schedule) + sum(map(len, schedules.values()))
+        return len(self.schedule) + sum(len(schedule) for schedule in self._unwritten)
 
     @property
     def volume(self) -> float:
         """Bytes that all ranks send to others."""
-        schedules = [block.region.schedule for block in self.blocks]
-        volume = {id(schedule): schedule.volume for schedule in dict.fromkeys(schedules)}
-        return self.schedule.volume + sum(volume[id(schedule)] for schedule in schedules)
+        calls = sum(number * schedule.volume for schedule, number in self._unwritten.items())
+        return self.schedule.volume + calls
+
+    @cached_property
+    def _unwritten(self) -> Counter[Schedule]:
+        """The collectives that an outline leaves out, and how often each runs."""
+        return Counter(schedule for _, schedule in self.collectives if self.is_outline)
 
     @cached_property
     def routed(self) -> Routed:
@@ -195,7 +208,8 @@ def of_buckets(plan: Plan, promise: Collective) -> Collective:
         every = np.arange(before.shape[1], dtype=np.int32)
         number = every if chosen is None else chosen.number
         promised, values = np.zeros(before.shape, dtype=np.bool_), before.copy()
-        for schedule, slot, _ in plan.buckets:
+        for part, schedule in plan.buckets:
+            slot = part.slot
             inside = np.flatnonzero((number >= slot) & (number < slot + schedule.buffer))
             slots = Slots(number[inside] - slot, schedule.buffer)
             both = promise.postcondition(before[:, inside], slots)
@@ -208,17 +222,16 @@ def of_buckets(plan: Plan, promise: Collective) -> Collective:
 def prove(plan: Plan, promise: Collective) -> None:
     """Raise :class:`simulator.schedules.semantics.WrongResult` unless each bucket of the step of
     `plan` computes what is promised; without buckets, all of it. Buckets of an outline run once."""
-    if not plan.blocks:
+    if not plan.is_outline:
         semantics.check(plan.schedule, of_buckets(plan, promise))
         return
-    slots = [block.region.slot for block in plan.blocks]
-    for region in plan.buckets:
-        if slots.count(region.slot) != 1:
+    number = Counter(part.slot for part, _ in plan.collectives)
+    for part, _ in plan.buckets:
+        if number[part.slot] != 1:
             raise semantics.WrongResult(
-                f"{promise.name}: the collective at slot {region.slot} runs "
-                f"{slots.count(region.slot)} times in a step"
+                f"{promise.name}: the collective at slot {part.slot} runs {number[part.slot]} "
+                f"times in a step"
             )
-    for schedule in {
-        id(region.schedule.indices): region.schedule for region in plan.buckets
-    }.values():
+    # Collectives of several sizes have the same operations.
+    for schedule in {id(schedule.indices): schedule for _, schedule in plan.buckets}.values():
         semantics.check(schedule, promise)

@@ -61,7 +61,7 @@ class TrainingRules:
             tick *= COARSER
 
     def _in_ticks(self, plan: Plan, seconds: Floats, tick: float) -> Timeline:
-        if plan.blocks:
+        if plan.is_outline:
             return replay(plan, seconds, self.machine, tick, explained=self.explained)
         return self._run(in_ticks(_with(plan.routed, seconds, self.machine), tick))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,25 +12,14 @@ from simulator.engines import continued
 from simulator.engines.continued import Part, Places, Windows
 from simulator.kernels.records import Times
 from simulator.schedules.routed import Routed, alike, in_ticks, whole_ticks
-from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import Plan
-from simulator.training.segments import (
-    Entrance,
-    Segment,
-    Written,
-    amounts,
-    entrance,
-    sized,
-    structure,
-    write,
-)
+from simulator.training.segments import Segment, segment_of
 from simulator.training.size import most_operations
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
-Found = TypeVar("Found")
-MOST_NODES = 2**26
+REMEMBERED_NODES = 2**26
 """So many nodes of simulated segments are remembered."""
 
 
@@ -50,10 +38,13 @@ class Outcome(NamedTuple):
     """The lanes and media for which it waits that earlier segments hold."""
 
 
-class Done(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class TimedSegment:
     """A segment in its place."""
 
     segment: Segment
+    name: tuple[object, ...]
+    """The same for segments with the same times."""
     outcome: Outcome
     base: float
     """When the segment begins."""
@@ -68,6 +59,11 @@ class Done(NamedTuple):
     since: int
     """The first of the segments for whose media and lanes it waits, or itself."""
 
+    @property
+    def end(self) -> float:
+        """When all of its operations are finished."""
+        return self.base + self.outcome.end
+
 
 class Replay:
     """The times of the outline `plan` under fifo.
@@ -80,28 +76,28 @@ class Replay:
     def __init__(
         self,
         plan: Plan,
-        schedule: Schedule,
+        seconds: Floats,
         machine: Callable[[Topology], Topology],
         tick: float,
         *,
         explained: bool = True,
     ) -> None:
-        """`schedule` is that of the plan, with other seconds. `machine` is what changes of the
-        topology. All durations are multiples of `tick`. A run that is `explained` remembers all
-        times of its parts; another one finds them out if they are asked for."""
-        self.plan, self.schedule, self._machine, self._tick = plan, schedule, machine, tick
-        self._explained = explained
+        """Computations take `seconds`. `machine` is what changes of the topology. All durations are
+        multiples of `tick`. A run that is `explained` remembers all times of its parts; another one
+        finds them out if they are asked for."""
+        self.plan, self.schedule = plan, replace(plan.schedule, seconds=seconds)
+        self._machine, self._tick, self._explained = machine, tick, explained
         self.rounds = 0
         """How often segments were merged because their windows overlap."""
         rows = len(self.schedule)
         self.ready, self.start, self.finish = np.zeros((3, rows))
-        self._serials = self.schedule.ranks * (self.schedule.lanes + 1)
-        self._free = np.zeros(self._serials + len(plan.topology.medium_bandwidth))
+        serials = self.schedule.ranks * (self.schedule.lanes + 1)
+        self._free = np.zeros(serials + len(plan.topology.medium_bandwidth))
         self._last = np.full(len(self._free), -np.inf)
         self._user = np.full(len(self._free), -1)
         self._ends: dict[int, float] = {}
-        self.done: list[Done] = []
-        self._names: set[tuple[object, ...]] = set()
+        self.timed: list[TimedSegment] = []
+        self._names: dict[tuple[object, ...], tuple[object, ...]] = {}
         changed = machine(plan.topology)
         columns = changed.latency, changed.medium_gap, changed.medium_bandwidth
         name = tick, *(column.tobytes() for column in columns)
@@ -118,82 +114,71 @@ class Replay:
     @property
     def replayed(self) -> int:
         """Collectives that have the times of an earlier simulation."""
-        return sum(len(done.segment.blocks) for done in self.done if done.known)
+        return sum(len(timed.segment.collectives) for timed in self.timed if timed.known)
 
     def run(self) -> None:
-        """Time everything."""
-        pieces = self._pieces()
-        while pieces:
-            self._add(pieces)
+        """Time each collective, and the computations between them."""
+        next_part, count = 0, len(self.plan.parts)
+        while next_part < count:
+            begin, end = next_part, next_part + 1
+            while True:
+                timed = self._timed(segment_of(self.plan, begin, end))
+                overlap = self._overlap(timed)
+                if overlap is None:
+                    break
+                self.rounds += 1
+                earlier = segment_of(self.plan, self.timed[overlap].segment.begin, begin)
+                # What overlaps goes on to: a segment that doubles is simulated a few times alone.
+                more, begin = len(earlier.collectives) - 1, earlier.begin
+                while end < count and more > 0:
+                    more -= self.plan.parts[end].schedule is not None
+                    end += 1
+                self._check_size(segment_of(self.plan, begin, end))
+                self._forget(overlap)
+            self._keep(timed)
+            next_part = end
         self._room, self._runs = None, False
 
-    def _pieces(self) -> list[Segment]:
-        """Each collective, and the computations between them, the last piece first."""
-        pieces, first, blocks = list[Segment](), 0, iter(self.plan.blocks)
-        for number, part in enumerate(self.plan.parts):
-            called = () if part.collective is None else (next(blocks),)
-            last = first + len(part.place) * (1 + len(called))
-            pieces.append(Segment(first, last, called, slice(number, number + 1)))
-            first = last
-        return pieces[::-1]
+    def _check_size(self, segment: Segment) -> None:
+        """Refuse a segment that is too large to be simulated."""
+        operations = sum(len(schedule) for _, schedule in segment.collectives)
+        if operations > most_operations():
+            raise InputError(
+                f"{len(segment.collectives)} collectives that run at the same time have "
+                f"{operations:.3g} operations: take fewer ranks, or one stream, as fsdp:fsdp=1"
+            )
 
-    def _add(self, pieces: list[Segment]) -> None:
-        """Time the last of `pieces`, with the segments before that it overlaps."""
-        segment = pieces.pop()
-        while True:
-            done = self._timed(segment)
-            overlap = self._overlap(done)
-            if overlap is None:
-                self._keep(done)
-                return
-            self.rounds += 1
-            earlier = reduce(Segment.until, (done.segment for done in self.done[overlap:]))
-            segment = earlier.until(segment)
-            # What overlaps goes on to: a segment that doubles is simulated a few times alone.
-            more = len(earlier.blocks) - 1
-            while pieces and more > 0:
-                more -= len(pieces[-1].blocks)
-                segment = segment.until(pieces.pop())
-            operations = sum(len(block.region.schedule) for block in segment.blocks)
-            if operations > most_operations():
-                raise InputError(
-                    f"{len(segment.blocks)} collectives that run at the same time have "
-                    f"{operations:.3g} operations: take fewer ranks, or one stream, as fsdp:fsdp=1"
-                )
-            self._forget(overlap)
-
-    def _keep(self, done: Done) -> None:
-        segment, outcome = done.segment, done.outcome
-        self.ready[segment.first : segment.last] = done.base + outcome.ready
-        self.start[segment.first : segment.last] = done.base + outcome.start
-        self.finish[segment.first : segment.last] = done.base + outcome.finish
+    def _keep(self, timed: TimedSegment) -> None:
+        rows, outcome, base = timed.segment.rows, timed.outcome, timed.base
+        self.ready[rows] = base + outcome.ready
+        self.start[rows] = base + outcome.start
+        self.finish[rows] = base + outcome.finish
         windows = outcome.windows
-        self._free[windows.place] = done.base + windows.free
-        self._last[windows.place] = np.maximum(self._last[windows.place], done.base + windows.last)
-        self._user[windows.place] = len(self.done)
-        for slot in _regions(segment):
-            self._ends[slot] = max(self._ends.get(slot, 0.0), done.base + outcome.end)
-        self.done.append(done)
+        self._free[windows.place] = base + windows.free
+        self._last[windows.place] = np.maximum(self._last[windows.place], base + windows.last)
+        self._user[windows.place] = len(self.timed)
+        for part, _ in timed.segment.collectives:
+            self._ends[part.slot] = max(self._ends.get(part.slot, 0.0), timed.end)
+        self.timed.append(timed)
 
     def _forget(self, number: int) -> None:
-        kept = self.done[:number]
-        self._free[:], self._last[:], self._user[:], self.done = 0.0, -np.inf, -1, []
+        kept = self.timed[:number]
+        self._free[:], self._last[:], self._user[:], self.timed = 0.0, -np.inf, -1, []
         self._ends.clear()
-        for done in kept:
-            self._keep(done)
+        for timed in kept:
+            self._keep(timed)
 
-    def _overlap(self, done: Done) -> int | None:
+    def _overlap(self, timed: TimedSegment) -> int | None:
         """The earliest segment that still uses what a segment uses, or None."""
-        windows, regions = done.outcome.windows, _regions(done.segment)
-        arrival = done.base + windows.first
+        windows, slots = timed.outcome.windows, _slots(timed.segment)
+        arrival = timed.base + windows.first
         used = bool(np.any(self._last[windows.place] > arrival))
-        if not used and all(self._ends.get(slot, 0.0) <= done.base for slot in regions):
+        if not used and all(self._ends.get(slot, 0.0) <= timed.base for slot in slots):
             return None
         first = np.full(len(self._free), np.inf)
         first[windows.place] = arrival
-        for number, earlier in enumerate(self.done):
-            lasts = earlier.base + earlier.outcome.end > done.base
-            if lasts and regions & _regions(earlier.segment):
+        for number, earlier in enumerate(self.timed):
+            if earlier.end > timed.base and slots & _slots(earlier.segment):
                 return number
             if used:
                 others = earlier.outcome.windows
@@ -201,136 +186,99 @@ class Replay:
                     return number
         return None
 
-    def _timed(self, segment: Segment) -> Done:
-        entered = self.entrance(segment)
-        ready = entered.ready(self.finish)
-        base = float(np.maximum(ready[entered.roots], 0.0).min(initial=np.inf))
+    def _timed(self, segment: Segment) -> TimedSegment:
+        ready = segment.ready(self.finish)
+        base = float(np.maximum(ready[segment.roots], 0.0).min(initial=np.inf))
         entry = ready - base
-        if not segment.blocks and entered.is_independent:
+        if segment.is_computed:
             entry = np.maximum(entry, 0.0)
-            outcome = self._computed(segment, entered.lanes, entry, base)
-            return Done(segment, outcome, base, entry, np.zeros(0), False, len(self.done))
-        written = self.written(segment)
+            outcome = self._computed(segment, entry, base)
+            number = len(self.timed)
+            return TimedSegment(segment, (), outcome, base, entry, np.zeros(0), False, number)
+        written = segment.transfers
         left = np.maximum(self._free[written.places] - base, 0.0)
-        name = self._name(segment, entry, left)
+        # What has the same outcome.
+        name = (
+            *segment.structure,
+            self.schedule.seconds[segment.rows].tobytes(),
+            *segment.sizes,
+            np.maximum(entry, 0.0).tobytes(),
+            left.tobytes(),
+        )
         known = name in self._names
-        self._names.add(name)
+        name = self._names.setdefault(name, name)
         if name not in self._outcomes:
             if self._explained:
                 part = self._part(name, segment, entry, left)
             else:
                 part = self._simulated(segment, entry, left, fills=False)
                 self._room = part.times
-            times = (part.times.ready, part.times.start, part.times.finish)
-            nodes = written.routed.node_indptr[written.place]
+            ready, start, finish = part.times.ready, part.times.start, part.times.finish
             self._outcomes[name] = Outcome(
-                times[0][written.place],
-                times[1][nodes],
-                times[2][written.place],
+                ready[written.place],
+                start[written.routed.node_indptr[written.place]],
+                finish[written.place],
                 part.windows,
-                float(times[2].max(initial=0.0)),
+                float(finish.max(initial=0.0)),
                 part.waits,
             )
         outcome = self._outcomes[name]
-        since = int(self._user[outcome.waits].min(initial=len(self.done)))
-        return Done(segment, outcome, base, entry, left, known, since)
-
-    def entrance(self, segment: Segment) -> Entrance:
-        """What the segment waits for, found once for all simulations of the plan."""
-        rows = segment.first, segment.last
-        return self._once("entrances", rows, lambda: entrance(self.schedule, segment))
-
-    def written(self, segment: Segment) -> Written:
-        """The segment, written out; all that are alike share this."""
-        return self._once("written", self._structure(segment), lambda: write(self.plan, segment))
-
-    def _structure(self, segment: Segment) -> tuple[object, ...]:
-        """The structure of a segment, which is the same for all seconds of computations."""
-        rows = segment.first, segment.last
-        return self._once("structures", rows, lambda: structure(self.schedule, segment))
-
-    def _once(self, what: str, key: object, find: Callable[[], Found]) -> Found:
-        """What all simulations of the plan find out once."""
-        known = self.plan.known.setdefault(what, {})
-        if key not in known:
-            known[key] = find()
-        result: Found = known[key]
-        return result
-
-    def _name(self, segment: Segment, entry: Floats, left: Floats) -> tuple[object, ...]:
-        """What has the same outcome."""
-        return (
-            *self._structure(segment),
-            *amounts(self.schedule, segment),
-            np.maximum(entry, 0.0).tobytes(),
-            left.tobytes(),
-        )
+        since = int(self._user[outcome.waits].min(initial=len(self.timed)))
+        return TimedSegment(segment, name, outcome, base, entry, left, known, since)
 
     def routed(self, segment: Segment) -> Routed:
         """The segment, written out for the machine, with durations in ticks."""
-        routed = sized(self.written(segment), self.schedule, segment)
+        routed = segment.routed(self.schedule)
         changed = replace(routed, topology=self._machine(routed.topology))
         return in_ticks(alike(routed, changed), self._tick)
 
-    def part(self, done: Done) -> Part:
+    def part(self, timed: TimedSegment) -> Part:
         """All times of a segment, from its begin on."""
-        return self._part(self.name(done), done.segment, done.entry, done.left)
+        return self._part(timed.name, timed.segment, timed.entry, timed.left)
 
-    def spread(self, done: Done) -> Floats:
+    def spread(self, segment: Segment, left: Floats) -> Floats:
         """When each lane and medium is free of segments before a segment, from its begin on; 0 if
         the segment does not use it."""
-        return self._spread(self.written(done.segment), done.left)
-
-    def _spread(self, written: Written, left: Floats) -> Floats:
         free = np.zeros(self.places)
-        free[written.places] = left
+        free[segment.transfers.places] = left
         return free
-
-    def name(self, done: Done) -> tuple[object, ...]:
-        """What segments with the same times have in common."""
-        return self._name(done.segment, done.entry, done.left)
 
     def _part(
         self, name: tuple[object, ...], segment: Segment, entry: Floats, left: Floats
     ) -> Part:
         if name in self._parts:
             return self._parts[name]
-        needed = int(self.written(segment).routed.node_indptr[-1])
-        while self._parts and needed + self._nodes > MOST_NODES:
+        nodes = int(segment.transfers.routed.node_indptr[-1])
+        nodes += sum(len(part.times.start) for part in self._parts.values())
+        while self._parts and nodes > REMEMBERED_NODES:
             part = self._parts.pop(next(iter(self._parts)))
+            nodes -= len(part.times.start)
             # Later explanations read the times of parts: then their room is not free.
             self._room = part.times if self._runs else None
         part = self._simulated(segment, entry, left)
         self._parts[name], self._room = part, None
         return part
 
-    @property
-    def _nodes(self) -> int:
-        """The nodes of parts that are remembered."""
-        return sum(len(part.times.start) for part in self._parts.values())
-
     def _simulated(
         self, segment: Segment, entry: Floats, left: Floats, *, fills: bool = True
     ) -> Part:
-        written = self.written(segment)
+        written = segment.transfers
         ready = np.zeros(len(written.routed.schedule))
         ready[written.place] = np.maximum(entry, 0.0)
-        free = self._spread(written, left)
-        routed, room = self.routed(segment), self._room
-        return continued.run(routed, ready, free, written.parts, fills=fills, room=room)
+        free, routed = self.spread(segment, left), self.routed(segment)
+        return continued.run(routed, ready, free, written.parts, fills=fills, room=self._room)
 
-    def _computed(self, segment: Segment, lanes: Places, entry: Floats, base: float) -> Outcome:
-        """Computations on `lanes` that do not wait for each other."""
+    def _computed(self, segment: Segment, entry: Floats, base: float) -> Outcome:
+        """Computations that do not wait for each other."""
+        lanes = segment.lanes
         start = np.maximum(entry, self._free[lanes] - base)
-        seconds = self.schedule.seconds[segment.first : segment.last]
-        finish = start + whole_ticks(seconds, self._tick)
-        end = float(finish.max(initial=0.0))
+        finish = start + whole_ticks(self.schedule.seconds[segment.rows], self._tick)
         windows = Windows(lanes, entry, entry, finish)
-        return Outcome(entry, start, finish, windows, end, lanes[:0])
+        return Outcome(entry, start, finish, windows, float(finish.max(initial=0.0)), lanes[:0])
 
 
-def _regions(segment: Segment) -> set[int]:
-    return {block.region.slot for block in segment.blocks}
+def _slots(segment: Segment) -> set[int]:
+    return {part.slot for part, _ in segment.collectives}
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,9 +297,8 @@ def replay(
     explained: bool = True,
 ) -> Replayed:
     """The timeline of an outline, of which computations take `seconds`; see :class:`Replay`."""
-    schedule = replace(plan.schedule, seconds=seconds)
-    run = Replay(plan, schedule, machine, tick, explained=explained)
+    run = Replay(plan, seconds, machine, tick, explained=explained)
     run.run()
-    causes = np.full(len(schedule), -1, dtype=np.int32)
-    routed = in_ticks(replace(plan.routed, schedule=schedule), tick)
+    causes = np.full(len(run.schedule), -1, dtype=np.int32)
+    routed = in_ticks(replace(plan.routed, schedule=run.schedule), tick)
     return Replayed(routed, run.ready, run.finish, run.start, causes, replay=run)

@@ -3,20 +3,21 @@ arrival."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
+from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps.kinds import Label
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
 from simulator.training.model import Model
 from simulator.training.plan import COMMUNICATION, Setting
 from simulator.training.size import Size
-from simulator.training.step_lowering import CollectiveRows, Lowered
+from simulator.training.step_lowering import Memory
 from simulator.training.trainer import Trainer
 from topologies.topology import Floats, Ints
 
@@ -70,7 +71,7 @@ class ServerTrainer(Trainer):
         after: Ints,
         lane: int,
         call: Call | None = None,
-        collective: CollectiveRows | None = None,
+        collective: tuple[Schedule | None, Memory] = (None, "used"),
     ) -> Ints:
         self.phase(label)
         return self.builder.compute(ranks, seconds, lane=lane, after=after)
@@ -78,7 +79,7 @@ class ServerTrainer(Trainer):
     def _check(self, size: Size) -> None:
         """Strategies know the size of a run before they write it."""
 
-    def _lowered(self) -> tuple[StepGraph, Lowered, Ints]:
+    def _written(self) -> tuple[StepGraph, dict[str, Any], Ints]:
         schedule = self.builder.build()
         rank, first, last = map(np.concatenate, zip(*self._messages, strict=True))
         computed = np.flatnonzero(schedule.kind == COMPUTATION).astype(np.int32)
@@ -107,4 +108,5 @@ class ServerTrainer(Trainer):
             names=np.array(schedule.phases, dtype=object)[phase],
         )
         ends = np.concatenate((computed, last))[order]
-        return graph, Lowered(schedule, starts[order], ends), np.array(self._ends, dtype=np.int32)
+        written = {"schedule": schedule, "first": starts[order], "last": ends}
+        return graph, written, np.array(self._ends, dtype=np.int32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ from simulator.training.plan import (
     Updates,
 )
 from simulator.training.size import Size
-from simulator.training.step_lowering import CollectiveRows, Lowered, Memory, TaskRows, lower
+from simulator.training.step_lowering import Memory, TaskRows, lower
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
@@ -169,8 +170,7 @@ class Trainer:
             seconds += self.setting.overhead(schedule)
         group = self.lanes[lane] if self.setting.ranks > 1 else ""
         call = Call(group, KINDS[label.kind].replace("-", "_"), schedule.nbytes_total)
-        rows = CollectiveRows(schedule, label.text, memory)
-        waits = columns(self._streams.get(lane), *after)
+        waits, rows = columns(self._streams.get(lane), *after), (schedule, memory)
         self._streams[lane] = self._add(label, self.ranks, seconds, waits, lane, call, rows)
         self._operations += len(schedule) + len(self.ranks)
         self._of_all += len(schedule) * schedule.members + self.setting.ranks
@@ -231,7 +231,7 @@ class Trainer:
         updates: Updates | None = None,
     ) -> Plan:
         """The finished plan. Raises InputError if it has too many operations."""
-        graph, lowered, ends = self._lowered()
+        graph, written, ends = self._written()
         topology, shifts = self.setting.topology, None
         if self.communicator is not None:
             topology, shifts = self.communicator.topology, self.communicator.shifts
@@ -239,7 +239,7 @@ class Trainer:
         return Plan(
             model=self.model,
             graph=graph,
-            **lowered._asdict(),
+            **written,
             topology=topology,
             workers=self.setting.ranks,
             ends=ends,
@@ -263,21 +263,20 @@ class Trainer:
         after: Ints,
         lane: int,
         call: Call | None = None,
-        collective: CollectiveRows | None = None,
+        collective: tuple[Schedule | None, Memory] = (None, "used"),
     ) -> Ints:
         """Tasks of `ranks` behind all others, a row each."""
-        count = len(ranks)
+        count, begin = len(ranks), self._size
         number = -1 if call is None else self._calls.setdefault(call, len(self._calls))
         waits = np.broadcast_to(after, (count, after.shape[-1]))
         times = np.broadcast_to(np.asarray(seconds, dtype=np.float64), count)
         place = ranks.astype(np.int32)
-        self._parts.append(TaskRows(label, lane, number, place, times, waits, collective))
-        tasks = np.arange(self._size, self._size + count, dtype=np.int32)
+        self._parts.append(TaskRows(label, lane, number, begin, place, times, waits, *collective))
         self._size += count
         is_message = call is not None and call.is_message
         self._operations += 1 if is_message else count
         self._of_all += 1 if is_message else count * self.setting.ranks // len(self.ranks)
-        return tasks
+        return np.arange(begin, self._size, dtype=np.int32)
 
     def _check(self, size: Size) -> None:
         """Raise InputError if all steps have more operations than a run may have."""
@@ -289,14 +288,16 @@ class Trainer:
         steps = len(self._ends) - self._startup
         return Size((self._operations - self._once) / steps, self._once, self._every)
 
-    def _lowered(self) -> tuple[StepGraph, Lowered, Ints]:
-        """The graph, its schedule, and the operations with which steps end."""
+    def _written(self) -> tuple[StepGraph, dict[str, Any], Ints]:
+        """The graph, what a plan has of its schedule, and the operations with which steps end."""
         graph = self._graph()
         outline = self.communicator is not None and self._of_all > self.setting.outline_beyond
         if not outline:
             self._check(self._run_size)
-        lowered = lower(graph, self._parts, self.communicator, outline=outline)
-        return graph, lowered, lowered.last[np.array(self._ends)]
+        schedule, ends, parts = lower(graph, self._parts, self.communicator, outline=outline)
+        is_outline = outline and any(part.schedule is not None for part in parts)
+        written = {"schedule": schedule, "first": ends[0], "last": ends[1], "parts": parts}
+        return graph, written | {"is_outline": is_outline}, ends[1][np.array(self._ends)]
 
     def _graph(self) -> StepGraph:
         counts, workers = [len(part.place) for part in self._parts], np.arange(self.setting.ranks)

@@ -151,12 +151,12 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     call[talks] = row
     workers = np.arange(plan.workers, dtype=np.int32)
     remarks = [standing(len(plan.standing), plan.workers)] * (len(plan.standing) < plan.workers)
-    if plan.blocks:
+    if plan.is_outline:
         remarks.append(
             "Collectives are timed as a whole: take --detail transfers to see their messages and "
             "why ranks wait."
         )
-    idle = gaps_without_causes if plan.blocks else bubble_spans
+    idle = gaps_without_causes if plan.is_outline else bubble_spans
     return StepSpans(
         graph=graph,
         timeline=timeline,

@@ -113,11 +113,10 @@ def test_a_reduction_that_is_left_out_is_found() -> None:
 
 def test_each_gather_brings_the_parameters_to_all() -> None:
     plan = FSDP().plan(MODEL, Setting(topology(3), 3, outline_beyond=0.0))
-    gathered = [part.collective for part in plan.parts if part.label.kind == GATHERS]
+    gathered = [each for part, each in plan.collectives if part.label.kind == GATHERS]
     assert len(gathered) == 3 + 2
-    for rows in gathered:
-        assert rows is not None
-        semantics.check(rows.schedule, ALL_GATHER)
+    for schedule in gathered:
+        semantics.check(schedule, ALL_GATHER)
 
 
 @given(st.integers(1, 7), st.sampled_from(OPTIONS[:5]))
@@ -215,7 +214,7 @@ def test_an_outline_takes_as_long() -> None:
             setting = Setting(topology(4, 1024.0), 4, 2, conditions)
             outline = strategy.plan(MODEL, replace(setting, outline_beyond=0.0))
             whole = strategy.plan(MODEL, setting)
-            assert outline.blocks
+            assert outline.is_outline
             assert train(outline).makespan == train(whole).makespan
 
 

@@ -167,7 +167,7 @@ def test_steps_that_are_alike_are_simulated_once() -> None:
 
 
 def test_the_room_of_parts_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.training.replay.MOST_NODES", 1)
+    monkeypatch.setattr("simulator.training.replay.REMEMBERED_NODES", 1)
     compared(quiet(bucket=0.0, overlap=False, algo="rings"), 16, nodes())
 
 
@@ -203,7 +203,7 @@ def test_steps_that_repeat_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_windows_that_overlap_are_simulated_together() -> None:
     replay = compared(quiet(bucket=0.0, streams=2), 8, star(8, bandwidth=10240.0))
     assert replay.rounds > 0
-    assert sum(len(done.segment.blocks) == 1 for done in replay.done) < 4
+    assert sum(len(timed.segment.collectives) == 1 for timed in replay.timed) < 4
 
 
 def in_groups(*groups: list[int]) -> Schedule:
@@ -245,4 +245,4 @@ def test_the_path_leads_through_collectives_that_take_no_time() -> None:
 def test_an_outline_has_no_transfers() -> None:
     full, outline = outlined(quiet(bucket=0.0), 4, star(4))
     assert outline.schedule.volume == 0.0 < full.schedule.volume
-    assert len(outline.blocks) == 4
+    assert len(outline.collectives) == 4

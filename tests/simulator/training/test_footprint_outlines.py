@@ -44,7 +44,7 @@ def test_one_rank_stands_for_all_in_an_outline() -> None:
         quiet(bucket=8192.0).plan(MODEL, replace(setting, outline_beyond=beyond))
         for beyond in (np.inf, 0)
     ]
-    assert plans[1].blocks
+    assert plans[1].is_outline
     written, outline = (footprint(plan, train(plan)) for plan in plans)
     assert outline.peaks == pytest.approx(written.peaks, rel=1e-9)
     assert outline.peak_redundant == pytest.approx(written.peak_redundant, rel=1e-9)
@@ -58,7 +58,7 @@ def test_shared_and_used_buffers_count(name: str) -> None:
         find_strategy(name)().plan(MODEL, replace(setting, outline_beyond=beyond))
         for beyond in (np.inf, 0)
     ]
-    assert plans[1].blocks
+    assert plans[1].is_outline
     written, outline = (footprint(plan, train(plan)) for plan in plans)
     assert np.all(outline.peaks >= written.peaks * (1 - 1e-9))
     assert outline.peaks == pytest.approx(written.peaks, rel=0.1)
