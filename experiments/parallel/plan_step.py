@@ -214,11 +214,11 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
     )
 
 
-def _ddp(times: DeviceTimes, plan: Plan) -> bucket_costs.Overheads:
+def _ddp(times: DeviceTimes, plan: Plan) -> bucket_costs.BucketRules:
     """What the buckets of DDP cost. Copies have the bandwidth of the data sheet, as in the
     strategy."""
     bandwidth = accelerator(times.device).bandwidth / times.scale
-    return bucket_costs.overheads(bandwidth, views=plan.ddp == "view")
+    return bucket_costs.BucketRules(bandwidth, views=plan.ddp == "view")
 
 
 def state_of(training: Training, plan: Plan) -> State:

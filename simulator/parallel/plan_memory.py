@@ -201,7 +201,7 @@ def held_between_steps(work: Work, state: State, stage: int) -> Floats:
     for group, count in elements(work.stages[stage]).items():
         ranks = degrees.size(sharding.sharing(group))
         total += np.multiply(count, state.shared(sharding.zero, ranks))
-    if sharding.rules and sharding.rules.passes_out:
+    if sharding.rules and sharding.rules.copies_back:
         # Buckets hold the gradients once more, unless gradients are views of them.
         total[1] += sum(bucket.nbytes for bucket in buckets(work.stages[stage], sharding))
     return total

@@ -31,7 +31,7 @@ from simulator.steps.kinds import (
     WEIGHTS,
 )
 from simulator.steps.step_graph import Call
-from simulator.training.bucket_costs import Overheads
+from simulator.training.bucket_costs import BucketRules
 from simulator.training.buckets import Bucket
 
 
@@ -204,7 +204,7 @@ class BucketPass(Pass):
     between its launches. An all-reduce waits for both."""
 
     buckets: Sequence[Bucket]
-    rules: Overheads
+    rules: BucketRules
 
     def __post_init__(self) -> None:
         self.copies = self.rules.copies_in(self.buckets)

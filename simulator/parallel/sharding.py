@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from simulator.parallel.blocks import Block
 from simulator.steps.step_graph import Call
-from simulator.training.bucket_costs import Overheads
+from simulator.training.bucket_costs import BucketRules
 from simulator.training.buckets import Bucket, cut
 from topologies.errors import InputError
 
@@ -64,7 +64,7 @@ class Sharding:
     collectives: each byte is read once and written once."""
     root: tuple[str, ...] = ("embedding", "head")
     """The names of the blocks whose parameters are in the root's unit."""
-    ddp: Overheads | None = None
+    ddp: BucketRules | None = None
     """With stage 0: what buckets cost if DistributedDataParallel of PyTorch reduces the gradients;
     None: another library does."""
 
@@ -82,7 +82,7 @@ class Sharding:
                 raise InputError(f"{name} is {getattr(self, name)}: it is above 0")
 
     @property
-    def rules(self) -> Overheads | None:
+    def rules(self) -> BucketRules | None:
         """What the buckets of DDP cost; None if there are none."""
         return None if self.zero else self.ddp
 

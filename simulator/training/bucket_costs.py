@@ -101,35 +101,42 @@ def interference_of(
     return Interference(rate, channels, model.multiprocessors, memory)
 
 
-class Overheads(NamedTuple):
+class BucketRules(NamedTuple):
     """What the costs of DDP's buckets depend on."""
 
     bandwidth: float = inf
     """Of the device's memory, bytes/s. Without one copies are free."""
-    passes_in: float = 0.0
-    """Reads and writes of a gradient on its way into the bucket."""
-    passes_out: float = 0.0
-    """Reads and writes of a gradient on its way back."""
-    hook: float = 0.0
+    passes: float = PASSES
+    """Reads and writes of a gradient, on its way into the bucket and back together."""
+    views: bool = False
+    """Whether gradients are views of buckets, which are not copied back."""
+    hook: float = HOOK
     """Seconds of the hook of a parameter."""
     interference: Interference = NONE
+
+    @property
+    def copies_back(self) -> bool:
+        """Whether gradients are copied back."""
+        return self.passes > 0 and not self.views
 
     def copies_in(self, buckets: Sequence[Bucket]) -> dict[int, float]:
         """Seconds of copies by the number of the layer after whose backward buckets are full; empty
         if free."""
         copies: dict[int, float] = {}
-        for bucket, seconds in zip(buckets, self._copies(buckets, self.passes_in), strict=False):
+        for bucket, seconds in zip(buckets, self._copies(buckets), strict=False):
             number = min(bucket.layers)
             copies[number] = copies.get(number, 0.0) + seconds
         return copies
 
     def copies_out(self, buckets: Sequence[Bucket]) -> list[float]:
         """Seconds to copy each bucket back; empty if free."""
-        return self._copies(buckets, self.passes_out)
+        return self._copies(buckets) if self.copies_back else []
 
-    def _copies(self, buckets: Sequence[Bucket], passes: float) -> list[float]:
-        if not passes or self.bandwidth == inf:
+    def _copies(self, buckets: Sequence[Bucket]) -> list[float]:
+        """Seconds to copy each bucket one way; empty if free."""
+        if not self.passes or self.bandwidth == inf:
             return []
+        passes = self.passes / 2
         return [each.tensors * KERNEL + passes * each.nbytes / self.bandwidth for each in buckets]
 
     def hooks(self, bucket: Bucket) -> float:
@@ -137,19 +144,11 @@ class Overheads(NamedTuple):
         return self.hook * (bucket.tensors + HOOKS_OF_BUCKET)
 
 
-def overheads(
-    bandwidth: float, *, views: bool, passes: float = PASSES, hook: float = HOOK
-) -> Overheads:
-    """The overheads of a device whose memory has this bandwidth, if DDP reads or writes a gradient
-    `passes` times. Gradients that are `views` of buckets are not copied back."""
-    return Overheads(bandwidth, passes / 2, 0.0 if views else passes / 2, hook)
-
-
 class Costs(NamedTuple):
     """Seconds of each part of a step, on one device."""
 
     copies_in: dict[int, float]
-    """Those of :meth:`Overheads.copies_in`."""
+    """Those of :meth:`BucketRules.copies_in`."""
     copies_out: list[float]
     """Of each bucket; empty if free."""
     hooks: float
@@ -160,15 +159,10 @@ class Costs(NamedTuple):
     slower: list[float]
     """By which the backward of each layer is longer."""
 
-    def operations(self) -> int:
-        """Operations of a worker in a step. Hooks that are in time need none."""
-        return len(self.copies_in) + len(self.copies_out) + len(self.late)
-
     def words(self, interference: Interference) -> tuple[str, ...]:
         """The parts of a step that are not free, in a line for people."""
-        copies = sum(self.copies_in.values()) + sum(self.copies_out)
         parts = {
-            "copies into buckets and back": copies,
+            "copies into buckets and back": sum(self.copies_in.values()) + sum(self.copies_out),
             f"slower while collectives run ({interference.words})": sum(self.slower),
             "hooks on the CPU": self.hooks,
         }
@@ -176,7 +170,7 @@ class Costs(NamedTuple):
         return (f"beside the all-reduces: {', '.join(costly)}",) if costly else ()
 
 
-def costs(model: Model, buckets: Sequence[Bucket], sent: float, rules: Overheads) -> Costs:
+def costs(model: Model, buckets: Sequence[Bucket], sent: float, rules: BucketRules) -> Costs:
     """What `buckets` cost in a step. A rank sends `sent` bytes for each byte of a bucket."""
     copies_in = rules.copies_in(buckets)
     slower, ended = _backward(model, buckets, copies_in, sent, rules.interference)

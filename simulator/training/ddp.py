@@ -11,22 +11,27 @@ import numpy as np
 
 from simulator.collectives import Algorithm
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.training import bucket_costs
-from simulator.training.bucket_costs import HOOK, PASSES, Overheads, overheads
+from simulator.schedules.schedule import Schedule
+from simulator.steps import kinds
+from simulator.steps.kinds import Label
+from simulator.training.bucket_costs import HOOK, PASSES, BucketRules, Costs, costs, interference_of
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
 from simulator.training.communicator import Communicator, find_all_reduce
-from simulator.training.ddp_operations import Steps
-from simulator.training.model import Model
-from simulator.training.plan import Holdings, Plan, Setting
+from simulator.training.model import Layer, Model
+from simulator.training.plan import COMMUNICATION, Holdings, Plan, Setting
+from simulator.training.step_lowering import Memory
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
+from topologies.topology import Ints
 from topologies.units import format_bytes, in_binary
 
 WALK = 1e-6
 """Seconds a parameter to walk autograd's graph. Measured with torch 2.13 on a CPU of two cores: 0.3
 us a parameter of convolutions and batch norms, 0.9 to 3 us of transformer layers, which have more
 nodes a parameter."""
+SCALAR = 4.0
+"""Bytes of a number in fp32."""
 MOST_BATCHES, MOST_STREAMS, MOST_PASSES = 1024, 64, 1000
 """The most batches of a step, collectives in flight, and passes over memory."""
 
@@ -110,38 +115,36 @@ class DDP(Strategy):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
-        buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
-        alike = setting.alike(model) and self._alike(model)
-        communicator = Communicator(setting, self.algo, self.small, alike=alike)
+        communicator = Communicator(
+            setting, self.algo, self.small, alike=setting.alike(model) and self._alike(model)
+        )
         more = (f"communication {number}" for number in range(2, self.streams + 1))
         lanes = "compute", "communication", *more, "host"
         trainer = Trainer(model, setting, lanes, communicator, startup=int(self.startup))
-        steps = Steps(self, trainer, communicator, self._overheads(model, setting))
+        rules = self._overheads(model, setting)
+        steps = _Steps(self, trainer, communicator, rules)
+        buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
         if self.startup:
             # The first iteration has a single bucket, unless buckets are never rebuilt.
-            steps.start(initial(model, self.bucket) if self.find_unused else whole(model))
-        usual = steps.reduced(buckets)
+            steps.start(buckets if self.find_unused else whole(model))
+        usual = steps.costs(buckets)
         for _ in setting.conditions.attempts(setting.steps):
-            steps.step(usual)
-        words = (
-            _described(buckets),
-            *usual.costs.words(steps.overheads.interference),
-            *communicator.words,
-        )
+            steps.step(buckets, usual)
+        words = _described(buckets), *usual.words(rules.interference), *communicator.words
         holdings = self._holdings(model, setting.ranks)
         return trainer.plan(holdings=holdings, words=words, slowdown=self.slowdown)
 
-    def _overheads(self, model: Model, setting: Setting) -> Overheads:
+    def _overheads(self, model: Model, setting: Setting) -> BucketRules:
         """What copies and hooks depend on, and what collectives take from the backward. A single
         worker has none."""
         if setting.ranks == 1:
-            return Overheads()
-        views, passes, hook = self.gradient_as_bucket_view, self.copies, self.hooks
-        rules = overheads(model.memory_bandwidth, views=views, passes=passes, hook=hook)
+            return BucketRules(passes=0.0, hook=0.0)
+        views, bandwidth = self.gradient_as_bucket_view, model.memory_bandwidth
+        rules = BucketRules(bandwidth, self.copies, views, self.hooks)
         if self.slowdown or not (self.interference and self.overlap):
             return rules
         algorithm, place = find_all_reduce(self.algo), (setting.topology, setting.ranks)
-        return rules._replace(interference=bucket_costs.interference_of(model, algorithm, *place))
+        return rules._replace(interference=interference_of(model, algorithm, *place))
 
     def _alike(self, model: Model) -> bool:
         """Whether all ranks do the same: the other collectives are trees, or have a root."""
@@ -162,6 +165,166 @@ class DDP(Strategy):
         gradients = model.gradients * self.compress
         copies = 0.0 if self.gradient_as_bucket_view else model.gradients
         return Holdings(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
+
+
+class _Steps:
+    """The steps of one run: forward, backward, all-reduces of the buckets, optimizer."""
+
+    def __init__(
+        self, options: DDP, trainer: Trainer, communicator: Communicator, overheads: BucketRules
+    ) -> None:
+        self.options, self.trainer, self.communicator = options, trainer, communicator
+        self.overheads = overheads
+        self.layers = trainer.model.layers
+        self.waits: list[Ints | None] = []
+        self.host = COMMUNICATION + options.streams
+        """The lane of the CPU, after the communication streams."""
+
+    def costs(self, buckets: list[Bucket]) -> Costs:
+        """What buckets cost beside their all-reduces."""
+        ranks = self.trainer.setting.ranks
+        sent = 2 * (ranks - 1) / ranks * self.options.wire(1.0)
+        return costs(self.trainer.model, buckets, sent, self.overheads)
+
+    def start(self, buckets: list[Bucket]) -> None:
+        """Rank 0's model goes to all; the first iteration has `buckets` of its own."""
+        model = self.trainer.model
+        replica = self.communicator.broadcast(model.parameters + model.buffers)
+        self.waits.append(self._call(Label(kinds.BROADCAST, "model"), replica))
+        self.step(buckets, self.costs(buckets), "used")
+
+    def step(self, buckets: list[Bucket], usual: Costs, memory: Memory = "held") -> None:
+        """Forwards and backwards of all batches, the collectives of the last, the optimizer.
+        `memory` says when the buffers of the buckets are held."""
+        trainer, options = self.trainer, self.options
+        self.waits.append(self._prepared())
+        if trainer.setting.conditions.batches:
+            self._scalar(Label(kinds.ALL_REDUCE, "join"), trainer.tail)
+        for batch in range(options.accumulate):
+            self._forward(first=batch == 0)
+            if trainer.failed():
+                return
+            is_last = batch == options.accumulate - 1
+            if is_last and options.find_unused:
+                # Which parameters take part is found before the backward that is synchronised.
+                seconds = options.walk * sum(len(layer.tensors) for layer in self.layers)
+                trainer.compute(Label(kinds.WALK), seconds * trainer.factor)
+            begun = trainer.tail
+            arrived = self._backward(usual if is_last else None)
+        reduced = self._reduce(buckets, usual, memory, arrived, begun)
+        for number, seconds in enumerate(usual.copies_out):
+            self._copy(Label(kinds.COPY, f"bucket {number} back"), seconds, reduced[number])
+        trainer.optimize(*trainer.streams())
+        metric = None
+        if options.metric:
+            metric = self._scalar(Label(kinds.ALL_REDUCE, "metric"), trainer.tail)
+        trainer.end(metric, batches=options.accumulate)
+        self.waits.append(metric)
+
+    def _call(self, label: Label, schedule: Schedule, *after: Ints | None) -> Ints:
+        """A collective beside those of the buckets."""
+        return self.trainer.collective(label, schedule, *after, seconds=self.options.launch)
+
+    def _scalar(self, label: Label, *after: Ints | None) -> Ints:
+        """An all-reduce of a number."""
+        return self._call(label, self.communicator.small(SCALAR), *after)
+
+    def _prepared(self) -> Ints | None:
+        """Rank 0 prepares data; all wait for it at a barrier."""
+        if not self.options.prepare:
+            return None
+        tail, label = self.trainer.tail, Label(kinds.PREPARE, "data")
+        before = np.full(self.trainer.setting.ranks, -1, np.int32) if tail is None else tail.copy()
+        rank, seconds = np.zeros(1, np.int32), self.options.prepare
+        before[:1] = self.trainer.compute(label, seconds, before[:1], lane=self.host, ranks=rank)
+        return self._scalar(Label(kinds.BARRIER), before)
+
+    def _forward(self, *, first: bool) -> None:
+        model, trainer = self.trainer.model, self.trainer
+        if first and self.options.broadcast_buffers and model.buffers:
+            statistics = self.communicator.broadcast(model.buffers)
+            label = Label(kinds.BROADCAST, "buffers")
+            self.waits.append(self._call(label, statistics, trainer.tail, *self.waits))
+        for layer in self.layers:
+            trainer.forward(layer, *self.waits)
+            self.waits = []
+            if self._is_normed(layer):
+                nbytes = (2 * layer.channels + 1) * SCALAR * trainer.setting.ranks
+                gathered = self.communicator.all_gather(nbytes)
+                label = Label(kinds.ALL_GATHER, layer.name)
+                self.waits.append(self._call(label, gathered, trainer.tail))
+
+    def _is_normed(self, layer: Layer) -> bool:
+        """Whether a layer sees the batch of all ranks."""
+        return self.options.sync_batch_norm and layer.channels > 0
+
+    def _backward(self, usual: Costs | None) -> list[Ints]:
+        """Layer by layer, the last first; returns the tasks after which the gradients of each are
+        there, and in their buckets if `usual` says what that takes."""
+        arrived: list[Ints] = []
+        for number, layer in reversed(list(enumerate(self.layers))):
+            synced = None
+            if self._is_normed(layer):
+                sums = self.communicator.small(2 * layer.channels * SCALAR)
+                label = Label(kinds.ALL_REDUCE, layer.name)
+                synced = self._call(label, sums, self.trainer.tail)
+            slower = usual.slower[number] if usual else 0.0
+            done = self.trainer.backward(layer, *self.waits, synced, slower=slower)
+            if usual and number in usual.copies_in:
+                label = Label(kinds.COPY, f"{layer.name} into buckets")
+                done = self._copy(label, usual.copies_in[number])
+            arrived.append(done)
+            self.waits = []
+        return arrived[::-1]
+
+    def _copy(self, label: Label, seconds: float, *after: Ints) -> Ints:
+        return self.trainer.compute(label, seconds * self.trainer.factor, *after)
+
+    def _reduce(
+        self,
+        buckets: list[Bucket],
+        usual: Costs,
+        memory: Memory,
+        arrived: list[Ints],
+        begun: Ints | None,
+    ) -> list[Ints]:
+        """A bucket is launched when it is full, its hooks are done and all before it are launched.
+        The CPU calls the first hook when the tasks `begun` before the backward are done. Returns
+        the last tasks of each bucket."""
+        options, trainer, done = self.options, self.trainer, list[Ints]()
+        launched, hooked = None, begun
+        for number, bucket in enumerate(buckets):
+            full = arrived[min(bucket.layers)] if options.overlap else trainer.tail
+            # To compress a bucket or to expand it is to read it and write half of it, or the
+            # reverse.
+            packing = 1.5 * bucket.nbytes / trainer.model.memory_bandwidth * options.compress
+            begin, lane = options.launch + packing, COMMUNICATION + number % options.streams
+            waits = full, launched
+            if number in usual.late:
+                label = Label(kinds.HOOKS, f"of bucket {number}")
+                seconds = usual.late[number] * trainer.factor
+                hooked = trainer.compute(label, seconds, hooked, lane=self.host)
+                waits += (hooked,)
+            if options.streams > 1:
+                # On several streams collectives do not wait for each other, but their launches do.
+                launched = trainer.call(f"launch of bucket {number}", begin, lane, *waits)
+                begin, waits = 0.0, (launched,)
+            label = Label(kinds.ALL_REDUCE, f"bucket {number}", bucket=number)
+            schedule = self.communicator.large(options.wire(bucket.nbytes))
+            last = trainer.collective(
+                label, schedule, *waits, lane=lane, seconds=begin, memory=memory
+            )
+            if packing:
+                last = trainer.call(f"unpacking of bucket {number}", packing, lane, last)
+            done.append(last)
+        if options.find_unused:
+            tensors = sum(len(layer.tensors) for layer in self.layers)
+            used, label = (
+                self.communicator.small(SCALAR * tensors),
+                Label(kinds.ALL_REDUCE, "used parameters"),
+            )
+            self._call(label, used, trainer.tail, launched)
+        return done
 
 
 def _described(buckets: list[Bucket]) -> str:

@@ -100,25 +100,7 @@ class SSGD(Served):
         """The steps of `setting` as a schedule."""
         units = units_of(model, self.pipelined)
         setting.check_size(self.size(model, setting, len(units)))
-        places = self._places(setting.ranks, len(units))
-        shares = (
-            np.array([unit.parameters for unit in units]) / model.parameters / len(places.hosts)
-        )
-        builder = ScheduleBuilder(
-            setting.ranks,
-            model.gradients,
-            slots=np.repeat(shares, len(places.hosts)).tolist(),
-            scratch=np.concatenate(
-                (shares / model.gradient_width, np.tile(shares, setting.ranks))
-            ).tolist(),
-            servers=self.servers(setting.ranks),
-        )
-        steps = _Steps(self, ServerTrainer(model, setting, builder, LANES), units, places)
-        for number, attempt in enumerate(steps.trainer.attempts):
-            steps.step(number, attempt)
-        words = (_described(model, units, places),)
-        holdings = _holdings(model, setting.ranks, places)
-        return steps.trainer.plan(holdings=holdings, words=words)
+        return _Run(self, model, setting, units).plan()
 
     def size(self, model: Model, setting: Setting, units: int) -> Size:
         """Operations of a run with `units` units."""
@@ -135,83 +117,64 @@ class SSGD(Served):
         """Seconds in which a server adds a worker's gradients to the sum."""
         return 3 * model.gradients / self.memory(model)
 
-    def _places(self, ranks: int, units: int) -> _Places:
-        every = np.arange(ranks)
-        if self.server == "sharded":
-            worker, turn = np.tile(every, ranks - 1), np.repeat(every[1:], ranks)
-            return _Places(units, every, worker, (worker + turn) % ranks)
-        host = ranks if self.server_kind else 0
-        worker = every[every != host]
-        return _Places(units, np.array([host]), worker, np.full(len(worker), host))
 
-
-class _Places(NamedTuple):
-    """The ranks that serve, each with a shard of every unit. The pairs of a worker and a server on
-    another rank, in the order in which they communicate. The slots."""
-
-    units: int
-    hosts: Numbers
-    worker: Numbers
-    server: Numbers
-
-    def shard(self, unit: int, host: Numbers) -> Numbers:
-        """The slot of the shard of `host` in a worker's buffer."""
-        return np.asarray(unit * len(self.hosts) + np.searchsorted(self.hosts, host))
-
-    def kept(self, unit: int) -> int:
-        """The slot of its shard at a server."""
-        return self.units * len(self.hosts) + unit
-
-    def inbox(self, unit: int, worker: Numbers) -> Numbers:
-        """The slot at a server for the gradients of `worker`."""
-        return np.asarray(self.kept(unit) + self.units * (1 + worker))
-
-
-class _Exchanged(NamedTuple):
-    """The operations that moved a unit, for every pair, and the operations that updated it, for
-    every server."""
-
-    pushed: Ints
-    updated: Ints
-    pulled: Ints
-
-
-class _Steps:
+class _Run:
     """The steps of one run. Each worker's next forward of a layer waits for `arrivals[layer]`, the
-    first for `batch`."""
+    first for `batch`.
 
-    def __init__(
-        self, options: SSGD, trainer: ServerTrainer, units: list[Unit], places: _Places
-    ) -> None:
-        self.options, self.trainer, self.places = options, trainer, places
-        self.builder, self.model, self.workers = trainer.builder, trainer.model, trainer.ranks
+    The ranks in `hosts` serve, each with a shard of every unit. A pair is a worker and a server on
+    another rank; pairs are in the order in which they communicate. A worker's buffer has a slot for
+    each shard, unit by unit. A server has a slot for its shard of each unit, and then slots for
+    the gradients of each worker.
+    """
+
+    def __init__(self, options: SSGD, model: Model, setting: Setting, units: list[Unit]) -> None:
+        self.options, self.model, ranks = options, model, setting.ranks
+        every = np.arange(ranks)
+        if options.server == "sharded":
+            self.hosts, self.worker = every, np.tile(every, ranks - 1)
+            self.server = (self.worker + np.repeat(every[1:], ranks)) % ranks
+        else:
+            self.hosts = np.array([ranks if options.server_kind else 0])
+            self.worker = every[every != self.hosts[0]]
+            self.server = np.full(len(self.worker), self.hosts[0])
+        shares = np.array([unit.parameters for unit in units]) / model.parameters / len(self.hosts)
         self.units = {unit.layer: (number, unit) for number, unit in enumerate(units)}
-        factors = trainer.setting.conditions.factors(len(trainer.attempts), len(self.workers))
+        self.builder = ScheduleBuilder(
+            ranks,
+            model.gradients,
+            slots=np.repeat(shares, len(self.hosts)).tolist(),
+            scratch=np.append(shares / model.gradient_width, np.tile(shares, ranks)).tolist(),
+            servers=options.servers(ranks),
+        )
+        self.trainer = ServerTrainer(model, setting, self.builder, LANES)
+        self.workers = self.trainer.ranks
+        factors = setting.conditions.factors(len(self.trainer.attempts), ranks)
         self.slower = np.pad(factors, ((0, 0), (0, 1)), constant_values=1.0)
         self.arrivals: dict[int, Ints] = {}
         self.batch: Ints | None = None
 
-    def step(self, number: int, attempt: Attempt) -> None:
+    def plan(self) -> Plan:
         """Forward, backward, push, update, pull; where a worker fails, forward and restart."""
-        self._forward(attempt)
-        if self.trainer.failed():
-            return
-        exchanged = self._backward(self.slower[number])
-        if not self.options.pipelined:
-            self.batch = self._scatter(attempt, self._at_all(exchanged[0].updated[0]))
-        self._end(exchanged)
+        for number, attempt in enumerate(self.trainer.attempts):
+            self._forward(attempt)
+            if self.trainer.failed():
+                continue
+            updated, moved = self._backward(self.slower[number])
+            if not self.options.pipelined:
+                self.batch = self._scatter(attempt, self._at_all(updated[0]))
+            self._end(moved)
+        return self.trainer.plan(holdings=self._holdings(), words=(self._described(),))
 
-    def _end(self, exchanged: list[_Exchanged]) -> None:
+    def _end(self, moved: list[Ints]) -> None:
+        """End the step when all that was `moved`, for every pair, is there."""
         self.trainer.phase(Label(kinds.PULL))
         waits = columns(self.batch, *self.arrivals.values())
         last = self.builder.compute(self.workers, 0.0, lane=COMMUNICATION, after=waits)
-        for pushed, _, pulled in exchanged:
-            for moved in (pushed, pulled):
-                self._span(self.places.worker, self.places.server, moved, moved)
+        for each in moved:
+            self._span(self.worker, self.server, each)
         if not self.options.pipelined:
-            complete = self.builder.compute(
-                self.places.hosts[0], 0.0, lane=COMMUNICATION, after=last
-            )
+            complete = self.builder.compute(self.hosts[0], 0.0, lane=COMMUNICATION, after=last)
             self.arrivals[0] = self._at_all(complete[0])
         self.trainer.end(last)
 
@@ -222,111 +185,108 @@ class _Steps:
     def _forward(self, attempt: Attempt) -> None:
         first, *later_layers = self.model.layers
         done = self.trainer.forward(first, self.batch, self.arrivals.pop(0, None))
-        self.batch = (
-            self._scatter(attempt, done) if self.options.pipelined and not attempt.fails else None
-        )
+        early = self.options.pipelined and not attempt.fails
+        self.batch = self._scatter(attempt, done) if early else None
         for number, layer in enumerate(later_layers, 1):
             self.trainer.forward(layer, self.arrivals.pop(number, None))
 
-    def _backward(self, slower: Floats) -> list[_Exchanged]:
-        exchanged = []
+    def _backward(self, slower: Floats) -> tuple[Ints, list[Ints]]:
+        """Backward and exchange. Returns the updates of the first unit at every server, and what
+        moved units, for every pair."""
+        first, moved = np.zeros(0, dtype=np.int32), list[Ints]()
         for number in reversed(range(len(self.model.layers))):
             ready = self.trainer.backward(self.model.layers[number])
             if number in self.units:
-                exchanged.append(self._exchange(*self.units[number], ready, slower))
-        return exchanged
+                updated, *both = self._exchange(*self.units[number], ready, slower)
+                first, moved = first if moved else updated, moved + both
+        return first, moved
 
-    def _exchange(self, number: int, unit: Unit, ready: Ints, slower: Floats) -> _Exchanged:
-        """Push, sum, update and pull a unit whose gradients are `ready`."""
-        builder, places, hosts = self.builder, self.places, self.places.hosts
-        slot = places.shard(number, places.server)
-        home = places.kept(number)
-        host_slots = places.shard(number, hosts)
+    def _exchange(
+        self, number: int, unit: Unit, ready: Ints, slower: Floats
+    ) -> tuple[Ints, Ints, Ints]:
+        """Push, sum, update and pull a unit whose gradients are `ready`. Returns the updates at
+        every server, and the pushes and pulls of every pair."""
+        builder, hosts, trainer = self.builder, self.hosts, self.trainer
+        home, host_slots = self._home(number), self._shard(number, hosts)
+        slot, inbox = self._shard(number, self.server), self._inbox(number)
         share = unit.parameters / self.model.parameters / len(hosts)
-        pushed = self._push(number, unit, ready, share * self.options.adding(self.model) * slower)
-        self.trainer.phase(Label(kinds.UPDATE, unit.name))
+        trainer.phase(Label(kinds.PUSH, unit.name))
+        after = ready[self.worker, None]
+        pushed = builder.copy(self.worker, self.server, slot=slot, target=inbox, after=after)
+        trainer.phase(Label(kinds.SUM, unit.name))
+        seconds = share * self.options.adding(self.model) * slower[self.server]
+        added = builder.compute(self.server, seconds, lane=COMPUTE, reads=inbox)
+        self._sum(number, ready, added)
+        trainer.phase(Label(kinds.UPDATE, unit.name))
         seconds = share * self.options.updating(self.model) * slower[hosts]
         updated = builder.compute(hosts, seconds, lane=COMPUTE, reads=home, writes=home)
-        self.trainer.phase(Label(kinds.PULL, unit.name))
-        pulled = builder.copy(places.server, places.worker, slot=home, target=slot)
+        trainer.phase(Label(kinds.PULL, unit.name))
+        pulled = builder.copy(self.server, self.worker, slot=home, target=slot)
         if not self.options.server_kind:
             builder.copy(hosts, hosts, slot=home, target=host_slots)
         self.arrivals[unit.layer] = builder.compute(
             self.workers, 0.0, lane=COMMUNICATION, reads=host_slots[0], count=len(hosts)
         )
-        return _Exchanged(pushed, updated, pulled)
+        return updated, pushed, pulled
 
-    def _push(self, number: int, unit: Unit, ready: Ints, seconds: Floats) -> Ints:
-        """Push to every server, which adds the gradients to the sum in the `seconds` of its
-        rank."""
-        worker, server = self.places.worker, self.places.server
-        inbox, slot = self.places.inbox(number, worker), self.places.shard(number, server)
-        self.trainer.phase(Label(kinds.PUSH, unit.name))
-        pushed = self.builder.copy(
-            worker, server, slot=slot, target=inbox, after=ready[worker, None]
-        )
-        self.trainer.phase(Label(kinds.SUM, unit.name))
-        self._add(
-            number, ready, self.builder.compute(server, seconds[server], lane=COMPUTE, reads=inbox)
-        )
-        return pushed
+    def _shard(self, unit: int, host: Numbers) -> Numbers:
+        """The slot of the shard of `host` in a worker's buffer."""
+        return np.asarray(unit * len(self.hosts) + np.searchsorted(self.hosts, host))
 
-    def _add(self, number: int, ready: Ints, added: Ints) -> None:
+    def _home(self, unit: int) -> int:
+        """The slot of its shard at a server."""
+        return len(self.units) * len(self.hosts) + unit
+
+    def _inbox(self, unit: int) -> Numbers:
+        """The slot of the worker's gradients at the server, for every pair."""
+        return np.asarray(self._home(unit) + len(self.units) * (1 + self.worker))
+
+    def _sum(self, number: int, ready: Ints, added: Ints) -> None:
         """The data of the sum, which take no time. The sum begins with a server's own gradients, or
         with those of the first worker."""
-        places, hosts, first = self.places, self.places.hosts, 1 if self.options.server_kind else 0
-        inbox, home = places.inbox(number, places.worker), places.kept(number)
-        if first:
-            self.builder.copy(hosts, hosts, slot=inbox[:1], target=home, after=added[:1])
-        else:
-            self.builder.copy(
-                hosts,
-                hosts,
-                slot=places.shard(number, hosts),
-                target=home,
-                after=ready[hosts, None],
-            )
-        server, slot = places.server[first:], inbox[first:]
-        self.builder.reduce(server, server, slot=slot, target=home, after=added[first:, None])
+        hosts, inbox, home = self.hosts, self._inbox(number), self._home(number)
+        first = 1 if self.options.server_kind else 0
+        slot, after = self._shard(number, hosts), ready[hosts, None] if not first else added[:1]
+        self.builder.copy(hosts, hosts, slot=inbox[:1] if first else slot, target=home, after=after)
+        server, after = self.server[first:], added[first:, None]
+        self.builder.reduce(server, server, slot=inbox[first:], target=home, after=after)
 
     def _scatter(self, attempt: Attempt, after: Ints) -> Ints:
         """Send each worker its next batch. Returns the operation of its arrival at each worker, or
         -1."""
-        source, arrivals = self.places.hosts[0], np.full(len(self.workers), -1, dtype=np.int32)
+        source, arrivals = self.hosts[0], self._at_all(-1)
         wants = self.trainer.setting.conditions.has_input(attempt.step + 1, len(self.workers))
-        to = np.flatnonzero(
-            wants & (self.workers != source) & (self.options.scatter and self.model.inputs > 0)
-        )
+        is_sent = self.options.scatter and self.model.inputs > 0
+        to = np.flatnonzero(wants & (self.workers != source) & is_sent)
         self.trainer.phase(Label(kinds.SCATTER))
         sent = self.builder.signal(source, to, nbytes=self.model.inputs, after=after[to, None])
         arrivals[to] = sent
-        self._span(to, np.full(len(to), source), sent, sent)
+        self._span(to, np.full(len(to), source), sent)
         return arrivals
 
-    def _span(self, worker: Numbers, server: Numbers, first: Ints, last: Ints) -> None:
-        """Note a communication for both ends that are workers."""
+    def _span(self, worker: Numbers, server: Numbers, moved: Ints) -> None:
+        """Note communications for both ends that are workers."""
         serves = server < len(self.workers)
-        self.trainer.note(worker, first, last)
-        self.trainer.note(server[serves], first[serves], last[serves])
+        self.trainer.note(worker, moved, moved)
+        self.trainer.note(server[serves], moved[serves], moved[serves])
 
+    def _holdings(self) -> Holdings:
+        """Memory outside of slots: copies of the parameters at the workers (servers have them in
+        slots), buffers, and the optimizer state at the servers."""
+        model, workers, hosts = self.model, len(self.workers), self.hosts
+        nbytes, share = np.zeros(max(workers, int(hosts.max()) + 1)), 1 / len(hosts)
+        nbytes[:workers] = model.parameters + model.buffers
+        nbytes[hosts[hosts < workers]] -= model.parameters * share
+        nbytes[hosts] += model.parameters * model.state * share
+        return Holdings(nbytes, model.parameters * model.state + model.buffers)
 
-def _holdings(model: Model, workers: int, places: _Places) -> Holdings:
-    """Memory outside of slots: copies of the parameters at the workers (servers have them in
-    slots), buffers, and the optimizer state at the servers."""
-    nbytes, share = np.zeros(max(workers, int(places.hosts.max()) + 1)), 1 / len(places.hosts)
-    nbytes[:workers] = model.parameters + model.buffers
-    nbytes[places.hosts[places.hosts < workers]] -= model.parameters * share
-    nbytes[places.hosts] += model.parameters * model.state * share
-    return Holdings(nbytes, model.parameters * model.state + model.buffers)
-
-
-def _described(model: Model, units: list[Unit], places: _Places) -> str:
-    if not len(places.worker):
-        return "one worker, which serves: nothing is pushed"
-    sizes = sorted(unit.parameters * model.gradient_width / len(places.hosts) for unit in units)
-    return "pushes of " + " to ".join(
-        dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1]))
-    )
+    def _described(self) -> str:
+        if not len(self.worker):
+            return "one worker, which serves: nothing is pushed"
+        width = self.model.gradient_width / len(self.hosts)
+        sizes = sorted(unit.parameters * width for _, unit in self.units.values())
+        texts = dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1]))
+        return "pushes of " + " to ".join(texts)
 
 
 STRATEGIES = {"ssgd": SSGD}

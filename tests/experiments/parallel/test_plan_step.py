@@ -22,7 +22,7 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.sharding import buckets
 from simulator.parallel.step import write
 from simulator.parallel.step_measures import measure
-from simulator.training.bucket_costs import costs, overheads
+from simulator.training.bucket_costs import BucketRules, costs
 from simulator.training.buckets import rebuilt
 from simulator.training.ddp import DDP
 from simulator.training.model import Model
@@ -130,7 +130,7 @@ def test_buckets_cost_what_those_of_the_strategy_cost(
     assert [(each.nbytes, each.tensors) for each in mine] == [
         (each.nbytes, each.tensors) for each in theirs
     ]
-    rules = overheads(ran.memory_bandwidth, views=ddp == "view")
+    rules = BucketRules(ran.memory_bandwidth, views=ddp == "view")
     right = costs(ran, theirs, 1.75, rules)
     assert sharding.rules == rules
     assert sum(rules.copies_in(mine).values()) == pytest.approx(

@@ -20,7 +20,7 @@ from simulator.parallel.pipelines import find
 from simulator.parallel.plan_memory import Overheads, State, memory, stages_of_zero
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
-from simulator.training.bucket_costs import overheads
+from simulator.training.bucket_costs import BucketRules
 from topologies.errors import InputError
 from topologies.shapes import star
 
@@ -64,7 +64,7 @@ def test_buckets_of_ddp_hold_gradients_once_more_unless_these_are_views() -> Non
     layers, two = (block(elements=3.0), block(elements=4.0)), Degrees(dp=2)
     usual, copied, views = (
         work(*layers, degrees=two, ddp=rules)
-        for rules in (None, overheads(1e9, views=False), overheads(1e9, views=True))
+        for rules in (None, BucketRules(1e9, views=False), BucketRules(1e9, views=True))
     )
     assert memory(usual).peak == memory(views).peak == 7 * 16
     assert memory(copied).peak == 7 * 16 + 7 * 2

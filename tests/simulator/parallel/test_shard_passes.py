@@ -28,7 +28,7 @@ from simulator.parallel.step_transfers import simulate, write_transfers
 from simulator.parallel.step_work import Work
 from simulator.steps.kinds import COPY
 from simulator.steps.written import prove
-from simulator.training.bucket_costs import KERNEL, overheads
+from simulator.training.bucket_costs import KERNEL, BucketRules
 from topologies.errors import InputError
 from topologies.shapes import star
 
@@ -254,7 +254,7 @@ def ddp_step(
 ) -> Step:
     """Three blocks with a bucket each, whose all-reduce takes two seconds. A copy takes a second,
     and the hooks of a bucket four times `hook`."""
-    rules = overheads(4e9, views=views, passes=passes, hook=hook)
+    rules = BucketRules(4e9, views=views, passes=passes, hook=hook)
     each = (block(2.0, launch=launch),) * 3
     return step(each, micro, degrees, zero=0, overlap=overlap, bucket=1.0, ddp=rules)
 
@@ -300,7 +300,7 @@ def test_every_transfer_of_a_step_with_ddp_takes_as_long() -> None:
 @pytest.mark.parametrize("order", ["gpipe", "zb_h1", "dual_pipe"])
 def test_each_stage_of_a_pipeline_has_buckets_of_its_own(order: str) -> None:
     pipeline, degrees = find(order).build(devices=2, micro_batches=4), Degrees(dp=2, pp=2)
-    rules = overheads(4e9, views=False)
+    rules = BucketRules(4e9, views=False)
     sharding = Sharding(2e9, overlap=True, bucket=1.0, ddp=rules)
     stages = ((block(1.0),) * 2,) * pipeline.stages
     graph = write(Work(stages, pipeline, times(degrees), sharding)).graph
