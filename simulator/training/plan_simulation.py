@@ -72,10 +72,10 @@ class TrainingRules:
             tick *= COARSER
 
     def _run(self, plan: Plan, seconds: Floats, tick: float | None) -> Timeline:
-        schedule = replace(plan.schedule, seconds=seconds)
+        schedule = replace(plan.routed.schedule, seconds=seconds)
         # All simulations of a plan share what does not depend on the seconds.
-        vars(schedule)["successors"] = plan.schedule.successors
-        machine = self.machine(plan.topology)
+        vars(schedule)["successors"] = plan.routed.schedule.successors
+        machine = self.machine(plan.routed.topology)
         routed = replace(plan.routed, schedule=schedule, topology=machine)
         return run(
             routed if tick is None else in_ticks(routed, tick),
