@@ -55,7 +55,7 @@ def training_details(training: TrainingRun) -> Mapping[str, Any]:
     plan, timeline, held = training.plan, training.timeline, training.memory
     return {
         "spans": thinned(spans_of_training(strategy_spans(plan, timeline), training.path)),
-        "use": None if plan.blocks else use_of(timeline),
+        "use": None if plan.is_outline else use_of(timeline),
         "memory": held and _memory(held, timeline),
     }
 
