@@ -3,7 +3,7 @@ arrival."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,23 +13,13 @@ from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps.kinds import Label
-from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
+from simulator.steps.step_graph import MESSAGE, Call, step_graph
 from simulator.training.model import Model
 from simulator.training.plan import COMMUNICATION, Setting
 from simulator.training.size import Size
 from simulator.training.step_lowering import Memory
 from simulator.training.trainer import Trainer
 from topologies.topology import Floats, Ints
-
-
-class _Messages(NamedTuple):
-    """Messages as ranks see them, a row each."""
-
-    rank: Ints
-    first: Ints
-    """The operation with whose start the message begins. Its phase names it."""
-    last: Ints
-    """The operation with whose finish the message ends."""
 
 
 class ServerTrainer(Trainer):
@@ -51,7 +41,8 @@ class ServerTrainer(Trainer):
         super().__init__(model, setting, lanes, together=together)
         self.builder = builder
         self._labels: dict[str, Label] = {}
-        self._messages = [_Messages(*np.zeros((3, 0), dtype=np.int32))]
+        self._messages = [np.zeros((3, 0), dtype=np.int32)]
+        """Rank, first and last operation of messages. The phase of the first one names them."""
 
     def phase(self, label: Label, builder: ScheduleBuilder | None = None) -> None:
         """Say what the operations that follow are, here or in a part with a `builder` of its
@@ -61,7 +52,7 @@ class ServerTrainer(Trainer):
 
     def note(self, rank: npt.NDArray[np.integer], first: Ints, last: Ints) -> None:
         """Note that messages of each `rank` are on their way from `first` to `last`."""
-        self._messages.append(_Messages(rank.astype(np.int32), first, last))
+        self._messages.append(np.stack((rank.astype(np.int32), first, last)))
 
     def _add(
         self,
@@ -79,9 +70,9 @@ class ServerTrainer(Trainer):
     def _check(self, size: Size) -> None:
         """Strategies know the size of a run before they write it."""
 
-    def _written(self) -> tuple[StepGraph, dict[str, Any], Ints]:
+    def _written(self) -> dict[str, Any]:
         schedule = self.builder.build()
-        rank, first, last = map(np.concatenate, zip(*self._messages, strict=True))
+        rank, first, last = np.concatenate(self._messages, axis=1)
         computed = np.flatnonzero(schedule.kind == COMPUTATION).astype(np.int32)
         sizes, call = np.unique(schedule.nbytes[last], return_inverse=True)
         starts = np.concatenate((computed, first))
@@ -108,5 +99,5 @@ class ServerTrainer(Trainer):
             names=np.array(schedule.phases, dtype=object)[phase],
         )
         ends = np.concatenate((computed, last))[order]
-        written = {"schedule": schedule, "first": starts[order], "last": ends}
-        return graph, written, np.array(self._ends, dtype=np.int32)
+        written = {"schedule": schedule, "first": starts[order], "last": ends, "graph": graph}
+        return written | {"ends": np.array(self._ends, dtype=np.int32)}

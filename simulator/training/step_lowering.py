@@ -59,10 +59,10 @@ def lower(
     communicator: Communicator | None,
     *,
     outline: bool,
-) -> tuple[Schedule, tuple[Ints, Ints], tuple[TaskRows, ...]]:
-    """The schedule of a graph, part by part; the operations with which each task begins and ends;
-    and the parts with their slots. An `outline` leaves out the transfers of collectives, of which
-    it has the operations to enter and to leave."""
+) -> dict[str, Any]:
+    """What a plan has of the schedule of a graph: its operations, part by part, those with which
+    each task begins and ends, and the parts with their slots. An `outline` leaves out the transfers
+    of collectives, of which it has the operations to enter and to leave."""
     nbytes, sizes, parts = _buffers(parts, graph.ranks)
     if communicator is None:
         builder = ScheduleBuilder(graph.ranks, nbytes, **sizes)
@@ -97,7 +97,9 @@ def lower(
                 lane=lane,
                 phase=part.label.text,
             )
-    return builder.build(), (first, last), tuple(parts)
+    is_outline = outline and any(part.schedule is not None for part in parts)
+    written = {"schedule": builder.build(), "first": first, "last": last, "parts": tuple(parts)}
+    return written | {"is_outline": is_outline}
 
 
 def _buffers(parts: Sequence[TaskRows], ranks: int) -> tuple[float, dict[str, Any], list[TaskRows]]:

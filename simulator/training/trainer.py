@@ -3,7 +3,6 @@ lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy.typing as npt
 
 from simulator.schedules.schedule import Schedule
 from simulator.steps.kinds import (
-    ALL_REDUCE,
     BACKWARD,
     CALL,
     FORWARD,
@@ -28,11 +26,8 @@ from simulator.training.model import Layer, Model
 from simulator.training.plan import (
     COMMUNICATION,
     COMPUTE,
-    Holdings,
     Plan,
     Setting,
-    Stored,
-    Updates,
 )
 from simulator.training.size import Size
 from simulator.training.step_lowering import Memory, TaskRows, lower
@@ -176,14 +171,6 @@ class Trainer:
         self._of_all += len(schedule) * schedule.members + self.setting.ranks
         return self._streams[lane]
 
-    def average(self, name: str, nbytes: float, *after: Ints | None) -> Ints | None:
-        """The large all-reduce of the communicator, of `nbytes` bytes in a buffer that is held all
-        the time; nothing for no bytes."""
-        if not nbytes or self.communicator is None:
-            return None
-        schedule = self.communicator.large(nbytes)
-        return self.collective(Label(ALL_REDUCE, name), schedule, *after, memory="held")
-
     def message(self, label: Label, ends: tuple[int, int], nbytes: float, after: Ints) -> Ints:
         """A message from a rank to another, after all of `after`. Returns its task there."""
         call, waits = Call("", MESSAGE, nbytes), np.tile(after, (2, 1))
@@ -221,38 +208,25 @@ class Trainer:
         if steps == self._every and self.setting.outline_beyond == inf:
             self._check(self._run_size)
 
-    def plan(
-        self,
-        *,
-        holdings: Holdings | None = None,
-        stored: Stored | None = None,
-        words: tuple[str, ...] = (),
-        slowdown: float = 0.0,
-        updates: Updates | None = None,
-    ) -> Plan:
-        """The finished plan. Raises InputError if it has too many operations."""
-        graph, written, ends = self._written()
+    def plan(self, **details: Any) -> Plan:
+        """The finished plan, with what else a strategy says of it. Raises InputError if it has too
+        many operations."""
+        written = self._written()
         topology, shifts = self.setting.topology, None
         if self.communicator is not None:
             topology, shifts = self.communicator.topology, self.communicator.shifts
         after = [self._startup + attempt.step for attempt in self.attempts[self._startup :]]
         return Plan(
             model=self.model,
-            graph=graph,
             **written,
             topology=topology,
             workers=self.setting.ranks,
-            ends=ends,
             # The number of each step: those before the first of the setting come first.
             numbers=np.array([*range(self._startup), *after], dtype=np.int32),
             useful=np.array(self._useful, dtype=np.int32),
             samples=np.array(self._samples, dtype=np.int64),
-            updates=updates,
-            holdings=holdings,
-            stored=stored,
-            words=words,
-            slowdown=slowdown,
             shifts=shifts,
+            **details,
         )
 
     def _add(
@@ -288,41 +262,33 @@ class Trainer:
         steps = len(self._ends) - self._startup
         return Size((self._operations - self._once) / steps, self._once, self._every)
 
-    def _written(self) -> tuple[StepGraph, dict[str, Any], Ints]:
-        """The graph, what a plan has of its schedule, and the operations with which steps end."""
+    def _written(self) -> dict[str, Any]:
+        """What a plan has of the graph, of its schedule, and of the ends of steps."""
         graph = self._graph()
         outline = self.communicator is not None and self._of_all > self.setting.outline_beyond
         if not outline:
             self._check(self._run_size)
-        schedule, ends, parts = lower(graph, self._parts, self.communicator, outline=outline)
-        is_outline = outline and any(part.schedule is not None for part in parts)
-        written = {"schedule": schedule, "first": ends[0], "last": ends[1], "parts": parts}
-        return graph, written | {"is_outline": is_outline}, ends[1][np.array(self._ends)]
+        written = lower(graph, self._parts, self.communicator, outline=outline)
+        return written | {"graph": graph, "ends": written["last"][np.array(self._ends)]}
 
     def _graph(self) -> StepGraph:
-        counts, workers = [len(part.place) for part in self._parts], np.arange(self.setting.ranks)
-
-        def column(values: Iterable[int]) -> Ints:
-            return np.repeat(np.fromiter(values, np.int32, len(counts)), counts)
-
-        texts = np.array([part.label.text for part in self._parts], dtype=object)
+        parts, workers = self._parts, np.arange(self.setting.ranks, dtype=np.int32)
+        counts = [len(part.place) for part in parts]
+        rows = [(part.lane, part.call, part.label.kind, *part.label[2:]) for part in parts]
+        labels = np.repeat(np.array(rows, dtype=np.int32), counts, axis=0).T
+        of_parts = dict(zip(("lane", "call", "kind", "layer", "bucket"), labels, strict=True))
+        texts = np.array([part.label.text for part in parts], dtype=object)
         return step_graph(
             workers,
             self.lanes,
             {
-                "place": np.concatenate([part.place for part in self._parts]),
-                "lane": column(part.lane for part in self._parts),
-                "kind": column(part.label.kind for part in self._parts),
-                "layer": column(part.label.layer for part in self._parts),
-                "bucket": column(part.label.bucket for part in self._parts),
-                "call": column(part.call for part in self._parts),
-                "seconds": np.concatenate([part.seconds for part in self._parts]),
+                **of_parts,
+                "place": np.concatenate([part.place for part in parts]),
+                "seconds": np.concatenate([part.seconds for part in parts]),
             },
-            waits_of([part.after for part in self._parts]),
+            waits_of([part.after for part in parts]),
             calls=tuple(self._calls),
-            groups={
-                call.group: workers[None].astype(np.int32) for call in self._calls if call.group
-            },
+            groups={call.group: workers[None] for call in self._calls if call.group},
             names=np.repeat(texts, counts),
         )
 
