@@ -90,8 +90,7 @@ class UnitPass(Pass):
         if number == len(self.gathered):
             self._gather(number)
         self._enter(number)
-        ahead = self.kind != FORWARD and (self.sharding.prefetch or self.sharding.fsdp == 2)
-        if ahead and number + 1 < len(self.order):
+        if self.kind != FORWARD and number + 1 < len(self.order):
             self._gather(number + 1)
 
     def end(self, layer: int) -> None:

@@ -56,9 +56,6 @@ class Sharding:
     limit: int = 2
     """The CPU of version 1 waits while so many units are gathered and not yet freed; 0: it never
     does."""
-    prefetch: bool = True
-    """Whether version 1 gathers the parameters of a unit beside the backward of the unit behind.
-    Version 2 always does."""
     bandwidth: float = inf
     """Bytes/s at which FSDP 2 copies parameters and gradients into and out of the buffers of
     collectives: each byte is read once and written once."""

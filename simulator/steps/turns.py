@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +13,10 @@ from simulator.steps.step_graph import Numbers, StepGraph
 from topologies.errors import InputError
 
 
-class Partners(NamedTuple):
-    """The tasks that a task of a call or a message depends on, a row a task."""
-
-    unit: Numbers
-    """The first task of the same collective, or the task itself."""
-    before: Numbers
-    """The task of the group's call before on the same lane and rank; -1 for none."""
-    send: Numbers
-    """Of a receive: the send; -1 for other tasks."""
-
-
-def partners(graph: StepGraph, met: Sequence[Meeting]) -> Partners:
-    """The partners of all tasks in the calls of a graph."""
+def partners(graph: StepGraph, met: Sequence[Meeting]) -> tuple[Numbers, Numbers, Numbers]:
+    """The tasks that those of calls and messages depend on, a row a task: the first task of the
+    same collective, or the task itself; the task of the group's call before on the same lane and
+    rank, or -1; and the send of a receive, or -1."""
     unit, (before, send) = np.arange(len(graph)), np.full((2, len(graph)), -1)
     latest: dict[tuple[str, int, int], int] = {}
     for call, ranks, tasks in met:
@@ -38,25 +28,28 @@ def partners(graph: StepGraph, met: Sequence[Meeting]) -> Partners:
         for rank, task in zip(ranks.tolist(), tasks.tolist(), strict=True):
             before[task] = latest.get((call.group, lane, rank), -1)
             latest[call.group, lane, rank] = task
-    return Partners(unit, before, send)
+    return unit, before, send
 
 
-def turns(graph: StepGraph, of: Partners) -> tuple[Numbers, list[int]]:
+def turns(
+    graph: StepGraph, unit: Numbers, before: Numbers, send: Numbers
+) -> tuple[Numbers, list[int]]:
     """The tasks by their place on their rank, of a collective only the first, as far as their waits
     allow that: what gets to a link at the same time is served in this order. Also the turn of the
     latest task that each one waits for; -1 for none.
 
-    Raises InputError if tasks wait for each other in a circle.
+    The partners of tasks are those of :func:`partners`. Raises InputError if tasks wait for each
+    other in a circle.
     """
     count = len(graph)
     by_rank = np.argsort(graph.place, kind="stable")
     ranks = graph.place[by_rank]
     place = np.empty(count, dtype=np.int64)
     place[by_rank] = np.arange(count) - np.searchsorted(ranks, ranks)
-    follows, receives = np.flatnonzero(of.before >= 0), np.flatnonzero(of.send >= 0)
-    later = of.unit[np.concatenate((graph.waiting, follows, receives))]
-    earlier = of.unit[np.concatenate((graph.indices, of.before[follows], of.send[receives]))]
-    units = np.flatnonzero(of.unit == np.arange(count))
+    follows, receives = np.flatnonzero(before >= 0), np.flatnonzero(send >= 0)
+    later = unit[np.concatenate((graph.waiting, follows, receives))]
+    earlier = unit[np.concatenate((graph.indices, before[follows], send[receives]))]
+    units = np.flatnonzero(unit == np.arange(count))
     order: Numbers = units[np.lexsort((units, place[units]))]
     turn = np.empty(count, dtype=np.int64)
     turn[order] = np.arange(len(order))

@@ -153,7 +153,7 @@ class _Writer:
         self.graph, self.builder, self.phases = graph, builder, phases
         self.first, self.last = np.full((2, len(graph)), -1, dtype=np.int32)
         self.calls = {int(each.meeting.tasks.min()): each for each in placed}
-        self.partners = partners(graph, met)
+        self.unit, self.before, self.sends = partners(graph, met)
         self.receiver = {
             int(each.tasks[0]): int(each.ranks[1]) for each in met if each.call.is_message
         }
@@ -162,7 +162,7 @@ class _Writer:
     def write(self) -> None:
         """Add all tasks. Tasks of one kind that follow each other and do not wait for each other
         are added at once."""
-        order, latest = turns(self.graph, self.partners)
+        order, latest = turns(self.graph, self.unit, self.before, self.sends)
         tasks, waits = order.tolist(), np.diff(self.graph.indptr)[order].tolist()
         begin = 0
         while begin < len(tasks):
@@ -177,7 +177,7 @@ class _Writer:
                 self._call([self.calls[task] for task in tasks[begin:end]])
             elif tasks[begin] in self.receiver:
                 self._send(order[begin:end])
-            elif self.partners.send[tasks[begin]] >= 0:
+            elif self.sends[tasks[begin]] >= 0:
                 self._receive(order[begin:end])
             else:
                 self._compute(order[begin:end])
@@ -187,7 +187,7 @@ class _Writer:
         """What tasks that are added at once have in common."""
         placed, phase = self.calls.get(task), self._phase(task)
         if placed is None:
-            return phase, task in self.receiver, int(self.partners.send[task]) >= 0
+            return phase, task in self.receiver, int(self.sends[task]) >= 0
         lane = int(self.graph.lane[task])
         return phase, lane, id(placed.fitted.schedule), placed.slot, placed.scratch
 
@@ -211,7 +211,7 @@ class _Writer:
     def _receive(self, tasks: Numbers) -> None:
         nothing = np.zeros(len(tasks))
         self.first[tasks] = entered = self._add(tasks, nothing, self._waits(tasks))
-        arrived = self.last[self.partners.send[tasks]]
+        arrived = self.last[self.sends[tasks]]
         self.last[tasks] = self._add(tasks, nothing, np.stack((entered, arrived), axis=1))
 
     def _add(self, tasks: Numbers, seconds: Floats, after: Ints) -> Ints:
@@ -222,7 +222,7 @@ class _Writer:
         """The operations that tasks wait for, a row each; -1 is none."""
         begin, end = self.graph.indptr[tasks], self.graph.indptr[tasks + 1]
         column = begin[:, None] + np.arange(max(1, int((end - begin).max(initial=0))))
-        inside, before = column < end[:, None], self.partners.before[tasks]
+        inside, before = column < end[:, None], self.before[tasks]
         waits = self.last[self._indices[np.where(inside, column, 0)]]
         return np.column_stack(
             (np.where(inside, waits, -1), np.where(before >= 0, self.last[before], -1))

@@ -15,7 +15,7 @@ from simulator.collectives.proof import prove
 from simulator.collectives.symmetry import fold
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Folded, Shifts
+from simulator.schedules.shifts import Shifts
 from simulator.training.size import Size, check_collective
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -23,10 +23,9 @@ from topologies.topology import Ints
 if TYPE_CHECKING:
     from simulator.training.plan import Setting
 
-FEW = 4096
+
+SIMULATED_OPERATIONS = 4096
 """Operations of a collective that are sooner simulated than folded."""
-TRIED = 2.0**25
-"""Operations of a schedule of ranks that may stand for all, at most: some seconds."""
 
 
 class Communicator:
@@ -57,31 +56,19 @@ class Communicator:
         if folded is None:
             for least in bounds(chosen, setting.topology, setting.ranks):
                 _check(setting, least)
-        self._large = self._schedule(chosen, folded)
-        _check(setting, len(self._large))
-        self.servers = self._large.ranks - self._large.workers - self._large.switches
-        self.switches = self._large.switches
-        self._units = {"": self._large}
-        self._sizes: dict[tuple[str, float], Schedule] = {}
-        self._small = small
-
-    @property
-    def shifts(self) -> Shifts | None:
+        self.unit = self._schedule(chosen, folded)
+        """A large collective of one byte."""
+        _check(setting, len(self.unit))
+        self.shifts = None if self.unit.fold is None else self.unit.fold.shifts
         """What takes the workers that stand for all to all; None: each stands for itself."""
-        return None if self._large.fold is None else self._large.fold.shifts
-
-    @property
-    def folded(self) -> int | Folded:
-        """The ranks of a schedule with large collectives."""
-        fold = self._large.fold
-        return self.ranks if fold is None else Folded(fold.shifts, (), fold.channels)
+        self._units, self._small = {"": self.unit}, small
+        self._sizes: dict[tuple[str, float], Schedule] = {}
 
     @property
     def standing(self) -> Ints:
         """The workers that stand for all."""
-        shifts = self.shifts
-        standing = np.arange(self.ranks) if shifts is None else shifts.representatives
-        return standing.astype(np.int32)
+        every = np.arange(self.ranks) if self.shifts is None else self.shifts.representatives
+        return every.astype(np.int32)
 
     def large(self, nbytes: float) -> Schedule:
         """A large collective."""
@@ -120,14 +107,14 @@ class Communicator:
 def _folded(algorithm: Algorithm, setting: Setting) -> Fitted | None:
     """The collective of the ranks that stand for all, where that is worth looking for."""
     number = max(bounds(algorithm, setting.topology, setting.ranks))
-    if number <= FEW:
+    if number <= SIMULATED_OPERATIONS:
         return None
-    folded = fold(
-        algorithm,
-        setting.topology,
-        setting.ranks,
-        lambda shifts: setting.force or number / shifts.order <= TRIED,
-    )
+
+    def is_quick(shifts: Shifts) -> bool:
+        """Whether it takes some seconds to try ranks that may stand for all."""
+        return setting.force or number / shifts.order <= 2.0**25
+
+    folded = fold(algorithm, setting.topology, setting.ranks, is_quick)
     return None if folded is None else folded.fitted
 
 

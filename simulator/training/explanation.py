@@ -31,9 +31,6 @@ from simulator.training.replay import Replay, Replayed, TimedSegment
 from simulator.training.segments import segment_of
 from topologies.topology import Floats, Ints
 
-REMEMBERED_TIMELINES = 8
-"""Timelines of groups that are kept, as other groups look the same."""
-
 
 class Explanation:
     """Walks back through an outline."""
@@ -144,7 +141,8 @@ class View:
         predecessors here."""
         timelines, replay = self._known.timelines, self._known.replay
         if self._look not in timelines:
-            if len(timelines) == REMEMBERED_TIMELINES:
+            # A few are enough, as most groups look like one of these.
+            if len(timelines) == 8:
                 timelines.pop(next(iter(timelines)))
             several = len(self._timed) > 1
             times = _joined(replay, self._timed) if several else replay.part(self._timed[0]).times

@@ -13,15 +13,10 @@ from simulator.kernels.repeats import Parts
 from simulator.schedules.alike_steps import alike_steps
 from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Folded
 from simulator.steps.written import add_collective
 from simulator.training.plan import Plan
-from simulator.training.step_lowering import TaskRows, layout
+from simulator.training.step_lowering import TaskRows, builder_of, layout
 from topologies.topology import Floats, Ints
-
-REMEMBERED_OPERATIONS = 2**22
-"""Operations of a written segment whose bytes are remembered, for all sizes together."""
 
 
 class SegmentTransfers(NamedTuple):
@@ -154,7 +149,8 @@ class Segment:
         for (_, schedule), operations in zip(self.collectives, written.between, strict=True):
             if len(operations):
                 nbytes[operations[0] : operations[-1] + 1] = schedule.nbytes
-        if (len(written.nbytes) + 1) * len(nbytes) <= REMEMBERED_OPERATIONS:
+        if (len(written.nbytes) + 1) * len(nbytes) <= 2**22:
+            # The bytes of further sizes would take too much memory.
             written.nbytes[self.sizes] = nbytes
         return nbytes
 
@@ -172,15 +168,8 @@ def _write(segment: Segment) -> SegmentTransfers:
     """Write a segment out."""
     outline, plan = segment.plan.schedule, segment.plan
     nbytes, sizes, places = layout([*segment.slots.values()])
-    folds = [schedule.fold for schedule in segment.slots.values()]
-    fold = folds[0] if folds else None
-    builder = ScheduleBuilder(
-        outline.workers if fold is None else Folded(fold.shifts, (), fold.channels),
-        nbytes,
-        servers=outline.ranks - outline.workers - outline.switches,
-        switches=outline.switches,
-        **sizes,
-    )
+    fold = next((schedule.fold for schedule in segment.slots.values()), None)
+    builder = builder_of(replace(outline, fold=fold), nbytes, **sizes)
     # All segments share the lanes of the outline.
     builder.compute(np.zeros(0, dtype=np.int32), 0.0, lane=outline.lanes - 1)
     slots = dict(zip(segment.slots, places, strict=True))

@@ -4,12 +4,14 @@ outline without them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Folded
 from simulator.steps.kinds import Label
 from simulator.steps.step_graph import StepGraph
 from simulator.steps.written import add_collective
@@ -66,14 +68,10 @@ def lower(
     nbytes, sizes, parts = _buffers(parts, graph.ranks)
     if communicator is None:
         builder = ScheduleBuilder(graph.ranks, nbytes, **sizes)
+    elif outline:
+        builder = builder_of(replace(communicator.unit, fold=None), nbytes)
     else:
-        builder = ScheduleBuilder(
-            graph.ranks if outline else communicator.folded,
-            nbytes,
-            servers=communicator.servers,
-            switches=communicator.switches,
-            **({} if outline else sizes),
-        )
+        builder = builder_of(communicator.unit, nbytes, **sizes)
     first, last = np.full((2, len(graph)), -1, dtype=np.int32)
     for part in parts:
         rows, place, lane = part.tasks, part.place, part.lane
@@ -100,6 +98,19 @@ def lower(
     is_outline = outline and any(part.schedule is not None for part in parts)
     written = {"schedule": builder.build(), "first": first, "last": last, "parts": tuple(parts)}
     return written | {"is_outline": is_outline}
+
+
+def builder_of(model: Schedule, nbytes: float, **sizes: Any) -> ScheduleBuilder:
+    """A builder with the workers, servers and switches of another schedule. Where it is folded, the
+    same ranks stand for all."""
+    fold = model.fold
+    return ScheduleBuilder(
+        model.workers if fold is None else Folded(fold.shifts, (), fold.channels),
+        nbytes,
+        servers=model.ranks - model.workers - model.switches,
+        switches=model.switches,
+        **sizes,
+    )
 
 
 def _buffers(parts: Sequence[TaskRows], ranks: int) -> tuple[float, dict[str, Any], list[TaskRows]]:

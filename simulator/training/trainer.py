@@ -34,9 +34,6 @@ from simulator.training.step_lowering import Memory, TaskRows, lower
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
-LEAST = 3.0
-"""Tasks of a step of a worker, at least."""
-
 
 class Trainer:
     """The steps of the workers of `setting` as a graph of tasks, which :meth:`plan` lowers to a
@@ -69,7 +66,7 @@ class Trainer:
         standing = np.arange(setting.ranks) if communicator is None else communicator.standing
         self.ranks = np.asarray(standing, dtype=np.int64)
         # Before lists of all steps are made: each has a forward, a backward and an optimizer.
-        self._check(Size(LEAST * len(self.ranks)))
+        self._check(Size(3.0 * len(self.ranks)))
         self.attempts = [Attempt(0)] * startup + setting.conditions.attempts(setting.steps)
         self._startup, self._every = startup, every
         self._factors = setting.conditions.factors(len(self.attempts), setting.ranks)

@@ -108,7 +108,6 @@ def works(draw: st.DrawFn, shape: Callable[..., Topology] = star) -> Work:
         sync=draw(st.booleans()),
         fsdp=draw(st.integers(1, 2)),
         limit=draw(st.integers(0, 2)),
-        prefetch=draw(st.booleans()),
         bandwidth=4e8,
     )
     return Work(tuple(stages), pipeline, times(degrees, shape), sharding, blocking)

@@ -42,9 +42,10 @@ def test_large_and_small_messages_have_their_algorithms() -> None:
     ):
         semantics.check(schedule, ALL_REDUCE)
         assert schedule.volume == find(name).build(4, schedule.nbytes_total).volume
-    assert (communicator.servers, communicator.switches, communicator.words) == (0, 0, ())
+    assert (communicator.unit.ranks, communicator.words) == (4, ())
 
 
 def test_a_server_is_counted_and_a_lone_worker_sends_nothing() -> None:
-    assert Communicator(mesh(3), "parameter_server_apart").servers == 1
+    unit = Communicator(mesh(3), "parameter_server_apart").unit
+    assert (unit.workers, unit.ranks) == (3, 4)
     assert Communicator(mesh(1), "rings").large(64.0).volume == 0

@@ -32,7 +32,7 @@ ALIKE: Model = replace(
 
 @pytest.fixture(autouse=True)
 def _small_schedules_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(communicator, "FEW", 0)
+    monkeypatch.setattr(communicator, "SIMULATED_OPERATIONS", 0)
 
 
 def nodes(ranks: int) -> Topology:
