@@ -16,7 +16,7 @@ import numpy.typing as npt
 from simulator.parallel.passes import COMPUTE
 from simulator.parallel.step import Step
 from simulator.steps.kinds import FORWARD, RESTART
-from simulator.steps.place_splits import Copies, classes, in_order, split
+from simulator.steps.place_splits import TaskCopies, classes, in_order, split
 from simulator.steps.step_graph import COLUMNS, Numbers, StepGraph, ranges, waits_by_row
 from simulator.training.conditions import Conditions
 from topologies.topology import Floats, Ints
@@ -40,7 +40,7 @@ def split_step(step: Step, place_of: Numbers) -> Step:
     """The step with other places, that of each rank in `place_of`. All are as fast as before."""
     order = np.lexsort((step.timeline.finish, step.timeline.start))
     graph = in_order(step.graph, order)
-    copies = Copies(graph, place_of)
+    copies = TaskCopies(graph, place_of)
     action, device = copies.each(step.device)
     turn = np.append(np.argsort(order), -1)
     every = split(graph, place_of)

@@ -27,7 +27,7 @@ from simulator.steps import kinds
 from simulator.steps.kinds import BACKWARD, FORWARD, OPTIMIZER, Label
 from simulator.training.communicator import Communicator
 from simulator.training.model import WIDTHS, Layer, Model
-from simulator.training.plan import Holdings, Plan, Setting, Stored
+from simulator.training.plan import HeldBytes, Holdings, Plan, Setting
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
@@ -157,10 +157,12 @@ def _changes(step: Step) -> list[tuple[int, float, float]]:
     return changes
 
 
-def _stored(tasks: Sequence[Ints], ranks: Ints, changes: list[tuple[int, float, float]]) -> Stored:
+def _stored(
+    tasks: Sequence[Ints], ranks: Ints, changes: list[tuple[int, float, float]]
+) -> HeldBytes:
     """The changes of all steps, with the tasks of all ranks."""
     columns = np.array(changes * (len(tasks) // len(changes)))[:, 1:].repeat(len(ranks), axis=0)
-    return Stored(np.concatenate(tasks), np.tile(ranks, len(tasks)), *columns.T)
+    return HeldBytes(np.concatenate(tasks), np.tile(ranks, len(tasks)), *columns.T)
 
 
 def _write(

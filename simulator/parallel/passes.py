@@ -23,7 +23,7 @@ GATHERS, REDUCTIONS, REPLICAS, COPIES, HOST = range(8, len(STREAMS))
 Rows = tuple[int, ...]
 
 
-class Row(NamedTuple):
+class PassTask(NamedTuple):
     """A task of a device."""
 
     lane: int
@@ -49,7 +49,7 @@ class Pass:
     stage: Sequence[Block]
     kind: int
     times: GroupTimes
-    rows: list[Row] = field(default_factory=list)
+    rows: list[PassTask] = field(default_factory=list)
     tails: Rows = ()
     """The rows with which the pass ends so far."""
     ends: list[Rows] = field(default_factory=list)
@@ -81,13 +81,13 @@ class Pass:
     def collapsed(self) -> Pass:
         """The pass as a single row. Where launches take longer than the device, it takes as long as
         they do."""
-        row = Row(COMPUTE, max(self.seconds, self.launch), self.kind)
+        row = PassTask(COMPUTE, max(self.seconds, self.launch), self.kind)
         inside = tuple(row.call for row in self.rows if row.call)
         return replace(self, rows=[row], tails=(0,), ends=[], launched=-1, inside=inside)
 
     def joined(self) -> Pass:
         """The pass of the second action of a pair: a further row waits for both."""
-        row = Row(COMPUTE, 0.0, self.rows[0].kind, self.tails)
+        row = PassTask(COMPUTE, 0.0, self.rows[0].kind, self.tails)
         return replace(self, rows=[*self.rows, row], tails=(len(self.rows),))
 
     def written(self) -> Self:
@@ -103,7 +103,7 @@ class Pass:
             self.ends.append(self.tails)
             self.end(layer)
         if not self.tails:
-            self.tails = (self.row(Row(COMPUTE, 0.0, self.kind)),)
+            self.tails = (self.row(PassTask(COMPUTE, 0.0, self.kind)),)
         self.finish()
         self.ends = [end or self.tails for end in self.ends]
         return self
@@ -117,7 +117,7 @@ class Pass:
     def finish(self) -> None:
         """Write what comes behind all blocks."""
 
-    def row(self, row: Row) -> int:
+    def row(self, row: PassTask) -> int:
         """Add a row; returns its number."""
         self.rows.append(row)
         self.busy[row.lane] += row.seconds
@@ -128,10 +128,10 @@ class Pass:
         for part in parts:
             before, computed, launched = self.tails, Rows(), -1
             if part.launch:
-                row = Row(HOST, part.launch, LAUNCH, (), layer, self.launched)
+                row = PassTask(HOST, part.launch, LAUNCH, (), layer, self.launched)
                 launched = self.launched = self.row(row)
             if part.seconds:
-                row = Row(COMPUTE, part.seconds, kind, before, layer, launched)
+                row = PassTask(COMPUTE, part.seconds, kind, before, layer, launched)
                 computed = self.tails = (self.row(row),)
             if not part.group:
                 continue
@@ -139,6 +139,6 @@ class Pass:
             if moved := self.times.seconds(*call[:3]):
                 lane = STREAMS.index(part.group)
                 waits = before if part.overlaps or not computed else computed
-                number = self.row(Row(lane, moved, kind, waits, layer, launched, call))
+                number = self.row(PassTask(lane, moved, kind, waits, layer, launched, call))
                 self.tails = (*(computed if part.overlaps else ()), number)
                 self.exposed[lane] += moved - (min(moved, part.seconds) if part.overlaps else 0.0)

@@ -15,7 +15,7 @@ from simulator.parallel.passes import (
     REDUCTIONS,
     REPLICAS,
     Pass,
-    Row,
+    PassTask,
     Rows,
 )
 from simulator.parallel.sharding import Sharding, Unit, units
@@ -106,7 +106,7 @@ class UnitPass(Pass):
             self._reduce(unit)
         if self.done >= 0:
             before = (*self.tails, self.done)
-            self.tails = (self.row(Row(COMPUTE, 0.0, REDUCE, before)),)
+            self.tails = (self.row(PassTask(COMPUTE, 0.0, REDUCE, before)),)
             self.ends[-1] = self.tails
 
     def _gathering(self, unit: Unit) -> list[Call]:
@@ -141,13 +141,13 @@ class UnitPass(Pass):
             freed = min(single - sharding.limit, len(self.ended) - 1)
             before = self.ended[freed] if freed >= 0 else ()
             if before and launched >= 0:
-                row = Row(HOST, 0.0, LAUNCH, before, layer, launched)
+                row = PassTask(HOST, 0.0, LAUNCH, before, layer, launched)
                 launched = self.launched = self.row(row)
         rows = Rows()
         for call in self._gathering(unit):
             waits = before
             if share := self._copy(2 * call.nbytes / self.times.degrees.size(call.group)):
-                waits = (self._in_order(Row(COPIES, share, GATHER, before, layer, launched)),)
+                waits = (self._in_order(PassTask(COPIES, share, GATHER, before, layer, launched)),)
             rows += (self._collective(GATHERS, GATHER, waits, layer, launched, call),)
         self.gathered.append(rows)
 
@@ -156,7 +156,7 @@ class UnitPass(Pass):
         unit = self.order[number]
         seconds = self._copy(2 * unit.parameters * self.sharding.parameter)
         before = (*self.tails, *self.gathered[number])
-        row = Row(COMPUTE, seconds, GATHER, before, unit.blocks[0], self.launched)
+        row = PassTask(COMPUTE, seconds, GATHER, before, unit.blocks[0], self.launched)
         self.tails = (self.row(row),)
         self.ready += self.tails
 
@@ -168,7 +168,7 @@ class UnitPass(Pass):
         cast = sharding.parameter != sharding.nbytes
         seconds = moved / sharding.bandwidth if cast else self._copy(moved)
         before = (*self.tails, *(self.reduced if sharding.fsdp == 2 else ()))
-        self.tails = (self.row(Row(COMPUTE, seconds, REDUCE, before, layer, self.launched)),)
+        self.tails = (self.row(PassTask(COMPUTE, seconds, REDUCE, before, layer, self.launched)),)
         self.reduced = ()
         for call in self._reducing(unit):
             replicas = call.collective == "all_reduce"
@@ -182,9 +182,9 @@ class UnitPass(Pass):
     ) -> int:
         """Write a collective; returns its row."""
         seconds = self.times.seconds(*call[:3])
-        return self._in_order(Row(lane, seconds, kind, before, layer, launched, call))
+        return self._in_order(PassTask(lane, seconds, kind, before, layer, launched, call))
 
-    def _in_order(self, row: Row) -> int:
+    def _in_order(self, row: PassTask) -> int:
         """Write a row that waits for the row before on its stream; returns its number."""
         latest = self.latest.get(row.lane)
         if latest is not None and latest not in row.before:
@@ -214,14 +214,16 @@ class BucketPass(Pass):
     def end(self, layer: int) -> None:
         """Write the copies and the hooks of the buckets that are full behind a block."""
         if seconds := self.copies.get(layer):
-            self.tails = (self.row(Row(COMPUTE, seconds, COPY, self.tails, layer, self.launched)),)
+            self.tails = (
+                self.row(PassTask(COMPUTE, seconds, COPY, self.tails, layer, self.launched)),
+            )
         self.ends[-1] = self.tails
         if seconds := self.hooks[layer]:
-            self.launched = self.row(Row(HOST, seconds, HOOKS, (), layer, self.launched))
+            self.launched = self.row(PassTask(HOST, seconds, HOOKS, (), layer, self.launched))
             self.ends[-1] += (self.launched,)
 
     def finish(self) -> None:
         """Let the pass end behind its last hook."""
         if self.launched >= 0:
             before = (*self.tails, self.launched)
-            self.tails = self.ends[-1] = (self.row(Row(COMPUTE, 0.0, HOOKS, before)),)
+            self.tails = self.ends[-1] = (self.row(PassTask(COMPUTE, 0.0, HOOKS, before)),)

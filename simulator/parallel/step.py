@@ -18,7 +18,7 @@ import numpy.typing as npt
 from simulator.engines import run
 from simulator.kernels.records import Csr
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, Row
+from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, PassTask
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.shared_media import repeated, usages
 from simulator.parallel.stage_transfers import item_order, item_waits
@@ -232,7 +232,7 @@ def _messages(work: Work) -> tuple[list[Pass], Ints]:
     for start, end, stage in names:
         nbytes = work.stages[stage][-1].output if work.stages[stage] else 0.0
         call = Call(f"{start} to {end}", MESSAGE, nbytes)
-        row = Row(SEND, work.times.seconds(*call[:3]), TRANSFER, call=call)
+        row = PassTask(SEND, work.times.seconds(*call[:3]), TRANSFER, call=call)
         messages.append(Pass((), TRANSFER, work.times, [row], (0,)))
     return messages, number
 
@@ -247,7 +247,7 @@ def _distinct(
     return np.transpose(np.unravel_index(known, shape)).tolist(), place.astype(np.int32)
 
 
-def _before(rows: Sequence[Row], width: int) -> tuple[Ints, Flags, Flags]:
+def _before(rows: Sequence[PassTask], width: int) -> tuple[Ints, Flags, Flags]:
     """What rows wait for, in at least so many columns and one for the CPU; which of them wait for
     what their pass waits for, and with which the CPU begins to launch a pass."""
     before = padded([(*row.before, -1) for row in rows], width + 1)
@@ -266,7 +266,7 @@ def _labels(pipeline: Pipeline) -> Ints:
 
 
 def _graph(
-    times: GroupTimes, rows: Sequence[Row], source: Ints, labels: Ints, waits: Csr
+    times: GroupTimes, rows: Sequence[PassTask], source: Ints, labels: Ints, waits: Csr
 ) -> StepGraph:
     """The graph of tasks, each with the columns of a row, its `source`, and with labels."""
     columns = dict(zip(("place", "peer", "stage", "micro"), labels.T, strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.passes import COMPUTE, STREAMS, TIED, Pass, Row, Rows
+from simulator.parallel.passes import COMPUTE, STREAMS, TIED, Pass, PassTask, Rows
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.shard_passes import BucketPass, UnitPass
 from simulator.parallel.sharding import Sharding, buckets, copies_out, gathers, reductions
@@ -87,22 +87,22 @@ class Work:
 
 def updates(
     work: Work, first: int, ends: Sequence[Rows], blocks: Sequence[Sequence[Rows]]
-) -> list[tuple[int, int, Row]]:
+) -> list[tuple[int, int, PassTask]]:
     """Device, stage and row of the reductions of gradients, of what copies these out of buckets, of
     the optimizers, and of what gathers parameters, from task `first` on.
 
     `ends` are the tasks with which each device ends its last action, `blocks` those with which each
     block ends its last backward, by copy and stage and in the order of the backward.
     """
-    pipeline, sharding, rows = work.pipeline, work.sharding, list[tuple[int, int, Row]]()
+    pipeline, sharding, rows = work.pipeline, work.sharding, list[tuple[int, int, PassTask]]()
 
-    def add(device: int, stage: int, row: Row) -> int:
+    def add(device: int, stage: int, row: PassTask) -> int:
         rows.append((device, stage, row))
         return first + len(rows) - 1
 
     def add_call(device: int, stage: int, lane: int, kind: int, before: Rows, call: Call) -> int:
         seconds = work.times.seconds(*call[:3])
-        return add(device, stage, Row(lane, seconds, kind, before, call=call))
+        return add(device, stage, PassTask(lane, seconds, kind, before, call=call))
 
     pending = [list(end) for end in ends]
     for number, made in enumerate(blocks):
@@ -117,7 +117,7 @@ def updates(
             done.append(add_call(device, stage, lane, REDUCE, before, reduced))
         pending[device] += done
         for reduction, seconds in zip(done, copies_out(work.stages[stage], sharding), strict=False):
-            back = Row(COMPUTE, seconds, COPY, (*ends[device], reduction))
+            back = PassTask(COMPUTE, seconds, COPY, (*ends[device], reduction))
             pending[device].append(add(device, stage, back))
     for *pair, nbytes, stage in tied_gradients(work):
         tied = Call(f"{pair[0]} to {pair[1]}", "all_reduce", nbytes)
@@ -127,7 +127,7 @@ def updates(
     for device in range(pipeline.devices):
         stages = np.flatnonzero((pipeline.place == device).any(axis=0)).tolist()
         seconds = sum(sharding.seconds_of(stage) for stage in stages)
-        updated = add(device, -1, Row(COMPUTE, seconds, OPTIMIZER, tuple(pending[device])))
+        updated = add(device, -1, PassTask(COMPUTE, seconds, OPTIMIZER, tuple(pending[device])))
         for stage in stages:
             for gathered in gathers(work.stages[stage], sharding):
                 lane = STREAMS.index(gathered.group.partition("/")[0])

@@ -49,7 +49,7 @@ def split(graph: StepGraph, place_of: Numbers) -> StepGraph:
     A task becomes one for each class of its place. The time of a call stays, so that it is the time
     of all groups of its kind at once.
     """
-    copies = Copies(graph, place_of)
+    copies = TaskCopies(graph, place_of)
     task, place = copies.task, copies.place
     waits = np.diff(graph.indptr)[task]
     later, entry = ranges(graph.indptr[task], waits)
@@ -106,7 +106,7 @@ def _met(graph: StepGraph) -> list[Numbers]:
     return [graph.groups[kind] for kind in sorted(kinds)] + partners
 
 
-class Copies:
+class TaskCopies:
     """The tasks of a graph, each once for each class of ranks of its place."""
 
     def __init__(self, graph: StepGraph, place_of: Numbers) -> None:

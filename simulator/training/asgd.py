@@ -60,7 +60,7 @@ class ASGD(Served):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The updates of `setting` as a schedule. Each worker makes as many as there are steps."""
-        return _Run(self, model, setting, None).plan()
+        return _Cycles(self, model, setting, None).plan()
 
     def size(self, setting: Setting) -> Size:
         """Operations of a run: each worker pulls, asks, pushes, and has an update and its result at
@@ -88,7 +88,7 @@ class SSP(ASGD):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The updates of `setting`, as many a worker as there are steps, as a schedule."""
-        return _Run(self, model, setting, self.bound).plan()
+        return _Cycles(self, model, setting, self.bound).plan()
 
 
 class _Cycle(NamedTuple):
@@ -108,7 +108,7 @@ class _Cycle(NamedTuple):
     """The updates, one for each share."""
 
 
-class _Run:
+class _Cycles:
     """The cycles of one run, one after the other, with a server for each share of the parameters.
 
     A cycle is made once for the workers that take part. Each step adds it with the factors of the

@@ -19,7 +19,7 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
 from simulator.steps.kinds import Label
 from simulator.training.model import Layer, Model
-from simulator.training.plan import COMMUNICATION, Holdings, Plan, Setting, Stored
+from simulator.training.plan import COMMUNICATION, HeldBytes, Holdings, Plan, Setting
 from simulator.training.size import most_operations
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
@@ -123,7 +123,7 @@ class DataParallel(Strategy):
         chains, replica = _chains(setting), model.parameters + model.buffers
         replicate = chain_broadcast(chains, replica, self._chunks(replica, chains))
         reduce = chain_reduce(chains, model.gradients, self._chunks(model.gradients, chains))
-        steps = _Steps(self, Trainer(model, setting, LANES), replicate, reduce)
+        steps = _ReplicaSteps(self, Trainer(model, setting, LANES), replicate, reduce)
         for _ in steps.trainer.attempts:
             steps.step()
         state = model.parameters * model.state
@@ -142,7 +142,7 @@ class DataParallel(Strategy):
         return max(1, ceil(nbytes / self.chunk))
 
 
-class _Steps:
+class _ReplicaSteps:
     """The steps of one run. Each worker waits for `start` before it goes on. That is the end of the
     step before, or of a restart, or the loss."""
 
@@ -184,12 +184,12 @@ class _Steps:
         self._update(trainer.collective(summed, self.reduce, arrived, memory="held"))
         trainer.end()
 
-    def stored(self) -> Stored:
+    def stored(self) -> HeldBytes:
         """The outputs of the others, which the first device holds."""
         task, nbytes = zip(*self._outputs, strict=True) if self._outputs else ((), ())
         outputs = np.array(nbytes, np.float64)
         zeros = np.zeros(len(task), np.int32)
-        return Stored(np.array(task, np.int32), zeros, outputs, outputs)
+        return HeldBytes(np.array(task, np.int32), zeros, outputs, outputs)
 
     @property
     def _tail(self) -> Ints:

@@ -122,7 +122,7 @@ class DDP(Strategy):
         lanes = "compute", "communication", *more, "host"
         trainer = Trainer(model, setting, lanes, communicator, startup=int(self.startup))
         rules = self._overheads(model, setting)
-        steps = _Steps(self, trainer, communicator, rules)
+        steps = _BucketSteps(self, trainer, communicator, rules)
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
         if self.startup:
             # The first iteration has a single bucket, unless buckets are never rebuilt.
@@ -167,7 +167,7 @@ class DDP(Strategy):
         return Holdings(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
 
 
-class _Steps:
+class _BucketSteps:
     """The steps of one run: forward, backward, all-reduces of the buckets, optimizer."""
 
     def __init__(
@@ -299,16 +299,16 @@ class _Steps:
             # reverse.
             packing = 1.5 * bucket.nbytes / trainer.model.memory_bandwidth * options.compress
             begin, lane = options.launch + packing, COMMUNICATION + number % options.streams
-            waits = full, launched
+            waits: list[Ints | None] = [full, launched]
             if number in usual.late:
                 label = Label(kinds.HOOKS, f"of bucket {number}")
                 seconds = usual.late[number] * trainer.factor
                 hooked = trainer.compute(label, seconds, hooked, lane=self.host)
-                waits += (hooked,)
+                waits.append(hooked)
             if options.streams > 1:
                 # On several streams collectives do not wait for each other, but their launches do.
                 launched = trainer.call(f"launch of bucket {number}", begin, lane, *waits)
-                begin, waits = 0.0, (launched,)
+                begin, waits = 0.0, [launched]
             label = Label(kinds.ALL_REDUCE, f"bucket {number}", bucket=number)
             schedule = self.communicator.large(options.wire(bucket.nbytes))
             last = trainer.collective(

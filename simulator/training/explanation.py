@@ -161,7 +161,7 @@ class View:
 
     def written(self, row: Ints) -> Ints:
         """The operations that are written for some of the outline."""
-        return self._place[np.maximum(row - self._segment.rows.start, 0)]
+        return np.asarray(self._place[np.maximum(row - self._segment.rows.start, 0)])
 
     def row(self, operation: Ints) -> Ints:
         """The operation of the outline that each operation is written for; -1: none."""

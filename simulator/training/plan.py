@@ -83,7 +83,7 @@ class Holdings(NamedTuple):
     """How many of all these bytes are no duplicates."""
 
 
-class Stored(NamedTuple):
+class HeldBytes(NamedTuple):
     """Bytes outside of slots that are held for a while, one row a change."""
 
     task: Ints
@@ -134,7 +134,7 @@ class Plan:
     """The updates, if the strategy applies them in no fixed order."""
     holdings: Holdings | None = None
     """None: every worker holds parameters, buffers and optimizer state."""
-    stored: Stored | None = None
+    stored: HeldBytes | None = None
     words: tuple[str, ...] = ()
     """What the strategy chose, for people."""
     slowdown: float = 0.0

@@ -119,25 +119,22 @@ def train(plan: Plan, rules: TrainingRules = DEFAULT, seconds: Floats | None = N
     )
 
 
-def _slowed(
-    start: Floats, seconds: Floats, busy: tuple[Floats, Floats], slowdown: float, until: float
-) -> Floats:
+def _slowed(start: Floats, seconds: Floats, busy: Floats, slowdown: float, until: float) -> Floats:
     """What computations take that start at `start` and would take `seconds` by themselves.
 
-    Within the intervals of `busy`, which has their starts and ends in order, a second counts as
+    Within the intervals of `busy`, shape (2, intervals), in order, a second counts as
     1 / (1 + slowdown) seconds. A computation ends when its seconds add up. All start before
     `until`.
     """
-    begin, end = busy
-    if not len(begin):
+    if not busy.size:
         return seconds.copy()
     # Work done since time 0 is piecewise linear in time: slope 1, and 1 / (1 + s) while
     # communicating.
-    corners = np.concatenate(([0.0], np.stack((begin, end), axis=1).ravel()))
+    corners = np.append(0.0, busy.T)
     slope = np.where(np.arange(len(corners) - 1) % 2 == 0, 1.0, 1 / (1 + slowdown))
-    work = np.concatenate(([0.0], np.cumsum(np.diff(corners) * slope)))
+    work = np.append(0.0, np.cumsum(np.diff(corners) * slope))
     far = 1e3 * (1 + until)
     corners, work = np.append(corners, corners[-1] + far), np.append(work, work[-1] + far)
-    keep = np.concatenate(([True], np.diff(work) > 0))
+    keep = np.append(True, np.diff(work) > 0)
     done = np.interp(np.interp(start, corners, work) + seconds, work[keep], corners[keep])
     return np.asarray(np.where(seconds > 0, done - start, 0.0))

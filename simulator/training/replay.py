@@ -23,7 +23,7 @@ REMEMBERED_NODES = 2**26
 """So many nodes of simulated segments are remembered."""
 
 
-class Outcome(NamedTuple):
+class SegmentTimes(NamedTuple):
     """What a segment does, in seconds from its begin."""
 
     ready: Floats
@@ -45,7 +45,7 @@ class TimedSegment:
     segment: Segment
     name: tuple[object, ...]
     """The same for segments with the same times."""
-    outcome: Outcome
+    outcome: SegmentTimes
     base: float
     """When the segment begins."""
     entry: Floats
@@ -101,7 +101,7 @@ class Replay:
         changed = machine(plan.topology)
         columns = changed.latency, changed.medium_gap, changed.medium_bandwidth
         name = tick, *(column.tobytes() for column in columns)
-        self._outcomes: dict[tuple[object, ...], Outcome] = plan.known.setdefault(name, {})
+        self._outcomes: dict[tuple[object, ...], SegmentTimes] = plan.known.setdefault(name, {})
         self._parts: dict[tuple[object, ...], Part] = {}
         self._room: Times | None = None
         self._runs = True
@@ -214,7 +214,7 @@ class Replay:
                 part = self._simulated(segment, entry, left, fills=False)
                 self._room = part.times
             ready, start, finish = part.times.ready, part.times.start, part.times.finish
-            self._outcomes[name] = Outcome(
+            self._outcomes[name] = SegmentTimes(
                 ready[written.place],
                 start[written.routed.node_indptr[written.place]],
                 finish[written.place],
@@ -268,13 +268,15 @@ class Replay:
         free, routed = self.spread(segment, left), self.routed(segment)
         return continued.run(routed, ready, free, written.parts, fills=fills, room=self._room)
 
-    def _computed(self, segment: Segment, entry: Floats, base: float) -> Outcome:
+    def _computed(self, segment: Segment, entry: Floats, base: float) -> SegmentTimes:
         """Computations that do not wait for each other."""
         lanes = segment.lanes
         start = np.maximum(entry, self._free[lanes] - base)
         finish = start + whole_ticks(self.schedule.seconds[segment.rows], self._tick)
         windows = Windows(lanes, entry, entry, finish)
-        return Outcome(entry, start, finish, windows, float(finish.max(initial=0.0)), lanes[:0])
+        return SegmentTimes(
+            entry, start, finish, windows, float(finish.max(initial=0.0)), lanes[:0]
+        )
 
 
 def _slots(segment: Segment) -> set[int]:

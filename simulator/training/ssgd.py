@@ -31,7 +31,7 @@ Numbers = npt.NDArray[np.integer]
 """Numbers of ranks or slots."""
 
 
-class Unit(NamedTuple):
+class ServedUnit(NamedTuple):
     """The parameters that are pushed, updated and pulled together: `parameters` bytes.
 
     Their gradients are complete when the backward of layer number `layer` ends. The forward of that
@@ -43,12 +43,12 @@ class Unit(NamedTuple):
     layer: int
 
 
-def units_of(model: Model, pipelined: bool) -> list[Unit]:
+def units_of(model: Model, pipelined: bool) -> list[ServedUnit]:
     """The layers that have parameters, or the model as a whole."""
     if not pipelined:
-        return [Unit("model", model.parameters, 0)]
+        return [ServedUnit("model", model.parameters, 0)]
     return [
-        Unit(layer.name, layer.nbytes, number)
+        ServedUnit(layer.name, layer.nbytes, number)
         for number, layer in enumerate(model.layers)
         if layer.nbytes
     ]
@@ -100,7 +100,7 @@ class SSGD(Served):
         """The steps of `setting` as a schedule."""
         units = units_of(model, self.pipelined)
         setting.check_size(self.size(model, setting, len(units)))
-        return _Run(self, model, setting, units).plan()
+        return _ServedSteps(self, model, setting, units).plan()
 
     def size(self, model: Model, setting: Setting, units: int) -> Size:
         """Operations of a run with `units` units."""
@@ -118,7 +118,7 @@ class SSGD(Served):
         return 3 * model.gradients / self.memory(model)
 
 
-class _Run:
+class _ServedSteps:
     """The steps of one run. Each worker's next forward of a layer waits for `arrivals[layer]`, the
     first for `batch`.
 
@@ -128,7 +128,9 @@ class _Run:
     the gradients of each worker.
     """
 
-    def __init__(self, options: SSGD, model: Model, setting: Setting, units: list[Unit]) -> None:
+    def __init__(
+        self, options: SSGD, model: Model, setting: Setting, units: list[ServedUnit]
+    ) -> None:
         self.options, self.model, ranks = options, model, setting.ranks
         every = np.arange(ranks)
         if options.server == "sharded":
@@ -202,7 +204,7 @@ class _Run:
         return first, moved
 
     def _exchange(
-        self, number: int, unit: Unit, ready: Ints, slower: Floats
+        self, number: int, unit: ServedUnit, ready: Ints, slower: Floats
     ) -> tuple[Ints, Ints, Ints]:
         """Push, sum, update and pull a unit whose gradients are `ready`. Returns the updates at
         every server, and the pushes and pulls of every pair."""

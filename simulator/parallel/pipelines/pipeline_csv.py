@@ -26,7 +26,7 @@ _OTHER = re.compile(r"\d+(UNSHARD|RESHARD|REDUCE_GRAD|(SEND|RECV)_[FB])\d*")
 """Communication. simctl derives it."""
 
 
-class Cell(NamedTuple):
+class ActionCell(NamedTuple):
     """An action in a file."""
 
     device: int
@@ -73,7 +73,7 @@ def read_pipeline(text: str, name: str) -> Pipeline:
     return assemble(name, _place(cells, stages, micro_batches, name), micro_batches, table)
 
 
-def _place(cells: list[Cell], stages: int, micro_batches: int, name: str) -> list[list[int]]:
+def _place(cells: list[ActionCell], stages: int, micro_batches: int, name: str) -> list[list[int]]:
     """The device of each stage of each copy. There are two copies if a stage is on two devices."""
     stages_on = Counter(stage for stage, _ in {(cell.stage, cell.device) for cell in cells})
     copies, place = 2 if 2 in stages_on.values() else 1, dict[tuple[int, int], int]()
@@ -92,7 +92,7 @@ def _place(cells: list[Cell], stages: int, micro_batches: int, name: str) -> lis
     return [[place[key] for key in row] for row in every]
 
 
-def _cells(text: str, name: str) -> Iterator[Cell]:
+def _cells(text: str, name: str) -> Iterator[ActionCell]:
     if text.count(",") > MOST:
         raise InputError(f"{name} has more than {MOST} cells: no pipeline is larger")
     for device, line in enumerate(text.strip().splitlines()):
@@ -106,9 +106,9 @@ def _cells(text: str, name: str) -> Iterator[Cell]:
                     yield _cell(part.strip(), device, turn, f"{name}: line {device + 1}")
 
 
-def _cell(text: str, device: int, turn: int, where: str) -> Cell:
+def _cell(text: str, device: int, turn: int, where: str) -> ActionCell:
     match = _ACTION.fullmatch(text)
     if not match or not text.isascii():
         raise InputError(f"{where}: {text[:40]!r} is no action: {EXPECTED}")
     stage, kind, micro = match.groups()
-    return Cell(device, KINDS[kind], int(stage or device), int(micro), turn, text)
+    return ActionCell(device, KINDS[kind], int(stage or device), int(micro), turn, text)
