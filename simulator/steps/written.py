@@ -129,7 +129,7 @@ def _check_size(graph: StepGraph, met: Sequence[Meeting], topology: Topology) ->
     counts = Counter((each.call.algorithm, len(each.ranks)) for each in met)
     for (algorithm, ranks), number in counts.items():
         if algorithm is not None:
-            least = [bound.operations for bound in bounds(algorithm, topology, ranks)]
+            least = bounds(algorithm, topology, ranks)
             total += number * max(estimate(algorithm, ranks), *least)
     _check_operations(total, 0.0)
 
