@@ -13,9 +13,11 @@ from pkgutil import resolve_name
 
 import pytest
 
-from experiments.benchmarks import calibration_page, speed_page
+from experiments.studies import generated_pages
+from experiments.studies.measured_rows import rows_of
 from grouped_cases import each_case
 from page_blocks import blocks
+from topologies.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = (
@@ -48,6 +50,7 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "examples").rglob("*.md"),
+        *(ROOT / "experiments" / "studies").rglob("*.md"),
     )
 )
 NOTEBOOKS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -225,7 +228,7 @@ SENTENCE = 25
 
 @each_case("page", [page for page in PAGES + NOTEBOOKS if page != "CHANGELOG.md"])
 def test_sentences_are_short(page: str) -> None:
-    text = re.sub(r"\$\$.*?\$\$", "", prose(page), flags=re.DOTALL)
+    text = re.sub(r"\$\$.*?\$\$|<!--.*?-->", "", prose(page), flags=re.DOTALL)
     text = re.sub(r"`[^`]*`", "code", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
     paragraphs = re.split(r"\n\s*\n|\n(?=[-*] |\d+\. |\|)|(?<=\S) \| ", text)
     sentences = [s for part in paragraphs for s in re.split(r"(?<=[.!?:])\s+", part)]
@@ -239,33 +242,23 @@ def test_the_index_lists_every_page() -> None:
     assert pages <= listed
 
 
-def test_the_calibration_results_are_what_the_csv_files_say(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_generated_parts_of_pages_are_what_the_results_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    written = calibration_page.page()
+    written = generated_pages.pages()
     if os.environ.get("SIMCTL_UPDATE_DOCS"):
-        calibration_page.PAGE.write_text(written)
-    assert calibration_page.PAGE.read_text() == written
+        generated_pages.main()
+    assert {path for path, text in written.items() if path.read_text() != text} == set()
+    for page in (generated_pages.ACCURACY, generated_pages.PLAN_ACCURACY):
+        assert all(written[page].count(mark) == 1 for mark in generated_pages.MARKS)
+    marked = {
+        name for text in written.values() for *_, name in generated_pages.FIGURE.findall(text)
+    }
+    assert {row["figure"] for row in rows_of(generated_pages.FIGURES)} <= marked
 
 
-def test_the_page_on_accuracy_has_the_figures_of_the_csv_files(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(ROOT)
-    written = calibration_page.accuracy()
-    if os.environ.get("SIMCTL_UPDATE_DOCS"):
-        calibration_page.ACCURACY.write_text(written)
-    assert calibration_page.ACCURACY.read_text() == written
-    assert all(written.count(mark) == 1 for mark in calibration_page.MARKS)
-
-
-def test_the_page_of_speed_is_what_the_csv_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    written = speed_page.page()
-    if os.environ.get("SIMCTL_UPDATE_DOCS"):
-        speed_page.PAGE.write_text(written)
-    assert speed_page.PAGE.read_text() == written
+def test_a_figure_without_results_is_refused() -> None:
+    with pytest.raises(InputError, match="no figure 'tea': line kept, "):
+        generated_pages.with_figures("8%<!-- tea -->")
 
 
 def test_the_chinese_readme_has_the_blocks_and_links_of_the_english_one() -> None:
@@ -281,10 +274,6 @@ def test_the_chinese_readme_has_the_blocks_and_links_of_the_english_one() -> Non
         for page in (english, chinese)
     ]
     assert links[0] == links[1]
-    listed = [
-        re.findall(r"^\| (`simctl .*?`)", page.read_text(), re.M) for page in (english, chinese)
-    ]
-    assert listed[0] == listed[1]
 
 
 def test_no_page_calls_runs_by_a_number() -> None:

@@ -15,6 +15,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 FLOORS = ("topologies", "simulator", "experiments", "simctl")
+STUDIES = "experiments/studies/"
+"""The tools of developers, which the wheel leaves out."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -29,7 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(built("wheel", tmp_path_factory.mktemp("wheel")))
 
 
-def test_the_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_the_tree_without_the_studies(wheel: zipfile.ZipFile) -> None:
     packed = {
         name for name in wheel.namelist() if not name.partition("/")[0].endswith(".dist-info")
     }
@@ -39,8 +41,38 @@ def test_the_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
         for path in (ROOT / floor).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert packed == tree
+    assert packed == {name for name in tree if not name.startswith(STUDIES)} != tree
     assert {f"{floor}/py.typed" for floor in FLOORS} <= packed
+
+
+def test_no_module_of_the_wheel_needs_the_studies(wheel: zipfile.ZipFile) -> None:
+    for name in wheel.namelist():
+        if name.endswith(".py"):
+            assert not re.search(r"(from|import) experiments\.studies", wheel.read(name).decode())
+
+
+@pytest.mark.exhaustive
+def test_every_module_of_the_wheel_is_imported_without_the_studies(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    wheel.extractall(tmp_path)
+    modules = [
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in wheel.namelist()
+        if name.endswith(".py") and not name.endswith("__main__.py")
+    ]
+    extras = "torch", "dask", "distributed", "sklearn"
+    script = f"""
+from importlib import import_module
+for name in {modules}:
+    try:
+        import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in {extras}:
+            raise
+"""
+    line = [sys.executable, "-P", "-c", script]
+    subprocess.run(line, check=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)})
 
 
 def test_the_wheel_has_a_licence_and_the_script(wheel: zipfile.ZipFile) -> None:

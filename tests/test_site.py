@@ -95,6 +95,7 @@ def test_links_hold_among_the_copies() -> None:
     assert on_the_site("[a](notebooks/01-x.ipynb)", "README.md") == "[a](notebooks/01-x.md)"
     assert on_the_site("[a](https://b.c/README.md)", "README.md") == "[a](https://b.c/README.md)"
     assert on_the_site("[a](../simulator/training)", "docs/README.md") == "a"
+    assert on_the_site("[a](../experiments/studies/lab-notebook.md)", "docs/README.md") == "a"
 
 
 def test_the_shelves_of_the_index_are_the_navigation() -> None:

@@ -16,7 +16,7 @@ NOUNS = (
     "simulator.training.strategy",
     "experiments.measurements.curve",
 )
-"""Modules of what the functions take and return, beside those that the page names."""
+"""Modules of arguments and results of the functions, beside those that the page names."""
 ARRAY = re.compile(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]")
 FOLDER = Path("docs", "reference", "api")
 
@@ -51,7 +51,7 @@ def module(name: str) -> str:
 def as_rst(
     app: object, what: str, name: str, thing: object, options: Any, lines: list[str]
 ) -> None:
-    """Escape what reStructuredText would take as markup."""
+    """Escape the markup of reStructuredText."""
     for place, line in enumerate(lines):
         if line.lstrip().startswith((">>>", "...")):
             continue

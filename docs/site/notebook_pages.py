@@ -1,4 +1,4 @@
-"""Notebooks as pages: text, code, and what the code printed and drew."""
+"""Notebooks as pages: text, code, and its output."""
 
 import base64
 import json

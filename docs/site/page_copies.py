@@ -55,7 +55,7 @@ def relinked(text: str, source: Path, root: Path) -> str:
             name = name.replace("README.md", "index.md")
         elif path.suffix == ".ipynb":
             name = name.replace(".ipynb", ".md")
-        elif path.suffix == ".py" or path.is_dir():
+        elif path.suffix == ".py" or path.is_dir() or path.is_relative_to(root / "experiments"):
             return match[0].partition("](")[0].lstrip("[")
         return match[1] + name + hash_sign + anchor + match[3]
 

@@ -36,7 +36,7 @@ OPERATIONS = (
 )
 QUIET, ATTEMPTS = 0.05, 3
 SECONDS, FEWEST, MOST = 0.5, 5, 15
-"""How long the repetitions of a point may take together, and how many they are."""
+"""Seconds of the repetitions of a point, and their least and greatest number."""
 LEAD = 2e-3
 """Seconds from the agreement to the start."""
 PORT = 29511
@@ -98,7 +98,7 @@ def operation(name: str, nbytes: int, rank: int, ranks: int) -> Operation:
 
 
 def agree(shared: Shared, rank: int, decide: Callable[[], float]) -> float:
-    """What rank 0 decides, once all have come."""
+    """The decision of rank 0, once all have come."""
     shared.barrier.wait()
     if rank == 0:
         shared.agreed[0] = decide()

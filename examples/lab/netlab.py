@@ -4,7 +4,7 @@ space.
     with network(ranks=3, rate=2e8, delay=2e-3) as namespaces:
         enter(namespaces[0])
 
-Needs root, iproute2, gcc and /dev/net/tun; `missing()` says what is not there.
+Needs root, iproute2, gcc and /dev/net/tun; `missing()` names those that are not there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SYSCTLS = {
 
 
 def missing() -> str:
-    """What this machine lacks to run a lab, empty if nothing."""
+    """The tools that this machine lacks to run a lab, empty if none."""
     tools = [tool for tool in ("ip", "tc", "gcc") if not shutil.which(tool)]
     root = [] if os.geteuid() == 0 else ["root"]
     tun = [] if os.access("/dev/net/tun", os.R_OK | os.W_OK) else ["/dev/net/tun"]

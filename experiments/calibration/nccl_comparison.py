@@ -9,13 +9,13 @@ NIC without latency.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.machine_builder import machine_for
-from experiments.calibration.observations import FitCurve, FitPoints, Flags
+from experiments.calibration.observations import FitCurve
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated
 from experiments.spellings import NCCL_MODEL
@@ -34,7 +34,6 @@ from topologies.ring_search import find_rings
 from topologies.topology import Floats
 
 GPUS = {"V100": "volta", "A100": "ampere", "H100": "hopper", "H200": "hopper", "B200": "blackwell"}
-SLOWEST, FASTEST, HALVINGS = 1e6, 1e13, 60
 
 
 def asked(text: str) -> str:
@@ -124,60 +123,3 @@ def predict(curve: FitCurve, generation: str, bandwidth: float) -> Floats:
     protocols = tuple(name for name in PROTOCOLS if name in curve.protocols) or PROTOCOLS
     job = NcclJob(curve.collective, curve.ranks, curve.nodes, channels(generation, bandwidth))
     return np.array([choice(job, size, names, protocols).seconds for size in curve.sizes.tolist()])
-
-
-def matched(curve: FitCurve, generation: str) -> float:
-    """The bandwidth in bytes/s with which the model is right at the curve's largest size, or
-    nearest to it."""
-    largest = curve.at(curve.sizes == curve.sizes.max())
-    low, high = SLOWEST, FASTEST
-    for _ in range(HALVINGS):
-        middle = float(np.sqrt(low * high))
-        slow = predict(largest, generation, middle)[0] > largest.seconds[0]
-        low, high = (middle, high) if slow else (low, middle)
-    return high
-
-
-def held_out(points: FitPoints, generation: Mapping[str, str], protocol: str) -> Floats:
-    """Errors |log(predicted / measured)| of points left out, shape (points,).
-
-    An error is nan if a point is not left out, or NCCL has no model. Bandwidths come from the
-    largest sizes that are kept:
-
-    - "sizes" and "plateau": of the same curve;
-    - "ranks": of the curve with the same label on the most ranks that are kept.
-    """
-    errors = np.full(len(points), np.nan)
-    for c, curve in enumerate(points.curves):
-        on_curve = points.curve == c
-        if gpu := generation.get(curve.name):
-            seconds = _of_others(points, c, gpu) if protocol == "ranks" else _of_its_own(curve, gpu)
-            errors[on_curve] = np.abs(np.log(seconds / curve.seconds))
-    return np.where(_left(points, protocol), errors, np.nan)
-
-
-def _left(points: FitPoints, protocol: str) -> Flags:
-    if protocol == "ranks":
-        return np.asarray(points.ranks == points.ranks.max())
-    return points.largest | (protocol == "sizes")
-
-
-def _of_its_own(curve: FitCurve, generation: str) -> Floats:
-    """Every size with the bandwidth of the largest other size."""
-    if len(curve.sizes) < 2:
-        return np.full(len(curve.sizes), np.nan)
-    largest = curve.sizes == curve.sizes.max()
-    usual, without = (matched(sizes, generation) for sizes in (curve, curve.at(~largest)))
-    return np.where(largest, predict(curve, generation, without), predict(curve, generation, usual))
-
-
-def _of_others(points: FitPoints, c: int, generation: str) -> Floats:
-    curve = points.curves[c]
-    alike = [
-        peer
-        for peer in points.curves
-        if peer.label == curve.label and peer.ranks < points.ranks.max()
-    ]
-    if not alike:
-        return np.full(len(curve.sizes), np.nan)
-    return predict(curve, generation, matched(max(alike, key=lambda peer: peer.ranks), generation))

@@ -14,9 +14,9 @@ from topologies.errors import InputError
 from topologies.topology import Floats
 
 RESULTS = "experiments.calibration.results"
-"""The package of the results of `python -m experiments.benchmarks calibration`."""
+"""The package of the results of `python -m experiments.studies calibration`."""
 POPULATION = "experiments.profiles.population"
-"""The package of the results of `python -m experiments.benchmarks population`."""
+"""The package of the results of `python -m experiments.studies populations`."""
 
 
 class KnownErrors(NamedTuple):

@@ -1,24 +1,15 @@
-"""Predictions for a machine from measured links and two points of a collective."""
+"""A library on a machine whose links were measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-
-import numpy as np
 
 from experiments.calibration.effects.effect import Prior
 from experiments.calibration.effects.protocols import FED
-from experiments.calibration.fit import Fit, explore
 from experiments.calibration.library import Library
-from experiments.calibration.library_model import Model
-from experiments.calibration.observations import FitPoints, Flags
 from experiments.measurements import Curve
 from topologies.errors import InputError
-from topologies.topology import Floats
-
-SMALLER = 128
-"""By which factor the smaller of two measured sizes is below the largest."""
 
 
 def port(curves: Iterable[Curve]) -> float:
@@ -73,46 +64,3 @@ def _slowed(prior: Prior, bandwidth: float) -> Prior:
 def _between(prior: Prior, slowness: float) -> Prior:
     kinds = tuple(prior.slowness) if prior.one_rate else ("network",)
     return replace(prior, slowness={**prior.slowness, **dict.fromkeys(kinds, slowness)})
-
-
-def ends(points: FitPoints) -> Flags:
-    """Two points of the first curve on the most ranks: its largest size, and the one nearest to
-    SMALLER times less."""
-    curve = int(np.argmax([curve.ranks for curve in points.curves]))
-    indices = np.flatnonzero(points.curve == curve)
-    sizes = points.size[indices].max() / np.array([1, SMALLER])
-    nearest = np.abs(np.log(points.size[indices][:, None] / sizes)).argmin(axis=0)
-    chosen = np.zeros(len(points), dtype=np.bool_)
-    chosen[indices[nearest]] = True
-    return chosen
-
-
-def transfer(points: FitPoints, library: Library, keep: Flags) -> Floats:
-    """Seconds of all `points`, shape (points,), by a fit of only those that `keep` chooses.
-
-    All points are on one number of nodes: the fit does not say how a machine slows down with nodes.
-    """
-    fit = explore(Model(_at(points, keep), library))
-    return carried(fit, Model(points, library))
-
-
-def carried(fit: Fit, model: Model) -> Floats:
-    """Predictions for the points of `model` by a fit of few points. The other parameters stay at
-    their start."""
-    values = dict(
-        zip((parameter.name for parameter in fit.model.parameters), fit.inner, strict=True)
-    )
-    inner = np.array(
-        [values.get(parameter.name, parameter.inner) for parameter in model.parameters]
-    )
-    for _ in range(2):
-        model.explore(inner)
-    return model.predict(inner)
-
-
-def _at(points: FitPoints, keep: Flags) -> FitPoints:
-    """The points that `keep` chooses."""
-    parts: Sequence[Flags] = [keep[points.curve == c] for c in range(len(points.curves))]
-    return FitPoints(
-        curve.at(part) for curve, part in zip(points.curves, parts, strict=True) if part.any()
-    )

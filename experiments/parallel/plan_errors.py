@@ -14,7 +14,7 @@ from experiments.output import counted
 from topologies.topology import Topology
 
 FILE = Path(__file__).with_suffix(".csv")
-"""One row for each kind; `python -m experiments.benchmarks plans FOLDER` prints them."""
+"""One row for each kind; `python -m experiments.studies plan-accuracy FOLDER` prints them."""
 UNKNOWN = "--calibrate-compute takes steps of yours"
 
 

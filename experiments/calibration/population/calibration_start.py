@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.calibration.library_model import Model
 from experiments.calibration.population.library_profile import links_on, population_over
-from experiments.calibration.population.machine_runs import shared_names
+from experiments.calibration.population.population import shared_names
 from experiments.calibration.population.population_file import find
 from topologies.topology import Topology
 
@@ -18,7 +18,8 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
     """The model whose fit starts at the mean of the library's population, on the specified links of
     `topology` if there is one. A library without a population starts at its own model.
 
-    Starts keep the weights of the library: see `few_points.from_population`.
+    Starts keep the weights of the library. Weights by the spreads of the population made errors on
+    most of the tuned machines larger: machines of other transports make these spreads wide.
     """
     library = model.library
     population = find(library.name) if topology is None else population_over(library, topology)

@@ -17,8 +17,12 @@ from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL, NVLS_LAT
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints, Flags
-from experiments.calibration.population.machine_runs import shared_names
-from experiments.calibration.population.population import ENOUGH, Population, Spread
+from experiments.calibration.population.population import (
+    ENOUGH,
+    Population,
+    Spread,
+    shared_names,
+)
 from experiments.calibration.population.population_file import find
 from experiments.calibration.population.specification import (
     STORED,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from math import exp, log
+from math import log
 from typing import Annotated, Literal
 
 import numpy as np
@@ -19,13 +19,6 @@ from simulator.effects.parameter_units import Word
 from topologies.readers import yaml_files
 from topologies.readers.mistakes import Location, Mistake, Mistakes
 from topologies.topology import Floats
-
-MADE = (
-    "python -m experiments.benchmarks population: a mean over machines near the library's own "
-    "model, and the spread of machines about it"
-)
-DIGITS = 3
-"""Of a correlation, after the point."""
 
 
 class MemberPart(DocumentPart):
@@ -126,47 +119,3 @@ def parse(text: str, name: str) -> Population:
             key: level.population(document.library) for key, level in document.transports.items()
         },
     )
-
-
-def dumps(population: Population) -> str:
-    """A population as YAML that is read back as one that is equal but for rounding."""
-    import yaml
-
-    rules = population.intervals
-    content = {
-        "library": population.library,
-        "made": MADE,
-        "error": float(f"{population.error:.3g}"),
-        **({"intervals": _rounded(rules._asdict())} if rules is not None else {}),
-        **_level(population),
-    }
-    if population.transports:
-        levels = {key: _level(level) for key, level in population.transports.items()}
-        content["transports"] = levels
-    text: str = yaml.safe_dump(
-        content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
-    )
-    return text
-
-
-def _level(population: Population) -> dict[str, object]:
-    return {
-        "machines": list(population.machines),
-        "parameters": {key: _part(one) for key, one in population.members.items()},
-        "correlations": {
-            key: population.correlations[k, :k].round(DIGITS).tolist()
-            for k, key in enumerate(population.members)
-        },
-    }
-
-
-def _part(member: Member) -> dict[str, str | float]:
-    start, mean = (
-        value if member.unit == "power" else exp(value) for value in (member.start, member.mean)
-    )
-    rounded = {"start": start, "mean": mean, "spread": member.spread, "machines": member.machines}
-    return {"unit": member.unit} | _rounded(rounded)
-
-
-def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    return {key: float(f"{value:.4g}") for key, value in values.items()}

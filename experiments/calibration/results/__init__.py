@@ -1,1 +1,1 @@
-"""Errors of fits on unseen points, as committed: `python -m experiments.benchmarks calibration`."""
+"""Errors of fits on unseen points, as committed: `python -m experiments.studies calibration`."""

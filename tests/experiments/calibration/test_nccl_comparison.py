@@ -1,5 +1,4 @@
-"""NCCL's own model on measured curves: bandwidths, points left out, and `judge --compare
-nccl`."""
+"""NCCL's own model on measured curves, and `judge --compare nccl`."""
 
 import csv
 import io
@@ -16,12 +15,10 @@ from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.nccl_comparison import (
     asked,
     generations,
-    held_out,
-    matched,
     of_profile,
     predict,
 )
-from experiments.calibration.observations import FitCurve, FitPoints
+from experiments.calibration.observations import FitCurve
 from experiments.cli import main
 from experiments.commands import judge
 from experiments.measurements import Curve
@@ -53,31 +50,6 @@ def test_an_algorithm_or_protocol_that_was_forced_is_taken_else_the_choice() -> 
     assert tree.seconds.tolist() == [seconds(job, "tree", "LL", size) for size in SIZES]
     assert np.isnan(measured(algorithms=("nvls",)).seconds).all()
     assert np.isnan(measured(collective="send_recv", algorithms=("shift",)).seconds).all()
-
-
-def test_the_bandwidth_is_that_of_the_largest_size() -> None:
-    assert matched(measured(), "hopper") == pytest.approx(RATE)
-    assert matched(measured(8, 1, 370e9), "hopper") == pytest.approx(370e9)
-
-
-def test_points_left_out_have_the_bandwidth_of_the_largest_that_are_kept() -> None:
-    large, small = measured(32, 8), measured()
-    sick = FitCurve(**(vars(small) | {"seconds": small.seconds * [1, 1, 1, 2]}))
-    points, known = FitPoints([sick, large]), {"p16": "hopper", "p32": "hopper"}
-    sizes, plateau, ranks = (
-        held_out(points, known, protocol) for protocol in ("sizes", "plateau", "ranks")
-    )
-    halved = predict(sick, "hopper", matched(sick, "hopper"))
-    assert sizes[:3] == pytest.approx(np.abs(np.log(halved / sick.seconds))[:3])
-    assert sizes[3:] == pytest.approx([np.log(2), 0, 0, 0, 0])
-    assert np.flatnonzero(~np.isnan(plateau)).tolist() == [3, 7]
-    assert plateau[[3, 7]] == pytest.approx([np.log(2), 0])
-    assert np.isnan(ranks[:4]).all()
-    assert ranks[7] == pytest.approx(np.log(2), rel=0.1)
-    assert np.isnan(held_out(points, {"p16": "hopper"}, "ranks")).all()
-    assert np.isnan(held_out(FitPoints([small]), known, "ranks")).all()
-    single_size = FitCurve(**(vars(small) | {"sizes": SIZES[:1], "seconds": small.seconds[:1]}))
-    assert np.isnan(held_out(FitPoints([single_size]), known, "sizes")).all()
 
 
 @each_case(

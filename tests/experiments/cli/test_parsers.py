@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-FILE_READERS = ("algorithm_files", "benchmarks", "measurements", "models", "profiles")
+FILE_READERS = ("algorithm_files", "studies", "measurements", "models", "profiles")
 """Packages of experiments that read text from files, or have a command line without options."""
 FINDERS = (
     "catalogue.find",

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.benchmarks.packed_trees import NAMES, V, bound, seconds, study
-from experiments.benchmarks.random_networks import random_network
+from experiments.studies.packed_trees import NAMES, V, bound, random_network, seconds, study
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import algorithms, find, of_collective
 from simulator.collectives.optimal import plan
@@ -32,7 +31,7 @@ FINE = 4, 18, 102
 @every_name
 def test_random_networks(name: str, seeds: Sequence[int]) -> None:
     """The tightest cut is reached within the fill, and within two percent with many segments. No
-    other algorithm is faster. `python -m experiments.benchmarks optimal` has more networks."""
+    other algorithm is faster. `python -m experiments.studies packed-trees` has more networks."""
     for seed in seeds:
         result = study(seed, name, fine=seed in FINE)
         assert not result.failures, result

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmarks.random_networks import SEEDS, random_network
+from experiments.studies.packed_trees import SEEDS, random_network
 from refusals import refusal
 from topologies.catalogue import find
 from topologies.machines import MACHINES

@@ -3,7 +3,8 @@
 import pytest
 
 from experiments.calibration.population.population import Member, Population, Spread
-from experiments.calibration.population.population_file import dumps, find, parse
+from experiments.calibration.population.population_file import find, parse
+from experiments.studies.populations import dumps
 from grouped_cases import each_case
 from topologies.errors import InputError
 

@@ -19,7 +19,7 @@ from experiments.calibration.population.specification import (
 )
 from experiments.measurements import Curve
 from grouped_cases import each_case
-from tests.experiments.calibration.population.conftest import specification
+from tests.experiments.studies.conftest import specification
 from topologies.errors import InputError
 
 

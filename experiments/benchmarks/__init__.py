@@ -1,1 +1,0 @@
-"""The speed of this project itself: `python -m experiments.benchmarks`."""

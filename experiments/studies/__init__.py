@@ -1,0 +1,1 @@
+"""Studies for the developers of simctl, in no wheel: `python -m experiments.studies` lists them."""

@@ -1,0 +1,303 @@
+"""Errors of calibrated profiles on points that a fit has not seen, and the rules of intervals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import pandas as pd
+import typer
+
+from experiments import output
+from experiments.calibration import nccl_comparison
+from experiments.calibration.calibrated_profile import error, library_of, points
+from experiments.calibration.fit import explore
+from experiments.calibration.held_out import HeldOut, judged, left_out
+from experiments.calibration.libraries import NCCL
+from experiments.calibration.library import Library
+from experiments.calibration.library_model import Model
+from experiments.calibration.observations import FitCurve, FitPoints, Flags
+from experiments.calibration.population.specification import specification_of
+from experiments.measurements import Curve, read_all
+from experiments.measurements.setups import contradictions, setups
+from experiments.studies import generated_pages
+from experiments.studies.generated_pages import SPLITS
+from experiments.studies.measured_rows import grouped
+from experiments.studies.population_fit import at_specification
+from experiments.studies.rule_learning import Lefts, coverage, learnt, rules_file
+from experiments.studies.two_points import two_points
+from experiments.studies.worst_points import curve_of, reason
+from simulator.uncertainty.interval_rules import IntervalRules
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+
+class Group(NamedTuple):
+    """Curves that are fitted together, and their name."""
+
+    name: str
+    library: Library
+    curves: tuple[Curve, ...]
+
+
+class Fitted(NamedTuple):
+    """A fitted group."""
+
+    group: Group
+    points: FitPoints
+    lefts: Lefts
+    """The points that each protocol left out."""
+    seconds: float
+    """The time of the fits."""
+
+    @property
+    def family(self) -> str:
+        """The first word of its family, or its name."""
+        return self.group.curves[0].family.partition(" ")[0] or self.group.name
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="Published curves with an index.csv.")],
+    families: Annotated[list[str] | None, typer.Argument(help="Only these, like F01.")] = None,
+    out: Annotated[Path | None, typer.Option(exists=True, file_okay=False)] = None,
+) -> str:
+    """Fit each family of curves, and predict the points left out. --out writes the files
+    of the page of results, and the rules of intervals."""
+    chosen = list(groups(folder, families or ()))
+    rules, judged_groups = _judged(list(_fitted(chosen)))
+    tables = {
+        "held-out": [_record(*each) for each in judged_groups],
+        "worst": [record for each in judged_groups for record in _worst(*each)],
+        "two-points": [
+            record for group in chosen for record in two_points(*group, read_all([folder]).curves)
+        ],
+    }
+    if out is not None:
+        files = {out / f"{name}.csv": output.to_csv(rows) for name, rows in tables.items()}
+        files[out / "made.json"] = json.dumps(_provenance(families or ()), indent=1) + "\n"
+        output.write_all({**files, out / "rules.yaml": rules_file(rules, families or ())})
+    return generated_pages.calibration_tables(*map(pd.DataFrame, tables.values()))
+
+
+def _provenance(families: Sequence[str]) -> dict[str, object]:
+    """How the files were made, without the folders of this machine."""
+    packages = ("simctl-collectives", "numpy", "scipy", "numba", "simpy")
+    return {
+        "command": ["python", "-m", "experiments.studies", "calibration", "FOLDER", *families],
+        "date": datetime.now(UTC).date().isoformat(),
+        "versions": {package: version(package) for package in packages},
+    }
+
+
+def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:
+    """The curves of a folder with an index, by family (a series of the index: the curves of one
+    machine) and library.
+
+    Forced algorithms are separate from others. If several set-ups measured the same, each set-up is
+    a group of its own.
+    """
+    curves = read_all([folder]).curves
+    for family in sorted({curve.family for curve in curves}):
+        number, _, words = family.partition(" ")
+        if families and number not in families:
+            continue
+        chosen = [curve for curve in curves if curve.family == family]
+        if words == "single logs":  # each of another machine
+            for curve in chosen:
+                yield from _by_library(Path(curve.source).stem, [curve])
+        else:
+            yield from _by_library(words, chosen)
+
+
+def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[Group]:
+    members_by_library: dict[tuple[str, bool], tuple[Library, list[Curve]]] = {}
+    for curve in curves:
+        try:
+            library = library_of([curve])
+        except InputError as refused:
+            output.note(f"{curve.source}: {refused}")
+            continue
+        key = library.name, bool(curve.algorithm)
+        members_by_library.setdefault(key, (library, []))[1].append(curve)
+    for (kind, forced), (library, members) in members_by_library.items():
+        called = f"{name}: {kind}{' forced' if forced else ''}"
+        parts = {"": members} if forced else setups(members, list(contradictions(members)))
+        for part, alike in parts.items():
+            yield Group(f"{called} {part}".strip(), library, tuple(alike))
+
+
+def _fitted(chosen: Sequence[Group]) -> Iterator[Fitted]:
+    """Each group that can be fitted, with the points left out. Notes name the others, and why."""
+    progress = output.Progress("groups")
+    for done, group in enumerate(chosen):
+        progress(done, len(chosen))
+        try:
+            measured, skipped = points(group.curves, group.library, least=4)
+        except InputError as refused:
+            output.note(f"{group.name}: {refused}")
+            continue
+        for line in skipped:
+            output.note(f"{group.name}: {line}")
+        begin = perf_counter()
+        lefts = _lefts(group, measured)
+        yield Fitted(group, measured, lefts, perf_counter() - begin)
+    progress(len(chosen), len(chosen))
+
+
+def _lefts(group: Group, measured: FitPoints) -> Lefts:
+    """The points that each protocol leaves out. A fit starts at the specification of the machine,
+    if that is known: nothing of a specification was fitted to runs."""
+    model = Model(measured, group.library)
+    try:
+        specification = specification_of(max(group.curves, key=lambda curve: curve.ranks or 0))
+    except InputError:
+        pass
+    else:
+        model = at_specification(model, specification)
+    whole = explore(model)
+    lefts = {split: list(left_out(whole, split)) for split in SPLITS}
+    return {split: folds for split, folds in lefts.items() if folds}
+
+
+def _judged(
+    fitted: Sequence[Fitted],
+) -> tuple[IntervalRules, list[tuple[Fitted, dict[str, HeldOut]]]]:
+    """The rules of intervals by all groups, and each group with its errors by the rules of others,
+    by the points left out."""
+    families = grouped(fitted, lambda one: one.family)
+    rules, by_others = learnt(
+        {family: [one.lefts for one in members] for family, members in families.items()}
+    )
+    return rules, [
+        (
+            one,
+            {
+                split: judged(split, len(one.points), folds, by_others[one.family])
+                for split, folds in one.lefts.items()
+            },
+        )
+        for one in fitted
+    ]
+
+
+def _record(fitted: Fitted, held_out: Mapping[str, HeldOut]) -> output.Record:
+    """A row of held-out.csv. By the points left out it has the errors of the model, of the model
+    with its discrepancy, of one α and one β a curve, and of NCCL's own model, and the coverage of
+    intervals."""
+    record: dict[str, output.Value] = {
+        "group": fitted.group.name,
+        "curves": len(fitted.points.curves),
+        "points": len(fitted.points),
+        "fit_s": fitted.seconds,
+    }
+    for split in SPLITS:
+        figures: dict[str, float | None] = dict.fromkeys(
+            ("model", "discrepancy", "line", "nccl", "inside", "width", "score", "constant")
+        )
+        if split in held_out:
+            mean = error(held_out[split])
+            figures |= {"model": mean.model, "discrepancy": mean.discrepancy, "line": mean.baseline}
+            figures["nccl"] = _nccl(fitted, split)
+            figures |= coverage(held_out[split], fitted.lefts[split])._asdict()
+        record |= {f"{split}_{figure}": value for figure, value in figures.items()}
+    return record
+
+
+def _nccl(fitted: Fitted, split: str) -> float | None:
+    """The error of NCCL's own model on the points that were left out. None if it has none, or the
+    GPUs are unknown."""
+    if fitted.group.library is not NCCL or split in ("collectives", "few"):
+        return None
+    generations = nccl_comparison.generations(fitted.group.curves)
+    errors = held_out_by_nccl(fitted.points, generations, split)
+    middle = np.nanmedian if split == "plateau" else np.nanmean
+    return None if np.isnan(errors).all() else float(middle(errors))
+
+
+def _worst(fitted: Fitted, held_out: Mapping[str, HeldOut]) -> Iterator[output.Record]:
+    """The three points of unseen sizes with the greatest errors, with discrepancy, the worst
+    first."""
+    if "sizes" not in held_out:
+        return
+    sizes, measured, lefts = held_out["sizes"], fitted.points, tuple(fitted.lefts["sizes"])
+    for k in np.argsort(-np.nan_to_num(sizes.discrepancy))[:3].tolist():
+        number = int(measured.curve[k])
+        curve, places = curve_of(measured, lefts, number)
+        yield {
+            "group": fitted.group.name,
+            "curve": Path(measured.curves[number].name).stem,
+            "size_B": float(measured.size[k]),
+            "measured_s": float(measured.seconds[k]),
+            "model": float(sizes.model[k]),
+            "error": float(sizes.discrepancy[k]),
+            "reason": reason(curve, places.index(k)),
+        }
+
+
+def matched(curve: FitCurve, generation: str) -> float:
+    """The bandwidth in bytes/s with which the model is right at the curve's largest size, or
+    nearest to it."""
+    largest = curve.at(curve.sizes == curve.sizes.max())
+    low, high = 1e6, 1e13
+    for _ in range(60):
+        middle = float(np.sqrt(low * high))
+        slow = nccl_comparison.predict(largest, generation, middle)[0] > largest.seconds[0]
+        low, high = (middle, high) if slow else (low, middle)
+    return high
+
+
+def held_out_by_nccl(points: FitPoints, generation: Mapping[str, str], protocol: str) -> Floats:
+    """Errors |log(predicted / measured)| of points left out, shape (points,).
+
+    An error is nan if a point is not left out, or NCCL has no model. Bandwidths come from the
+    largest sizes that are kept:
+
+    - "sizes" and "plateau": of the same curve;
+    - "ranks": of the curve with the same label on the most ranks that are kept.
+    """
+    errors = np.full(len(points), np.nan)
+    for c, curve in enumerate(points.curves):
+        on_curve = points.curve == c
+        if gpu := generation.get(curve.name):
+            seconds = _of_others(points, c, gpu) if protocol == "ranks" else _of_its_own(curve, gpu)
+            errors[on_curve] = np.abs(np.log(seconds / curve.seconds))
+    return np.where(_left(points, protocol), errors, np.nan)
+
+
+def _left(points: FitPoints, protocol: str) -> Flags:
+    if protocol == "ranks":
+        return np.asarray(points.ranks == points.ranks.max())
+    return points.largest | (protocol == "sizes")
+
+
+def _of_its_own(curve: FitCurve, generation: str) -> Floats:
+    """Every size with the bandwidth of the largest other size."""
+    if len(curve.sizes) < 2:
+        return np.full(len(curve.sizes), np.nan)
+    largest = curve.sizes == curve.sizes.max()
+    usual, without = (matched(sizes, generation) for sizes in (curve, curve.at(~largest)))
+    return np.where(
+        largest,
+        nccl_comparison.predict(curve, generation, without),
+        nccl_comparison.predict(curve, generation, usual),
+    )
+
+
+def _of_others(points: FitPoints, c: int, generation: str) -> Floats:
+    curve = points.curves[c]
+    alike = [
+        peer
+        for peer in points.curves
+        if peer.label == curve.label and peer.ranks < points.ranks.max()
+    ]
+    if not alike:
+        return np.full(len(curve.sizes), np.nan)
+    return nccl_comparison.predict(
+        curve, generation, matched(max(alike, key=lambda peer: peer.ranks), generation)
+    )

@@ -1,0 +1,37 @@
+"""Rows of CSV files, groups of rows, and tables of columns."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from experiments import output
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+Row = dict[str, str]
+
+
+def rows_of(path: Path) -> list[Row]:
+    """The rows of a CSV file, by the names of their columns."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by a key, in the order in which the keys come.
+
+    >>> grouped(["ring", "tree", "rings"], lambda name: name[0])
+    {'r': ['ring', 'rings'], 't': ['tree']}
+    """
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def aligned(columns: Mapping[str, Sequence[str]]) -> str:
+    """A table of columns, by their headings."""
+    return output.align([[*columns], *zip(*columns.values(), strict=True)])

@@ -1,0 +1,182 @@
+"""`optimal` on random networks, beside bounds and all other algorithms.
+
+Links have no latencies and gaps, so the size V does not matter. Times are multiples of the best
+lower bound. An all-reduce is compared with the sum of its two phases.
+
+| column | meaning |
+|---|---|
+| 64 segments, worst | the mean and the highest time with 64 segments |
+| of allowed | the time above the bound, as a share of (depth - 1)/64 + 2% |
+| 2048 segments | the highest time with 2048 segments, on every tenth network |
+| slower, by | the networks where another algorithm is faster, and by how much |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import typer
+
+from experiments import output
+from simulator.analysis.bounds import best_bound
+from simulator.collectives import find, of_collective
+from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
+from simulator.collectives.optimal import SEGMENTS, plan
+from simulator.engines import simulate
+from simulator.schedules import semantics
+from topologies.errors import InputError
+from topologies.link import Link
+from topologies.topology import Topology
+from topologies.topology_builder import TopologyBuilder
+
+NAMES = ("optimal_all_gather", "optimal_reduce_scatter", "optimal_broadcast", "optimal")
+V = 64 * 2.0**20
+SEEDS = 200
+FINE = 2048
+"""Segments of which the fill of the pipeline hardly counts."""
+MARGIN = 0.02
+"""The share of the cut by which a time may be longer, besides the fill."""
+EQUAL = 1e-9
+"""The relative difference of times that are equal."""
+
+
+def random_network(seed: int, *, both_ways_alike: bool = True) -> Topology:
+    """The network of a seed: 2 to 16 ranks and up to two switches, with links of 1 to 8 bytes/s
+    without latencies and gaps."""
+    random = Random(seed)
+    builder = TopologyBuilder(f"random network {seed}")
+    ranks = [builder.device(f"gpu{rank}") for rank in range(random.randint(2, 16))]
+    switches = [builder.device(f"switch{k}", "switch") for k in range(random.choice((0, 0, 1, 2)))]
+    devices = random.sample(ranks + switches, len(ranks) + len(switches))
+    wires = {
+        frozenset((device, devices[random.randrange(k)])) for k, device in enumerate(devices) if k
+    }
+    for _ in range(random.randint(0, 2 * len(devices))):
+        wires.add(frozenset(random.sample(devices, 2)))
+    for first, second in sorted(sorted(wire) for wire in wires):
+        there, back = (Link(float(random.randint(1, 8))) for _ in range(2))
+        builder.link(first, second, there)
+        builder.link(second, first, there if both_ways_alike else back)
+    return builder.build(ranks)
+
+
+class Result(NamedTuple):
+    """The times of an algorithm on a network, over the tightest cut."""
+
+    seed: int
+    name: str
+    ranks: int
+    depth: int
+    """The depth of the trees, of all phases together."""
+    times: dict[int, float]
+    """By the number of segments."""
+    rival_time: float
+    """That of the fastest other algorithm."""
+    rival: str
+
+    @property
+    def share(self) -> float:
+        """The share that the fill and the margin leave to the time, which it takes."""
+        return (self.times[SEGMENTS] - 1) / ((self.depth - 1) / SEGMENTS + MARGIN)
+
+    @property
+    def behind(self) -> float:
+        """By how much every other algorithm is slower than the best number of segments; above 0 if
+        one is faster."""
+        return min(self.times.values()) / self.rival_time - 1
+
+    @property
+    def failures(self) -> list[str]:
+        """The goals that the times miss. Of an algorithm that has no fill, like a ring on a ring,
+        the fill of many segments may miss no more than its share."""
+        missed = {
+            f"{SEGMENTS} segments are slow": self.share > 1,
+            f"{FINE} segments are slow": self.times.get(FINE, 1) > 1 + MARGIN,
+            f"{self.rival} is faster": self.behind > (self.depth - 1) / FINE + EQUAL,
+        }
+        return [name for name, is_missed in missed.items() if is_missed]
+
+
+def seconds(algorithm: Algorithm, topology: Topology) -> float:
+    """The simulated time of V, proven."""
+    fitted = algorithm.on(topology, topology.ranks, V)
+    semantics.check(fitted.schedule, algorithm.collective)
+    return simulate(fitted.schedule, fitted.topology, "compiled").makespan
+
+
+def bound(algorithm: Algorithm, topology: Topology) -> float:
+    """The best bound; of an all-reduce the sum of those of its two phases."""
+    whole = algorithm.collective
+    phases = (REDUCE_SCATTER, ALL_GATHER) if whole == ALL_REDUCE else (whole,)
+    return sum(best_bound(phase, topology, topology.ranks, V).seconds for phase in phases)
+
+
+def study(seed: int, name: str, *, fine: bool = False) -> Result:
+    """The times of an algorithm on the network of a seed: with more segments if those are wanted,
+    or another algorithm is faster."""
+    network, algorithm = random_network(seed), find(name)
+    least = bound(algorithm, network)
+    depth = plan(algorithm.collective.name, network, network.ranks).depth
+    fastest, rival = min(others(algorithm, network), default=(np.inf, ""))
+    times = {SEGMENTS: seconds(algorithm, network)}
+    if fine or times[SEGMENTS] > fastest * (1 + EQUAL):
+        times[FINE] = seconds(find(f"{name}:segments={FINE}"), network)
+    over = {segments: time / least for segments, time in times.items()}
+    return Result(seed, name, network.ranks, depth, over, fastest / least, rival)
+
+
+def others(algorithm: Algorithm, topology: Topology) -> Iterator[tuple[float, str]]:
+    """The times of all other algorithms of the same collective that run on a machine."""
+    for other in of_collective(algorithm.collective.name):
+        if other.name not in NAMES and other.defined(topology.ranks) and not other.servers:
+            with suppress(InputError):  # not for this machine
+                fitted = other.on(topology, topology.ranks, V)
+                if not fitted.schedule.switches:
+                    took = simulate(fitted.schedule, fitted.topology, "compiled").makespan
+                    yield took, other.name
+
+
+def main(
+    networks: Annotated[int, typer.Argument(min=1, help="The number of networks.")] = SEEDS,
+    every: Annotated[int, typer.Argument(min=1, help="One in so many has more segments.")] = 10,
+) -> str:
+    """A line for each algorithm, then the goals that networks miss."""
+    seeds = range(networks)
+    return summary([study(n, name, fine=n % every == 0) for n in seeds for name in NAMES])
+
+
+def summary(rows: Sequence[Result]) -> str:
+    """The worst of each algorithm, and the goals that each network misses."""
+    lines = [
+        [
+            *("algorithm", "networks", f"{SEGMENTS} segments", "worst", "of allowed"),
+            *(f"{FINE} segments", "slower", "by", "failures"),
+        ]
+    ]
+    for name in dict.fromkeys(row.name for row in rows):
+        group = [row for row in rows if row.name == name]
+        times = [row.times[SEGMENTS] for row in group]
+        slower = [row for row in group if row.behind > EQUAL]
+        lines.append(
+            [
+                name,
+                str(len(group)),
+                f"{np.mean(times):.4f}",
+                f"{max(times):.4f}",
+                f"{max(row.share for row in group):.0%}",
+                f"{max(row.times.get(FINE, 0) for row in group):.4f}",
+                str(len(slower)),
+                f"{max((row.behind for row in slower), default=0):.3%}",
+                str(sum(bool(row.failures) for row in group)),
+            ]
+        )
+    failed = [
+        f"{row.name} on network {row.seed} of {row.ranks} ranks: {', '.join(row.failures)}"
+        for row in rows
+        if row.failures
+    ]
+    return "\n".join([output.align(lines), *failed])

@@ -1,0 +1,197 @@
+"""Priced steps beside steps with all transfers, on random small plans.
+
+An error is priced seconds over written seconds, less 1, under the same sharing rule. A plan shares
+nothing if calls on the same media never run at once, and the ranks of a device stay together.
+The worst plans under fair sharing are printed, and all plans with a cause.
+
+| cause | of an error above 10% under fifo |
+|---|---|
+| rates | under fair sharing the error is above 2%, too |
+| large | it is not, and most waits on the critical path are behind messages of twice the size |
+| order | it is not: media serve messages in another order |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+
+from experiments import output
+from experiments.execution.process_pool import Processes
+from experiments.models.accelerators import DEVICES
+from experiments.models.device_times import DeviceTimes
+from experiments.models.model_catalogue import find_transformer
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import parse_plan
+from experiments.simulations.rules import Rules
+from simulator.analysis.critical_path import trace_back
+from simulator.parallel.degrees import AXES
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_transfers import ranks_of, simulate, write_transfers
+from simulator.schedules.timeline import Sharing, Timeline
+from simulator.steps.kinds import RECEIVE
+from simulator.steps.written import write as write_graph
+from topologies.catalogue import find
+from topologies.errors import InputError
+
+SAME, SMALL, LARGE = 1e-9, 0.02, 0.1
+MODELS = {"dense": ("gpt3_1_7b", "llama3_8b"), "experts": ("mixtral_8x7b", "qwen3_30b_a3b")}
+MACHINES = {
+    8: "hgx_h100 pcie_box leonardo:nodes=2,nics=1 mn5_acc:nodes=2,nics=1 alps:nodes=2,nics=2 "
+    "nodes:per_node=4 nodes:per_node=2",
+    12: "nodes:per_node=12 nodes:per_node=6 nodes:per_node=3",
+    16: "hgx_h100:nodes=2,nics=1 hgx_h100:nodes=2,nics=2 pcie_box:nodes=2 alps:nodes=4,nics=1 "
+    "leonardo:nodes=4,nics=2 mn5_acc:nodes=4,nics=1 nodes:per_node=16 nodes:per_node=4",
+}
+"""Machines of one, two or four nodes, by their GPUs. The GPUs of a node share one or two NICs."""
+PIPELINES = "1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2", "zb_v", "dual_pipe"
+
+
+class Comparison(NamedTuple):
+    """The seconds of a step, priced and written, and its errors."""
+
+    kind: str
+    model: str
+    topology: str
+    plan: str
+    priced_fair: float
+    written_fair: float
+    priced_fifo: float
+    written_fifo: float
+    fair: float
+    fifo: float
+    shares: bool
+    """Whether transfers of several streams or devices meet on a medium."""
+    cause: str
+
+
+def draw(chance: Random, kind: str) -> tuple[str, str, str, str]:
+    """Kind, model, topology and plan, which may not fit each other."""
+    pick, gpus = chance.choice, chance.choice((8, 8, 12, 16, 16))
+    name, layers = pick(MODELS[kind]), 6 if gpus == 12 else pick((4, 8))
+    heads = "heads=16" if name.startswith("gpt3") else "heads=16,kv_heads=8"
+    sizes = f"hidden={pick((1024, 2048))},{heads},seq={pick((512, 2048))},vocab=16000"
+    values: dict[str, Any] = {"ep": pick((2, 4, 8)) if kind == "experts" else 1, "dp": gpus}
+    for axis in chance.sample(("tp", "pp", "cp"), 3):
+        values[axis] = pick([degree for degree in (1, 1, 2, 3, 4) if values["dp"] % degree == 0])
+        values["dp"] //= values[axis]
+    values["micro"] = pick((1, 2))
+    values["batch"] = values["dp"] * values["micro"] * values["pp"] * pick((1, 2))
+    values |= {"zero": pick((0, 1, 2, 3)), "overlap": pick(("yes", "no"))}
+    values |= {"bucket": pick(("25MiB", "160MiB")), "recompute": pick(("none", "full"))}
+    if values["tp"] > 1:
+        values["sp"] = "yes" if kind == "experts" else pick(("yes", "no"))
+    if values["cp"] > 1:
+        values["context"] = pick(("ring", "gather", "ulysses"))
+    if values["pp"] > 1:
+        values |= {"schedule": pick(PIPELINES), "synchronous": pick(("yes", "no"))}
+    if pick((True, False)):
+        values["order"] = "-".join(chance.sample(AXES, len(AXES)))
+    plan = ",".join(f"{key}={value}" for key, value in values.items())
+    return kind, f"{name}:layers={layers},{sizes}", pick(MACHINES[gpus].split()), plan
+
+
+def step_of(model: str, topology: str, text: str, sharing: Sharing) -> Step:
+    """The step of a plan. Raises InputError if the plan does not fit the model."""
+    entry, plan, machine = find_transformer(model), parse_plan(text), find(topology)
+    device = DeviceTimes(DEVICES.get(machine.name, "h100"))
+    training = Training(entry.name, entry.shape, entry.size, device)
+    rules, built = Rules(sharing=sharing), machine.build(plan.degrees.ranks)
+    return write(work_of(training, plan, GroupTimes(built, plan.degrees, run=rules.run)))
+
+
+def compare(seed: int) -> Comparison | None:
+    """A random plan, of experts if the seed is odd; None if its transfers are not written."""
+    chance, steps = Random(seed), list[Step]()
+    while not steps:
+        case = draw(chance, ("dense", "experts")[seed % 2])
+        with suppress(InputError):  # degrees that do not divide
+            steps = [step_of(*case[1:], sharing) for sharing in ("fair", "fifo")]
+    with suppress(InputError):
+        fair, fifo = (simulate(step, write_transfers(step)) for step in steps)
+        priced = [step.timeline.makespan for step in steps]
+        errors = priced[0] / fair.makespan - 1, priced[1] / fifo.makespan - 1
+        seconds = priced[0], fair.makespan, priced[1], fifo.makespan
+        return Comparison(*case, *seconds, *errors, shares(steps[0]), cause_of(*errors, fifo))
+    return None
+
+
+def cause_of(fair: float, fifo: float, timeline: Timeline) -> str:
+    """The cause of an error above 10% under fifo, with the step written; else empty."""
+    if abs(fifo) <= LARGE:
+        return ""
+    if abs(fair) > SMALL:
+        return "rates"
+    path, nbytes = trace_back(timeline), timeline.schedule.nbytes
+    seconds = np.where(path.waiter != path.operation, path.seconds, 0.0)
+    large = nbytes[path.operation] >= 2 * nbytes[path.waiter]
+    return "large" if seconds[large].sum() > seconds[~large].sum() else "order"
+
+
+def shares(step: Step) -> bool:
+    """Whether under fair sharing calls that use a medium run at once, or ranks of a device do the
+    same task at different times: groups that share media leave them one by one."""
+    graph, wide = ranks_of(step, ordered=True), step.graph.ranks // step.graph.places
+    # A receive stands behind its send.
+    does = graph.kind != RECEIVE
+    tasks = ((np.cumsum(does) - 1) // wide).astype(str).astype(object)
+    written = write_graph(graph, step.work.times.topology, phases=tasks)
+    timeline = simulate(step, written)
+    task, occupancy, close = timeline.schedule.phase, timeline.occupancy, SAME * timeline.makespan
+    if np.ptp(timeline.start[written.first[does]].reshape(-1, wide), axis=1).max() > close:
+        return True
+    begin, end = np.full(len(tasks), np.inf), np.zeros(len(tasks))
+    np.minimum.at(begin, task, timeline.start)
+    np.maximum.at(end, task, timeline.finish)
+    medium, call = np.unique([occupancy.medium, task[occupancy.operation]], axis=1)
+    order = np.lexsort((begin[call], medium))
+    medium, call = medium[order], call[order]
+    meet = begin[call[1:]] < end[call[:-1]] - close
+    return bool(np.any(meet & (medium[1:] == medium[:-1])))
+
+
+def main(
+    plans: Annotated[int, typer.Argument(min=1, help="The number of plans.")] = 300,
+    file: Annotated[Path | None, typer.Argument(help="A csv file for all plans.")] = None,
+) -> str:
+    """The errors of random plans, their causes, and the worst plans."""
+    seeds = dict.fromkeys(range(plans), 1.0)
+    results = dict(Processes(2).map(lambda few: map(compare, few), seeds))
+    rows = [row for _, row in sorted(results.items()) if row]
+    if file is not None:
+        output.write(file, output.to_csv([row._asdict() for row in rows]))
+    causes = Counter(row.cause for row in rows if row.cause).most_common()
+    counted = [f"{len(seeds) - len(rows)} not written", *(f"{n} by {cause}" for cause, n in causes)]
+    parts = output.align([*_errors(rows)]), ", ".join(counted), output.align([*_worst(rows)])
+    return "\n\n".join(parts)
+
+
+def _errors(rows: Sequence[Comparison]) -> Iterator[list[str]]:
+    yield ["plans", "sharing", "number", "mean", "median", "p90", "worst", "bias", "within 1e-9"]
+    chosen = {kind: [row for row in rows if row.kind == kind] for kind in MODELS}
+    chosen["share nothing"] = [row for row in rows if not row.shares]
+    for rule, (name, some) in product(("fair", "fifo"), chosen.items()):
+        errors = np.array([getattr(row, rule) for row in some] or [np.nan])
+        sizes = np.abs(errors)
+        figures = sizes.mean(), np.median(sizes), np.quantile(sizes, 0.9), sizes.max()
+        shown = [*(f"{each:.2%}" for each in figures), f"{errors.mean():+.2%}"]
+        yield [name, rule, str(len(some)), *shown, f"{(sizes < SAME).mean():.1%}"]
+
+
+def _worst(rows: Sequence[Comparison]) -> Iterator[list[str]]:
+    yield ["sharing", "error", "cause", "plan"]
+    ordered = sorted(rows, key=lambda row: -abs(row.fair))
+    worst = [("fair", row.fair, row) for row in ordered[:10]]
+    worst += [("fifo", row.fifo, row) for row in ordered if row.cause]
+    for rule, error, row in worst:
+        text = f"--model {row.model} --topology {row.topology} --plan {row.plan}"
+        yield [rule, f"{error:+.1%}", row.cause * (rule == "fifo"), text]

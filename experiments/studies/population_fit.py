@@ -1,0 +1,235 @@
+"""Populations of measured machines: the mean of their parameters, and their spread about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.calibration.effects.effect import Parameter
+from experiments.calibration.fit import SCALE
+from experiments.calibration.library import PLUGIN
+from experiments.calibration.library_model import Model
+from experiments.calibration.observations import Ints
+from experiments.calibration.population.population import (
+    ENOUGH,
+    SPECIFIED,
+    Member,
+    Population,
+    shared_names,
+)
+from experiments.calibration.population.specification import Specification, kernels, transport
+from experiments.calibration.slopes import slopes
+from topologies.topology import Floats
+
+INDEPENDENT = 0.2
+"""The share of points that count as independent: neighbouring sizes share their errors."""
+NEAR = 0.02
+"""The spread of a mean about the start of the library's own model."""
+SHARED, APART = "network α", 0.5
+"""How the names of all α between nodes end. Their means share an offset from the library's own
+model, and this is its spread."""
+USUAL, STRENGTH = 0.4, 6.0
+"""A machine's usual distance from the mean, and its weight in machines."""
+WIDEST = 2.0
+"""No spread is larger: a factor of 7."""
+ALONE = 0.3
+"""The spread of parameters that are of a single machine."""
+ROUNDS, STEPS, DAMPING = 8, 20, 0.5
+"""The data are linearised so often, each time for so many steps of which so much is taken."""
+
+
+class Evidence(NamedTuple):
+    """The logarithm of the likelihood of parameters by runs, to the second order."""
+
+    information: Floats
+    """Minus its second derivative, shape (parameters, parameters)."""
+    vector: Floats
+    """The information times the best parameters, shape (parameters,)."""
+
+
+class Runs:
+    """Measured runs of one set-up of a machine.
+
+    A parameter is an offset, which the machine's specification gives, plus a rest. Populations are
+    of the rests.
+    """
+
+    def __init__(self, model: Model, specification: Specification) -> None:
+        self.model, self.specification = model, specification
+        self.machine = specification.machine
+        self.transport = transport(model.library, specification.interconnect)
+        self.names = shared_names(model)
+        self.offset = offsets(model, specification)
+
+    def inner(self, population: Population) -> Floats:
+        """The parameters if nobody had measured the machine, shape (parameters,)."""
+        return population.mean(self.model.parameters, self.names, self.offset)
+
+    def evidence(self, inner: Floats) -> Evidence:
+        """The evidence of the runs on the rests of the parameters near `inner`."""
+        model, every = self.model, np.arange(len(self.model.points))
+        choice = model.choice(inner, every, model.table(every))
+        misfit = np.log(choice.seconds) - np.log(model.points.seconds)
+        design = slopes(model, inner, every, choice)
+        weight = INDEPENDENT / SCALE**2 / np.sqrt(1 + (misfit / SCALE) ** 2)
+        information = design.T @ (weight[:, None] * design)
+        vector = information @ (inner - self.offset) - design.T @ (weight * misfit)
+        return Evidence(information, vector)
+
+
+def at_specification(model: Model, specification: Specification) -> Model:
+    """The model whose fit starts at the specification of a machine's links."""
+    rest = np.array([parameter.rest for parameter in model.parameters])
+    return model.starting(offsets(model, specification) + rest, model.weight)
+
+
+def offsets(model: Model, specification: Specification) -> Floats:
+    """The parts of a model's parameters that a specification gives. If nobody specifies β of some
+    links, it is as usual for the library."""
+    given = [specification.offset(one, model.points.width) for one in model.parameters]
+    return np.array(
+        [
+            parameter.inner - parameter.rest
+            if offset is None
+            else offset + kernels(model.library, specification.interconnect, parameter)
+            for parameter, offset in zip(model.parameters, given, strict=True)
+        ]
+    )
+
+
+def fit_transports(runs: Sequence[Runs]) -> Population:
+    """The population of all machines, with that of each transport that ENOUGH machines have.
+    Machines without a network are in each of them. Plugins have only α between nodes in common, so
+    their population has all else of all machines."""
+    machines = {(each.transport, each.machine) for each in runs}
+    counts = Counter(name for name, _ in machines if name)
+    whole, levels = fit_population(runs), dict[str, Population]()
+    for name in sorted(name for name in counts if counts[name] >= ENOUGH):
+        level = fit_population([each for each in runs if each.transport in ("", name)])
+        levels[name] = _with_latencies(whole, level) if name == PLUGIN else level
+    return replace(whole, transports=levels)
+
+
+def _with_latencies(whole: Population, level: Population) -> Population:
+    """The population of all machines, with α between nodes of some of them."""
+    latencies = {key: one for key, one in level.members.items() if key.endswith(SHARED)}
+    members = {
+        key: one._replace(mean=latencies[key].mean, spread=latencies[key].spread)
+        if key in latencies
+        else one
+        for key, one in whole.members.items()
+    }
+    return replace(whole, members=members, machines=level.machines)
+
+
+def fit_population(runs: Sequence[Runs], near: float = NEAR, apart: float = APART) -> Population:
+    """The population of the machines of some runs, each of which counts alike.
+
+    A machine's rests are normal about the mean, and its data linear in them about the mean (the
+    first-order method of nonlinear mixed effects: Sheiner and Beal, J. Pharmacokinet. Biopharm.
+    8(6), 1980). Expectation and maximisation alternate (Dempster, Laird and Rubin, JRSS B 39(1),
+    1977), with the library's own model as a prior of the mean, of spread `near`. The prior of an
+    offset that all α between nodes share has the spread `apart`.
+    """
+    return _Fit(runs, near, apart).population()
+
+
+class _Fit:
+    """The fit of a population. Arrays have the shape (members,) or (members, members)."""
+
+    def __init__(self, runs: Sequence[Runs], near: float, apart: float) -> None:
+        starts = _starts(runs)
+        self.runs, self.names = runs, tuple(starts)
+        together = np.array([float(name.endswith(SHARED)) for name in self.names])
+        prior = near**2 * np.eye(len(together)) + apart**2 * np.outer(together, together)
+        self.loose = np.linalg.inv(prior)
+        """The information of the prior of the mean."""
+        self.units = [unit for unit, _ in starts.values()]
+        self.base = np.array([start for _, start in starts.values()])
+        place = {name: k for k, name in enumerate(self.names)}
+        self.columns = [np.array([place.get(name, -1) for name in each.names]) for each in runs]
+        machines = [each.machine for each in runs]
+        self.machines = tuple(dict.fromkeys(machines))
+        self.share = [1 / machines.count(machine) for machine in machines]
+        self.usual = np.eye(len(self.base)) * USUAL**2
+        self.covariance = self.usual
+
+    def population(self) -> Population:
+        """The population, after all rounds."""
+        mean = self.base
+        for _ in range(ROUNDS):
+            found = [
+                self._found(each, column, mean)
+                for each, column in zip(self.runs, self.columns, strict=True)
+            ]
+            target = mean
+            for _ in range(STEPS):
+                target = self._step(found, target)
+            mean = mean + DAMPING * (target - mean)
+        deviation = np.sqrt(np.diag(self.covariance))
+        spread = np.minimum(deviation, WIDEST)
+        rows = np.stack((self.base, mean, spread, self._counted()), axis=1).tolist()
+        members = {
+            name: Member(unit, *row)
+            for name, unit, row in zip(self.names, self.units, rows, strict=True)
+        }
+        correlations = self.covariance / np.outer(deviation, deviation)
+        library = self.runs[0].model.library.name
+        return Population(library, members, self.machines, correlations)
+
+    def _found(self, runs: Runs, column: Ints, mean: Floats) -> Evidence:
+        """The evidence of runs on all members; those of a single machine are integrated out."""
+        known = column >= 0
+        information, vector = runs.evidence(np.where(known, mean[column], 0.0) + runs.offset)
+        alone = information[np.ix_(~known, ~known)] + np.eye((~known).sum()) / ALONE**2
+        mixed = information[np.ix_(known, ~known)]
+        shared = Evidence(np.zeros_like(self.usual), np.zeros_like(self.base))
+        members = column[known]
+        shared.information[np.ix_(members, members)] = information[
+            np.ix_(known, known)
+        ] - mixed @ np.linalg.solve(alone, mixed.T)
+        shared.vector[members] = vector[known] - mixed @ np.linalg.solve(alone, vector[~known])
+        return shared
+
+    def _step(self, found: Sequence[Evidence], mean: Floats) -> Floats:
+        """The next mean, by one step of expectation and maximisation; changes the covariance."""
+        precision = np.linalg.inv(self.covariance)
+        covariances = [np.linalg.inv(each.information + precision) for each in found]
+        centres = [
+            covariance @ (each.vector + precision @ mean)
+            for covariance, each in zip(covariances, found, strict=True)
+        ]
+        machines, loose = sum(self.share), self.loose
+        pull = sum(share * centre for share, centre in zip(self.share, centres, strict=True))
+        mean = np.linalg.solve(machines * precision + loose, precision @ pull + loose @ self.base)
+        apart = sum(
+            share * (np.outer(centre - mean, centre - mean) + covariance)
+            for share, centre, covariance in zip(self.share, centres, covariances, strict=True)
+        )
+        self.covariance = (STRENGTH * self.usual + apart) / (STRENGTH + machines)
+        return mean
+
+    def _counted(self) -> Floats:
+        """The number of machines whose runs have each member."""
+        total = np.zeros(len(self.base))
+        for column, share in zip(self.columns, self.share, strict=True):
+            np.add.at(total, column[column >= 0], share)
+        return total
+
+
+def _starts(runs: Sequence[Runs]) -> dict[str, tuple[str, float]]:
+    """The unit and the rest of every shared parameter in the library's own model."""
+    return {
+        name: (_unit(parameter), parameter.rest)
+        for each in runs
+        for parameter, name in zip(each.model.parameters, each.names, strict=True)
+        if name
+    }
+
+
+def _unit(parameter: Parameter) -> str:
+    return SPECIFIED if parameter.specified and parameter.unit == "s/B" else parameter.unit

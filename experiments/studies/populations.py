@@ -1,0 +1,255 @@
+"""The populations of measured machines, and errors on each machine that was left out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import exp
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import typer
+import yaml
+
+from experiments import output
+from experiments.calibration.calibrated_profile import points
+from experiments.calibration.fit import explore, fit
+from experiments.calibration.held_out import FEW
+from experiments.calibration.known_paths import as_nodes
+from experiments.calibration.libraries import FUJITSU, MPI, NCCL
+from experiments.calibration.library_model import Model
+from experiments.calibration.nccl_comparison import predict as predict_by_nccl
+from experiments.calibration.observations import Flags, evenly
+from experiments.calibration.population.population import Member, Population
+from experiments.calibration.population.specification import specification_of
+from experiments.calibration.prediction import predict
+from experiments.calibration.uncertainty import shipped_rules
+from experiments.studies import generated_pages
+from experiments.studies.calibration import Group, groups
+from experiments.studies.machine_rules import learn_from, unseen
+from experiments.studies.measured_rows import grouped
+from experiments.studies.population_fit import Runs, fit_transports
+from simulator.cost_models.nccl import GENERATIONS
+from simulator.profile import Profile, Protocol
+from topologies.errors import InputError
+from topologies.link import Link
+from topologies.topology import Floats
+
+LIBRARIES = {"nccl": (NCCL,), "mpi": (MPI, FUJITSU)}
+"""The libraries that share a population, by its name."""
+MADE = (
+    "python -m experiments.studies populations: a mean over machines near the library's own "
+    "model, and the spread of machines about it"
+)
+
+
+class Measured(NamedTuple):
+    """Runs of a family, and their name."""
+
+    family: str
+    name: str
+    runs: Runs
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="Published curves with an index.csv.")],
+    library: Annotated[Literal["nccl", "mpi", "all"], typer.Option()] = "all",
+    families: Annotated[str, typer.Option(help="Only machines of these, like F01,F02.")] = "",
+    out: Annotated[Path | None, typer.Option(exists=True, file_okay=False)] = None,
+) -> str:
+    """Fit the population of each library, and of each library without each machine, and predict
+    that machine. --out writes the files of the populations and of the errors."""
+    parts = []
+    for name, members in LIBRARIES.items():
+        if library in ("all", name):
+            chosen = [group for group in groups(folder) if group.library in members]
+            measured = list(_measured(chosen))
+            if not measured:
+                raise InputError(f"{folder}: no runs of {name}")
+            records = list(_left_out(measured, [word for word in families.split(",") if word]))
+            rows = pd.DataFrame(records).assign(library=name)
+            if out is not None:
+                error = float(generated_pages.over_machines(rows)["specification"])
+                known = replace(_population([one.runs for one in measured]), error=error)
+                output.write(out / f"{name}.yaml", dumps(known))
+                output.write(out / f"{name}-left-out.csv", output.to_csv(records))
+            summary = generated_pages.machines_summary(rows)
+            shown = rows.assign(runs=rows["group"], use="")
+            parts += [generated_pages.table(generated_pages.MACHINE_COLUMNS, shown), summary]
+    return "\n\n".join(parts)
+
+
+def _population(runs: Sequence[Runs]) -> Population:
+    """The population of some runs, with its rules of intervals."""
+    return replace(fit_transports(runs), intervals=learn_from(runs, shipped_rules()))
+
+
+def without(machine: str, runs: Sequence[Runs]) -> Population:
+    """The population of all other machines."""
+    return _population([each for each in runs if each.machine != machine])
+
+
+def _measured(chosen: Sequence[Group]) -> Iterator[Measured]:
+    """The runs of each group and specification, with the paths that a fit of them finds."""
+    progress = output.Progress("groups")
+    for done, group in enumerate(chosen):
+        progress(done, len(chosen))
+        for specification, curves in grouped(group.curves, specification_of).items():
+            try:
+                measured, _ = points(curves, group.library)
+            except InputError as refused:
+                output.note(f"{group.name}: {refused}")
+                continue
+            model = Model(measured, group.library)
+            explore(model)
+            family = group.curves[0].family.split()[0]
+            yield Measured(family, group.name, Runs(model, specification))
+    progress(len(chosen), len(chosen))
+
+
+def _left_out(measured: Sequence[Measured], families: Sequence[str]) -> Iterator[output.Record]:
+    """A row of the csv file for each run of the families, by the population of all other machines:
+    errors, the share of points inside the 80% intervals of the specification alone, and the median
+    of half their width in log time."""
+    populations: dict[str, Population] = {}
+    judged = [one for one in measured if not families or one.family in families]
+    progress = output.Progress("machines left out")
+    for done, (family, name, runs) in enumerate(judged):
+        progress(done, len(judged))
+        if runs.machine not in populations:
+            others = [other.runs for other in measured]
+            populations[runs.machine] = without(runs.machine, others)
+        population = populations[runs.machine].over(runs.transport)
+        assert population.intervals is not None
+        left = unseen(runs, population)
+        half = left.half(population.intervals, shipped_rules())
+        figures = _errors(runs, population) | {
+            "inside": float((np.abs(left.off) <= half).mean()),
+            "width": float(np.median(half)),
+        }
+        yield {
+            "machine": runs.machine,
+            "family": family,
+            "group": name,
+            "points": len(runs.model.points),
+            **{key: None if np.isnan(v) else float(f"{v:.4g}") for key, v in figures.items()},
+        }
+    progress(len(judged), len(judged))
+
+
+def _errors(runs: Runs, population: Population) -> dict[str, float]:
+    """Median |ln(predicted / measured)| by the columns of the file; nan without a prediction."""
+    every = np.ones(len(runs.model.points), dtype=np.bool_)
+    keep = evenly(runs.model.points, FEW)
+    predictions: dict[str, tuple[Floats, Flags]] = {
+        "specification": (specified(runs, population), every),
+        "few": (sharpened(runs, population, keep), ~keep),
+        "nccl": (by_nccl(runs), every),
+        "links": (by_bare_links(runs), every),
+    }
+    errors = {}
+    for name, (seconds, judged) in predictions.items():
+        misfit = np.abs(np.log(seconds / runs.model.points.seconds))[judged]
+        errors[name] = float(np.nanmedian(misfit)) if np.isfinite(misfit).any() else np.nan
+    return errors
+
+
+def specified(runs: Runs, population: Population) -> Floats:
+    """Seconds of all points by the machine's specification, shape (points,)."""
+    inner = runs.inner(population)
+    explored(runs.model, inner)
+    return runs.model.predict(inner)
+
+
+def sharpened(runs: Runs, population: Population, keep: Flags) -> Floats:
+    """Seconds of all points after a fit of those that `keep` chooses, shape (points,). The fit
+    starts from the population, with the library's own weights."""
+    model = runs.model.starting(runs.inner(population), runs.model.weight)
+    explored(model, model.start)
+    inner = fit(model, keep).inner
+    explored(model, inner)
+    return fit(model, keep, inner).predicted
+
+
+def explored(model: Model, inner: Floats) -> None:
+    """Keep the paths of simulations at some parameters. The second time has those that the first
+    one uncovers."""
+    for _ in range(2):
+        model.explore(inner)
+
+
+def by_nccl(runs: Runs) -> Floats:
+    """Seconds of NCCL's own model with the specified bandwidth, shape (points,); nan without a
+    model."""
+    specification, curves = runs.specification, runs.model.points.curves
+    if runs.model.library is not NCCL or specification.generation not in GENERATIONS:
+        return np.full(len(runs.model.points), np.nan)
+    seconds = []
+    for curve in curves:
+        rates = [specification.bandwidth("node", curve.per_node)] * (curve.per_node > 1)
+        rates += [specification.bandwidth("network", curve.per_node)] * (curve.nodes > 1)
+        bandwidth = min(rate for rate in rates if rate is not None)
+        seconds.append(predict_by_nccl(curve, specification.generation, bandwidth))
+    return np.concatenate(seconds)
+
+
+def by_bare_links(runs: Runs) -> Floats:
+    """Seconds of all points on links with the specified β, without software, shape (points,).
+
+    α is that of the shortest messages in the library's own model.
+    """
+    points, library = runs.model.points, runs.model.library
+    seconds = []
+    for curve in points.curves:
+        links = {}
+        for kind, latency in library.protocols[0].latency.items():
+            bandwidth = runs.specification.bandwidth(kind, curve.per_node)
+            links[kind] = Link(bandwidth or 1 / library.protocols[-1].slowness[kind], latency)
+        profile = Profile("bare links", "nodes", 0.0, (Protocol("links", links),))
+        machine = as_nodes(curve.ranks, curve.per_node)
+        seconds.append([row.seconds for row in predict(profile, library, curve, machine)])
+    return np.concatenate(seconds)
+
+
+def dumps(population: Population) -> str:
+    """A population as YAML that is read back as one that is equal but for rounding."""
+    rules = population.intervals
+    content = {
+        "library": population.library,
+        "made": MADE,
+        "error": float(f"{population.error:.3g}"),
+        **({"intervals": _rounded(rules._asdict())} if rules is not None else {}),
+        **_level(population),
+    }
+    if population.transports:
+        levels = {key: _level(level) for key, level in population.transports.items()}
+        content["transports"] = levels
+    text: str = yaml.safe_dump(
+        content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
+    return text
+
+
+def _level(population: Population) -> dict[str, object]:
+    return {
+        "machines": list(population.machines),
+        "parameters": {key: _part(one) for key, one in population.members.items()},
+        "correlations": {
+            key: population.correlations[k, :k].round(3).tolist()
+            for k, key in enumerate(population.members)
+        },
+    }
+
+
+def _part(member: Member) -> dict[str, str | float]:
+    start, mean = (
+        value if member.unit == "power" else exp(value) for value in (member.start, member.mean)
+    )
+    rounded = {"start": start, "mean": mean, "spread": member.spread, "machines": member.machines}
+    return {"unit": member.unit} | _rounded(rounded)
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {key: float(f"{value:.4g}") for key, value in values.items()}

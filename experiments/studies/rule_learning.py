@@ -1,0 +1,217 @@
+"""The rules of intervals, learnt from points that fits have not seen, and their coverage.
+
+The rules are those under which the errors of these points are most likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import yaml
+from scipy.optimize import minimize
+
+from experiments.calibration.held_out import HeldOut, LeftOut
+from simulator.uncertainty.interval import LEVEL, quantile
+from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
+from simulator.uncertainty.measured_places import Apart, Beyond, apart, beyond
+from simulator.uncertainty.message_sizes import own_likeness
+from simulator.uncertainty.residuals import (
+    alone,
+    conditional,
+    covariance,
+    distance,
+    likeness,
+    scale,
+)
+from topologies.topology import Floats, Ints
+
+START = IntervalRules(
+    machine=0.05,
+    collective=0.1,
+    algorithm=0.1,
+    allocation=0.05,
+    curve=0.1,
+    noise=0.03,
+    size=8.0,
+    ranks=8.0,
+    parameters=1.0,
+    more_ranks=0.1,
+    more_bytes=0.05,
+    network=0.3,
+    other_algorithm=0.2,
+    other_collective=0.2,
+    own_scale=0.3,
+    usual_scale=30.0,
+    message=0.05,
+)
+"""Where learning starts."""
+FARTHEST = 3.0
+"""Rules are at most this far from their start, in factors of e."""
+MOST = {"own_scale": 0.0}
+"""The greatest values of rules that have one, in log."""
+PULL = 0.001
+"""The cost of a rule that is a factor of e from its start, in log likelihood of a point."""
+ROUNDS = 12
+FOLDS, SEEN = 4, 120
+"""So many folds of a protocol, and points that were seen, are enough to learn from."""
+WEIGHTS = {"sizes": 1.0, "ranks": 1.0, "plateau": 0.5, "collectives": 0.3, "few": 0.3}
+"""How much each protocol counts."""
+
+
+Lefts = Mapping[str, Sequence[LeftOut]]
+"""The points left out of a fit, by protocol."""
+
+
+class Example(NamedTuple):
+    """Points that were left out, prepared for learning."""
+
+    among: Apart
+    """How far apart the seen points are."""
+    between: Apart
+    """How far the points left out are from them."""
+    outside: Beyond
+    residuals: Floats
+    off: Floats
+    parameters: Floats
+    messages: Floats
+    """How far the messages of the points left out are like themselves."""
+    weight: float
+    """How much each point counts."""
+
+
+def examples(lefts: Lefts) -> list[Example]:
+    """The examples of a family: the points left out by each protocol."""
+    prepared = []
+    for protocol, folds in lefts.items():
+        known = [left for left in folds if len(left.seen) > 1]
+        chosen = [known[k] for k in _spread(len(known), FOLDS)]
+        count = sum(len(left.off) for left in chosen)
+        for left in chosen:
+            some = _spread(len(left.seen), SEEN)
+            seen = left.seen.take(some)
+            prepared.append(
+                Example(
+                    apart(seen, seen),
+                    apart(left.where, seen),
+                    beyond(left.where, left.seen),
+                    left.residuals[some],
+                    left.off,
+                    left.parameters,
+                    own_likeness(left.where.messages),
+                    WEIGHTS[protocol] / count,
+                )
+            )
+    return prepared
+
+
+def _spread(count: int, most: int) -> Ints:
+    """At most `most` of `count` places, evenly apart."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
+
+
+def learn(
+    families: Sequence[Sequence[Example]], start: IntervalRules = START, rounds: int = ROUNDS
+) -> IntervalRules:
+    """The most likely rules, each family counting alike."""
+    known = [family for family in families if family]
+    if not known:
+        return start
+    total = sum(example.weight * len(example.off) for family in known for example in family)
+    first, prior = np.log(start), np.log(START)
+
+    def cost(inner: Floats) -> float:
+        rules = IntervalRules(*np.exp(inner).tolist())
+        each = (
+            example.weight * _surprise(rules, example) for family in known for example in family
+        )
+        return sum(each) / total + PULL * float(((inner - prior) ** 2).sum())
+
+    end = minimize(
+        cost,
+        first,
+        method="L-BFGS-B",
+        bounds=[
+            (value - FARTHEST, min(value + FARTHEST, MOST.get(name, np.inf)))
+            for name, value in zip(IntervalRules._fields, prior, strict=True)
+        ],
+        options={"maxiter": rounds},
+    )
+    lengths = {name: max(1.0, value) for name, value in _named(end.x) if name in ("size", "ranks")}
+    return IntervalRules(*np.exp(end.x).tolist())._replace(**lengths)
+
+
+def _named(inner: Floats) -> list[tuple[str, float]]:
+    return list(zip(IntervalRules._fields, np.exp(inner).tolist(), strict=True))
+
+
+def _surprise(rules: IntervalRules, example: Example) -> float:
+    """Minus the log likelihood of the errors of an example, by Student's t, up to a constant."""
+    known = covariance(rules, likeness(rules, example.among), example.residuals)
+    like = likeness(rules, example.between)
+    whole = alone(rules, example.messages)
+    mean, variance = conditional(rules, known, like, example.residuals, whole)
+    variance = (variance + distance(rules, example.outside)) * scale(
+        rules, known, example.residuals
+    )
+    variance = variance + rules.parameters**2 * example.parameters
+    squares = (example.off - mean) ** 2 / variance
+    return float((0.5 * np.log(variance) + 0.5 * (FREEDOM + 1) * np.log1p(squares / FREEDOM)).sum())
+
+
+class Coverage(NamedTuple):
+    """How good intervals are."""
+
+    inside: float
+    """The share of unseen points inside their 80% intervals."""
+    width: float
+    """The median of half an interval's width, in log time."""
+    score: float
+    """The mean interval score: width + 2 / (1 - level) times how far points are outside (Gneiting
+    and Raftery, JASA 102, 2007)."""
+    constant: float
+    """The score of intervals of one width: that which holds 80% of the residuals of the fit's own
+    points."""
+
+
+def learnt(
+    families: Mapping[str, Sequence[Lefts]],
+) -> tuple[IntervalRules, dict[str, IntervalRules]]:
+    """The rules by all families, and for each family the rules by others: families are judged in
+    five groups, each by rules from the families of the other groups."""
+    prepared = {name: [examples(group) for group in groups] for name, groups in families.items()}
+    everything = learn([group for groups in prepared.values() for group in groups])
+    by_family: dict[str, IntervalRules] = {}
+    for names in np.array_split(sorted(prepared), min(5, len(prepared))):
+        others = [
+            group for name, groups in prepared.items() if name not in names for group in groups
+        ]
+        rules = learn(others, everything, rounds=4) if others else everything
+        by_family |= dict.fromkeys(map(str, names), rules)
+    return everything, by_family
+
+
+def coverage(judged: HeldOut, lefts: Sequence[LeftOut]) -> Coverage:
+    """The coverage of the points that were left out."""
+    known = ~np.isnan(judged.discrepancy)
+    errors, half = judged.discrepancy[known], quantile(LEVEL) * judged.deviation[known]
+    residuals = np.concatenate([left.residuals for left in lefts])
+    constant = np.full(len(errors), np.quantile(np.abs(residuals), LEVEL))
+    return Coverage(
+        float((errors <= half).mean()),
+        float(np.median(half)),
+        float(_scores(errors, half).mean()),
+        float(_scores(judged.model[known], constant).mean()),
+    )
+
+
+def _scores(errors: Floats, half: Floats) -> Floats:
+    return np.asarray(2 * half + 2 / (1 - LEVEL) * np.maximum(0, errors - half))
+
+
+def rules_file(rules: IntervalRules, families: Sequence[str]) -> str:
+    """Rules as the text of a file, with how they were made."""
+    made = f"learnt from {', '.join(families) if families else 'all families'} of measured curves"
+    values = {name: float(f"{value:.4g}") for name, value in rules._asdict().items()}
+    return yaml.safe_dump({"made": made, "rules": values}, sort_keys=False)

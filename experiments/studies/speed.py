@@ -1,0 +1,274 @@
+"""CPU seconds and peak memory of works that have a goal, in y, the seconds of a fixed loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from experiments import output
+from experiments.studies import growth
+from experiments.studies.process_usage import (
+    ROOT,
+    SIMCTL,
+    Usage,
+    alternate,
+    compiling,
+    environment,
+    unit,
+    usage,
+)
+from experiments.studies.speed_goals import GOALS, Goal, select
+from topologies.errors import InputError
+from topologies.units import format_bytes, format_seconds
+
+SCALE = 0.45
+"""The y of the goals."""
+ROWS, MADE = "rows.csv", "made.json"
+"""The files that --out writes."""
+
+
+def main(
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each row.")] = 3,
+    long: Annotated[bool, typer.Option(help="Also rows of over a minute.")] = False,
+    row: Annotated[list[str] | None, typer.Option(help="Only rows with this text.")] = None,
+    names: Annotated[bool, typer.Option("--list", help="Print the names of all rows.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, exists=True, help="Folder for the results.")
+    ] = None,
+    against: Annotated[str | None, typer.Option(help="Compare each row with a revision.")] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=CMD", help="Time a command with {p} and {size} beside simctl."),
+    ] = None,
+) -> str:
+    """Time every row beside its goal; with --against beside a revision, with --peer beside another
+    simulator."""
+    if names:
+        return "\n".join(goal.work for goal in GOALS)
+    peers = dict(map(parse_peer, peer or ()))
+    goals = select(row or (), long)
+    if against is not None or peers:
+        heads = ["work", "program", "in y", "over the first", "peak", "over the first", "note"]
+        lines = beside_peers(peers, repeats)
+        if against is not None:
+            lines = beside_revision(against, goals, repeats)
+        return output.align([heads, *lines])
+    records = measure(goals, repeats)
+    if out is not None:
+        _write(out, records, growth.tables(repeats, long))
+    return table(records)
+
+
+def measure(goals: Sequence[Goal], repeats: int) -> list[output.Record]:
+    """A record a row: the minimum of `repeats` runs, and the minimum y of the whole run."""
+    usage(compiling(), environment())
+    units, measured = [unit()], []
+    progress = output.Progress("rows measured")
+    for number, goal in enumerate(goals):
+        progress(number, len(goals), f", now {goal.work}")
+        measured.append(alternate({"": partial(goal.run, goal.line, environment())}, repeats)[""])
+        units.append(unit())
+    progress.clear()
+    return [record(*pair, min(units)) for pair in zip(goals, measured, strict=True)]
+
+
+def record(goal: Goal, used: Usage | str, y: float) -> output.Record:
+    """The row of the csv file: the usage of a work, or the message of its failure."""
+    figures: tuple[float | None, float | None, str] = (None, None, str(used))
+    if isinstance(used, Usage):
+        figures = (_time(goal.clock, used), used.peak, "")
+    seconds, peak, problem = figures
+    return {
+        "work": goal.work,
+        "clock": goal.clock,
+        "seconds": seconds,
+        "y": y,
+        "peak": peak,
+        "must": goal.must,
+        "aim": goal.aim,
+        "must_bytes": goal.must_bytes,
+        "problem": problem,
+    }
+
+
+def scaled(record: output.Record) -> float:
+    """Seconds on a machine whose y is 0.45."""
+    return number(record, "seconds") / number(record, "y") * SCALE
+
+
+def reached(record: output.Record) -> str:
+    """The goal that the row reaches: "aim", "must" or "no"."""
+    if record["problem"]:
+        return f"fails: {record['problem']}"
+    too_large = record["must_bytes"] and number(record, "peak") > number(record, "must_bytes")
+    if too_large or scaled(record) > number(record, "must"):
+        return "no"
+    return "aim" if record["aim"] and scaled(record) <= number(record, "aim") else "must"
+
+
+def number(record: output.Record, column: str) -> float:
+    """A number of a record, whether measured now or read from a file."""
+    return float(record[column] or 0)
+
+
+def _seconds(record: output.Record, column: str) -> str:
+    return format_seconds(number(record, column)) if record[column] else ""
+
+
+def _bytes(record: output.Record, column: str) -> str:
+    return format_bytes(round(number(record, column), -6)) if record[column] else ""
+
+
+CELLS: Mapping[str, output.Cell] = {
+    "work": lambda record: str(record["work"]),
+    "clock": lambda record: str(record["clock"]),
+    "time": lambda record: _seconds(record, "seconds"),
+    "in y": lambda record: (
+        f"{number(record, 'seconds') / number(record, 'y'):.2f}" if record["seconds"] else ""
+    ),
+    "at y = 0.45": lambda record: format_seconds(scaled(record)) if record["seconds"] else "",
+    "must": lambda record: _seconds(record, "must"),
+    "aim": lambda record: _seconds(record, "aim"),
+    "peak": lambda record: _bytes(record, "peak"),
+    "at most": lambda record: _bytes(record, "must_bytes"),
+    "reached": reached,
+}
+
+
+def table(records: Sequence[output.Record]) -> str:
+    """The records as aligned text, with y above them."""
+    y = format_seconds(number(records[0], "y"))
+    return f"y = {y} of CPU\n\n{output.render(records, CELLS)}"
+
+
+def _write(folder: Path, records: Sequence[output.Record], tables: Sequence[growth.Lines]) -> None:
+    """Write the csv file of a run; its tables of growth, and how it was made."""
+    packages = ("simctl-collectives", "numpy", "numba", "llvmlite", "simpy")
+    made = {
+        "growth": tables,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": _machine(),
+        "versions": {package: version(package) for package in packages},
+    }
+    output.write_all(
+        {
+            folder / ROWS: output.to_csv(records),
+            folder / MADE: json.dumps(made, indent=1) + "\n",
+        }
+    )
+
+
+def _machine() -> str:
+    """The processor, its cores, the memory, and Python's version."""
+    name = platform.machine()
+    cpus = Path("/proc/cpuinfo")
+    if cpus.exists():
+        lines = cpus.read_text().splitlines()
+        name = next((line.partition(": ")[2] for line in lines if "model name" in line), name)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores = len(os.sched_getaffinity(0))
+    return f"{name}, {cores} cores, {memory:.0f} GiB, Python {platform.python_version()}"
+
+
+@contextmanager
+def worktree(revision: str, root: Path = ROOT) -> Iterator[Path]:
+    """The files of a revision in a temporary folder."""
+    name = f"{revision}^{{commit}}"
+    if _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", name).returncode:
+        raise InputError(
+            f"no revision {revision[:80]!r} in {root}: --against takes a branch, a tag or a commit"
+        )
+    with TemporaryDirectory() as folder:
+        files = Path(folder) / "files"
+        done = _git(root, "worktree", "add", "--detach", str(files), name)
+        if done.returncode:
+            raise InputError(f"git worktree fails: {done.stderr.strip().splitlines()[-1][:200]}")
+        try:
+            yield files
+        finally:
+            _git(root, "worktree", "remove", "--force", str(files))
+
+
+def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    line = ("git", "-C", str(root), *words)
+    try:
+        return subprocess.run(line, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise InputError(f"git does not start: {error.strerror}") from None
+
+
+def compared(
+    work: str, measures: Mapping[str, Callable[[], Usage]], clock: str, repeats: int
+) -> Iterator[list[str]]:
+    """A line for each program that does a work: time in y and peak, and both over those of the
+    first program. A note says that it fails, or that it is slower by over 5%."""
+    y, done = unit(), alternate(measures, repeats)
+    first = next(iter(done.values()))
+    for name, used in done.items():
+        if isinstance(used, str):
+            yield [work, name, "fails", "", "", "", used]
+            continue
+        seconds, peak = _time(clock, used), f"{used.peak / 1e6:.0f}MB"
+        cells = [work, name, f"{seconds / y:.2f}"]
+        if isinstance(first, str):
+            yield [*cells, "", peak, "", ""]
+            continue
+        ratio = seconds / _time(clock, first)
+        note = f"slower by {ratio - 1:.0%}" if ratio > 1.05 else ""
+        yield [*cells, f"{ratio:.2f}", peak, f"{used.peak / first.peak:.2f}", note]
+
+
+def beside_revision(
+    revision: str, goals: Sequence[Goal], repeats: int, root: Path = ROOT
+) -> Iterator[list[str]]:
+    """Rows on a revision and on these files, in turn, each with compiled code of its own."""
+    progress = output.Progress("rows compared")
+    with worktree(revision, root) as files, TemporaryDirectory() as caches:
+        places: dict[str, dict[str, str]] = {}
+        for name, folder in ((revision, files), ("now", root)):
+            places[name] = environment(folder, Path(caches) / str(len(places)))
+            usage(compiling(folder), places[name])
+        for number, goal in enumerate(goals):
+            progress(number, len(goals), f", now {goal.work}")
+            measures = {name: partial(goal.run, goal.line, place) for name, place in places.items()}
+            yield from compared(goal.work, measures, goal.clock, repeats)
+    progress.clear()
+
+
+def beside_peers(
+    peers: Mapping[str, str], repeats: int, ranks: Sequence[int] = (64, 256, 1024)
+) -> Iterator[list[str]]:
+    """Ring all-reduces of 64 MiB by simctl and by the shell commands of other simulators."""
+    for p in ranks:
+        ours = (*SIMCTL, "sweep", "--algo", "ring", "--size", "64MiB", "--p", str(p))
+        measures = {"simctl sweep": partial(usage, ours, environment())}
+        for name, command in peers.items():
+            shell = command.replace("{p}", str(p)).replace("{size}", str(2**26))
+            measures[name] = partial(usage, ("/bin/sh", "-c", shell))
+        yield from compared(f"ring of {p} ranks", measures, "cpu", repeats)
+
+
+def parse_peer(text: str) -> tuple[str, str]:
+    """The name and the command of NAME=CMD."""
+    name, _, command = text.partition("=")
+    if not name.strip() or not command.strip():
+        raise InputError(f"--peer is {text[:80]!r}: it is NAME=CMD, like sim='sim -n {{p}}'")
+    if "{p}" not in command:
+        raise InputError(f"the command of peer {name!r} lacks {{p}}, the number of ranks")
+    return name.strip(), command
+
+
+def _time(clock: str, used: Usage) -> float:
+    return used.cpu if clock == "cpu" else used.elapsed

@@ -1,0 +1,201 @@
+"""Bubble rates of pipelines beside those of Zero Bubble's Tables 5 and 8.
+
+Qi et al. (ICLR 2024, arXiv 2401.10241) print, for GPT-like models on A100s, the share of a step in
+which the busiest device is idle: (cost - m T) / cost, T = T_F + T_B + T_W, computed from times that
+they profiled. Those times are not used here. T_comm comes from the column of 1F1B. The time of
+1F1B depends on T alone, so that the column says nothing of T_W. T_W comes from one of two sources:
+
+- products: the matrix products of the weights at the shares of the peak that were measured on an
+  A100, over the T that 1F1B's throughput (Table 4) implies;
+- one cell: the first cell of ZB-H1 of each model.
+
+T_F and T_B are halves of the rest: no column tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+
+from experiments import output
+from experiments.models.device_times import DeviceTimes
+from experiments.studies.measured_rows import grouped, rows_of
+from simulator.parallel.pipeline_times import StageTimes, pipeline_times
+from simulator.parallel.pipelines import Pipeline, find
+from simulator.parallel.pipelines.zb_auto import zb_auto
+
+TABLES = Path(__file__).with_suffix(".csv")
+"""A row for each model and number of micro-batches."""
+COLUMNS = ("1F1B", "1F1B-I", "ZB-H1", "ZB-H2", "ZB-1p", "ZB-2p", "ZB-V")
+SEQUENCE = 1024
+Source = Literal["products", "one cell"]
+
+
+class PaperModel(NamedTuple):
+    """A model of the paper, and the figures of its tables."""
+
+    devices: int
+    layers: int
+    """Layers of a stage; the first and the last stage have one fewer, and the embedding."""
+    heads: int
+    hidden: int
+    micro: int
+    """Sequences of a micro-batch."""
+    throughput: tuple[float, ...]
+    """Samples a GPU and second of 1F1B, at each number of micro-batches."""
+    rates: Mapping[int, Mapping[str, float]]
+    """Bubble rates by the number of micro-batches, and by the order: 1F1B is the first."""
+
+    @property
+    def weights_seconds(self) -> float:
+        """T_W of a whole stage: a layer's products for the gradients of its weights."""
+        device, rows = DeviceTimes("a100", "bf16"), SEQUENCE * self.micro
+        sides = [(3, 1), (1, 1), (4, 1), (1, 4)]
+        products = [
+            device.product(outputs * self.hidden, inputs * self.hidden, rows)
+            for outputs, inputs in sides
+        ]
+        return self.layers * sum(products)
+
+    @property
+    def seconds(self) -> float:
+        """T of a stage, from the throughput of 1F1B."""
+        return fmean(
+            self.micro / (self.devices * samples) * (1 - rates["1F1B"])
+            for samples, rates in zip(self.throughput, self.rates.values(), strict=True)
+        )
+
+
+def models(number: int) -> dict[str, PaperModel]:
+    """The models of the paper's Table 5, or 8 (on more GPUs or with larger micro-batches)."""
+    rows = [row for row in rows_of(TABLES) if row["table"] == str(number)]
+    return {
+        name: PaperModel(
+            int(steps[0]["devices"]),
+            int(steps[0]["layers"]),
+            int(steps[0]["heads"]),
+            int(steps[0]["hidden"]),
+            int(steps[0]["micro"]),
+            tuple(float(step["samples_per_s"]) for step in steps),
+            {
+                int(step["micro_batches"]): {
+                    column: float(step[column]) for column in COLUMNS if step[column]
+                }
+                for step in steps
+            },
+        )
+        for name, steps in grouped(rows, lambda row: row["model"]).items()
+    }
+
+
+class Fit(NamedTuple):
+    """The times of a model as shares of T."""
+
+    transfer: float
+    weights: float
+
+    def times(self, chunks: int = 1) -> StageTimes:
+        """The times of a stage that is one of `chunks` on its device."""
+        half = (1 - self.weights) / 2 / chunks
+        return StageTimes(half, half, self.weights / chunks, self.transfer)
+
+
+def fit(model: PaperModel, source: Source) -> Fit:
+    """T_comm by least squares from the column of 1F1B, and T_W from its source."""
+    probe = 0.01
+    # The bubble of 1F1B grows in proportion to T_comm.
+    slopes = {
+        count: (_bubble(model, "1F1B", count, Fit(probe, 1 / 3)) - (model.devices - 1)) / probe
+        for count in model.rates
+    }
+
+    def error(transfer: float) -> float:
+        bubbles = {count: model.devices - 1 + slope * transfer for count, slope in slopes.items()}
+        return sum(
+            (bubble / (count + bubble) - model.rates[count]["1F1B"]) ** 2
+            for count, bubble in bubbles.items()
+        )
+
+    transfer = float(
+        minimize_scalar(error, bounds=(0, 0.2), method="bounded", options={"xatol": 1e-6}).x
+    )
+    if source == "products":
+        return Fit(transfer, model.weights_seconds / model.seconds)
+    first = min(model.rates)
+
+    def difference(weights: float) -> float:
+        return rate(model, "ZB-H1", first, Fit(transfer, weights)) - model.rates[first]["ZB-H1"]
+
+    return Fit(transfer, float(brentq(difference, 0.1, 1 / 3, xtol=1e-5)))
+
+
+def rate(model: PaperModel, column: str, micro_batches: int, fitted: Fit) -> float:
+    """The simulated bubble rate."""
+    bubble = _bubble(model, column, micro_batches, fitted)
+    return bubble / (micro_batches + bubble)
+
+
+def errors(model: PaperModel, micro_batches: int, fitted: Fit) -> dict[str, float]:
+    """The simulated rate less the printed one, by column."""
+    return {
+        column: rate(model, column, micro_batches, fitted) - printed
+        for column, printed in model.rates[micro_batches].items()
+    }
+
+
+def main() -> str:
+    """The errors of all cells, and the worst of each column."""
+    cases: tuple[tuple[int, Source], ...] = ((5, "products"), (5, "one cell"), (8, "products"))
+    return "\n\n".join(
+        f"Table {number}, T_W from {source}: simulated less printed rate\n\n"
+        + table(models(number), source)
+        for number, source in cases
+    )
+
+
+def table(known: Mapping[str, PaperModel], source: Source) -> str:
+    """The errors of some models."""
+    lines, cells = [], []
+    for name, model in known.items():
+        fitted = fit(model, source)
+        for micro_batches in model.rates:
+            cells.append(errors(model, micro_batches, fitted))
+            times = [f"{value:.4f}" for value in fitted]
+            shown = [f"{error:+.4f}" for error in cells[-1].values()]
+            lines.append([name, str(micro_batches), *times, *shown])
+    worst = [f"{max(abs(cell[column]) for cell in cells):.4f}" for column in cells[0]]
+    heads = ["model", "m", "T_comm/T", "T_W/T", *cells[0]]
+    return output.align([heads, *lines, ["worst", "", "", "", *worst]])
+
+
+def _bubble(model: PaperModel, column: str, micro_batches: int, fitted: Fit) -> float:
+    """The longest time from a device's first to its last action less m T, in units of T."""
+    pipeline = _pipeline(model, column, micro_batches, fitted)
+    times = fitted.times(pipeline.stages // pipeline.devices)
+    run = pipeline_times(pipeline, times, "compiled")
+    return float(np.max(run.idle_within + run.computing)) - micro_batches
+
+
+def _pipeline(model: PaperModel, column: str, micro_batches: int, fitted: Fit) -> Pipeline:
+    if column in ("ZB-1p", "ZB-2p"):
+        half = (1 - fitted.weights) / 2
+        return zb_auto(
+            model.devices,
+            micro_batches,
+            memory=int(column[3]),
+            forward=half,
+            inputs=half,
+            weights=fitted.weights,
+            transfer=fitted.transfer,
+            # Kept for the weights, as a share of all that is kept for a backward (Table 1).
+            kept=100 * 32 / (34 + 5 * model.heads * SEQUENCE / model.hidden),
+        )
+    # Interleaved has a layer a chunk.
+    named = {"1F1B-I": f"interleaved:chunks={model.layers}"}
+    name = named.get(column, column.lower().replace("-", "_"))
+    return find(name).build(model.devices, micro_batches)

@@ -1,0 +1,158 @@
+"""Errors by family on a folder made for it: curves that are as NCCL's own model says, and some of
+MPI."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.calibration.held_out import LeftOut
+from experiments.calibration.nccl_comparison import predict
+from experiments.calibration.observations import FitCurve, FitPoints
+from experiments.measurements import read_all
+from experiments.studies import calibration, generated_pages
+from experiments.studies.calibration import Group, groups, held_out_by_nccl, main, matched
+from experiments.studies.rule_learning import Lefts
+from experiments.studies.two_points import _links, two_points
+from simulator.cost_models.nccl import NcclJob, channels, choice
+from simulator.uncertainty.measured_places import MeasuredPlaces
+from simulator.uncertainty.message_sizes import no_messages
+from tests.experiments.calibration.test_nccl_comparison import RATE, measured
+from tests.experiments.calibration.test_nccl_comparison import SIZES as NCCL_SIZES
+
+SIZES = [4**k for k in range(6, 15)]
+INDEX = "case,family,collective,ranks,nodes,gpu_model,nccl_or_mpi_version,algorithm\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """X01: H100 with NCCL's choice, X02: an unknown GPU, X03: Open MPI."""
+    measurements, lines = tmp_path_factory.mktemp("measured"), []
+    for family, device, library, algorithm in (
+        ("X01 one", "H100", "NCCL 2.30", ""),
+        ("X02 two", "Radeon", "NCCL 2.30", ""),
+        ("X03 three", "CPU ranks", "Open MPI 5", "ring"),
+    ):
+        for ranks in (8, 16):
+            job = NcclJob("all_reduce", ranks, ranks // 4, channels("hopper", 80e9))
+            name = f"{family[:3].lower()}_ar_p{ranks}"
+            rows = [f"{size},{choice(job, size).seconds * 1e6}" for size in SIZES]
+            (measurements / f"{name}.csv").write_text(
+                "\n".join(("size_bytes,time_us", *rows)) + "\n"
+            )
+            lines.append(
+                f"{name},{family},all_reduce,{ranks},{ranks // 4},{device},{library},{algorithm}"
+            )
+    (measurements / "index.csv").write_text(INDEX + "\n".join(lines) + "\n")
+    return measurements
+
+
+def test_a_family_is_chosen_by_its_first_word(folder: Path) -> None:
+    assert len(read_all([folder]).curves) == 6
+    names = ["one: NCCL", "two: NCCL", "three: MPI forced"]
+    assert [group.name for group in groups(folder)] == names
+    assert [group.name for group in groups(folder, ["X03", "X01"])] == [names[0], names[2]]
+    assert [len(group.curves) for group in groups(folder)] == [2, 2, 2]
+
+
+def lefts(group: Group, measured: FitPoints) -> Lefts:
+    """A fit that is off by 1%, and lines that are off by 3%, everywhere; one point was fitted."""
+    every = np.ones(len(measured), dtype=np.bool_)
+    names = np.full(len(measured), "all_reduce")
+    columns = measured.ranks, measured.nodes, measured.size
+    where = MeasuredPlaces(names, names, *columns, no_messages(len(measured)))
+    off, one = np.ones(len(measured)) / 100, np.arange(1)
+    left = LeftOut(every, where, off, 3 * off, 0 * off, where.take(one), np.zeros(1))
+    return {name: [left] for name in generated_pages.SPLITS}
+
+
+def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "_lefts", lefts)
+    shown = main(folder).split("\n\n")
+    splits = {shown[k].rstrip(":"): shown[k + 1].splitlines() for k in range(0, 10, 2)}
+    assert [*splits] == [*generated_pages.SPLITS]
+    for split, (header, _, *rows) in splits.items():
+        assert "NCCL's own" in header
+        own = "" if split in ("collectives", "few") else "0.0%"
+        for row, last in zip(rows, (own, "", ""), strict=True):
+            cells = [cell.strip() for cell in row.split("|")]
+            assert cells[5:9] == ["1.0%", "1.0%", "3.0%", last]
+
+
+LEFT_OUT = """machine,family,group,points,specification,few,nccl,links,inside,width
+M1,X01,one: NCCL,10,0.4,0.1,,0.7,0.3,0.5
+M1,X02,two: MPI,10,0.2,0.1,0.2,0.7,0.9,0.5
+M2,X01,three: MPI,10,0.2,0.1,0.2,0.7,0.4,0.5
+"""
+
+
+def test_the_page_is_written_from_the_files_of_a_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "_lefts", lefts)
+    main(folder, ["X01", "X02", "X03"], tmp_path)
+    text = (
+        "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n"
+        "$machines_summary\n\n$machines\n$by_machine\n$worst\n$pairs"
+    )
+    (tmp_path / "page.txt").write_text(text)
+    (tmp_path / "nccl-left-out.csv").write_text(LEFT_OUT)
+    (tmp_path / "groups.csv").write_text('group,runs,use\none: NCCL,"Made, NCCL",tuned\n')
+    page = generated_pages.calibration(tmp_path, tmp_path / "page.txt", tmp_path)
+    assert page.startswith("python -m experiments.studies calibration FOLDER X01 X02 X03\n")
+    assert "| Made, NCCL | tuned | 2 | 18 | 1.0% | 1.0% | 3.0% | 0.0% | 100.0% |" in page
+    assert "| three: MPI forced | not used | 2 | 18 | 1.0% | 1.0% | 3.0% |  | 100.0% |" in page
+    assert "| Made, NCCL | x01_ar_p8, 4KiB | " in page
+    assert "its smallest size; the whole curve is slower: by 1% in the median |" in page
+    assert "| NCCL, RCCL | 2 | 25.0% | 10.0% | 20.0% | 70.0% | 1 of 2 |" in page
+    assert "| three: MPI forced | not used | 1.0% | 100.0% |" in page
+    assert "| 1.0% | 100.0% | 40.0% | 30.0% |" in page
+    assert "| M1 | Made, NCCL | tuned | 10 | 40.0% | 10.0% |  | 70.0% | 30.0% | 50.0% |" in page
+    assert "| not used | sizes | 2 | 1.0% | 1.0% | 3.0% | 2 of 2 | 100% | 100% |" in page
+
+
+def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_text(path.read_text())
+    (group,) = groups(tmp_path, ["X01"])
+    assert list(two_points(*group, read_all([tmp_path]).curves)) == []
+    rows = [f"{size},{1 + size / 80e3}" for size in SIZES]
+    for name, device in (("links", "GPU buffers H100"), ("others", "GPU buffers A100")):
+        (tmp_path / f"{name}.csv").write_text("\n".join(("size_bytes,time_us", *rows)) + "\n")
+        with (tmp_path / "index.csv").open("a") as index:
+            index.write(f"{name},X01p links,sendrecv,2,2,{device},Open MPI 5,\n")
+    (pair,) = two_points(*group, read_all([tmp_path]).curves)
+    assert [*pair.values()][:3] == ["one: NCCL", "all_reduce", 16]
+    assert 0 < float(pair["with_links"] or 0) < 1
+    assert 0 < float(pair["without_links"] or 0) < 1
+    (links,) = _links(group.library, group.curves, read_all([tmp_path]).curves)
+    assert links.machine == "GPU buffers H100"
+
+
+def test_the_bandwidth_is_that_of_the_largest_size() -> None:
+    assert matched(measured(), "hopper") == pytest.approx(RATE)
+    assert matched(measured(8, 1, 370e9), "hopper") == pytest.approx(370e9)
+
+
+def test_points_left_out_have_the_bandwidth_of_the_largest_that_are_kept() -> None:
+    large, small = measured(32, 8), measured()
+    sick = FitCurve(**(vars(small) | {"seconds": small.seconds * [1, 1, 1, 2]}))
+    points, known = FitPoints([sick, large]), {"p16": "hopper", "p32": "hopper"}
+    sizes, plateau, ranks = (
+        held_out_by_nccl(points, known, protocol) for protocol in ("sizes", "plateau", "ranks")
+    )
+    halved = predict(sick, "hopper", matched(sick, "hopper"))
+    assert sizes[:3] == pytest.approx(np.abs(np.log(halved / sick.seconds))[:3])
+    assert sizes[3:] == pytest.approx([np.log(2), 0, 0, 0, 0])
+    assert np.flatnonzero(~np.isnan(plateau)).tolist() == [3, 7]
+    assert plateau[[3, 7]] == pytest.approx([np.log(2), 0])
+    assert np.isnan(ranks[:4]).all()
+    assert ranks[7] == pytest.approx(np.log(2), rel=0.1)
+    assert np.isnan(held_out_by_nccl(points, {"p16": "hopper"}, "ranks")).all()
+    assert np.isnan(held_out_by_nccl(FitPoints([small]), known, "ranks")).all()
+    single_size = FitCurve(
+        **(vars(small) | {"sizes": NCCL_SIZES[:1], "seconds": small.seconds[:1]})
+    )
+    assert np.isnan(held_out_by_nccl(FitPoints([single_size]), known, "sizes")).all()

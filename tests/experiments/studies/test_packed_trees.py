@@ -1,0 +1,30 @@
+"""The study of packed trees on random networks."""
+
+import pytest
+
+from experiments.studies.__main__ import main
+from experiments.studies.packed_trees import FINE, Result, summary
+from simulator.collectives.optimal import SEGMENTS
+
+
+@pytest.mark.exhaustive
+def test_the_table_has_a_line_for_each_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["packed-trees", "1"])
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.startswith("algorithm               networks  64 segments   worst")
+    assert [line.split()[0] for line in lines] == [
+        "optimal_all_gather",
+        "optimal_reduce_scatter",
+        "optimal_broadcast",
+        "optimal",
+    ]
+    assert {line.split()[1] for line in lines} == {"1"}
+
+
+def test_what_a_network_misses_is_told() -> None:
+    slow = Result(7, "optimal", 4, 3, {SEGMENTS: 1.5, FINE: 1.03}, 1.02, "ring")
+    assert summary([slow]).splitlines()[-1] == (
+        "optimal on network 7 of 4 ranks: 64 segments are slow, 2048 segments are slow, "
+        "ring is faster"
+    )
+    assert not slow._replace(times={SEGMENTS: 1.04, FINE: 1.0205}).failures[1:]

@@ -1,0 +1,297 @@
+"""Benchmarks of speed: arguments, works in turn, revisions, peers, the page, and bad input."""
+
+import csv
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from experiments import output
+from experiments.studies import generated_pages, growth, process_usage, speed
+from experiments.studies.__main__ import main, studies
+from experiments.studies.process_usage import (
+    Usage,
+    alternate,
+    environment,
+    in_process,
+    parts_of,
+    usage,
+    work,
+)
+from experiments.studies.speed_goals import GOALS, Goal, select
+from grouped_cases import each_case
+from topologies.errors import InputError
+
+PYTHON = (sys.executable, "-c")
+TINY = Goal("tiny", (*PYTHON, "pass"), 1.0, 0.5, 1e9)
+BAD = Goal("bad", (*PYTHON, "import sys; sys.exit('no such flag')"), 1.0)
+
+
+def git(folder: Path, *line: str) -> None:
+    names = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    subprocess.run(("git", "-C", folder, *names, *line), check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository whose first commit is named old, with all that the comparison needs."""
+    folder = tmp_path / "repository"
+    (folder / "simulator" / "kernels").mkdir(parents=True)
+    for name in ("", "kernels/"):
+        (folder / "simulator" / name / "__init__.py").touch()
+    (folder / "simulator" / "kernels" / "__main__.py").write_text("pass\n")
+    (folder / "which.py").write_text("print('old')\n")
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    git(folder, "tag", "old")
+    (folder / "which.py").write_text("print('new')\n")
+    return folder
+
+
+@pytest.fixture
+def quick_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "unit", lambda: 0.5)
+
+
+def test_every_study_has_a_line_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    listed = capsys.readouterr().out
+    for name, line in studies().items():
+        assert line.endswith("."), name
+        assert name in listed
+        main([name, "--help"])
+        assert f"experiments.studies {name}" in capsys.readouterr().out
+
+
+@each_case(
+    ("arguments", "message"),
+    [
+        (["sped"], "'sped' is no study: accuracy, calibration, generated-pages, gloo-lab"),
+        (["speed", "--repeats", "0"], "'--repeats': "),
+        (["speed", "--repeats", "x"], "'--repeats': "),
+        (["speed", "--agains", "x"], "No such option: --agains"),
+        (["speed", "--peer", "sim"], "--peer is 'sim': it is NAME=CMD"),
+        (["speed", "--peer", "sim="], "--peer is 'sim=': it is NAME=CMD"),
+        (["speed", "--peer", "sim=run 8"], "the command of peer 'sim' lacks {p}"),
+        (["growth", "--out", "x"], "No such option: --out"),
+        (["speed", "--out", "no/such/folder"], "'--out': "),
+        (["speed", "--row", "no such row"], "no row has 'no such row' in its name"),
+        (["speed", "--row", "--p 4096"], "takes more than a minute: add --long"),
+        (["speed", "--against", "no-such-revision"], "no revision 'no-such-revision' in"),
+        (["speed", "--against", ""], "no revision '' in"),
+        (["packed-trees", "0"], "Invalid value for 'networks': "),
+        (["packed-trees", "1", "2", "3"], "unexpected extra argument"),
+        (["plan-contention", "x"], "Invalid value for 'plans': "),
+        (
+            ["populations", "there", "--library", "gloo"],
+            "'gloo' is not one of 'nccl', 'mpi', 'all'",
+        ),
+        (["populations", "there", "--out", "nowhere"], "'--out': "),
+        (["shipped-profiles", "there", "mn6"], "'mn6' is no profile that ships: mn5_acc, "),
+    ],
+)
+def test_bad_arguments_are_named_in_one_line(arguments: list[str], message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        main(arguments)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_bad_argument_ends_the_process_with_2() -> None:
+    line = (sys.executable, "-m", "experiments.studies", "speed", "--against", "no-such-revision")
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("studies: no revision 'no-such-revision'")
+
+
+def test_all_rows_have_names_and_goals_of_their_own() -> None:
+    assert len({row.work for row in GOALS}) == len(GOALS)
+    assert all(row.aim is None or row.aim < row.must for row in GOALS)
+    assert [row.work for row in select(["--help"], with_long=False)] == ["--help"]
+    assert set(select([], with_long=True)) == set(GOALS)
+
+
+def test_a_process_is_measured_with_those_it_waits_for() -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'b = bytes(9**8)'])"
+    alone, waits = usage(TINY.line), usage((*PYTHON, script))
+    assert min(alone.cpu, alone.elapsed) > 0
+    assert waits.peak >= 9**8
+    printed = (*PYTHON, "print(7, 10, 100, 1.5, 2)")
+    assert in_process(printed) == (3.5, 3.5, 100.0, "")
+    assert parts_of(printed) == (7, 10, 100, (1.5, 2))
+
+
+def test_a_work_counts_and_times_its_parts() -> None:
+    parts = parts_of(work("ring 4 ring reference"), environment())
+    assert parts.counted == 24
+    assert len(parts.seconds) == 2
+    assert 0 < parts.before <= parts.peak
+
+
+def test_a_failure_is_named_by_the_last_line_of_stderr() -> None:
+    with pytest.raises(InputError, match=r"^exit code 1: no such flag$"):
+        usage(BAD.line)
+    with pytest.raises(InputError, match=r"^/no/such/file does not start: No such file"):
+        usage(("/no/such/file",))
+
+
+def test_a_process_that_takes_too_long_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_usage, "LIMIT", 0.5)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(InputError, match=r"^ended after 0 s$"):
+        usage(("/bin/sh", "-c", f"sh -c 'exec tail -f /dev/null > {pipe}'; true"))
+    os.set_blocking(end, True)
+    assert os.read(end, 1) == b""  # nobody is left to write
+    os.close(end)
+
+
+def test_a_work_that_takes_long_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_usage, "ENOUGH", 0.0)
+    file = tmp_path / "runs"
+    alternate({"a": partial(usage, ("/bin/sh", "-c", f"echo a >> {file}"))}, 3)
+    assert file.read_text() == "a\n"
+
+
+def test_an_old_revision_compiles_what_its_command_needs(tmp_path: Path) -> None:
+    assert "sweep" in process_usage.compiling(tmp_path)
+    assert "simulator.kernels" in process_usage.compiling()
+
+
+def test_works_run_in_turn_and_a_failure_once() -> None:
+    order = []
+
+    def work(name: str, seconds: float) -> Usage:
+        order.append(name)
+        if name == "b":
+            raise InputError("lost")
+        return Usage(seconds - len(order), seconds, 1.0)
+
+    measures = {name: partial(work, name, 9.0) for name in "abc"}
+    assert alternate(measures, 3) == {
+        "a": (3.0, 9.0, 1.0, ""),
+        "b": "lost",
+        "c": (2.0, 9.0, 1.0, ""),
+    }
+    assert "".join(order) == "abcacac"
+
+
+@pytest.mark.usefixtures("quick_unit")
+def test_both_revisions_import_files_of_their_own(repository: Path) -> None:
+    row = Goal("which", (sys.executable, "-P", "-m", "which"), 1.0)
+    with speed.worktree("old", repository) as files:
+        places = [environment(folder, repository) for folder in (files, repository)]
+        assert [usage(row.line, place).printed for place in places] == ["old\n", "new\n"]
+    assert not files.exists()
+    lines = [*speed.beside_revision("old", [row, BAD], 2, repository)]
+    assert [line[:2] for line in lines] == [
+        ["which", "old"],
+        ["which", "now"],
+        ["bad", "old"],
+        ["bad", "now"],
+    ]
+    assert lines[0][3] == lines[0][5] == "1.00"
+    assert lines[3][2:] == ["fails", "", "", "", "exit code 1: no such flag"]
+    listed = subprocess.run(
+        ("git", "-C", repository, "worktree", "list"), capture_output=True, text=True, check=True
+    )
+    assert listed.stdout.count("\n") == 1
+
+
+@pytest.mark.usefixtures("quick_unit")
+def test_a_row_slower_by_more_than_5_percent_has_a_note() -> None:
+    used = {"old": Usage(1.0, 9.0, 2e6), "now": Usage(1.2, 9.0, 1e6)}
+    measures = {name: partial(Usage, *each) for name, each in used.items()}
+    old, now = speed.compared("work", measures, "cpu", 1)
+    assert old == ["work", "old", "2.00", "1.00", "2MB", "1.00", ""]
+    assert now == ["work", "now", "2.40", "1.20", "1MB", "0.50", "slower by 20%"]
+    assert [line[3] for line in speed.compared("work", measures, "elapsed", 1)] == ["1.00"] * 2
+
+
+def test_a_folder_without_git_has_no_revision(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match="no revision 'main' in"),
+        speed.worktree("main", tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.usefixtures("quick_unit")
+def test_a_peer_has_a_line_beside_simctl(tmp_path: Path) -> None:
+    file = tmp_path / "called"
+    rows = [*speed.beside_peers({"sim": f"echo {{p}} {{size}} >> {file}"}, 1, ranks=(4, 8))]
+    assert [row[:2] for row in rows] == [
+        ["ring of 4 ranks", "simctl sweep"],
+        ["ring of 4 ranks", "sim"],
+        ["ring of 8 ranks", "simctl sweep"],
+        ["ring of 8 ranks", "sim"],
+    ]
+    assert file.read_text() == "4 67108864\n8 67108864\n"
+    failed = [*speed.beside_peers({"sim": "echo no input >&2; exit 3 # {p}"}, 1, ranks=(4,))]
+    assert failed[1][2:] == ["fails", "", "", "", "exit code 3: no input"]
+
+
+def test_exponents_are_slopes_of_logarithms() -> None:
+    points = [(p, 2 * p * (p - 1), p**1.5, 1e5 * p**2) for p in (64, 256, 1024)]
+    rows = {row[0]: row[1:] for row in growth.exponents(points)}
+    assert rows["CPU"] == ["1.50", "0.75"]
+    assert rows["bytes"] == ["2.00", "1.00"]
+    assert rows["a transfer at 1024 ranks over 256"] == ["0.50", ""]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A folder with two measured rows and the text of the page."""
+    good = speed.record(TINY, Usage(0.5, 1.0, 5e7), 0.45)
+    bad = speed.record(BAD, "exit code 1: no", 0.45)
+    speed._write(tmp_path, [good, bad], [[["p", "CPU"], ["64", "1s"]]])
+    (tmp_path / "page.txt").write_text("$growth\n$rows\n")
+    return tmp_path
+
+
+def test_the_page_has_the_rows_of_the_csv_file(results: Path) -> None:
+    text = generated_pages.speed_page(results)
+    assert text.startswith("| p | CPU |\n| --- | --- |\n| 64 | 1s |\n")
+    *_, good, bad = text.splitlines()
+    assert good == "| tiny | cpu | 500ms | 1.11 | 500ms | 1s | 500ms | 50MB | 1GB | aim |"
+    assert bad == "| bad | cpu |  |  |  | 1s |  |  |  | fails: exit code 1: no |"
+    with (results / speed.ROWS).open(newline="") as file:
+        records: list[output.Record] = list(csv.DictReader(file))
+    assert speed.table(records).startswith("y = 450ms of CPU\n\nwork")
+
+
+def test_goals_are_for_a_machine_whose_y_is_0_45() -> None:
+    def reached(seconds: float, peak: float, y: float) -> str:
+        return speed.reached(speed.record(TINY, Usage(seconds, 0, peak), y))
+
+    assert reached(0.9, 1e8, 0.9) == "aim"
+    assert reached(0.9, 1e8, 0.45) == "must"
+    assert reached(1.1, 1e8, 0.45) == "no"
+    assert reached(0.1, 2e9, 0.45) == "no"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("seconds", "second"), ("0.5,0.45", "x,0.45"), ("0.5,0.45", "0.5,0")]
+)
+def test_a_damaged_csv_file_is_named(results: Path, old: str, new: str) -> None:
+    file = results / speed.ROWS
+    file.write_text(file.read_text().replace(old, new, 1))
+    with pytest.raises(InputError, match=r"rows\.csv is damaged .*: measure it anew"):
+        generated_pages.speed_page(results)
+
+
+def test_a_csv_file_without_rows_is_damaged(results: Path) -> None:
+    file = results / speed.ROWS
+    file.write_text(file.read_text().splitlines()[0] + "\n")
+    with pytest.raises(InputError, match=r"rows\.csv is damaged"):
+        generated_pages.speed_page(results)
