@@ -174,7 +174,7 @@ def test_every_command_is_documented_with_its_help(command: str, printed: Printe
     block = re.search(rf"## simctl {command}\n\n```text\n(.*?)\n```", path.read_text(), re.DOTALL)
     assert block is not None
     assert checked(path, block[1], printed(*command.split(), "--help"))
-    assert f"`simctl {command.split()[0]}`" in (ROOT / "README.md").read_text()
+    assert f"`simctl {command.split()[0]}`" in (ROOT / "docs" / "README.md").read_text()
 
 
 def test_no_command_is_missing(printed: Printed) -> None:
@@ -254,6 +254,19 @@ def test_generated_parts_of_pages_are_what_the_results_say(monkeypatch: pytest.M
         name for text in written.values() for *_, name in generated_pages.FIGURE.findall(text)
     }
     assert {row["figure"] for row in rows_of(generated_pages.FIGURES)} <= marked
+
+
+OVERVIEWS = ("README.md", "docs/zh/README.md", "docs/README.md", "docs/explanation/why-simctl.md")
+OTHER_ERRORS = ("docs/how-to/train-in-parallel.md", "docs/how-to/run-groups.md")
+"""What a report prints, and errors of a tolerance."""
+
+
+@each_case("page", sorted({*OVERVIEWS, *(p for p in PAGES if "how-to" in p)} - {*OTHER_ERRORS}))
+def test_a_figure_of_accuracy_is_no_copy_that_may_differ(page: str) -> None:
+    """It has its name in a comment, by which it is generated."""
+    lines = prose(page).splitlines()
+    unmarked = [line for line in lines if re.search(r"\d ?%(?!<!-- )", line)]
+    assert [line for line in unmarked if re.search("error|误差|中位数|median of", line)] == []
 
 
 def test_a_figure_without_results_is_refused() -> None:
