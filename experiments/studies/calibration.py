@@ -38,7 +38,7 @@ from topologies.errors import InputError
 from topologies.topology import Floats
 
 
-class Group(NamedTuple):
+class CurveGroup(NamedTuple):
     """Curves that are fitted together, and their name."""
 
     name: str
@@ -46,10 +46,10 @@ class Group(NamedTuple):
     curves: tuple[Curve, ...]
 
 
-class Fitted(NamedTuple):
+class FittedGroup(NamedTuple):
     """A fitted group."""
 
-    group: Group
+    group: CurveGroup
     points: FitPoints
     lefts: Lefts
     """The points that each protocol left out."""
@@ -95,7 +95,7 @@ def _provenance(families: Sequence[str]) -> dict[str, object]:
     }
 
 
-def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:
+def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[CurveGroup]:
     """The curves of a folder with an index, by family (a series of the index: the curves of one
     machine) and library.
 
@@ -115,7 +115,7 @@ def groups(folder: Path, families: Sequence[str] = ()) -> Iterator[Group]:
             yield from _by_library(words, chosen)
 
 
-def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[Group]:
+def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[CurveGroup]:
     members_by_library: dict[tuple[str, bool], tuple[Library, list[Curve]]] = {}
     for curve in curves:
         try:
@@ -129,10 +129,10 @@ def _by_library(name: str, curves: Iterable[Curve]) -> Iterator[Group]:
         called = f"{name}: {kind}{' forced' if forced else ''}"
         parts = {"": members} if forced else setups(members, list(contradictions(members)))
         for part, alike in parts.items():
-            yield Group(f"{called} {part}".strip(), library, tuple(alike))
+            yield CurveGroup(f"{called} {part}".strip(), library, tuple(alike))
 
 
-def _fitted(chosen: Sequence[Group]) -> Iterator[Fitted]:
+def _fitted(chosen: Sequence[CurveGroup]) -> Iterator[FittedGroup]:
     """Each group that can be fitted, with the points left out. Notes name the others, and why."""
     progress = output.Progress("groups")
     for done, group in enumerate(chosen):
@@ -146,11 +146,11 @@ def _fitted(chosen: Sequence[Group]) -> Iterator[Fitted]:
             output.note(f"{group.name}: {line}")
         begin = perf_counter()
         lefts = _lefts(group, measured)
-        yield Fitted(group, measured, lefts, perf_counter() - begin)
+        yield FittedGroup(group, measured, lefts, perf_counter() - begin)
     progress(len(chosen), len(chosen))
 
 
-def _lefts(group: Group, measured: FitPoints) -> Lefts:
+def _lefts(group: CurveGroup, measured: FitPoints) -> Lefts:
     """The points that each protocol leaves out. A fit starts at the specification of the machine,
     if that is known: nothing of a specification was fitted to runs."""
     model = Model(measured, group.library)
@@ -166,8 +166,8 @@ def _lefts(group: Group, measured: FitPoints) -> Lefts:
 
 
 def _judged(
-    fitted: Sequence[Fitted],
-) -> tuple[IntervalRules, list[tuple[Fitted, dict[str, HeldOut]]]]:
+    fitted: Sequence[FittedGroup],
+) -> tuple[IntervalRules, list[tuple[FittedGroup, dict[str, HeldOut]]]]:
     """The rules of intervals by all groups, and each group with its errors by the rules of others,
     by the points left out."""
     families = grouped(fitted, lambda one: one.family)
@@ -186,7 +186,7 @@ def _judged(
     ]
 
 
-def _record(fitted: Fitted, held_out: Mapping[str, HeldOut]) -> output.Record:
+def _record(fitted: FittedGroup, held_out: Mapping[str, HeldOut]) -> output.Record:
     """A row of held-out.csv. By the points left out it has the errors of the model, of the model
     with its discrepancy, of one α and one β a curve, and of NCCL's own model, and the coverage of
     intervals."""
@@ -209,7 +209,7 @@ def _record(fitted: Fitted, held_out: Mapping[str, HeldOut]) -> output.Record:
     return record
 
 
-def _nccl(fitted: Fitted, split: str) -> float | None:
+def _nccl(fitted: FittedGroup, split: str) -> float | None:
     """The error of NCCL's own model on the points that were left out. None if it has none, or the
     GPUs are unknown."""
     if fitted.group.library is not NCCL or split in ("collectives", "few"):
@@ -220,7 +220,7 @@ def _nccl(fitted: Fitted, split: str) -> float | None:
     return None if np.isnan(errors).all() else float(middle(errors))
 
 
-def _worst(fitted: Fitted, held_out: Mapping[str, HeldOut]) -> Iterator[output.Record]:
+def _worst(fitted: FittedGroup, held_out: Mapping[str, HeldOut]) -> Iterator[output.Record]:
     """The three points of unseen sizes with the greatest errors, with discrepancy, the worst
     first."""
     if "sizes" not in held_out:

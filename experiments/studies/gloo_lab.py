@@ -38,7 +38,7 @@ QUIET = 0.05
 MOST_RANKS = 64
 
 
-class Row(NamedTuple):
+class LabRow(NamedTuple):
     """A measured operation."""
 
     collective: str
@@ -61,7 +61,7 @@ class Row(NamedTuple):
         return self.algorithm or self.collective
 
 
-class Rules(NamedTuple):
+class LabRules(NamedTuple):
     """The effects that a prediction includes."""
 
     sharing: Sharing = "fair"
@@ -74,13 +74,13 @@ class Rules(NamedTuple):
     """Whether frames have headers."""
 
 
-RULES = Rules()
+RULES = LabRules()
 WITHOUT = {
     "all rules": RULES,
-    "signals for nothing": Rules(signals=False),
-    "two segments a chunk": Rules(segmented=False),
-    "one flow after the other": Rules(sharing="fifo"),
-    "no headers": Rules(headers=False),
+    "signals for nothing": LabRules(signals=False),
+    "two segments a chunk": LabRules(segmented=False),
+    "one flow after the other": LabRules(sharing="fifo"),
+    "no headers": LabRules(headers=False),
 }
 """All rules, and all rules but one."""
 
@@ -96,7 +96,7 @@ def lab(
     return star(ranks, bandwidth=rate / 8 * payload, latency=(delay + software) / 2)
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[LabRow]:
     """The rows of a sweep, in our columns or in those of the first lab (p, median_s).
 
     Raises InputError if the file is no such sweep.
@@ -113,10 +113,10 @@ def read(path: Path) -> list[Row]:
         raise InputError(f"{path} is no sweep of a lab: {error}") from None
 
 
-def _row(line: dict[str, str]) -> Row:
+def _row(line: dict[str, str]) -> LabRow:
     name, old = line["collective"], "median_s" in line
     algorithm = GLOO_LAB.get(name, "") if old else line.get("algorithm", "")
-    row = Row(
+    row = LabRow(
         collective="all_reduce" if algorithm else name,
         algorithm=algorithm and find(algorithm).name,
         ranks=int(line["p" if old else "ranks"]),
@@ -137,7 +137,7 @@ def _row(line: dict[str, str]) -> Row:
     return row
 
 
-def quiet(rows: Iterable[Row]) -> list[Row]:
+def quiet(rows: Iterable[LabRow]) -> list[LabRow]:
     """The rows with little variation, of operations that have a schedule."""
     known = RINGS.keys() | OPERATIONS.keys()
     return [
@@ -175,7 +175,9 @@ message with its answer."""
 
 
 @cache
-def schedule(collective: str, algorithm: str, ranks: int, nbytes: float, rules: Rules) -> Schedule:
+def schedule(
+    collective: str, algorithm: str, ranks: int, nbytes: float, rules: LabRules
+) -> Schedule:
     """The schedule of gloo's operation, or of a program over isend and irecv."""
     if algorithm:
         built = rendezvous(find(algorithm).build(ranks, nbytes))
@@ -189,7 +191,7 @@ def schedule(collective: str, algorithm: str, ranks: int, nbytes: float, rules: 
     return replace(built, rank=np.where(built.source < 0, built.peer, built.rank))
 
 
-def predict(row: Row, software: float, rules: Rules = RULES) -> float:
+def predict(row: LabRow, software: float, rules: LabRules = RULES) -> float:
     """Seconds of an operation, with `software` seconds for every message."""
     built = schedule(row.collective, row.algorithm, row.ranks, row.nbytes, rules)
     machine = lab(row.ranks, row.rate, row.delay, software, PAYLOAD if rules.headers else 1.0)
@@ -207,12 +209,12 @@ def fit_software(errors: Callable[[float], Sequence[float]]) -> float:
     return float(result.x)
 
 
-def errors(rows: Iterable[Row], software: float, rules: Rules = RULES) -> list[float]:
+def errors(rows: Iterable[LabRow], software: float, rules: LabRules = RULES) -> list[float]:
     """Predicted over measured time - 1, for each row."""
     return [predict(row, software, rules) / row.measured - 1 for row in rows]
 
 
-def by_ranks(rows: Sequence[Row]) -> list[bool]:
+def by_ranks(rows: Sequence[LabRow]) -> list[bool]:
     """Whether each row is fitted if the largest number of ranks is held out.
 
     All rows are fitted if there is only one number of ranks.
@@ -221,7 +223,7 @@ def by_ranks(rows: Sequence[Row]) -> list[bool]:
     return [len(counts) == 1 or row.ranks < max(counts) for row in rows]
 
 
-def by_sizes(rows: Sequence[Row]) -> list[bool]:
+def by_sizes(rows: Sequence[LabRow]) -> list[bool]:
     """Whether each row is fitted if every second size is held out.
 
     Sizes are rounded to powers of two, since those of three ranks are a little lower.
@@ -231,8 +233,8 @@ def by_sizes(rows: Sequence[Row]) -> list[bool]:
 
 
 def held_out(
-    rows: Sequence[Row], fitted: Sequence[bool], rules: Rules = RULES
-) -> tuple[float, list[Row], list[float]]:
+    rows: Sequence[LabRow], fitted: Sequence[bool], rules: LabRules = RULES
+) -> tuple[float, list[LabRow], list[float]]:
     """Seconds of software from the fitted rows, and the held-out rows with their errors."""
     training = [row for row, mark in zip(rows, fitted, strict=True) if mark]
     unseen = [row for row, mark in zip(rows, fitted, strict=True) if not mark]
@@ -260,7 +262,7 @@ def main(path: Annotated[Path, typer.Argument(help="A sweep.")] = COMMITTED) -> 
     return "\n\n".join(parts)
 
 
-def _rule_errors(title: str, rows: Sequence[Row]) -> dict[str, list[str]]:
+def _rule_errors(title: str, rows: Sequence[LabRow]) -> dict[str, list[str]]:
     """Columns of the errors with all rules and without each of them: software seconds and the
     spread of the held-out errors, with the largest number of ranks held out and with every second
     size held out."""
@@ -275,7 +277,7 @@ def _rule_errors(title: str, rows: Sequence[Row]) -> dict[str, list[str]]:
     return columns
 
 
-def _operations(rows: Sequence[Row]) -> dict[str, list[str]]:
+def _operations(rows: Sequence[LabRow]) -> dict[str, list[str]]:
     """Columns of the errors of each operation, with the software seconds fitted to fewer ranks."""
     software = held_out(rows, by_ranks(rows))[0]
     groups = grouped(rows, lambda row: row.operation)

@@ -14,7 +14,7 @@ from experiments.calibration.known_paths import ALL
 from experiments.calibration.observations import Ints
 from experiments.calibration.population.population import Population, Spread
 from experiments.calibration.slopes import along
-from experiments.studies.population_fit import Runs, fit_transports
+from experiments.studies.population_fit import MachineRuns, fit_transports
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.residuals import shared
@@ -51,7 +51,7 @@ class Unseen(NamedTuple):
         return np.asarray(quantile(LEVEL) * np.sqrt(self.variance(spread, base)))
 
 
-def unseen(runs: Runs, population: Population) -> Unseen:
+def unseen(runs: MachineRuns, population: Population) -> Unseen:
     """The runs by a population of other machines, with the known paths."""
     population = population.over(runs.transport)
     model, inner = runs.model, runs.inner(population)
@@ -60,7 +60,7 @@ def unseen(runs: Runs, population: Population) -> Unseen:
     return Unseen(runs.machine, off, np.asarray((shifts**2).sum(axis=1)))
 
 
-def learn_from(runs: Sequence[Runs], base: IntervalRules) -> Spread:
+def learn_from(runs: Sequence[MachineRuns], base: IntervalRules) -> Spread:
     """The rules by these runs alone: their machines are left out in GROUPS groups."""
     machines = sorted({each.machine for each in runs})
     points = []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from experiments.studies.measured_rows import rows_of
 
 
-class Measured(NamedTuple):
+class MeasuredStep(NamedTuple):
     """A measured step."""
 
     table: str
@@ -45,12 +45,12 @@ MEGATRON = "recompute=full,attention=unfused,dropout=yes,overlap_tp=no,scatter=y
 other shares, which they gather."""
 
 
-def three_dimensional(path: Path) -> Iterator[Measured]:
+def three_dimensional(path: Path) -> Iterator[MeasuredStep]:
     """Rows of `a100_3d_single.csv` or `a100_3d_multi.csv`."""
     for number, row in enumerate(rows_of(path)):
         gpus, tp, dp, pp = (int(row[name]) for name in ("gpus", "tp", "dp", "pp"))
         nodes = -(-gpus // 8)
-        yield Measured(
+        yield MeasuredStep(
             path.stem,
             "A100",
             f"tp={tp} pp={pp}",
@@ -66,7 +66,7 @@ def three_dimensional(path: Path) -> Iterator[Measured]:
         )
 
 
-def sharded(path: Path) -> Iterator[Measured]:
+def sharded(path: Path) -> Iterator[MeasuredStep]:
     """Rows of `fsdp_mpt.csv`: tokens/s a GPU as seconds of a step."""
     for number, row in enumerate(rows_of(path)):
         gpus, device = int(row["gpus"]), row["gpu"][:4]
@@ -74,7 +74,7 @@ def sharded(path: Path) -> Iterator[Measured]:
         wide = "fp32" if row["mp_mode"] == "DEFAULT" else "bf16"
         again = "full" if row["checkpointing"] == "yes" else "none"
         host = "dgx_a100" if device == "a100" else "hgx_h100"
-        yield Measured(
+        yield MeasuredStep(
             path.stem,
             f"{row['gpu']} {row['precision']}",
             f"mpt_{row['model']}",
@@ -89,12 +89,12 @@ def sharded(path: Path) -> Iterator[Measured]:
         )
 
 
-def mlperf(path: Path) -> Iterator[Measured]:
+def mlperf(path: Path) -> Iterator[MeasuredStep]:
     """Rows of `mlperf_llama31_405b.csv`."""
     for number, row in enumerate(rows_of(path)):
         gpus = int(row["gpus"])
         blackwell = "GB200" in row["machine"]
-        yield Measured(
+        yield MeasuredStep(
             path.stem,
             row["machine"],
             row["machine"],
@@ -110,13 +110,13 @@ def mlperf(path: Path) -> Iterator[Measured]:
         )
 
 
-def _published(name: str, gpus: int, model: str, plan: str, seconds: float) -> Measured:
+def _published(name: str, gpus: int, model: str, plan: str, seconds: float) -> MeasuredStep:
     """A step of a paper, on nodes of 8 A100."""
     machine = f"dgx_a100:nodes={gpus // 8}"
-    return Measured("", "A100", name, "a100", "bf16", machine, model, plan, seconds, (gpus,))
+    return MeasuredStep("", "A100", name, "a100", "bf16", machine, model, plan, seconds, (gpus,))
 
 
-def narayanan() -> Iterator[Measured]:
+def narayanan() -> Iterator[MeasuredStep]:
     """Table 1 of Narayanan et al., SC 2021, on DGX A100: seconds from TFLOP/s a GPU by its equation
     3 with everything computed again."""
     rows = (
@@ -144,7 +144,7 @@ def narayanan() -> Iterator[Measured]:
         )
 
 
-def korthikanti() -> Iterator[Measured]:
+def korthikanti() -> Iterator[MeasuredStep]:
     """Table 5 of Korthikanti et al., arXiv 2205.05198, on DGX A100: everything computed again, and
     sequence parallel with scores computed again."""
     rows = (

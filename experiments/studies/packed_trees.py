@@ -64,7 +64,7 @@ def random_network(seed: int, *, both_ways_alike: bool = True) -> Topology:
     return builder.build(ranks)
 
 
-class Result(NamedTuple):
+class TreeTimes(NamedTuple):
     """The times of an algorithm on a network, over the tightest cut."""
 
     seed: int
@@ -115,7 +115,7 @@ def bound(algorithm: Algorithm, topology: Topology) -> float:
     return sum(best_bound(phase, topology, topology.ranks, V).seconds for phase in phases)
 
 
-def study(seed: int, name: str, *, fine: bool = False) -> Result:
+def study(seed: int, name: str, *, fine: bool = False) -> TreeTimes:
     """The times of an algorithm on the network of a seed: with more segments if those are wanted,
     or another algorithm is faster."""
     network, algorithm = random_network(seed), find(name)
@@ -126,7 +126,7 @@ def study(seed: int, name: str, *, fine: bool = False) -> Result:
     if fine or times[SEGMENTS] > fastest * (1 + EQUAL):
         times[FINE] = seconds(find(f"{name}:segments={FINE}"), network)
     over = {segments: time / least for segments, time in times.items()}
-    return Result(seed, name, network.ranks, depth, over, fastest / least, rival)
+    return TreeTimes(seed, name, network.ranks, depth, over, fastest / least, rival)
 
 
 def others(algorithm: Algorithm, topology: Topology) -> Iterator[tuple[float, str]]:
@@ -149,7 +149,7 @@ def main(
     return summary([study(n, name, fine=n % every == 0) for n in seeds for name in NAMES])
 
 
-def summary(rows: Sequence[Result]) -> str:
+def summary(rows: Sequence[TreeTimes]) -> str:
     """The worst of each algorithm, and the goals that each network misses."""
     lines = [
         [

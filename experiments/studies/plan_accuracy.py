@@ -26,7 +26,7 @@ from experiments.parallel.plan_errors import Kind, PlanError, kind_of, span_of
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.studies import measured_plans
-from experiments.studies.measured_plans import Measured
+from experiments.studies.measured_plans import MeasuredStep
 from experiments.studies.measured_rows import aligned, grouped
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
@@ -38,7 +38,7 @@ from topologies.catalogue import find
 class Predicted(NamedTuple):
     """A measured step and its predictions."""
 
-    row: Measured
+    row: MeasuredStep
     measures: StepMeasures
     """The simulated step."""
     plain: float
@@ -82,7 +82,7 @@ def simulate(model: str, plan: str, machine: str, times: DeviceTimes) -> StepMea
     return measure(write(work_of(training, parsed, _times(machine, parsed.degrees))))
 
 
-def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predicted]:
+def predict(rows: Sequence[MeasuredStep], *, by_model: bool = False) -> list[Predicted]:
     """The predictions of rows, a GPU and precision after the other. One row of each calibrates it;
     with `by_model` one row of each of its models does."""
     predicted = []
@@ -106,11 +106,11 @@ def predict(rows: Sequence[Measured], *, by_model: bool = False) -> list[Predict
     return predicted
 
 
-def _path(row: Measured, times: DeviceTimes) -> CriticalPath:
+def _path(row: MeasuredStep, times: DeviceTimes) -> CriticalPath:
     return critical_path(row.model, row.plan, times, lambda plan: _times(row.machine, plan.degrees))
 
 
-def plain(row: Measured) -> float:
+def plain(row: MeasuredStep) -> float:
     """Seconds at the peak of the device: FLOPs of the model, a third more if all is computed again,
     and the bubble (p - 1) / (v m) of a pipeline."""
     entry, plan = find_transformer(row.model), parse_plan(row.plan)
@@ -164,7 +164,7 @@ def main(folder: Path) -> str:
     return "\n\n".join(tables)
 
 
-def unfitted(rows: Sequence[Measured]) -> list[Predicted]:
+def unfitted(rows: Sequence[MeasuredStep]) -> list[Predicted]:
     """The predictions of rows with the times of the specification."""
     predicted = []
     for row in rows:

@@ -51,7 +51,7 @@ class Evidence(NamedTuple):
     """The information times the best parameters, shape (parameters,)."""
 
 
-class Runs:
+class MachineRuns:
     """Measured runs of one set-up of a machine.
 
     A parameter is an offset, which the machine's specification gives, plus a rest. Populations are
@@ -101,7 +101,7 @@ def offsets(model: Model, specification: Specification) -> Floats:
     )
 
 
-def fit_transports(runs: Sequence[Runs]) -> Population:
+def fit_transports(runs: Sequence[MachineRuns]) -> Population:
     """The population of all machines, with that of each transport that ENOUGH machines have.
     Machines without a network are in each of them. Plugins have only α between nodes in common, so
     their population has all else of all machines."""
@@ -126,7 +126,9 @@ def _with_latencies(whole: Population, level: Population) -> Population:
     return replace(whole, members=members, machines=level.machines)
 
 
-def fit_population(runs: Sequence[Runs], near: float = NEAR, apart: float = APART) -> Population:
+def fit_population(
+    runs: Sequence[MachineRuns], near: float = NEAR, apart: float = APART
+) -> Population:
     """The population of the machines of some runs, each of which counts alike.
 
     A machine's rests are normal about the mean, and its data linear in them about the mean (the
@@ -141,7 +143,7 @@ def fit_population(runs: Sequence[Runs], near: float = NEAR, apart: float = APAR
 class _Fit:
     """The fit of a population. Arrays have the shape (members,) or (members, members)."""
 
-    def __init__(self, runs: Sequence[Runs], near: float, apart: float) -> None:
+    def __init__(self, runs: Sequence[MachineRuns], near: float, apart: float) -> None:
         starts = _starts(runs)
         self.runs, self.names = runs, tuple(starts)
         together = np.array([float(name.endswith(SHARED)) for name in self.names])
@@ -181,7 +183,7 @@ class _Fit:
         library = self.runs[0].model.library.name
         return Population(library, members, self.machines, correlations)
 
-    def _found(self, runs: Runs, column: Ints, mean: Floats) -> Evidence:
+    def _found(self, runs: MachineRuns, column: Ints, mean: Floats) -> Evidence:
         """The evidence of runs on all members; those of a single machine are integrated out."""
         known = column >= 0
         information, vector = runs.evidence(np.where(known, mean[column], 0.0) + runs.offset)
@@ -221,7 +223,7 @@ class _Fit:
         return total
 
 
-def _starts(runs: Sequence[Runs]) -> dict[str, tuple[str, float]]:
+def _starts(runs: Sequence[MachineRuns]) -> dict[str, tuple[str, float]]:
     """The unit and the rest of every shared parameter in the library's own model."""
     return {
         name: (_unit(parameter), parameter.rest)

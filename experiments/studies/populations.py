@@ -27,10 +27,10 @@ from experiments.calibration.population.specification import specification_of
 from experiments.calibration.prediction import predict
 from experiments.calibration.uncertainty import shipped_rules
 from experiments.studies import generated_pages
-from experiments.studies.calibration import Group, groups
+from experiments.studies.calibration import CurveGroup, groups
 from experiments.studies.machine_rules import learn_from, unseen
 from experiments.studies.measured_rows import grouped
-from experiments.studies.population_fit import Runs, fit_transports
+from experiments.studies.population_fit import MachineRuns, fit_transports
 from simulator.cost_models.nccl import GENERATIONS
 from simulator.profile import Profile, Protocol
 from topologies.errors import InputError
@@ -45,12 +45,12 @@ MADE = (
 )
 
 
-class Measured(NamedTuple):
+class FamilyRuns(NamedTuple):
     """Runs of a family, and their name."""
 
     family: str
     name: str
-    runs: Runs
+    runs: MachineRuns
 
 
 def main(
@@ -81,17 +81,17 @@ def main(
     return "\n\n".join(parts)
 
 
-def _population(runs: Sequence[Runs]) -> Population:
+def _population(runs: Sequence[MachineRuns]) -> Population:
     """The population of some runs, with its rules of intervals."""
     return replace(fit_transports(runs), intervals=learn_from(runs, shipped_rules()))
 
 
-def without(machine: str, runs: Sequence[Runs]) -> Population:
+def without(machine: str, runs: Sequence[MachineRuns]) -> Population:
     """The population of all other machines."""
     return _population([each for each in runs if each.machine != machine])
 
 
-def _measured(chosen: Sequence[Group]) -> Iterator[Measured]:
+def _measured(chosen: Sequence[CurveGroup]) -> Iterator[FamilyRuns]:
     """The runs of each group and specification, with the paths that a fit of them finds."""
     progress = output.Progress("groups")
     for done, group in enumerate(chosen):
@@ -105,11 +105,11 @@ def _measured(chosen: Sequence[Group]) -> Iterator[Measured]:
             model = Model(measured, group.library)
             explore(model)
             family = group.curves[0].family.split()[0]
-            yield Measured(family, group.name, Runs(model, specification))
+            yield FamilyRuns(family, group.name, MachineRuns(model, specification))
     progress(len(chosen), len(chosen))
 
 
-def _left_out(measured: Sequence[Measured], families: Sequence[str]) -> Iterator[output.Record]:
+def _left_out(measured: Sequence[FamilyRuns], families: Sequence[str]) -> Iterator[output.Record]:
     """A row of the csv file for each run of the families, by the population of all other machines:
     errors, the share of points inside the 80% intervals of the specification alone, and the median
     of half their width in log time."""
@@ -139,7 +139,7 @@ def _left_out(measured: Sequence[Measured], families: Sequence[str]) -> Iterator
     progress(len(judged), len(judged))
 
 
-def _errors(runs: Runs, population: Population) -> dict[str, float]:
+def _errors(runs: MachineRuns, population: Population) -> dict[str, float]:
     """Median |ln(predicted / measured)| by the columns of the file; nan without a prediction."""
     every = np.ones(len(runs.model.points), dtype=np.bool_)
     keep = evenly(runs.model.points, FEW)
@@ -156,14 +156,14 @@ def _errors(runs: Runs, population: Population) -> dict[str, float]:
     return errors
 
 
-def specified(runs: Runs, population: Population) -> Floats:
+def specified(runs: MachineRuns, population: Population) -> Floats:
     """Seconds of all points by the machine's specification, shape (points,)."""
     inner = runs.inner(population)
     explored(runs.model, inner)
     return runs.model.predict(inner)
 
 
-def sharpened(runs: Runs, population: Population, keep: Flags) -> Floats:
+def sharpened(runs: MachineRuns, population: Population, keep: Flags) -> Floats:
     """Seconds of all points after a fit of those that `keep` chooses, shape (points,). The fit
     starts from the population, with the library's own weights."""
     model = runs.model.starting(runs.inner(population), runs.model.weight)
@@ -180,7 +180,7 @@ def explored(model: Model, inner: Floats) -> None:
         model.explore(inner)
 
 
-def by_nccl(runs: Runs) -> Floats:
+def by_nccl(runs: MachineRuns) -> Floats:
     """Seconds of NCCL's own model with the specified bandwidth, shape (points,); nan without a
     model."""
     specification, curves = runs.specification, runs.model.points.curves
@@ -195,7 +195,7 @@ def by_nccl(runs: Runs) -> Floats:
     return np.concatenate(seconds)
 
 
-def by_bare_links(runs: Runs) -> Floats:
+def by_bare_links(runs: MachineRuns) -> Floats:
     """Seconds of all points on links with the specified β, without software, shape (points,).
 
     α is that of the shortest messages in the library's own model.

@@ -30,7 +30,7 @@ ENOUGH = 30.0
 """Seconds after which a work is not run again."""
 
 
-class Usage(NamedTuple):
+class ProcessUsage(NamedTuple):
     """The usage of a process and of those that it waited for."""
 
     cpu: float
@@ -50,7 +50,7 @@ def environment(root: Path = ROOT, cache: Path | None = None) -> dict[str, str]:
     return {**os.environ, **chosen, **({"SIMCTL_CACHE_DIR": str(cache)} if cache else {})}
 
 
-def usage(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Usage:
+def usage(line: Sequence[str], variables: Mapping[str, str] | None = None) -> ProcessUsage:
     """Run a command. Raises InputError with its last line on stderr if it fails, or if it takes
     more than `LIMIT`."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
@@ -80,10 +80,10 @@ def usage(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Us
             last = (err.read().strip().splitlines() or ["nothing on stderr"])[-1]
             raise InputError(f"exit code {process.returncode}: {last[:200]}")
         cpu = used.ru_utime + used.ru_stime
-        return Usage(cpu, elapsed, used.ru_maxrss * 1024, out.read())
+        return ProcessUsage(cpu, elapsed, used.ru_maxrss * 1024, out.read())
 
 
-class Parts(NamedTuple):
+class WorkParts(NamedTuple):
     """The figures of a work of :mod:`experiments.studies.timed_works`."""
 
     counted: float
@@ -100,16 +100,16 @@ def work(name: str) -> tuple[str, ...]:
     return (*PYTHON, str(Path(__file__).with_name("timed_works.py")), *name.split())
 
 
-def parts_of(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Parts:
+def parts_of(line: Sequence[str], variables: Mapping[str, str] | None = None) -> WorkParts:
     """Run a work."""
     counted, before, peak, *seconds = map(float, usage(line, variables).printed.split())
-    return Parts(counted, before, peak, tuple(seconds))
+    return WorkParts(counted, before, peak, tuple(seconds))
 
 
-def in_process(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Usage:
+def in_process(line: Sequence[str], variables: Mapping[str, str] | None = None) -> ProcessUsage:
     """Run a work: the usage of its parts, without the start of the process."""
     parts = parts_of(line, variables)
-    return Usage(sum(parts.seconds), sum(parts.seconds), parts.peak)
+    return ProcessUsage(sum(parts.seconds), sum(parts.seconds), parts.peak)
 
 
 def unit() -> float:
@@ -125,20 +125,24 @@ def compiling(root: Path = ROOT) -> tuple[str, ...]:
     return (*SIMCTL, "sweep", "--p", "512")
 
 
-def with_empty_cache(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Usage:
+def with_empty_cache(
+    line: Sequence[str], variables: Mapping[str, str] | None = None
+) -> ProcessUsage:
     """Compile all kernels, and then run a command."""
     with TemporaryDirectory() as folder:
         fresh = {**(variables or os.environ), "SIMCTL_CACHE_DIR": folder}
         compiled = usage(compiling(Path(fresh.get("PYTHONPATH", ROOT))), fresh)
         used = usage(line, fresh)
     cpu, elapsed = compiled.cpu + used.cpu, compiled.elapsed + used.elapsed
-    return Usage(cpu, elapsed, max(compiled.peak, used.peak))
+    return ProcessUsage(cpu, elapsed, max(compiled.peak, used.peak))
 
 
-def alternate(measures: Mapping[str, Callable[[], Usage]], repeats: int) -> dict[str, Usage | str]:
+def alternate(
+    measures: Mapping[str, Callable[[], ProcessUsage]], repeats: int
+) -> dict[str, ProcessUsage | str]:
     """The least usage of each of some works, in turn, until `ENOUGH`. A work that fails is not run
     again: its message is in its place."""
-    runs: dict[str, list[Usage]] = {name: [] for name in measures}
+    runs: dict[str, list[ProcessUsage]] = {name: [] for name in measures}
     problems: dict[str, str] = {}
     begin = perf_counter()
     for _ in range(repeats):
@@ -154,6 +158,6 @@ def alternate(measures: Mapping[str, Callable[[], Usage]], repeats: int) -> dict
     return {name: problems.get(name) or _least(runs[name]) for name in measures}
 
 
-def _least(runs: Sequence[Usage]) -> Usage:
+def _least(runs: Sequence[ProcessUsage]) -> ProcessUsage:
     cpu, elapsed, peak, _ = zip(*runs, strict=True)
-    return Usage(min(cpu), min(elapsed), min(peak))
+    return ProcessUsage(min(cpu), min(elapsed), min(peak))

@@ -22,7 +22,7 @@ from experiments.studies import growth
 from experiments.studies.process_usage import (
     ROOT,
     SIMCTL,
-    Usage,
+    ProcessUsage,
     alternate,
     compiling,
     environment,
@@ -84,10 +84,10 @@ def measure(goals: Sequence[Goal], repeats: int) -> list[output.Record]:
     return [record(*pair, min(units)) for pair in zip(goals, measured, strict=True)]
 
 
-def record(goal: Goal, used: Usage | str, y: float) -> output.Record:
+def record(goal: Goal, used: ProcessUsage | str, y: float) -> output.Record:
     """The row of the csv file: the usage of a work, or the message of its failure."""
     figures: tuple[float | None, float | None, str] = (None, None, str(used))
-    if isinstance(used, Usage):
+    if isinstance(used, ProcessUsage):
         figures = (_time(goal.clock, used), used.peak, "")
     seconds, peak, problem = figures
     return {
@@ -210,7 +210,7 @@ def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def compared(
-    work: str, measures: Mapping[str, Callable[[], Usage]], clock: str, repeats: int
+    work: str, measures: Mapping[str, Callable[[], ProcessUsage]], clock: str, repeats: int
 ) -> Iterator[list[str]]:
     """A line for each program that does a work: time in y and peak, and both over those of the
     first program. A note says that it fails, or that it is slower by over 5%."""
@@ -270,5 +270,5 @@ def parse_peer(text: str) -> tuple[str, str]:
     return name.strip(), command
 
 
-def _time(clock: str, used: Usage) -> float:
+def _time(clock: str, used: ProcessUsage) -> float:
     return used.cpu if clock == "cpu" else used.elapsed

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from experiments.studies.process_usage import SIMCTL, Usage, in_process, usage, with_empty_cache
+from experiments.studies.process_usage import (
+    SIMCTL,
+    ProcessUsage,
+    in_process,
+    usage,
+    with_empty_cache,
+)
 from experiments.studies.process_usage import work as work_line
 from topologies.errors import InputError
 
@@ -25,7 +31,7 @@ class Goal(NamedTuple):
     """Seconds that would be good."""
     must_bytes: float | None = None
     """Bytes of memory that it must reach."""
-    run: Callable[[Sequence[str], Mapping[str, str] | None], Usage] = usage
+    run: Callable[[Sequence[str], Mapping[str, str] | None], ProcessUsage] = usage
     """Measures the command."""
     clock: str = "cpu"
     """"cpu", or "elapsed" where several processes run at once."""

@@ -17,7 +17,7 @@ from experiments import output
 from experiments.studies.process_usage import (
     PYTHON,
     SIMCTL,
-    Usage,
+    ProcessUsage,
     compiling,
     environment,
     unit,
@@ -62,12 +62,12 @@ def commands(repeats: int = 5) -> list[list[str]]:
     return rows
 
 
-def used(line: Sequence[str], variables: Mapping[str, str]) -> Usage:
+def used(line: Sequence[str], variables: Mapping[str, str]) -> ProcessUsage:
     """The usage of a process and of those that it waits for."""
     return usage(line, {**environment(), **variables})
 
 
-def _row(name: str, compiled: str, runs: Sequence[Usage], base: float) -> list[str]:
+def _row(name: str, compiled: str, runs: Sequence[ProcessUsage], base: float) -> list[str]:
     cpu, elapsed = min(run.cpu for run in runs), min(run.elapsed for run in runs)
     return [name, compiled, format_seconds(cpu), f"{cpu / base:.2f}", format_seconds(elapsed)]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from experiments.studies.gloo_lab import Row, fit_software, lab, read
+from experiments.studies.gloo_lab import LabRow, fit_software, lab, read
 from experiments.studies.measured_rows import aligned, grouped, rows_of
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -68,12 +68,12 @@ class Overhead(NamedTuple):
     backward: float = 0.0
 
 
-def all_reduces(path: Path) -> list[Row]:
+def all_reduces(path: Path) -> list[LabRow]:
     """Gloo's own all-reduces in a sweep of its operations."""
     return [row for row in read(path) if row.operation == "all_reduce"]
 
 
-def role_of(row: Row) -> str:
+def role_of(row: LabRow) -> str:
     """Whether a row is "fitted", "unseen", or ignored as "noisy"."""
     if row.variation > NOISY:
         return "noisy"
@@ -99,13 +99,13 @@ def sleeping_steps(path: Path) -> list[Slept]:
     ]
 
 
-def reduced(row: Row, software: float) -> float:
+def reduced(row: LabRow, software: float) -> float:
     """Predicted seconds of an all-reduce by gloo."""
     schedule = find("gloo_ring").build(row.ranks, row.nbytes)
     return simulate(schedule, lab(row.ranks, row.rate, row.delay, software)).makespan
 
 
-def calibrate(rows: Iterable[Row]) -> float:
+def calibrate(rows: Iterable[LabRow]) -> float:
     """Seconds of software for a message, from the fitted rows."""
     fitted = [row for row in rows if role_of(row) == "fitted"]
     return fit_software(
@@ -182,7 +182,7 @@ def main(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
-Measured = TypeVar("Measured", Row, Slept)
+Measured = TypeVar("Measured", LabRow, Slept)
 
 
 def _columns(

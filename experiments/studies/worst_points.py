@@ -19,7 +19,7 @@ SHARE = 0.5
 """A reason explains at least this share of an error."""
 
 
-class Curve(NamedTuple):
+class LeftOutCurve(NamedTuple):
     """The points of a curve, in ascending sizes. Arrays have the shape (points,)."""
 
     size: Floats
@@ -30,7 +30,9 @@ class Curve(NamedTuple):
     """The algorithm that the fit says ran."""
 
 
-def curve_of(points: FitPoints, lefts: tuple[LeftOut, ...], number: int) -> tuple[Curve, list[int]]:
+def curve_of(
+    points: FitPoints, lefts: tuple[LeftOut, ...], number: int
+) -> tuple[LeftOutCurve, list[int]]:
     """A measured curve by its number, and the numbers of its points."""
     off = np.full(len(points), np.nan)
     algorithm = np.full(len(points), "", dtype=object)
@@ -39,21 +41,22 @@ def curve_of(points: FitPoints, lefts: tuple[LeftOut, ...], number: int) -> tupl
     mine = np.flatnonzero(points.curve == number)
     mine = mine[np.argsort(points.size[mine])]
     columns = points.size[mine], points.seconds[mine], off[mine], tuple(algorithm[mine].tolist())
-    return Curve(*columns), mine.tolist()
+    return LeftOutCurve(*columns), mine.tolist()
 
 
-def reason(curve: Curve, place: int) -> str:
+def reason(curve: LeftOutCurve, place: int) -> str:
     """Reasons of the error of a point at `place`, in words. Empty if there is none.
 
     >>> size = np.array([1e3, 2e3, 4e3])
-    >>> bump = Curve(size, np.array([1e-5, 9e-5, 2e-5]), np.array([0, 1.9, 0]), ("ring",) * 3)
+    >>> seconds, off = np.array([1e-5, 9e-5, 2e-5]), np.array([0, 1.9, 0])
+    >>> bump = LeftOutCurve(size, seconds, off, ("ring",) * 3)
     >>> reason(bump, 1).split("; ")[:2]
     ['a bump: 6.4 times the time between its neighbours', 'a step: 9.0 times the size before']
     """
     return "; ".join(_reasons(curve, place))
 
 
-def _reasons(curve: Curve, place: int) -> Iterator[str]:
+def _reasons(curve: LeftOutCurve, place: int) -> Iterator[str]:
     size, seconds, off, algorithm = curve
     last, needed = len(size) - 1, SHARE * abs(off[place])
     if 0 < place < last:

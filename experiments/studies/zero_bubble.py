@@ -93,7 +93,7 @@ def models(number: int) -> dict[str, PaperModel]:
     }
 
 
-class Fit(NamedTuple):
+class StageShares(NamedTuple):
     """The times of a model as shares of T."""
 
     transfer: float
@@ -105,12 +105,13 @@ class Fit(NamedTuple):
         return StageTimes(half, half, self.weights / chunks, self.transfer)
 
 
-def fit(model: PaperModel, source: Source) -> Fit:
+def fit(model: PaperModel, source: Source) -> StageShares:
     """T_comm by least squares from the column of 1F1B, and T_W from its source."""
     probe = 0.01
     # The bubble of 1F1B grows in proportion to T_comm.
     slopes = {
-        count: (_bubble(model, "1F1B", count, Fit(probe, 1 / 3)) - (model.devices - 1)) / probe
+        count: (_bubble(model, "1F1B", count, StageShares(probe, 1 / 3)) - (model.devices - 1))
+        / probe
         for count in model.rates
     }
 
@@ -125,22 +126,25 @@ def fit(model: PaperModel, source: Source) -> Fit:
         minimize_scalar(error, bounds=(0, 0.2), method="bounded", options={"xatol": 1e-6}).x
     )
     if source == "products":
-        return Fit(transfer, model.weights_seconds / model.seconds)
+        return StageShares(transfer, model.weights_seconds / model.seconds)
     first = min(model.rates)
 
     def difference(weights: float) -> float:
-        return rate(model, "ZB-H1", first, Fit(transfer, weights)) - model.rates[first]["ZB-H1"]
+        return (
+            rate(model, "ZB-H1", first, StageShares(transfer, weights))
+            - model.rates[first]["ZB-H1"]
+        )
 
-    return Fit(transfer, float(brentq(difference, 0.1, 1 / 3, xtol=1e-5)))
+    return StageShares(transfer, float(brentq(difference, 0.1, 1 / 3, xtol=1e-5)))
 
 
-def rate(model: PaperModel, column: str, micro_batches: int, fitted: Fit) -> float:
+def rate(model: PaperModel, column: str, micro_batches: int, fitted: StageShares) -> float:
     """The simulated bubble rate."""
     bubble = _bubble(model, column, micro_batches, fitted)
     return bubble / (micro_batches + bubble)
 
 
-def errors(model: PaperModel, micro_batches: int, fitted: Fit) -> dict[str, float]:
+def errors(model: PaperModel, micro_batches: int, fitted: StageShares) -> dict[str, float]:
     """The simulated rate less the printed one, by column."""
     return {
         column: rate(model, column, micro_batches, fitted) - printed
@@ -173,7 +177,7 @@ def table(known: Mapping[str, PaperModel], source: Source) -> str:
     return output.align([heads, *lines, ["worst", "", "", "", *worst]])
 
 
-def _bubble(model: PaperModel, column: str, micro_batches: int, fitted: Fit) -> float:
+def _bubble(model: PaperModel, column: str, micro_batches: int, fitted: StageShares) -> float:
     """The longest time from a device's first to its last action less m T, in units of T."""
     pipeline = _pipeline(model, column, micro_batches, fitted)
     times = fitted.times(pipeline.stages // pipeline.devices)
@@ -181,7 +185,7 @@ def _bubble(model: PaperModel, column: str, micro_batches: int, fitted: Fit) -> 
     return float(np.max(run.idle_within + run.computing)) - micro_batches
 
 
-def _pipeline(model: PaperModel, column: str, micro_batches: int, fitted: Fit) -> Pipeline:
+def _pipeline(model: PaperModel, column: str, micro_batches: int, fitted: StageShares) -> Pipeline:
     if column in ("ZB-1p", "ZB-2p"):
         half = (1 - fitted.weights) / 2
         return zb_auto(

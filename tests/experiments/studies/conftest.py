@@ -9,7 +9,7 @@ from experiments.calibration.libraries import NCCL
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.population.specification import Specification
-from experiments.studies.population_fit import Runs
+from experiments.studies.population_fit import MachineRuns
 
 SIZES = np.geomspace(4.0**4, 4.0**14, 11)
 SLOWER = 0.6
@@ -35,10 +35,10 @@ def blank(ranks: Sequence[int] = (4, 8, 16)) -> Model:
     )
 
 
-def runs_of(number: int, spread: float = 0.1) -> Runs:
+def runs_of(number: int, spread: float = 0.1) -> MachineRuns:
     """Runs of a machine: links reach the usual share of what is specified, and all else is as in
     the library's own model but for CHANGED."""
-    random, runs = np.random.default_rng(number), Runs(blank(), specification(number))
+    random, runs = np.random.default_rng(number), MachineRuns(blank(), specification(number))
     rest = [one.rest + SLOWER * (one.name in CHANGED) for one in runs.model.parameters]
     truth = runs.offset + rest + spread * random.normal(size=len(rest))
     for _ in range(2):
@@ -46,13 +46,13 @@ def runs_of(number: int, spread: float = 0.1) -> Runs:
     return measured(runs, runs.model.predict(truth))
 
 
-def measured(runs: Runs, seconds: np.ndarray) -> Runs:
+def measured(runs: MachineRuns, seconds: np.ndarray) -> MachineRuns:
     """The same runs with other times, and the paths that are known."""
     runs.model.points.seconds = seconds
     return runs
 
 
 @pytest.fixture(scope="session")
-def machines() -> list[Runs]:
+def machines() -> list[MachineRuns]:
     """Runs of six machines."""
     return [runs_of(number) for number in range(1, 7)]

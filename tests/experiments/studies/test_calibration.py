@@ -11,7 +11,7 @@ from experiments.calibration.nccl_comparison import predict
 from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.measurements import read_all
 from experiments.studies import calibration, generated_pages
-from experiments.studies.calibration import Group, groups, held_out_by_nccl, main, matched
+from experiments.studies.calibration import CurveGroup, groups, held_out_by_nccl, main, matched
 from experiments.studies.rule_learning import Lefts
 from experiments.studies.two_points import _links, two_points
 from simulator.cost_models.nccl import NcclJob, channels, choice
@@ -55,7 +55,7 @@ def test_a_family_is_chosen_by_its_first_word(folder: Path) -> None:
     assert [len(group.curves) for group in groups(folder)] == [2, 2, 2]
 
 
-def lefts(group: Group, measured: FitPoints) -> Lefts:
+def lefts(group: CurveGroup, measured: FitPoints) -> Lefts:
     """A fit that is off by 1%, and lines that are off by 3%, everywhere; one point was fitted."""
     every = np.ones(len(measured), dtype=np.bool_)
     names = np.full(len(measured), "all_reduce")

@@ -21,8 +21,8 @@ from experiments.studies.gloo_lab import (
     PAYLOAD,
     RULES,
     WITHOUT,
-    Row,
-    Rules,
+    LabRow,
+    LabRules,
     by_ranks,
     by_sizes,
     errors,
@@ -50,8 +50,8 @@ SOFTWARE = 140e-6
 
 def a_row(
     collective: str, ranks: int = 2, nbytes: float = 2.0**20, algorithm: str = "", rate: float = 2e8
-) -> Row:
-    row = Row(collective, algorithm, ranks, nbytes, rate, 2e-3, 1.0, 0.01)
+) -> LabRow:
+    row = LabRow(collective, algorithm, ranks, nbytes, rate, 2e-3, 1.0, 0.01)
     return row._replace(measured=predict(row, SOFTWARE))
 
 
@@ -70,7 +70,7 @@ def test_a_message_by_hand() -> None:
     assert predict(a_row("pingpong"), 1e-4) == pytest.approx(
         3 * 2.1e-3 + 2 * 2**20 / (25e6 * PAYLOAD)
     )
-    assert predict(a_row("sendrecv"), 0, Rules(signals=False, headers=False)) == pytest.approx(
+    assert predict(a_row("sendrecv"), 0, LabRules(signals=False, headers=False)) == pytest.approx(
         2e-3 + 2**20 / 25e6
     )
 
@@ -94,7 +94,7 @@ def test_no_rule_is_for_nothing(collective: str, ranks: int, nbytes: float) -> N
 
 @pytest.mark.parametrize("protocol", [by_ranks, by_sizes])
 def test_the_constant_is_found_from_the_fitted_rows_alone(
-    protocol: Callable[[list[Row]], list[bool]],
+    protocol: Callable[[list[LabRow]], list[bool]],
 ) -> None:
     sizes = (4096.0, 32768.0, 2.0**18)
     rows = [
@@ -134,7 +134,7 @@ def test_both_kinds_of_columns_are_read(tmp_path: Path) -> None:
         "collective,p,size_bytes,rate_bps,delay_s,median_s,cv\n"
         "all_reduce,2,8,2e8,0.002,0.001,0.01\n"
     )
-    row = Row("all_reduce", "", 2, 8.0, 2e8, 2e-3, 1e-3, 0.01)
+    row = LabRow("all_reduce", "", 2, 8.0, 2e8, 2e-3, 1e-3, 0.01)
     assert read(ours) == [row, row._replace(algorithm="ring")]
     assert read(old) == [row]
 
@@ -205,8 +205,8 @@ def test_the_table_counts_what_it_leaves_out(tmp_path: Path) -> None:
 
 @cache
 def predicted(
-    path: Path, protocol: Callable[[list[Row]], list[bool]]
-) -> tuple[float, list[Row], list[float]]:
+    path: Path, protocol: Callable[[list[LabRow]], list[bool]]
+) -> tuple[float, list[LabRow], list[float]]:
     """What is held out of gloo's operations, predicted."""
     rows = [row for row in quiet(read(path)) if not row.algorithm]
     return held_out(rows, protocol(rows))
@@ -221,7 +221,7 @@ def predicted(
     ids=["ours", "older"],
 )
 def test_gloos_operations_are_predicted_with_one_constant(
-    path: Path, limit: float, protocol: Callable[[list[Row]], list[bool]]
+    path: Path, limit: float, protocol: Callable[[list[LabRow]], list[bool]]
 ) -> None:
     """The target is 6%; the worst are all-to-alls, whose flows TCP does not share evenly."""
     software, unseen, errors = predicted(path, protocol)

@@ -13,7 +13,7 @@ from experiments.studies.machine_rules import (
     learn_from,
     unseen,
 )
-from experiments.studies.population_fit import Runs, fit_population
+from experiments.studies.population_fit import MachineRuns, fit_population
 from simulator.uncertainty.interval import LEVEL, quantile
 
 MACHINES, POINTS = 400, 5
@@ -62,7 +62,7 @@ def test_a_machine_counts_once_however_many_set_ups_it_has() -> None:
     assert learn(again, shipped_rules()) == pytest.approx(expected, rel=1e-3)
 
 
-def test_machines_that_are_unlike_have_wider_intervals(machines: list[Runs]) -> None:
+def test_machines_that_are_unlike_have_wider_intervals(machines: list[MachineRuns]) -> None:
     """One machine is twice as slow as its specification says."""
     slow = unseen(machines[0], fit_population(machines[1:]))
     slow = slow._replace(off=slow.off + np.log(2))
@@ -72,5 +72,5 @@ def test_machines_that_are_unlike_have_wider_intervals(machines: list[Runs]) -> 
     assert np.all(slow.variance(wider, base) > slow.variance(usual, base))
 
 
-def test_one_machine_alone_has_no_rules_to_learn(machines: list[Runs]) -> None:
+def test_one_machine_alone_has_no_rules_to_learn(machines: list[MachineRuns]) -> None:
     assert learn_from(machines[:1], shipped_rules()) == START

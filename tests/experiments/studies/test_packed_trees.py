@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.studies.__main__ import main
-from experiments.studies.packed_trees import FINE, Result, summary
+from experiments.studies.packed_trees import FINE, TreeTimes, summary
 from simulator.collectives.optimal import SEGMENTS
 
 
@@ -22,7 +22,7 @@ def test_the_table_has_a_line_for_each_algorithm(capsys: pytest.CaptureFixture[s
 
 
 def test_what_a_network_misses_is_told() -> None:
-    slow = Result(7, "optimal", 4, 3, {SEGMENTS: 1.5, FINE: 1.03}, 1.02, "ring")
+    slow = TreeTimes(7, "optimal", 4, 3, {SEGMENTS: 1.5, FINE: 1.03}, 1.02, "ring")
     assert summary([slow]).splitlines()[-1] == (
         "optimal on network 7 of 4 ranks: 64 segments are slow, 2048 segments are slow, "
         "ring is faster"

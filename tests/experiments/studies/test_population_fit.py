@@ -20,7 +20,7 @@ from experiments.studies.machine_rules import learn_from
 from experiments.studies.population_fit import (
     SHARED,
     USUAL,
-    Runs,
+    MachineRuns,
     at_specification,
     fit_population,
     fit_transports,
@@ -33,11 +33,11 @@ LOOSE = 0.5
 
 
 @pytest.fixture(scope="module")
-def population(machines: list[Runs]) -> Population:
+def population(machines: list[MachineRuns]) -> Population:
     return fit_population(machines, LOOSE)
 
 
-def test_the_mean_stays_at_the_own_model_if_it_is_held_there(machines: list[Runs]) -> None:
+def test_the_mean_stays_at_the_own_model_if_it_is_held_there(machines: list[MachineRuns]) -> None:
     near_own_model = fit_population(machines, 0.001, 0.0)
     for name in CHANGED:
         member = near_own_model.members[name]
@@ -59,7 +59,9 @@ def test_parameters_that_a_specification_gives_are_in_its_units(population: Popu
     assert units == {f"{name} {kind} 1/β" for name in protocols for kind in kinds}
 
 
-def test_one_machine_says_less_than_six(population: Population, machines: list[Runs]) -> None:
+def test_one_machine_says_less_than_six(
+    population: Population, machines: list[MachineRuns]
+) -> None:
     """Means of few machines stay near the start of the library's own model."""
     alone = fit_population(machines[:1], LOOSE)
     for name in CHANGED:
@@ -67,27 +69,27 @@ def test_one_machine_says_less_than_six(population: Population, machines: list[R
         assert start < alone.members[name].mean < population.members[name].mean
 
 
-def test_spreads_of_few_machines_stay_near_what_is_usual(machines: list[Runs]) -> None:
+def test_spreads_of_few_machines_stay_near_what_is_usual(machines: list[MachineRuns]) -> None:
     spreads = fit_population(machines[:1]).spreads.values()
     assert max(spreads) < 2 * USUAL
     assert min(spreads) > USUAL / 2
 
 
-def test_a_machine_is_predicted_from_its_specification(machines: list[Runs]) -> None:
+def test_a_machine_is_predicted_from_its_specification(machines: list[MachineRuns]) -> None:
     """Links four times as fast as those of the others."""
     others = fit_population(machines[1:], LOOSE)
     misfit = np.log(specified(machines[0], others) / machines[0].model.points.seconds)
     assert np.median(np.abs(misfit)) < 0.2
 
 
-def test_two_set_ups_of_a_machine_count_as_one_machine(machines: list[Runs]) -> None:
+def test_two_set_ups_of_a_machine_count_as_one_machine(machines: list[MachineRuns]) -> None:
     once, twice = (fit_population(runs, LOOSE) for runs in (machines, [*machines, machines[0]]))
     for name, member in once.members.items():
         assert twice.members[name][1:] == pytest.approx(member[1:], rel=1e-6)
     assert twice.machines == once.machines
 
 
-def test_what_is_left_out_is_never_seen(machines: list[Runs]) -> None:
+def test_what_is_left_out_is_never_seen(machines: list[MachineRuns]) -> None:
     """Nonsense of the machine that is left out, in all its set-ups, changes nothing."""
     nonsense, again = runs_of(1), copy(machines[0])
     nonsense.model.points.seconds = nonsense.model.points.seconds * 100
@@ -118,7 +120,7 @@ def test_corrections_of_single_numbers_of_nodes_are_of_no_population() -> None:
     assert not any(name.endswith("nodes") and " at " in name for name in names)
 
 
-def test_latencies_between_nodes_share_their_offset(machines: list[Runs]) -> None:
+def test_latencies_between_nodes_share_their_offset(machines: list[MachineRuns]) -> None:
     """The machines differ from the library's own model in LL alone, and in their launch."""
     distances = {
         name: member.mean - member.start
@@ -131,13 +133,15 @@ def test_latencies_between_nodes_share_their_offset(machines: list[Runs]) -> Non
     assert max(abs(distances[name]) for name in distances.keys() - between) < 0.01
 
 
-def with_transport(runs: Runs, transport: str) -> Runs:
+def with_transport(runs: MachineRuns, transport: str) -> MachineRuns:
     changed = copy(runs)
     changed.transport = transport
     return changed
 
 
-def test_a_transport_that_enough_machines_have_has_a_population(machines: list[Runs]) -> None:
+def test_a_transport_that_enough_machines_have_has_a_population(
+    machines: list[MachineRuns],
+) -> None:
     transports = [*[VERBS] * ENOUGH, *[TCP] * (ENOUGH - 1), ""]
     runs = [with_transport(*pair) for pair in zip(machines, transports, strict=True)]
     population = fit_transports(runs)
@@ -149,13 +153,15 @@ def test_a_transport_that_enough_machines_have_has_a_population(machines: list[R
     assert population.members == fit_population(runs).members
 
 
-def test_set_ups_of_a_machine_do_not_make_a_transport(machines: list[Runs]) -> None:
+def test_set_ups_of_a_machine_do_not_make_a_transport(machines: list[MachineRuns]) -> None:
     alike = [with_transport(machines[0], TCP)] * ENOUGH
     others = [with_transport(each, "") for each in machines[1:]]
     assert not fit_transports([*alike, *others]).transports
 
 
-def test_plugins_have_only_latencies_between_nodes_of_their_own(machines: list[Runs]) -> None:
+def test_plugins_have_only_latencies_between_nodes_of_their_own(
+    machines: list[MachineRuns],
+) -> None:
     runs = [with_transport(each, PLUGIN) for each in machines[:ENOUGH]]
     runs += [with_transport(each, VERBS) for each in machines[ENOUGH:]]
     population = fit_transports(runs)

@@ -10,7 +10,7 @@ import pytest
 from experiments.calibration.observations import evenly
 from experiments.calibration.population.population import Population
 from experiments.calibration.population.population_file import parse as population
-from experiments.studies.population_fit import Runs, fit_population
+from experiments.studies.population_fit import MachineRuns, fit_population
 from experiments.studies.populations import main, sharpened, specified
 from simulator.cost_models.nccl import NcclJob, channels, choice
 from tests.experiments.studies.conftest import runs_of
@@ -63,7 +63,7 @@ def test_a_folder_without_runs_of_a_library_is_refused(folder: Path) -> None:
         main(folder, "mpi")
 
 
-def test_four_points_say_how_machines_differ(machines: list[Runs]) -> None:
+def test_four_points_say_how_machines_differ(machines: list[MachineRuns]) -> None:
     """Machines far from the others."""
     population = fit_population(machines[:3], apart=0.0)
     before, after = np.mean([_errors(number, population) for number in range(7, 11)], axis=0)
@@ -79,7 +79,7 @@ def _errors(number: int, population: Population) -> list[float]:
     return [float(np.median(np.abs(np.log(each / measured))[~keep])) for each in times]
 
 
-def test_a_prediction_starts_from_the_population(machines: list[Runs]) -> None:
+def test_a_prediction_starts_from_the_population(machines: list[MachineRuns]) -> None:
     population = fit_population(machines[:2])
     names = (one.name for one in machines[2].model.parameters)
     values = dict(zip(names, machines[2].inner(population), strict=True))

@@ -13,7 +13,7 @@ from experiments import output
 from experiments.studies import generated_pages, growth, process_usage, speed
 from experiments.studies.__main__ import main, studies
 from experiments.studies.process_usage import (
-    Usage,
+    ProcessUsage,
     alternate,
     environment,
     in_process,
@@ -171,11 +171,11 @@ def test_an_old_revision_compiles_what_its_command_needs(tmp_path: Path) -> None
 def test_works_run_in_turn_and_a_failure_once() -> None:
     order = []
 
-    def work(name: str, seconds: float) -> Usage:
+    def work(name: str, seconds: float) -> ProcessUsage:
         order.append(name)
         if name == "b":
             raise InputError("lost")
-        return Usage(seconds - len(order), seconds, 1.0)
+        return ProcessUsage(seconds - len(order), seconds, 1.0)
 
     measures = {name: partial(work, name, 9.0) for name in "abc"}
     assert alternate(measures, 3) == {
@@ -210,8 +210,8 @@ def test_both_revisions_import_files_of_their_own(repository: Path) -> None:
 
 @pytest.mark.usefixtures("quick_unit")
 def test_a_row_slower_by_more_than_5_percent_has_a_note() -> None:
-    used = {"old": Usage(1.0, 9.0, 2e6), "now": Usage(1.2, 9.0, 1e6)}
-    measures = {name: partial(Usage, *each) for name, each in used.items()}
+    used = {"old": ProcessUsage(1.0, 9.0, 2e6), "now": ProcessUsage(1.2, 9.0, 1e6)}
+    measures = {name: partial(ProcessUsage, *each) for name, each in used.items()}
     old, now = speed.compared("work", measures, "cpu", 1)
     assert old == ["work", "old", "2.00", "1.00", "2MB", "1.00", ""]
     assert now == ["work", "now", "2.40", "1.20", "1MB", "0.50", "slower by 20%"]
@@ -252,7 +252,7 @@ def test_exponents_are_slopes_of_logarithms() -> None:
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """A folder with two measured rows and the text of the page."""
-    good = speed.record(TINY, Usage(0.5, 1.0, 5e7), 0.45)
+    good = speed.record(TINY, ProcessUsage(0.5, 1.0, 5e7), 0.45)
     bad = speed.record(BAD, "exit code 1: no", 0.45)
     speed._write(tmp_path, [good, bad], [[["p", "CPU"], ["64", "1s"]]])
     (tmp_path / "page.txt").write_text("$growth\n$rows\n")
@@ -272,7 +272,7 @@ def test_the_page_has_the_rows_of_the_csv_file(results: Path) -> None:
 
 def test_goals_are_for_a_machine_whose_y_is_0_45() -> None:
     def reached(seconds: float, peak: float, y: float) -> str:
-        return speed.reached(speed.record(TINY, Usage(seconds, 0, peak), y))
+        return speed.reached(speed.record(TINY, ProcessUsage(seconds, 0, peak), y))
 
     assert reached(0.9, 1e8, 0.9) == "aim"
     assert reached(0.9, 1e8, 0.45) == "must"

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from experiments.studies import start_up
-from experiments.studies.process_usage import Usage
+from experiments.studies.process_usage import ProcessUsage
 
 
 def test_the_time_of_a_process_counts() -> None:
@@ -16,7 +16,7 @@ def test_the_time_of_a_process_counts() -> None:
 
 def test_each_row_has_its_multiple_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_up, "unit", lambda: 0.5)
-    monkeypatch.setattr(start_up, "used", lambda line, variables: Usage(0.25, 0.3, 1e6))
+    monkeypatch.setattr(start_up, "used", lambda line, variables: ProcessUsage(0.25, 0.3, 1e6))
     heads, *rows = start_up.commands()
     assert heads == ["command", "compiled code", "CPU", "over the loop", "elapsed"]
     assert len(rows) == 7

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.studies.__main__ import main
-from experiments.studies.gloo_lab import Row, lab
+from experiments.studies.gloo_lab import LabRow, lab
 from experiments.studies.training_runs import (
     COPYING,
     MIB,
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sweep = ["collective,p,size_bytes,rate_bps,delay_s,median_s,cv"]
     for ranks in (2, 3, 4):
         for nbytes, delay in ((4096, 2e-4), (2**20, 2e-4), (2**22, 2e-3)):
-            row = Row("all_reduce", "", ranks, nbytes, 2e8, delay, 1.0, 0.1)
+            row = LabRow("all_reduce", "", ranks, nbytes, 2e8, delay, 1.0, 0.1)
             sweep.append(
                 f"all_reduce,{ranks},{nbytes},200000000,{delay},{reduced(row, SOFTWARE)},0.1"
             )
@@ -104,7 +104,7 @@ def test_sleep_is_found_from_steps_without_communication_alone(folder: Path) -> 
 
 def test_a_step_of_one_bucket_is_computing_and_then_an_all_reduce() -> None:
     row = a_step(1, 1.0)
-    alone = reduced(Row("all_reduce", "", 4, 8 * MIB, row.rate, row.delay, 1.0, 0.0), SOFTWARE)
+    alone = reduced(LabRow("all_reduce", "", 4, 8 * MIB, row.rate, row.delay, 1.0, 0.0), SOFTWARE)
     computing = 4 * (row.forward + row.backward)
     assert slept(row._replace(buckets=0), SOFTWARE, Overhead()) == pytest.approx(computing)
     copies = 2 * (4 * KERNEL + 2 * 8 * MIB / COPYING)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.studies.worst_points import Curve, reason
+from experiments.studies.worst_points import LeftOutCurve, reason
 from grouped_cases import each_case
 
 SIZES = np.array([4.0**k for k in range(5, 10)])
@@ -10,8 +10,8 @@ SIZES = np.array([4.0**k for k in range(5, 10)])
 
 def curve(
     seconds: list[float], off: list[float], algorithm: tuple[str, ...] = ("ring",) * 5
-) -> Curve:
-    return Curve(SIZES, np.array(seconds, dtype=np.float64) * 1e-6, np.array(off), algorithm)
+) -> LeftOutCurve:
+    return LeftOutCurve(SIZES, np.array(seconds, dtype=np.float64) * 1e-6, np.array(off), algorithm)
 
 
 @each_case(
@@ -32,7 +32,7 @@ def curve(
         ),
     ],
 )
-def test_a_reason_is_told(measured: Curve, place: int, words: str) -> None:
+def test_a_reason_is_told(measured: LeftOutCurve, place: int, words: str) -> None:
     assert words in reason(measured, place)
 
 
