@@ -8,7 +8,7 @@ begins a round when all that it sent and received in the round before has arrive
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.chunks import chunked
+from simulator.collectives.chunk_parts import chunked
 from simulator.collectives.collective import ALL_GATHER, ALL_TO_ALL, Algorithm
 from simulator.cost_models import bruck_formulas
 from simulator.schedules.schedule import Schedule

@@ -6,7 +6,7 @@ every other by a flag that its buffer is ready.
 
 import numpy as np
 
-from simulator.collectives.chunks import chunked
+from simulator.collectives.chunk_parts import chunked
 from simulator.collectives.collective import ALL_REDUCE, Algorithm
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule

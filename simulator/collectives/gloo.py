@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator.collectives.chunks import chunked
+from simulator.collectives.chunk_parts import chunked
 from simulator.collectives.collective import (
     ALL_GATHER,
     ALL_REDUCE,

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from simulator.collectives.chunks import chunked
+from simulator.collectives.chunk_parts import chunked
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm
 from simulator.collectives.places import by_place
 from simulator.cost_models import servers

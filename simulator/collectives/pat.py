@@ -9,7 +9,7 @@ packed into messages of at most `chunks` chunks.
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.chunks import chunked
+from simulator.collectives.chunk_parts import chunked
 from simulator.collectives.collective import ALL_GATHER, REDUCE_SCATTER, Algorithm
 from simulator.cost_models import log2_ceil, pat_formulas
 from simulator.schedules.schedule import Schedule

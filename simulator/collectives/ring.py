@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from simulator.collectives.chunks import chunked, parts_of
+from simulator.collectives.chunk_parts import chunked, parts_of
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
@@ -26,7 +26,7 @@ def ring(
 
     A ring that `scatters` takes every chunk once round to its owner, and every rank adds its data.
     A ring that `gathers` takes every chunk once round from its owner. Each part of a chunk goes its
-    way, and a rank passes it on as soon as it has it: :func:`simulator.collectives.chunks.parts_of`
+    way, and a rank passes it on as soon as it has it: :func:`simulator.collectives.chunk_parts.parts_of`
     cuts the parts.
 
     >>> ring(4, 4096.0, gathers=False).sent().tolist()

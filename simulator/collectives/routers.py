@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +18,20 @@ TOKENS = 512
 Counts = npt.NDArray[np.int64]
 
 
-class Router(Hashable, Protocol):
+class Router(ABC):
     """Sizes of chunks and blocks, as shares of V."""
 
-    def chunks(self, ranks: int) -> Floats:
-        """The chunk of each rank, shape (ranks,). They add up to 1."""
-
+    @abstractmethod
     def matrix(self, ranks: int) -> Floats:
         """What each rank has for each rank, shape (ranks, ranks). Rows add up to 1 on average."""
 
+    def chunks(self, ranks: int) -> Floats:
+        """The chunk of each rank, shape (ranks,): the mean of all senders. They add up to 1."""
+        return np.asarray(self.matrix(ranks).mean(axis=0), dtype=np.float64)
+
 
 @dataclass(frozen=True)
-class Ramp:
+class Ramp(Router):
     """Rank r gets r + 1 parts."""
 
     def chunks(self, ranks: int) -> Floats:
@@ -47,7 +49,7 @@ RAMP = Ramp()
 
 
 @dataclass(frozen=True)
-class Zipf:
+class Zipf(Router):
     """A router of tokens to experts, one expert a rank. The expert of popularity k gets a share
     that falls as k^-exponent. The seed says which rank has which popularity.
 
@@ -70,7 +72,7 @@ class Zipf:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class Tokens(Router):
     """A router that sends each token to `top` experts in at most `nodes` nodes, as DeepSeek-V3's.
 
     The popularity of an expert is that of :class:`Zipf`. A node is `per_node` consecutive ranks. A
@@ -96,10 +98,6 @@ class Tokens:
     def copies(self) -> int:
         """What a rank sends if each of its tokens goes to each expert by itself: V in tokens."""
         return self.top * self.tokens
-
-    def chunks(self, ranks: int) -> Floats:
-        """As :meth:`Router.chunks`: the mean of all senders."""
-        return np.asarray(self.matrix(ranks).mean(axis=0), dtype=np.float64)
 
     def matrix(self, ranks: int) -> Floats:
         """As :meth:`Router.matrix`. A token counts for each of its experts on a rank."""
@@ -168,14 +166,10 @@ def _node_scores(score: Floats, starts: Counts, best: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Returned:
+class Returned(Router):
     """Sends back what a router has sent."""
 
     router: Router
-
-    def chunks(self, ranks: int) -> Floats:
-        """As :meth:`Router.chunks`: the mean of all senders."""
-        return np.asarray(self.matrix(ranks).mean(axis=0), dtype=np.float64)
 
     def matrix(self, ranks: int) -> Floats:
         """As :meth:`Router.matrix`: rows and columns are swapped."""
@@ -183,7 +177,7 @@ class Returned:
 
 
 @dataclass(frozen=True)
-class SizeTable:
+class SizeTable(Router):
     """Sizes from a file: what row s has in column r is for rank r, from rank s."""
 
     name: str

@@ -49,9 +49,6 @@ def with_source(capacity: Longs, supply: Longs) -> Longs:
     return joined
 
 
-Longs = npt.NDArray[np.int64]
-
-
 def wiring(topology: Topology) -> Floats:
     """Bytes/s from node to node, shape (nodes, nodes): the devices, and two nodes for each medium
     that links share.
@@ -120,7 +117,6 @@ def _through_media(topology: Topology, shared: list[list[int]]) -> Floats:
     return bandwidth
 
 
-Longs = npt.NDArray[np.int64]
 EXACT = 1e-12
 """The relative error of a quotient of two bandwidths."""
 

@@ -166,7 +166,6 @@ def _by_owner(first: int, count: int, each: int) -> Iterator[tuple[int, int, int
         first += part
 
 
-Longs = npt.NDArray[np.int64]
 GAIN = 1e-3
 """Roots with unequal shares are used if that makes all trees faster by more than this share."""
 

@@ -56,12 +56,13 @@ def line_of(text: str, location: Location) -> int | None:
         return None
     start = node
     for key in location:
-        rows = node.value if isinstance(node, yaml.CollectionNode) else ()
-        pairs = rows if isinstance(node, yaml.MappingNode) else [(row, row) for row in rows]
-        names = [first.value for first, _ in pairs] if pairs is rows else range(len(rows))
-        if key not in names:
+        rows = node.value if isinstance(node, yaml.CollectionNode) else []
+        pairs = {number: (row, row) for number, row in enumerate(rows)}
+        if isinstance(node, yaml.MappingNode):
+            pairs = {first.value: (first, second) for first, second in rows}
+        if key not in pairs:
             break
-        start, node = pairs[names.index(key)]
+        start, node = pairs[key]
     return int(start.start_mark.line) + 1
 
 
