@@ -26,8 +26,7 @@ def ring(
 
     A ring that `scatters` takes every chunk once round to its owner, and every rank adds its data.
     A ring that `gathers` takes every chunk once round from its owner. Each part of a chunk goes its
-    way, and a rank passes it on as soon as it has it: :func:`simulator.collectives.chunk_parts.parts_of`
-    cuts the parts.
+    way, and a rank passes it on as soon as it has it (:func:`parts_of` cuts the parts).
 
     >>> ring(4, 4096.0, gathers=False).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]
