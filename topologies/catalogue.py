@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from inspect import signature
-from math import prod
+from math import log2, prod
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,9 +16,9 @@ import numpy as np
 from topologies.clusters import cluster, joined
 from topologies.columns import distinct
 from topologies.errors import InputError, nearest_name, unknown_option
-from topologies.machine_size import check_machine
 from topologies.machines import MACHINES
 from topologies.placement import Placement, placed
+from topologies.resources import Need, check
 from topologies.shapes import SHAPES
 from topologies.topology import Paths, Topology
 from topologies.units import (
@@ -330,3 +330,24 @@ def _with_servers(machine: Topology, ranks: int, servers: int, kind: str | None)
             f"ranks, or a larger machine"
         )
     return replace(machine, placement=np.concatenate((machine.placement[:ranks], spare[:servers])))
+
+
+SURE = 1024
+"""Ranks or nodes of a machine that fits into any memory."""
+COUNTED = 32, 64
+"""Ranks or nodes of machines that tell how many links a larger one has."""
+LINK_NEED = Need(3e-7, 160.0)
+"""To build a link, and to hold it."""
+
+
+def check_machine(subject: str, make: Callable[[int], Topology], number: int) -> None:
+    """Raise InputError if a machine of so many ranks or nodes, `make(number)`, is too large: its
+    links are those of small machines, extended as a power."""
+    if number <= SURE:
+        return
+    try:
+        few, many = (make(small).links for small in COUNTED)
+    except InputError:
+        return  # small machines do not have these options
+    links = many * (number / COUNTED[1]) ** (log2(many / few) / log2(COUNTED[1] / COUNTED[0]))
+    check(subject, Need(links * LINK_NEED.seconds, links * LINK_NEED.nbytes), "take fewer")

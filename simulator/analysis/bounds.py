@@ -24,9 +24,8 @@ from simulator.schedules.whole_numbers import whole_number
 from topologies.capacity import congestion, tightest_cut
 from topologies.columns import distinct
 from topologies.concurrent_flow import concurrent_flow, stretch
-from topologies.cuts import tree_cuts
+from topologies.cuts import End, Grouping, groupings, tree_cuts
 from topologies.errors import InputError
-from topologies.groupings import End, Grouping, groupings
 from topologies.topology import Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]

@@ -19,8 +19,7 @@ from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Move, Shifts, fold, rotations
-from topologies.alike_rings import Box, shifted
-from topologies.ring_search import Rings, find_rings
+from topologies.ring_search import Box, Rings, find_rings, shifted
 from topologies.topology import Ints, Topology
 
 Orders = npt.NDArray[np.integer]

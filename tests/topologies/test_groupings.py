@@ -7,7 +7,7 @@ import pytest
 
 from simulator.analysis.bounds import HALVES, left_out, limits
 from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, BROADCAST
-from topologies.groupings import groupings
+from topologies.cuts import groupings
 from topologies.routing import distances
 from topologies.shapes import bus, line, nodes, ring, star
 from topologies.topology import Topology

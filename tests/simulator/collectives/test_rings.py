@@ -18,10 +18,9 @@ from simulator.schedules import semantics
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts, rotations
-from topologies.alike_rings import shifted
 from topologies.clusters import cluster
 from topologies.degraded import slowed
-from topologies.ring_search import find_rings
+from topologies.ring_search import find_rings, shifted
 from topologies.shapes import nodes, ring, star
 from topologies.topology import Topology
 
