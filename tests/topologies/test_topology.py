@@ -238,7 +238,7 @@ def test_a_latency_and_a_gap_are_zero_or_more_and_finite(seconds: float) -> None
 def test_merging_and_copying_cost_zero_or_more(cost: float) -> None:
     for column in ("reduction", "copy"):
         builder = two_gpus()
-        builder.device("c", **{column: cost})
+        builder.devices(["c"], "gpu", **{column: cost})
         message = refusal(lambda builder=builder: builder.build(["a"]))
         assert f"{column} of c is {cost}s/B" in message
 

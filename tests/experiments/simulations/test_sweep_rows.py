@@ -84,11 +84,11 @@ def broken(build_seen: str) -> Algorithm:
     wrong = {
         "time": {"time": lambda fabric, p, nbytes: 1.0},
         "steps": {"steps": lambda p: 1},
-        "bytes": {"volume": lambda p, nbytes: nbytes},
-        "peak memory": {"peak": lambda p, nbytes: nbytes},
-        "redundant memory": {"redundant": lambda p, nbytes: nbytes},
+        "bytes": {"volume": lambda p: 1.0},
+        "peak memory": {"peak": lambda p: 1.0},
+        "redundant memory": {"redundant": lambda p: 1.0},
     }
-    return replace(good, cost=replace(good.cost, **wrong[build_seen]))  # type: ignore[arg-type]
+    return replace(good, formula=replace(good.cost, **wrong[build_seen]))  # type: ignore[arg-type]
 
 
 @each_case("check", ["time", "steps", "bytes", "peak memory", "redundant memory"])

@@ -7,6 +7,7 @@ from refusals import refusal
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.collectives.sharded_servers import byteps_all_reduce, cpu_and_worker_shares
+from simulator.cost_models.servers import byteps
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from topologies.shapes import star
@@ -23,9 +24,7 @@ def optimum(workers: int, servers: int) -> float:
 def test_cpu_machines_and_workers_add_up_all(workers: int, servers: int, segments: int) -> None:
     schedule = byteps_all_reduce(workers, 64.0, servers=servers, segments=segments)
     semantics.check(schedule, ALL_REDUCE)
-    cost = find("byteps").formula
-    assert cost is not None
-    volume = cost(servers=servers, segments=segments).volume(workers) * 64.0
+    volume = byteps(servers, segments).volume(workers) * 64.0
     assert schedule.volume == pytest.approx(volume)
 
 
