@@ -6,7 +6,7 @@ import pytest
 from refusals import refusal
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.collectives.nvls_variants import (
+from simulator.collectives.in_network import (
     multimem_one_shot_all_reduce,
     nvls_tree_all_reduce,
 )
