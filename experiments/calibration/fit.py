@@ -3,6 +3,7 @@ reason for each parameter that stays open."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.library_model import Model, PathChoice
-from experiments.calibration.observations import Flags, Ints
+from experiments.calibration.observations import FitCurve, Flags, Ints
 from experiments.calibration.slopes import slopes
 from simulator.profile import Profile
 from topologies.topology import Floats
@@ -125,6 +126,20 @@ def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
     """Fit the points that `keep` chooses with the known paths."""
     model = model.taking({}).seeing(keep)
     return Fit(*_relabelled(model, keep, _solve(model, keep, start)), keep, 0.0)
+
+
+def outliers(fit: Fit) -> Iterator[tuple[FitCurve, float]]:
+    """Curves that a fit of all curves does not explain, each with its measured over predicted
+    seconds, the median of its sizes: twice or more, or half or less.
+
+    Corrections of single numbers of nodes do not count, because they would hide a curve on its own
+    number of nodes.
+    """
+    residuals, points = fit.typical_residuals, fit.model.points
+    for c, curve in enumerate(points.curves):
+        factor = float(np.exp(np.median(residuals[points.curve == c])))
+        if max(factor, 1 / factor) >= 2.0:
+            yield curve, factor
 
 
 def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:

@@ -10,6 +10,7 @@ import numpy as np
 from experiments.calibration.fit import Fit, fit
 from experiments.calibration.observations import FitCurve, FitPoints, Flags, evenly
 from experiments.calibration.uncertainty import kept_points, parameter_variance, places
+from simulator.collectives import find
 from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.measured_places import MeasuredPlaces
 from simulator.uncertainty.residuals import Residuals
@@ -162,15 +163,11 @@ def _least(count: Callable[[str, int], float], curve: FitCurve) -> float:
 
 
 def _steps(algorithm: str, ranks: int) -> float:
-    from simulator.collectives import find
-
     return float(find(algorithm).cost.steps(ranks))
 
 
 def _bytes(algorithm: str, ranks: int) -> float:
     """Bytes on a rank's port, in units of V."""
-    from simulator.collectives import find
-
     return float(find(algorithm).cost.volume(ranks)) / ranks
 
 

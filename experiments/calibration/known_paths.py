@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from math import inf
 
 import numpy as np
@@ -15,6 +15,7 @@ from experiments.calibration.observations import FitCurve, FitPoints, Ints
 from experiments.calibration.paths import Paths
 from simulator.collectives import find
 from simulator.effects.jobs import Index, Jobs, jobs, reduces
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.shapes import nodes
 from topologies.topology import Floats, Topology
@@ -30,6 +31,18 @@ def as_nodes(ranks: int, per_node: int, *, multicast: bool = True) -> Topology:
     """The machine as a library sees it: each rank has a port, and each node has a port. The curves
     say whether switches in nodes multicast, so here they can."""
     return nodes(ranks, per_node=per_node, bandwidth=1e9, latency=1e-6, multicast=multicast)
+
+
+def machine_for(blueprint: Blueprint | None) -> Machine:
+    """From numbers of ranks and of ranks a node to the machine, with the nodes of the job. The
+    default is nodes with a port each."""
+    if blueprint is None or blueprint.name == "nodes":
+        return as_nodes
+    return partial(_built, blueprint)
+
+
+def _built(blueprint: Blueprint, ranks: int, per_node: int) -> Topology:
+    return blueprint.for_job(ranks, -(-ranks // per_node)).build(ranks)
 
 
 @dataclass(frozen=True, eq=False)

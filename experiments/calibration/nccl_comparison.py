@@ -13,8 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from experiments.calibration.known_paths import as_nodes
-from experiments.calibration.machine_builder import machine_for
+from experiments.calibration.known_paths import as_nodes, machine_for
 from experiments.calibration.observations import FitCurve
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from experiments.calibration.decisions import Rule
 from experiments.measurements import Curve
+from simulator.collectives import find
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -66,8 +67,6 @@ class FitCurve:
     @property
     def segmented(self) -> bool:
         """Whether the library's rule sends V in segments that follow one another."""
-        from simulator.collectives import find
-
         names = self.algorithms if self.rule else ()
         return any(find(name).options.get("segments", 1) > 1 for name in names)
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import starmap
 from pathlib import Path
 
 from experiments import output
@@ -17,16 +18,16 @@ from experiments.calibration.calibrated_profile import (
     library_of,
     points,
 )
-from experiments.calibration.curve_choice import chosen_curves
 from experiments.calibration.error_table import error_table
+from experiments.calibration.fit import outliers
+from experiments.calibration.known_paths import machine_for
 from experiments.calibration.libraries import library
 from experiments.calibration.library import Library
-from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.calibration.outliers import Outlier, outliers
 from experiments.calibration.transfer import linked, port
 from experiments.commands.answer import Answer, check_files
 from experiments.measurements import doubts, read_all, setups
+from experiments.measurements.setups import chosen_curves
 from experiments.profiles import ENDINGS, write
 from experiments.profiles.profile_document import Calibrated, Estimated
 from simulator.effects.labels import Ineffective
@@ -119,7 +120,7 @@ def fitted(choice: Request, out: Path | None) -> tuple[Calibrated, Calibration]:
         if curve.source not in names
     ]
     ignored += label_detection.fallen_back(unfitted, chosen, calibration.fit.profile, built)
-    for line in (*map(_ignored, ignored), *map(_unlike, outliers(calibration.fit))):
+    for line in (*map(_ignored, ignored), *starmap(_unlike, outliers(calibration.fit))):
         output.note(line)
     profile = document(
         calibration, called, where, _sources(measured.curves), _made((*files, *links)), ignored
@@ -174,17 +175,11 @@ def _uneven(measured: FitPoints) -> Iterator[str]:
             )
 
 
-def _unlike(outlier: Outlier) -> str:
+def _unlike(curve: FitCurve, factor: float) -> str:
     """A curve that the fit does not explain in words."""
-    how = (
-        f"{outlier.factor:.3g} times slower"
-        if outlier.factor > 1
-        else f"{1 / outlier.factor:.3g} times faster"
-    )
-    text = (
-        f"{outlier.curve.name}: {outlier.curve.collective} on "
-        f"{output.counted(outlier.curve.ranks, 'rank')} is {how}"
-    )
+    how = f"{factor:.3g} times slower" if factor > 1 else f"{1 / factor:.3g} times faster"
+    ranks = output.counted(curve.ranks, "rank")
+    text = f"{curve.name}: {curve.collective} on {ranks} is {how}"
     return (
         f"{text} than the fit of all curves says, in the median of its sizes: diagnose it, or "
         f"leave it out"

@@ -15,11 +15,10 @@ import numpy as np
 from experiments import output
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import calibrate, error, points
-from experiments.calibration.curve_choice import chosen_curves
 from experiments.calibration.error_table import error_table
+from experiments.calibration.known_paths import machine_for
 from experiments.calibration.libraries import NCCL, library
 from experiments.calibration.library import Library
-from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.prediction import (
     CurveJob,
@@ -30,6 +29,7 @@ from experiments.calibration.prediction import (
 )
 from experiments.commands.answer import Answer, check_files
 from experiments.measurements import Curve, doubts, read_all, setups
+from experiments.measurements.setups import chosen_curves
 from experiments.profiles.interval_levels import at_level, span
 from experiments.profiles.profile_document import Calibrated, Error
 from topologies.catalogue import Blueprint

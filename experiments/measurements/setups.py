@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments.measurements.curve import Curve
 from experiments.output import counted
+from topologies.errors import InputError
 
 APART = 1.2
 """By how much the times of the same sizes differ, in the median, between two set-ups: repetitions
@@ -93,11 +94,22 @@ def setups(curves: Sequence[Curve], pairs: Sequence[Contradiction]) -> dict[str,
     return parts
 
 
-def of_setup(curves: Iterable[Curve], only: str) -> list[Curve]:
-    """The curves whose file's name has all words of `only` between underscores. Blanks or commas
-    separate the words."""
-    required = {*only.replace(",", " ").split()}
-    return [curve for curve in curves if required <= {*words(curve)}]
+def chosen_curves(curves: Sequence[Curve], only: str | None, forced: bool) -> list[Curve]:
+    """The curves whose file's name has all words of `only` between underscores and, if `forced`,
+    whose algorithm was forced. Blanks or commas separate the words.
+
+    Raises InputError if no file's name has the words, or `only` has none.
+    """
+    required = {*(only or "").replace(",", " ").split()}
+    if only is not None and not required:
+        raise InputError(f"--only {only!r}: expected words of files' names, like cpu")
+    named = [curve for curve in curves if required <= {*words(curve)}]
+    if required and not named:
+        known = sorted({word for curve in curves for word in words(curve)})
+        raise InputError(
+            f"--only {only}: no file's name has that as a word: there are {', '.join(known)[:200]}"
+        )
+    return [curve for curve in named if curve.algorithm or not forced]
 
 
 def words(curve: Curve) -> list[str]:

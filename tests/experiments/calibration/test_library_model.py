@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from experiments.calibration.known_paths import as_nodes
+from experiments.calibration.known_paths import as_nodes, machine_for
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.paths import PathCosts, Paths
 from experiments.calibration.prediction import predict

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Point
-from experiments.measurements.setups import APART, contradictions, of_setup, setups, warnings
+from experiments.measurements.setups import APART, chosen_curves, contradictions, setups, warnings
 from grouped_cases import each_case
+from topologies.errors import InputError
 
 SIZES = (1024, 4096, 16384, 65536)
 
@@ -151,6 +152,8 @@ def test_several_words_may_tell_set_ups_apart() -> None:
     assert list(setups(runs, pairs)) == ["set4 new", "set5 old", "set5 new"]
     (warning,) = warnings(runs)
     assert warning.endswith("--only set4,new, --only set5,new, --only set5,old")
-    assert of_setup(runs, "set5,new") == of_setup(runs, "new set5") == [runs[2]]
-    assert of_setup(runs, "set") == of_setup(runs, "set5,a,ne") == []
-    assert of_setup(runs, "none") == []
+    for only in ("set5,new", "new set5"):
+        assert chosen_curves(runs, only, False) == [runs[2]]
+    for only in ("set", "set5,a,ne", "none"):
+        with pytest.raises(InputError, match="no file's name has that as a word: there are a, "):
+            chosen_curves(runs, only, False)

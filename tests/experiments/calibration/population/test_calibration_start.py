@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from experiments.calibration.calibrated_profile import calibrate
+from experiments.calibration.known_paths import machine_for
 from experiments.calibration.libraries import GLOO, MPI, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.machine_builder import machine_for
 from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.population.calibration_start import at_population
 from experiments.calibration.population.library_profile import profile_for
