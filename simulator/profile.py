@@ -30,7 +30,7 @@ from topologies.link import Link
 from topologies.topology import Floats, Topology
 from topologies.units import format_bandwidth, format_seconds
 
-COMMON = ("launch", "copy to merge")
+COMMON_OVERHEADS = ("launch", "copy to merge")
 """What the library does for a collective, whatever the algorithm."""
 
 
@@ -90,7 +90,7 @@ class ProfileRun(NamedTuple):
     def common(self) -> float:
         """Seconds of them that every algorithm of the collective takes. They are below any
         bound."""
-        return sum(self.overheads.get(part, 0.0) for part in COMMON)
+        return sum(self.overheads.get(part, 0.0) for part in COMMON_OVERHEADS)
 
     @property
     def seconds(self) -> float:

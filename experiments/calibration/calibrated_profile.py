@@ -30,9 +30,9 @@ from simulator.uncertainty.interval_rules import IntervalRules
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-LEAST, MOST = 2, 20_000
+FEWEST_POINTS, MOST_POINTS = 2, 20_000
 """The least and the most points of a fit."""
-HOPELESS = 1e4
+WIDEST_INTERVAL = 1e4
 """If the ends of an interval are this factor apart, the interval is left out."""
 
 
@@ -70,7 +70,7 @@ def points(
     machine: Machine = as_nodes,
     *,
     in_place: bool = False,
-    least: int = LEAST,
+    least: int = FEWEST_POINTS,
     profile: Profile | None = None,
 ) -> tuple[FitPoints, list[str]]:
     """The points that can be fitted, and a line for each curve that cannot. A `profile` lists
@@ -108,8 +108,10 @@ def points(
         because = f": {skipped[0]}" if skipped else ""
         points = output.counted(count, "point")
         raise InputError(f"{points} to fit: expected at least {least}{because}")
-    if count > MOST:
-        raise InputError(f"{count} points to fit: at most {MOST}, take fewer curves or sizes")
+    if count > MOST_POINTS:
+        raise InputError(
+            f"{count} points to fit: at most {MOST_POINTS}, take fewer curves or sizes"
+        )
     return FitPoints(fitted_curves), skipped
 
 
@@ -272,4 +274,4 @@ def _says(estimate: Estimate) -> bool:
     """Whether an interval is narrow enough to be printed."""
     if estimate.parameter.unit == "power":
         return bool(np.isfinite(estimate.high))
-    return estimate.high < HOPELESS * estimate.low
+    return estimate.high < WIDEST_INTERVAL * estimate.low

@@ -146,7 +146,7 @@ PER_RANK = ("all_gather", "all_to_all")
 LEVELLED = ("all_reduce", "all_gather", "broadcast", "reduce")
 """Collectives of Open MPI's coll/han."""
 KIB = 1024
-MOST = 1024
+MOST_PIECES = 1024
 """The most pieces of a simulated pipeline."""
 
 
@@ -213,7 +213,7 @@ OPEN_MPI: Rules = {
 
 
 def _pieces(nbytes: float, segment: float) -> int:
-    return max(1, min(MOST, ceil(nbytes / segment)))
+    return max(1, min(MOST_PIECES, ceil(nbytes / segment)))
 
 
 def _old_all_reduce(ranks: int, nbytes: float) -> str:

@@ -6,15 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.calibration.effects.protocols import NEGLIGIBLE
+from experiments.calibration.effects.protocols import LEAST_LATENCY
 from experiments.calibration.known_paths import JobSizes
-from experiments.calibration.paths import PathCosts
+from experiments.calibration.paths import NEAR_FASTEST, PathCosts
 from simulator.effects.jobs import Jobs
 from simulator.profile import Profile
-
-NEAR = 1.5
-"""A protocol is simulated again if it seems to take at most so many times as long as the
-fastest."""
 
 
 class Exploration:
@@ -45,7 +41,7 @@ class Exploration:
         most = [protocol.most for protocol in self.profile.protocols]
         numbers = np.flatnonzero(place.paths.carried(size, most)).tolist()
         known = {q: place.paths.longest(self.costs(place, q, size), size, q) for q in numbers}
-        near = NEAR * min(known.values())
+        near = NEAR_FASTEST * min(known.values())
         return max(self._wrong(place, q, size) for q in numbers if known[q] <= near)
 
     def _wrong(self, place: JobSizes, number: int, size: float) -> float:
@@ -58,4 +54,4 @@ class Exploration:
         columns = [self.kinds.index(kind) for kind in place.paths.kinds]
         latency, bandwidth, gap = (column[number, columns, place.job] for column in self.links)
         merge = float(self.profile.memory.merge(size))
-        return PathCosts(np.maximum(NEGLIGIBLE, latency), 1 / bandwidth, gap, merge)
+        return PathCosts(np.maximum(LEAST_LATENCY, latency), 1 / bandwidth, gap, merge)

@@ -29,17 +29,17 @@ and less than half. That is about the cost of a point that is 2.5 times too long
 SPREADS = (0.5,)
 """Before it begins, a fit looks for paths at parameters this far from its start, in factors of
 e."""
-CLOSE = 1e-3
+CLOSE_PATHS = 1e-3
 """A fit ends when the known paths are within this share of a simulation."""
 STARTS = 3
 CONVERGED = 1e-5
 """A step is the last if it improves or changes the fit by less than this share."""
-UNSEEN = 1e-6
+UNSEEN_SLOPE = 1e-6
 """No point depends on a parameter if its derivatives are smaller in all."""
 SCATTER = 0.02
 """The least scatter of points about a fit, so that few points do not seem to say more than they
 do."""
-WIDE, ALIKE = 1.0, 0.99
+WIDE_INTERVAL, ALIKE_CORRELATION = 1.0, 0.99
 """A parameter is not identified if its 95% interval is wider than its value, or if another
 parameter can replace it."""
 
@@ -114,11 +114,11 @@ def explore(model: Model) -> Fit:
     for _ in range(ROUNDS):
         inner = _solve(model, all_points, inner)
         short = model.explore(inner, doubt)
-        if short < CLOSE and doubt:
+        if short < CLOSE_PATHS and doubt:
             short = model.explore(inner)
-        if short < CLOSE:
+        if short < CLOSE_PATHS:
             break
-        doubt = CLOSE
+        doubt = CLOSE_PATHS
     return Fit(*_relabelled(model, all_points, inner), all_points, short)
 
 
@@ -290,7 +290,7 @@ def _curvature(end: Fit) -> _Curvature:
     variance = max(float((weight * error**2).sum()) / free, SCATTER**2)
     normal = design.T @ (weight[:, None] * design)
     covariance = variance * np.linalg.pinv(normal + np.diag(model.weight**2), hermitian=True)
-    return _Curvature(np.asarray(covariance), np.sqrt(np.diag(normal)) < UNSEEN, free)
+    return _Curvature(np.asarray(covariance), np.sqrt(np.diag(normal)) < UNSEEN_SLOPE, free)
 
 
 def _estimates(end: Fit) -> list[Estimate]:
@@ -311,10 +311,12 @@ def _estimates(end: Fit) -> list[Estimate]:
 def _estimate(model: Model, inner: Floats, half: Floats, alike: Floats, k: int) -> Estimate:
     parameter, width = model.parameters[k], float(half[k])
     value, low, high = (parameter.outer(float(inner[k]) + shift) for shift in (0.0, -width, width))
-    wide = width > WIDE if parameter.unit == "power" else high - low > WIDE * value
+    wide = (
+        width > WIDE_INTERVAL if parameter.unit == "power" else high - low > WIDE_INTERVAL * value
+    )
     twin = int(np.argmax(alike[k]))
     why = "its interval is wider than its value" if wide else ""
-    if alike[k, twin] > ALIKE:
+    if alike[k, twin] > ALIKE_CORRELATION:
         why = f"it goes with {model.parameters[twin].name}"
     return Estimate(
         parameter, value, low, high, "no point depends on it" if np.isinf(width) else why

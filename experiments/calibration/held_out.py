@@ -20,7 +20,7 @@ PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")
 """What a calibration leaves out. `left_out` knows "few" too."""
 FOLDS = 32
 """How often sizes are left out at most."""
-FEW = 4
+FEW_POINTS = 4
 
 
 class HeldOut(NamedTuple):
@@ -68,7 +68,7 @@ def held_out(whole: Fit, protocol: str, rules: IntervalRules) -> HeldOut:
     - "ranks": the largest number of ranks.
     - "collectives": every collective in turn.
     - "plateau": the largest size of each curve.
-    - "few": all but FEW points of the first curve on the most ranks.
+    - "few": all but FEW_POINTS points of the first curve on the most ranks.
     """
     return judged(protocol, len(whole.model.points), left_out(whole, protocol), rules)
 
@@ -115,8 +115,8 @@ def _folds(points: FitPoints, protocol: str) -> Iterator[Flags]:
         collective = np.array([curve.collective for curve in points.curves])[points.curve]
         yield from (collective == name for name in np.unique(collective))
     elif protocol == "few":
-        kept = evenly(points, FEW)
-        if np.count_nonzero(kept) == FEW < len(points):
+        kept = evenly(points, FEW_POINTS)
+        if np.count_nonzero(kept) == FEW_POINTS < len(points):
             yield ~kept
     else:
         yield points.largest

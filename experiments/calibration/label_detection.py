@@ -17,10 +17,10 @@ from simulator.effects.labels import Ineffective
 from simulator.profile import Profile
 from topologies.errors import InputError
 
-LEAST = 4
+FEWEST_SIZES = 4
 """Least number of sizes by which a curve that cannot be simulated is recognised as another
 algorithm."""
-EXPLAINED = 0.25
+EXPLAINED_ERROR = 0.25
 """Another algorithm explains such a curve if the mean |log(predicted / measured)| is at most
 this."""
 
@@ -73,7 +73,9 @@ def _chosen(curve: Curve, library: Library) -> FitCurve | None:
         candidate = fit_curve(replace(curve, algorithm=""), library)
     except InputError:
         return None
-    return replace(candidate, forced=forced(curve)) if len(candidate.sizes) >= LEAST else None
+    return (
+        replace(candidate, forced=forced(curve)) if len(candidate.sizes) >= FEWEST_SIZES else None
+    )
 
 
 def _fallen_back(
@@ -101,7 +103,9 @@ def _fallen_back(
     }
     explanation = min(misfits, key=lambda names: misfits[names])
     return (
-        [_entry(curve, explanation) for curve in alike] if misfits[explanation] < EXPLAINED else []
+        [_entry(curve, explanation) for curve in alike]
+        if misfits[explanation] < EXPLAINED_ERROR
+        else []
     )
 
 

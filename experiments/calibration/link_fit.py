@@ -19,7 +19,7 @@ Links = Callable[[float, float], Topology]
 """From α in seconds and β in bytes/s to the machine."""
 
 Interval = tuple[float, float]
-SMALLEST = 1e-12
+LEAST_LATENCY = 1e-12
 """Seconds: an α that is fitted to zero is simulated with this value."""
 
 
@@ -108,7 +108,9 @@ class _Problem:
 
     def at(self, x: Floats) -> _Point:
         """Simulate every size."""
-        machine = self.links(max(float(x[0]), SMALLEST), 1 / float(x[1]) if x[1] > 0 else np.inf)
+        machine = self.links(
+            max(float(x[0]), LEAST_LATENCY), 1 / float(x[1]) if x[1] > 0 else np.inf
+        )
         counts, times = np.zeros((len(self.schedules), 2)), np.zeros(len(self.schedules))
         for k, schedule in enumerate(self.schedules):
             timeline = simulate(schedule, machine, self.engine)
@@ -131,14 +133,14 @@ class _Problem:
         return point
 
 
-NEGLIGIBLE = 1e-150
+LEAST_COUNT = 1e-150
 """A smaller count, relative to a measured time, counts as 0: its square would underflow."""
 
 
 def solve(design: Floats, wanted: Floats) -> Floats:
     """The x ≥ 0 of two parameters for which `design @ x` is nearest to `wanted`, by least
     squares."""
-    design = np.where(design < NEGLIGIBLE, 0.0, design)
+    design = np.where(design < LEAST_COUNT, 0.0, design)
     coefficients = np.linalg.lstsq(design, wanted, rcond=None)[0]
     if np.all(coefficients >= 0):
         return np.asarray(coefficients)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from experiments.measurements import Curve, setups
 from topologies.errors import InputError
@@ -18,9 +18,9 @@ _CARD = re.compile(r"h\d{3} (pcie|nvl)\b")
 """GPUs on cards, without NVSwitches."""
 NVLS_SINCE = 2, 17
 """The first version of NCCL with NVLS."""
-PAIR, MESHED = 2, 4
+PAIRED_GPUS, MESHED_GPUS = 2, 4
 """NCCL takes no NVLS for two GPUs, and at most four have direct NVLinks to one another."""
-SHOWN = 4
+SHOWN_MACHINES = 4
 """A message names at most so many machines."""
 
 
@@ -37,8 +37,8 @@ def check(curves: Sequence[Curve]) -> None:
             machines.setdefault(tell(curve), []).append(curve)
         names = [machine for machine in machines if machine]
         if len(names) > 1:
-            examples = ", ".join(machine[:60] for machine in names[:SHOWN]) + (
-                ", ..." if len(names) > SHOWN else ""
+            examples = ", ".join(machine[:60] for machine in names[:SHOWN_MACHINES]) + (
+                ", ..." if len(names) > SHOWN_MACHINES else ""
             )
             raise InputError(
                 f"runs of {len(names)} machines ({examples}): a profile is of one, "
@@ -74,7 +74,7 @@ def may_multicast(curve: Curve) -> bool:
     version = re.search(r"(\d+)\.(\d+)", curve.library)
     return (
         curve.nodes == 1
-        and (curve.ranks or 0) > PAIR
+        and (curve.ranks or 0) > PAIRED_GPUS
         and (not model or _SHARP.fullmatch(model) is not None)
         and (version is None or (int(version[1]), int(version[2])) >= NVLS_SINCE)
     )
@@ -84,7 +84,7 @@ def multicasts(curve: Curve) -> bool:
     """Whether the GPUs of a curve are on NVSwitches that multicast, as far as its file tells: it
     names them, or more GPUs are on a node than have direct NVLinks to one another."""
     words = f"{curve.device} {curve.machine} {curve.topology}".lower()
-    switched = "nvswitch" in words or (curve.ranks or 0) > MESHED
+    switched = "nvswitch" in words or (curve.ranks or 0) > MESHED_GPUS
     return may_multicast(curve) and bool(gpu(curve)) and switched and not _CARD.search(words)
 
 
@@ -110,8 +110,12 @@ def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:
             )
         )
     if all(choices):
-        return f"take each alone: {', '.join(f'--only {words[0]}' for words in choices[:SHOWN])}"
+        return _alone(f"--only {words[0]}" for words in choices)
     families = sorted({family(curve) for curves in machines.values() for curve in curves} - {""})
     if len(families) > 1:
-        return f"take each alone: {', '.join(f'--family {name}' for name in families[:SHOWN])}"
+        return _alone(f"--family {name}" for name in families)
     return "name the files of one"
+
+
+def _alone(options: Iterable[str]) -> str:
+    return f"take each alone: {', '.join(list(options)[:SHOWN_MACHINES])}"

@@ -24,11 +24,11 @@ from simulator.engines import run
 from simulator.schedules.routed import route
 from topologies.topology import Flags, Floats, Topology
 
-LARGE = 100_000
+LARGE_SCHEDULE = 100_000
 """A schedule of at least so many operations is simulated for two points at a time only."""
-
-
-TOLERANCE = 1e-9
+NEAR_FASTEST = 1.5
+"""A protocol is simulated if it seems to take at most so many times as long as the fastest."""
+PATH_TOLERANCE = 1e-9
 """A path may be longer than the time that it explains by this share."""
 
 
@@ -77,7 +77,7 @@ class Paths:
     @property
     def large(self) -> bool:
         """Whether a simulation takes long."""
-        return len(self.routed.schedule) > LARGE
+        return len(self.routed.schedule) > LARGE_SCHEDULE
 
     def simulate(self, costs: PathCosts, nbytes: float, protocol: int = 0) -> float:
         """The simulated seconds of V = `nbytes`; the path that explains them is kept."""
@@ -131,7 +131,7 @@ class Paths:
     ) -> None:
         rows = self.found.setdefault(self._place(protocol, nbytes), {})
         for key, known in list(rows.items()):
-            if float(known @ _each(costs, nbytes)) > makespan * (1 + TOLERANCE):
+            if float(known @ _each(costs, nbytes)) > makespan * (1 + PATH_TOLERANCE):
                 del rows[key]
         rows[np.round(row, 9).tobytes()] = row
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
+from experiments.calibration.paths import LARGE_SCHEDULE, NEAR_FASTEST
 from simulator.analysis.path_counts import PathCounts, path_counts
 from simulator.collectives import Algorithm
 from simulator.engines import run
@@ -20,11 +21,7 @@ from simulator.schedules.routed import Routed, route
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Topology
 
-LARGE = 100_000
-"""Operations from which a simulation takes long."""
-NEAR = 1.5
-"""A protocol is simulated if it seems to take at most so many times as long as the fastest."""
-SAME = 1e-6
+SAME_TIME = 1e-6
 """A path is the critical path of a simulation if their times differ by at most this share."""
 
 
@@ -46,7 +43,7 @@ def times(
         return {}
     schedule, topology, _, _ = algorithm.on(topology, ranks, 1.0)
     routed = route(schedule, topology)
-    if len(schedule) > LARGE:
+    if len(schedule) > LARGE_SCHEDULE:
         return _Large(profile, algorithm, routed).times(sorted(sizes))
     runs = {size: profile.simulate(routed.scaled(size), algorithm) for size in sizes}
     return {size: _timed(profile, result, algorithm) for size, result in runs.items()}
@@ -81,7 +78,7 @@ class _Large:
             near = [
                 size
                 for size in sizes
-                if seem[size].get(protocol.name, inf) <= NEAR * min(seem[size].values())
+                if seem[size].get(protocol.name, inf) <= NEAR_FASTEST * min(seem[size].values())
             ]
             for size, seconds in self.between(protocol, near).items():
                 result[size][protocol.name] = seconds
@@ -116,7 +113,7 @@ class _Large:
         ends = {size: self.machine(protocol, size) for size in (sizes[0], sizes[-1])}
         for path in self.paths:
             if all(
-                abs(path.seconds(ends[size], size) / seconds_by_size[size] - 1) < SAME
+                abs(path.seconds(ends[size], size) / seconds_by_size[size] - 1) < SAME_TIME
                 for size in ends
             ):
                 inside = sizes[1:-1]

@@ -8,7 +8,7 @@ from experiments.calibration.observations import FitCurve, FitPoints, Ints, equa
 from simulator.effects.jobs import Index
 from topologies.topology import Floats
 
-MOST = 64
+SIMULATED_SIZES = 64
 """A fit simulates at most so many sizes of a curve."""
 
 
@@ -16,7 +16,7 @@ class SimulatedSizes:
     """The simulated points among measured points, and where the others are between them."""
 
     def __init__(self, measured: FitPoints) -> None:
-        self.all = all(len(curve.sizes) <= MOST for curve in measured.curves)
+        self.all = all(len(curve.sizes) <= SIMULATED_SIZES for curve in measured.curves)
         """Whether every measured point is simulated."""
         chosen, places = zip(*map(_spread, measured.curves), strict=True)
         simulated = map(FitCurve.at, measured.curves, chosen)
@@ -54,7 +54,7 @@ class SimulatedSizes:
 def _spread(curve: FitCurve) -> tuple[Ints, Floats]:
     """The numbers of the sizes of a curve to simulate, and where each size is among them."""
     every, logs = np.arange(len(curve.sizes)), np.log(curve.sizes)
-    if len(every) <= MOST:
+    if len(every) <= SIMULATED_SIZES:
         return every, every.astype(np.float64)
-    chosen = equally_far(curve.sizes, MOST)
+    chosen = equally_far(curve.sizes, SIMULATED_SIZES)
     return chosen, np.interp(logs, logs[chosen], every[: len(chosen)])

@@ -20,9 +20,9 @@ from simulator.uncertainty.message_sizes import no_messages, shares
 from simulator.uncertainty.residuals import Residuals
 from topologies.topology import Floats
 
-MOST = 400
+KEPT_POINTS = 400
 """A profile keeps at most so many points."""
-LEAST = 1e-3
+LEAST_DEVIATION = 1e-3
 """A direction of the parameters counts from this standard deviation on."""
 
 
@@ -66,7 +66,7 @@ def _messages(fit: Fit, ran: Active) -> Floats:
 
 
 def kept_points(fit: Fit) -> Ints:
-    """The fitted points whose residuals a profile keeps, at most about MOST."""
+    """The fitted points whose residuals a profile keeps, at most about KEPT_POINTS."""
     return np.flatnonzero(fit.kept & _spread(fit.model.points, fit.kept))
 
 
@@ -75,7 +75,7 @@ def _spread(points: FitPoints, kept: Flags) -> Flags:
     between them at equal steps."""
     chosen = np.zeros(len(points), dtype=np.bool_)
     curves = [np.flatnonzero(kept & (points.curve == c)) for c in range(len(points.curves))]
-    most = max(2, MOST // max(1, sum(len(rows) > 0 for rows in curves)))
+    most = max(2, KEPT_POINTS // max(1, sum(len(rows) > 0 for rows in curves)))
     for rows in curves:
         count = min(len(rows), most)
         if count:
@@ -94,7 +94,7 @@ def directions(covariance: Floats) -> Floats:
     (directions, parameters), the widest first. Directions without any are left out."""
     variances, vectors = np.linalg.eigh(covariance)
     deviations = np.sqrt(np.maximum(variances, 0))
-    seen = deviations > LEAST
+    seen = deviations > LEAST_DEVIATION
     return np.asarray((vectors[:, seen] * deviations[seen]).T[::-1])
 
 

@@ -101,7 +101,7 @@ class MeasuringOptions:
         from experiments.measure.points import (
             BACKENDS,
             DEVICES,
-            ITEMS,
+            ELEMENT_BYTES,
             MeasurementPlan,
             parse_names,
         )
@@ -111,7 +111,7 @@ class MeasuringOptions:
         for name, value, choices in (
             ("backend", self.backend, BACKENDS),
             ("device", device, DEVICES),
-            ("dtype", self.dtype, tuple(ITEMS)),
+            ("dtype", self.dtype, tuple(ELEMENT_BYTES)),
         ):
             if value not in choices:
                 raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(choices)}")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments import output
 from experiments.commands.answer import Answer
-from experiments.measure.blame import GRACE, MeasurementFailed
+from experiments.measure.blame import GRACE_SECONDS, MeasurementFailed
 from experiments.measure.launcher import TORCHRUN, RankPlace, check_port, find_place, meeting_point
 from experiments.measure.points import MeasurementPlan
 from experiments.measure.result_rows import ResultFile, ResultRow, cells, key_of, read_rows
@@ -64,13 +64,13 @@ def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
 
 
 def _wait_for_the_end() -> None:
-    """Wait until the launcher ends this process, `GRACE` seconds at most.
+    """Wait until the launcher ends this process, `GRACE_SECONDS` at most.
 
     Rank 0 prints the message. torchrun ends all ranks as soon as one of them is gone, so that
     another rank that leaves first would cut off the message.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    signal.sigtimedwait({signal.SIGTERM}, GRACE)
+    signal.sigtimedwait({signal.SIGTERM}, GRACE_SECONDS)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from experiments.diagnosis.curve_columns import CurveColumns, Places
-from experiments.diagnosis.findings import BOTH_SIDES, FALLS, ONE_SIDE, STILL, Finding, FindingKind
+from experiments.diagnosis.findings import (
+    BOTH_SIDES,
+    FALLS,
+    ONE_SIDE,
+    STANDSTILL,
+    Finding,
+    FindingKind,
+)
 from experiments.diagnosis.shape import (
     descents,
     drops,
@@ -187,7 +194,9 @@ def _still(columns: CurveColumns) -> Iterator[Finding]:
     """The widest range of large sizes whose ends take the same time."""
     size, seconds = columns.size, columns.seconds
     step, growth = size / size[:, None], seconds / seconds[:, None]
-    alike = (size[:, None] >= 2.0**20) & (step >= STILL) & (growth < FALLS) & (growth > 1 / FALLS)
+    alike = (
+        (size[:, None] >= 2.0**20) & (step >= STANDSTILL) & (growth < FALLS) & (growth > 1 / FALLS)
+    )
     if alike.any():
         first, last = np.unravel_index(int(np.argmax(alike * step)), step.shape)
         places = tuple(range(int(first), int(last) + 1))

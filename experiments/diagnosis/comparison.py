@@ -18,10 +18,10 @@ from experiments.output import counted
 from topologies.topology import Floats
 from topologies.units import format_bytes
 
-BEYOND = 1.25
+NOISE_FACTOR = 1.25
 """Times of the same size that differ by less are alike: 99 in 100 sizes measured twice are
 nearer."""
-CONSECUTIVE = 3
+CONSECUTIVE_SIZES = 3
 """So many sizes in a row must differ: one or two are noise."""
 
 
@@ -96,7 +96,7 @@ def _of_one_machine(group: Sequence[Curve]) -> list[Curve]:
 def _slower(group: Sequence[Curve]) -> Iterator[Difference]:
     group_columns = [curve_columns(curve) for curve in group]
     shared = sorted(set.intersection(*(set(columns.size.tolist()) for columns in group_columns)))
-    if len(shared) < CONSECUTIVE:
+    if len(shared) < CONSECUTIVE_SIZES:
         return
     sizes = np.array(shared)
     times = np.array([np.log(_at(columns, sizes)) for columns in group_columns])
@@ -114,8 +114,8 @@ def _at(columns: CurveColumns, sizes: Floats) -> Floats:
 
 
 def _ranges(sizes: Floats, slower: Floats) -> Iterator[tuple[float, float, float]]:
-    for run in runs(slower > np.log(BEYOND)):
-        if len(run) >= CONSECUTIVE:
+    for run in runs(slower > np.log(NOISE_FACTOR)):
+        if len(run) >= CONSECUTIVE_SIZES:
             yield float(sizes[run[0]]), float(sizes[run[-1]]), float(np.exp(np.median(slower[run])))
 
 

@@ -14,7 +14,7 @@ from topologies.topology import Flags, Floats
 NOISE = 0.02
 """Relative noise of a mean over iterations where nothing is known of it: in place and out of place,
 healthy logs of nccl-tests differ by 0.5% to 3.5% (the medians of 40 curves)."""
-NOISIEST = 0.25
+GREATEST_NOISE = 0.25
 """The most noise that excuses a point: a measurement that varies by more says nothing, and that is
 worth a word."""
 Places = npt.NDArray[np.int64]
@@ -65,4 +65,4 @@ def curve_columns(curve: Curve) -> CurveColumns:
 
 
 def _noise(point: Point) -> float:
-    return min(max(NOISE, point.cv or 0.0), NOISIEST)
+    return min(max(NOISE, point.cv or 0.0), GREATEST_NOISE)

@@ -13,9 +13,16 @@ from experiments.diagnosis.anomalies import anomalies, span
 from experiments.diagnosis.curve_columns import CurveColumns, Places, curve_columns
 from experiments.diagnosis.envelope import Envelope, Piece, fit
 from experiments.diagnosis.expectation import Expectation, Expected
-from experiments.diagnosis.findings import FALLS, FAR_BELOW, FEWEST, MISFIT, Finding, FindingKind
+from experiments.diagnosis.findings import (
+    FALLS,
+    FAR_BELOW,
+    FEWEST_POINTS,
+    MISFIT,
+    Finding,
+    FindingKind,
+)
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
-from experiments.diagnosis.regimes import MOSTLY, regimes
+from experiments.diagnosis.regimes import DECISIVE_SHARE, regimes
 from experiments.measurements import Curve
 from experiments.measurements.collectives import bus_factor
 from experiments.output import counted
@@ -23,11 +30,11 @@ from experiments.spellings import NCCL_MODEL
 from topologies.topology import Floats
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
-TOP = 3
+LARGEST_SIZES = 3
 """How many of the largest sizes a plateau is looked for at."""
-FASTER = 1.25
+FASTER_ALGORITHM = 1.25
 """An algorithm is worth a word if it is so many times as fast."""
-NOTHING = 1e-3
+NEGLIGIBLE_SHARE = 1e-3
 """A share of the time that is not worth a word."""
 
 
@@ -72,7 +79,7 @@ class Diagnosis:
     @property
     def too_short(self) -> bool:
         """Whether there are too few points to judge."""
-        return len(self.columns.size) < FEWEST
+        return len(self.columns.size) < FEWEST_POINTS
 
     @property
     def verdict(self) -> CurveVerdict:
@@ -111,7 +118,7 @@ def diagnose(curve: Curve, expectation: Expectation | None = None) -> Diagnosis:
     healthy = _healthy(points, findings)
     envelope = fit(points.size[healthy], points.seconds[healthy])
     expected = expectation(curve, points.size) if expectation else None
-    if len(points.size) < FEWEST:
+    if len(points.size) < FEWEST_POINTS:
         blank = ("",) * len(points.size)
         return Diagnosis(curve, points, envelope, blank, _as_notes(findings), expected, None)
     flat = _is_flat(points, envelope)
@@ -132,7 +139,7 @@ def _better(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
     sick = sorted({place for places in alarms for place in places} if expected.better else ())
     share = {k: float(expected.better_s[k] / diagnosis.columns.seconds[k]) for k in sick}
     for name in dict.fromkeys(expected.better[k] for k in sick):
-        places = [k for k in sick if expected.better[k] == name and share[k] < 1 / FASTER]
+        places = [k for k in sick if expected.better[k] == name and share[k] < 1 / FASTER_ALGORITHM]
         if places and name not in expected.algorithm:
             sizes = ", ".join(format_bytes(diagnosis.columns.size[k]) for k in places)
             yield (
@@ -169,7 +176,7 @@ def _misfit(points: CurveColumns, expected: Expected) -> Finding | None:
     ratio = points.seconds / expected.seconds
     above = (ratio > MISFIT) & (points.seconds > expected.high)
     below = (ratio < 1 / MISFIT) & (points.seconds < expected.low)
-    slow, fast = bool(above.all()), bool(below[-TOP:].all())
+    slow, fast = bool(above.all()), bool(below[-LARGEST_SIZES:].all())
     if not expected.profile or not (slow or fast):
         return None
     places = tuple(np.flatnonzero((ratio > MISFIT) | (ratio < 1 / MISFIT)).tolist())
@@ -184,7 +191,11 @@ def _misfit(points: CurveColumns, expected: Expected) -> Finding | None:
         else ": it is of another machine"
     )
     return Finding(
-        FindingKind.PROFILE_DOES_NOT_FIT, places, float(np.median(ratio[-TOP:])), text, alarm=slow
+        FindingKind.PROFILE_DOES_NOT_FIT,
+        places,
+        float(np.median(ratio[-LARGEST_SIZES:])),
+        text,
+        alarm=slow,
     )
 
 
@@ -203,7 +214,7 @@ def _healthy(points: CurveColumns, findings: tuple[Finding, ...]) -> Places:
 
 def _is_flat(points: CurveColumns, envelope: Envelope) -> bool:
     """Whether bandwidth counts most at the largest size."""
-    return float(envelope.pieces[-1].share(points.size[-1])) > MOSTLY
+    return float(envelope.pieces[-1].share(points.size[-1])) > DECISIVE_SHARE
 
 
 def _against_machine(
@@ -211,7 +222,7 @@ def _against_machine(
 ) -> Iterator[Finding]:
     """Findings about times far above what is expected, or below the bound."""
     fraction = expected.seconds / points.seconds
-    top = int(np.argmax(fraction[-TOP:])) + max(len(fraction) - TOP, 0)
+    top = int(np.argmax(fraction[-LARGEST_SIZES:])) + max(len(fraction) - LARGEST_SIZES, 0)
     share = float(fraction[top])
     if flat and _is_far_below(points, expected, top):
         nodes = nodes_of(curve, expected.topology)
@@ -227,7 +238,7 @@ def _against_machine(
             if guess
             else ""
         )
-        places = tuple(range(max(len(fraction) - TOP, 0), len(fraction)))
+        places = tuple(range(max(len(fraction) - LARGEST_SIZES, 0), len(fraction)))
         yield Finding(kind, places, 1 / share, text, not points.host and not guess)
     faster = np.flatnonzero(expected.bound > points.seconds * 1.02)
     if len(faster):
@@ -269,7 +280,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.too_short:
         return
     columns, pieces = diagnosis.columns, diagnosis.envelope.pieces
-    if float(pieces[0].share(columns.size[0])) < 1 - MOSTLY:
+    if float(pieces[0].share(columns.size[0])) < 1 - DECISIVE_SHARE:
         latency = pieces[0].latency
         yield f"α {format_seconds(latency)} for the smallest{_steps(diagnosis.curve, latency)}"
     yield from map(_protocol, pieces)
@@ -284,7 +295,7 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _protocol(piece: Piece) -> str:
     sizes = f"{format_bytes(piece.start)} to {format_bytes(piece.end)}"
-    if piece.share(piece.end) < NOTHING:
+    if piece.share(piece.end) < NEGLIGIBLE_SHARE:
         return f"from {sizes}: {format_seconds(piece.latency)} whatever the size"
     rate = format_bandwidth(1 / piece.per_byte)
     if piece.latency <= 0:

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.diagnosis.curve_columns import NOISE
 from topologies.topology import Floats, Ints
 
-MOST = 96
+FITTED_POINTS = 96
 """Points that a fit uses: from a longer curve, so many that are spread evenly."""
 
 
@@ -64,7 +64,7 @@ class Envelope(NamedTuple):
 def fit(nbytes: Floats, seconds: Floats) -> Envelope:
     """The pieces with the least relative squared error; their number is chosen by Schwarz's
     criterion (BIC)."""
-    places = np.unique(np.linspace(0, len(nbytes) - 1, min(len(nbytes), MOST)).astype(int))
+    places = np.unique(np.linspace(0, len(nbytes) - 1, min(len(nbytes), FITTED_POINTS)).astype(int))
     size, time = nbytes[places], seconds[places]
     lines, error = _lines(size, time)
     best = min(_segmented(error), key=lambda cuts: _criterion(error, cuts, len(size)))

@@ -45,7 +45,7 @@ MPI: dict[str, tuple[str, ...]] = {
 """What MPI libraries run, if that differs."""
 ELEMENT = 4
 """Bytes."""
-MANY = 256
+MANY_RANKS = 256
 """Ranks beyond which only the first candidate that fits is simulated."""
 
 
@@ -237,7 +237,7 @@ def _cases(curve: Curve, ranks: int, machine: MachineBuilder, rules: Rules) -> I
         except InputError:
             continue
         yield case
-        if ranks > MANY:
+        if ranks > MANY_RANKS:
             return
 
 

@@ -13,28 +13,28 @@ repeated in place."""
 ONE_SIDE = 2.0
 """The same where one side is all there is: the smallest sizes (cold clocks, first use of buffers)
 and the largest one, of which nobody knows what would come next."""
-LOST = 4.0
+LOST_BANDWIDTH = 4.0
 """A protocol is abnormal that loses this factor of the bandwidth that smaller sizes reach. Healthy
 libraries lose up to 3.4 between short protocols (Cray MPICH on GPUs, 128 KiB), MPI on the host up
 to 3.2."""
-MATTERS = 1 / 6
+BANDWIDTH_SHARE = 1 / 6
 """The share of a curve's best bandwidth from which bandwidth matters: where smaller sizes of GPU
 buffers reach it, a protocol that loses a factor of ONE_SIDE is abnormal. Healthy libraries lose up
 to 1.8 there."""
-SHARED = 1.7
+SHARED_STEP = 1.7
 """A step below this factor that most peers have at the same size is the library's choice."""
 FALLS = 1.25
 """Time that falls by this much as size grows is beyond noise: of sizes measured twice, 99 in 100
 are nearer."""
 ATTACHED = 1.15
 """A neighbour of an abnormal size belongs to it if it is slow by this much."""
-FEWEST = 3
+FEWEST_POINTS = 3
 """Points of a curve from which on its shape can be judged: the size in question and one on each
 side."""
 FAR_BELOW = 0.6
 """A plateau is far below the machine's at this fraction: NCCL reaches 70 to 100% of what its
 simulation does."""
-STILL = 64.0
+STANDSTILL = 64.0
 """Sizes from 1 MiB on that differ by this much take different times: by FALLS or more on every
 machine measured."""
 MISFIT = 2.0

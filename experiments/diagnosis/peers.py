@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from experiments.diagnosis.comparison import machine, same
 from experiments.diagnosis.curve_diagnosis import Diagnosis
-from experiments.diagnosis.findings import FALLS, SHARED, Finding, FindingKind
+from experiments.diagnosis.findings import FALLS, SHARED_STEP, Finding, FindingKind
 from experiments.diagnosis.shape import steps
 from experiments.measurements import Curve
 
-FEWEST = 2
+FEWEST_PEERS = 2
 """Peers that must share a step."""
 Marks = dict[float, bool]
 """Whether time has a step at each size, in bytes."""
@@ -72,14 +72,14 @@ def _judged_finding(
             FindingKind.PLATEAU_DROPS,
             FindingKind.COSTLY_SWITCH,
         )
-        or finding.factor >= SHARED
+        or finding.factor >= SHARED_STEP
     ):
         return finding
     sizes = set(diagnosis.columns.size[list(finding.places)].tolist())
     for group in groups:
         peers = [peer for peer in group if peer is not marks and sizes & peer.keys()]
         sharing = sum(_has(peer, sizes & peer.keys()) for peer in peers)
-        if sharing >= FEWEST and 2 * sharing > len(peers):
+        if sharing >= FEWEST_PEERS and 2 * sharing > len(peers):
             text = f"{finding.text}; {sharing} of {len(peers)} other curves share it"
             return finding._replace(alarm=False, text=text)
     return finding

@@ -13,7 +13,7 @@ from experiments.output import counted
 from topologies.topology import Topology
 from topologies.units import format_bandwidth
 
-FULL = 0.7
+FULL_SHARE = 0.7
 """A share of the line rate from which on links count as used."""
 _PORTS = (1.25, 3.125, 12.5, 25.0, 50.0, 100.0)
 """GB/s of usual ports, one way."""
@@ -127,10 +127,10 @@ def _words(rate: float, links: Links, host: bool) -> str:
     ports = f"{links.number} x {links.name} at {format_bandwidth(links.rate)}"
     if share > 1.05:
         return f"more than {ports}: the library reduces or copies inside nodes first"
-    if share >= FULL:
+    if share >= FULL_SHARE:
         return f"{share:.0%} of {ports}, {'the limit' if links.sure else 'likely the limit'}"
     number = max(1, int(np.ceil(rate / links.rate / 1.03)))
-    busy = rate / (number * links.rate) >= FULL and number < links.number
+    busy = rate / (number * links.rate) >= FULL_SHARE and number < links.number
     if links.sure and links.place == "node" and busy:
         return f"{share:.0%} of {ports}, as if {number} of {links.number} were used"
     limit = "copies and merging on the host" if host else "algorithm or protocol"
@@ -187,7 +187,12 @@ def _guess(curve: Curve, rate: float, gpus: int) -> Links:
 
     def unlikely(port: tuple[int, float]) -> tuple[bool, bool, float, float]:
         count, speed = port
-        return rate < FULL * count * speed * 1e9, count > gpus, abs(np.log2(count / gpus)), speed
+        return (
+            rate < FULL_SHARE * count * speed * 1e9,
+            count > gpus,
+            abs(np.log2(count / gpus)),
+            speed,
+        )
 
     count, speed = min(ports, key=unlikely)
     equals = [f"{n} x {8 * s:g} Gbit/s" for n, s in ports if n * s == count * speed and n != count]

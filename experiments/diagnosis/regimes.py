@@ -8,7 +8,7 @@ from experiments.diagnosis.anomalies import memory
 from experiments.diagnosis.curve_columns import CurveColumns
 from experiments.diagnosis.envelope import Envelope
 
-MOSTLY = 2 / 3
+DECISIVE_SHARE = 2 / 3
 """The share of the time that a constant or a growing part needs to decide the regime."""
 
 
@@ -29,6 +29,6 @@ def regimes(columns: CurveColumns, envelope: Envelope) -> tuple[str, ...]:
 
 
 def _word(share: float) -> str:
-    if share > MOSTLY:
+    if share > DECISIVE_SHARE:
         return "bandwidth"
-    return "latency" if share < 1 - MOSTLY else "latency and bandwidth"
+    return "latency" if share < 1 - DECISIVE_SHARE else "latency and bandwidth"

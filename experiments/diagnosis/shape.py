@@ -7,13 +7,20 @@ from collections.abc import Iterator
 import numpy as np
 
 from experiments.diagnosis.curve_columns import NOISE, CurveColumns, Places
-from experiments.diagnosis.findings import ATTACHED, BOTH_SIDES, FALLS, LOST, MATTERS, ONE_SIDE
+from experiments.diagnosis.findings import (
+    ATTACHED,
+    BANDWIDTH_SHARE,
+    BOTH_SIDES,
+    FALLS,
+    LOST_BANDWIDTH,
+    ONE_SIDE,
+)
 from topologies.topology import Flags, Floats
 
-NEAR = 8.0
+NEAR_SIZES = 8.0
 """How many times larger the size after a run may be than the size before it, unless time falls
 inside. Over more, a slower algorithm of the library's own choice looks like a run, too."""
-LONGEST = 12
+LONGEST_RUN = 12
 """Sizes of the longest run."""
 
 
@@ -58,8 +65,11 @@ def excesses(columns: CurveColumns, allowed: Floats) -> Floats:
 def _windows(x: Floats, starts: Places, falls: Flags) -> Iterator[tuple[int, int]]:
     """First and last place of each run from `starts`: its sides are near enough, or time falls."""
     for first in starts.tolist():
-        for last in range(first, min(first + LONGEST, len(x) - 1)):
-            if x[last + 1] - x[first - 1] < np.log(NEAR) + 0.01 or falls[first : last + 1].any():
+        for last in range(first, min(first + LONGEST_RUN, len(x) - 1)):
+            if (
+                x[last + 1] - x[first - 1] < np.log(NEAR_SIZES) + 0.01
+                or falls[first : last + 1].any()
+            ):
                 yield first, last
 
 
@@ -133,8 +143,8 @@ def losses(columns: CurveColumns) -> Floats:
 def sunken(columns: CurveColumns) -> list[Places]:
     """The runs of sizes with less bandwidth, against smaller sizes, than a healthy protocol has."""
     lost, best = losses(columns), np.maximum.accumulate(columns.rate)
-    matters = (best >= MATTERS * columns.rate.max()) & (not columns.host)
-    allowed = np.where(matters, ONE_SIDE, LOST) * np.exp(2 * (columns.noise - NOISE))
+    matters = (best >= BANDWIDTH_SHARE * columns.rate.max()) & (not columns.host)
+    allowed = np.where(matters, ONE_SIDE, LOST_BANDWIDTH) * np.exp(2 * (columns.noise - NOISE))
     return [run for run in runs(lost > BOTH_SIDES) if (lost[run] > allowed[run]).any()]
 
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping
 from typing import NamedTuple
 
-GRACE = 2.0
+GRACE_SECONDS = 2.0
 """Seconds in which other ranks can complain after the first failure."""
 _LOST = re.compile(
     r"tim(ed?|e[- ]?) ?out|connection (was )?(closed|reset|refused)|broken pipe|closed by "

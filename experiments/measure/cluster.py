@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from experiments.measure.blame import GRACE, Complaint, MeasurementFailed, blame, complaint
+from experiments.measure.blame import GRACE_SECONDS, Complaint, MeasurementFailed, blame, complaint
 from experiments.measure.launcher import RankPlace
 from experiments.measure.points import MeasurementPlan, MeasurementPoint
 from experiments.measure.ranks import find_device, go_through, join, site_of
@@ -62,7 +62,7 @@ def _report(store: Any, place: RankPlace, complaint: Complaint) -> str:
         store.set(f"failed/{place.rank}", json.dumps(complaint))
         peers = [rank for rank in range(place.ranks) if rank != place.rank]
         with suppress(RuntimeError):
-            store.wait([f"failed/{rank}" for rank in peers], timedelta(seconds=GRACE))
+            store.wait([f"failed/{rank}" for rank in peers], timedelta(seconds=GRACE_SECONDS))
         complaints |= _complaints(store, peers)
     culprit_known = not all(peer_complaint.lost for peer_complaint in complaints.values())
     silent = place.rank != min(complaints) or culprit_known

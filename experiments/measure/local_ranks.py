@@ -13,7 +13,7 @@ from dataclasses import replace
 from multiprocessing.connection import Pipe, wait
 from typing import Any
 
-from experiments.measure.blame import GRACE, Complaint, MeasurementFailed, blame
+from experiments.measure.blame import GRACE_SECONDS, Complaint, MeasurementFailed, blame
 from experiments.measure.points import MeasurementPlan
 from experiments.measure.result_rows import ResultRow
 from topologies.errors import InputError
@@ -114,7 +114,7 @@ def _listen(
                         ended[rank] = workers[pipe].wait()
         failed = len(complaints) + len(ended)
         if failed and deadline is None:
-            deadline = time.monotonic() + min(GRACE, plan.timeout)
+            deadline = time.monotonic() + min(GRACE_SECONDS, plan.timeout)
         if not pipes or (failed and failed + len(done) == plan.ranks):
             raise MeasurementFailed(blame(plan.ranks, complaints, ended, points))
 

@@ -17,15 +17,15 @@ from topologies.units import format_bytes
 
 BACKENDS = ("gloo", "nccl", "mpi")
 DEVICES = ("cpu", "cuda")
-ITEMS = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
+ELEMENT_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
 """Bytes of an element."""
 IN_PLACE = ("all_reduce", "broadcast", "reduce")
 """The library's collectives that have one buffer for input and output."""
-START = 120.0
+START_SECONDS = 120.0
 """The most seconds that the start of a process takes."""
-MEETING = 10.0
+MEETING_SECONDS = 10.0
 """The least seconds that ranks have to meet: they do not start at the same moment."""
-LEAST = 3
+FEWEST_REPETITIONS = 3
 """The least repetitions of a point, however long they take."""
 _CUT = ("all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")
 
@@ -78,12 +78,12 @@ class MeasurementPlan:
     @property
     def meeting(self) -> float:
         """Seconds in which all ranks have to meet."""
-        return max(MEETING, self.timeout)
+        return max(MEETING_SECONDS, self.timeout)
 
     @property
     def patience(self) -> float:
         """Seconds after which silent ranks count as failed."""
-        return START + self.budget + (self.warmup + LEAST + 1) * self.timeout
+        return START_SECONDS + self.budget + (self.warmup + FEWEST_REPETITIONS + 1) * self.timeout
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -122,7 +122,7 @@ def points(
     largest(ranks, dtype)
     return tuple(
         dict.fromkeys(
-            point for name in names for point in _points(name, sizes, ranks, ITEMS[dtype])
+            point for name in names for point in _points(name, sizes, ranks, ELEMENT_BYTES[dtype])
         )
     )
 

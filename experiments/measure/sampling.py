@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from experiments.measure.cases import Site, Trial, barrier
-from experiments.measure.points import LEAST, MeasurementPlan
+from experiments.measure.points import FEWEST_REPETITIONS, MeasurementPlan
 from experiments.measure.result_rows import Times
 
 
@@ -37,7 +37,7 @@ def sample(trial: Trial, site: Site, plan: MeasurementPlan) -> tuple[Times, int]
 
 def _repetitions(plan: MeasurementPlan, cycle: float) -> int:
     fit = plan.budget / cycle if cycle > 0 else plan.repetitions
-    return int(min(plan.repetitions, max(LEAST, fit)))
+    return int(min(plan.repetitions, max(FEWEST_REPETITIONS, fit)))
 
 
 def _timed(trial: Trial, site: Site) -> Callable[[], float]:

@@ -35,7 +35,7 @@ DIED = "test died"
 ALONE = "without MPI"
 """The kind of failure of processes that were started as one job and did not join it."""
 
-_SHOWN = 10
+_SHOWN_LINES = 10
 _LIBRARY_FAMILIES = {
     "gloo": ("gloo",),
     "nccl": ("nccl", "rccl"),
@@ -60,8 +60,8 @@ def tally(noun: str, rest: str, lines: Sequence[int], place: str = "line") -> st
     >>> tally("row", "torn beyond repair", [41, 77])
     '2 rows torn beyond repair: line 41, line 77'
     """
-    shown = ", ".join(f"{place} {line}" for line in lines[:_SHOWN])
-    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    shown = ", ".join(f"{place} {line}" for line in lines[:_SHOWN_LINES])
+    more = f" and {len(lines) - _SHOWN_LINES} more" if len(lines) > _SHOWN_LINES else ""
     return f"{len(lines)} {noun}{'s' if len(lines) != 1 else ''} {rest}: {shown}{more}"
 
 
@@ -254,7 +254,7 @@ class Measurements:
     def __repr__(self) -> str:
         lines = (
             f"  {curve.collective}, {len(curve.points)} sizes, {curve.source}"
-            for curve in self.curves[:_SHOWN]
+            for curve in self.curves[:_SHOWN_LINES]
         )
         return "\n".join([f"Measurements, curves: {len(self.curves)}", *lines])
 

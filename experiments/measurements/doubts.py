@@ -7,9 +7,9 @@ from experiments.measurements.curve import TRAYS, Curve, Point
 from experiments.measurements.nvlink_domains import domains
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
-SHORTEST = 10e-9
+SHORTEST_TIME = 10e-9
 """Seconds: less than a cache line takes from one core to the next, 20 ns or more."""
-FASTEST = 10e12
+FASTEST_RATE = 10e12
 """Bytes/s of algbw: more than a GPU reads of its own memory, 8 TB/s in 2025."""
 
 
@@ -36,12 +36,12 @@ def doubts(curves: Iterable[Curve]) -> Iterator[str]:
 
 
 def _doubt(curve: Curve, point: Point) -> str:
-    if point.time_s < SHORTEST:
+    if point.time_s < SHORTEST_TIME:
         return f"{format_bytes(point.size)}: it takes {format_seconds(point.time_s)}"
     pairs = max((curve.ranks or 2) // 2, 1) if curve.collective == "send_recv" else 1
     rate = point.size / point.time_s
     return (
         f"{format_bytes(point.size)}: it moves {format_bandwidth(rate)}"
-        if rate > FASTEST * pairs
+        if rate > FASTEST_RATE * pairs
         else ""
     )

@@ -17,7 +17,7 @@ _EVIDENCE = (
 )
 _MARKS = ("rovider", "PROVIDER", "FI_", "cxi", "Slingshot", "NET/", "Using network", "NCCL_IB_")
 """What a line contains that may name the network."""
-_MOST = 2**20
+_READ_CHARACTERS = 2**20
 """Characters of such lines that are read."""
 _WORDS = (
     (SLINGSHOT, re.compile(r"slingshot|\bcxi\b", re.IGNORECASE)),
@@ -42,7 +42,7 @@ def network_of(text: str) -> str:
     ''
     """
     lines = "\n".join(line for line in text.split("\n") if any(mark in line for mark in _MARKS))[
-        :_MOST
+        :_READ_CHARACTERS
     ]
     for provider in _PROVIDER.findall(lines):
         if provider in _PROVIDERS:

@@ -12,12 +12,12 @@ from experiments.measurements.curve import Curve
 from experiments.output import counted
 from topologies.errors import InputError
 
-APART = 1.2
+SETUP_FACTOR = 1.2
 """By how much the times of the same sizes differ, in the median, between two set-ups: repetitions
 differ by 1.1."""
-SHARED = 3
+SHARED_SIZES = 3
 """Sizes that two curves must share to be compared."""
-SHOWN = 4
+SHOWN_SETUPS = 4
 """Set-ups that a warning names."""
 
 
@@ -53,8 +53,10 @@ def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterat
         fastest = int(np.argmin(level))
         for curve, seconds in zip(group, times, strict=True):
             ratios = _ratios(seconds, times[fastest])
-            factor = float(np.exp(np.median(np.abs(ratios)))) if len(ratios) >= SHARED else 1.0
-            if factor > APART:
+            factor = (
+                float(np.exp(np.median(np.abs(ratios)))) if len(ratios) >= SHARED_SIZES else 1.0
+            )
+            if factor > SETUP_FACTOR:
                 yield Contradiction(group[fastest], curve, factor)
 
 
@@ -142,7 +144,7 @@ def _advice(parts: Mapping[str, Sequence[Curve]]) -> str:
     names = sorted(part for part in parts if part)
     if len(names) < 2:
         return ""
-    options = ", ".join(f"--only {name.replace(' ', ',')}" for name in names[:SHOWN])
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    options = ", ".join(f"--only {name.replace(' ', ',')}" for name in names[:SHOWN_SETUPS])
+    more = f" and {len(names) - SHOWN_SETUPS} more" if len(names) > SHOWN_SETUPS else ""
     rest = f"; {counted(len(parts['']), 'run')} with none of these words" if "" in parts else ""
     return f": {options}{more}{rest}"

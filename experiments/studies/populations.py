@@ -16,7 +16,7 @@ import yaml
 from experiments import output
 from experiments.calibration.calibrated_profile import points
 from experiments.calibration.fit import explore, fit
-from experiments.calibration.held_out import FEW
+from experiments.calibration.held_out import FEW_POINTS
 from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import FUJITSU, MPI, NCCL
 from experiments.calibration.library_model import Model
@@ -142,7 +142,7 @@ def _left_out(measured: Sequence[FamilyRuns], families: Sequence[str]) -> Iterat
 def _errors(runs: MachineRuns, population: Population) -> dict[str, float]:
     """Median |ln(predicted / measured)| by the columns of the file; nan without a prediction."""
     every = np.ones(len(runs.model.points), dtype=np.bool_)
-    keep = evenly(runs.model.points, FEW)
+    keep = evenly(runs.model.points, FEW_POINTS)
     predictions: dict[str, tuple[Floats, Flags]] = {
         "specification": (specified(runs, population), every),
         "few": (sharpened(runs, population, keep), ~keep),

@@ -47,9 +47,9 @@ START = IntervalRules(
     message=0.05,
 )
 """Where learning starts."""
-FARTHEST = 3.0
+RULE_RANGE = 3.0
 """Rules are at most this far from their start, in factors of e."""
-MOST = {"own_scale": 0.0}
+GREATEST_RULES = {"own_scale": 0.0}
 """The greatest values of rules that have one, in log."""
 PULL = 0.001
 """The cost of a rule that is a factor of e from its start, in log likelihood of a point."""
@@ -133,7 +133,7 @@ def learn(
         first,
         method="L-BFGS-B",
         bounds=[
-            (value - FARTHEST, min(value + FARTHEST, MOST.get(name, np.inf)))
+            (value - RULE_RANGE, min(value + RULE_RANGE, GREATEST_RULES.get(name, np.inf)))
             for name, value in zip(IntervalRules._fields, prior, strict=True)
         ],
         options={"maxiter": rounds},

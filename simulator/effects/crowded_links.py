@@ -10,7 +10,7 @@ import numpy as np
 from simulator.effects.parameter_units import Count, Power
 from topologies.topology import Floats
 
-ALIKE = 16.0
+ALIKE_NODES = 16.0
 """The factor in nodes over which corrections of single numbers of nodes are shared by 1/e."""
 
 
@@ -70,6 +70,6 @@ class Crowding(NamedTuple):
 
 def alike(nodes: Floats, reference_nodes: Floats) -> Floats:
     """The share of a correction that two numbers of nodes have in common: 1 for the same number,
-    1/e for a factor ALIKE. The shape is that of `nodes`, then that of `others`."""
+    1/e for a factor ALIKE_NODES. The shape is that of `nodes`, then that of `others`."""
     distance = np.log(nodes)[..., None] - np.log(reference_nodes)
-    return np.asarray(np.exp(-np.abs(distance) / np.log(ALIKE)))
+    return np.asarray(np.exp(-np.abs(distance) / np.log(ALIKE_NODES)))

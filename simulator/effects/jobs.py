@@ -11,7 +11,7 @@ import numpy.typing as npt
 from topologies.topology import Floats, Ints, Topology
 
 Index = slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
-ALONE = ("shift",)
+LONE_SENDERS = ("shift",)
 """Algorithms in which one rank of a node sends to another node, and does not share its ports."""
 
 
@@ -46,7 +46,7 @@ class Jobs(NamedTuple):
 
     def sharers(self) -> Floats:
         """How many ranks of a node share its ports."""
-        alone = np.array([name in ALONE for name in self.names])[self.algorithm]
+        alone = np.array([name in LONE_SENDERS for name in self.names])[self.algorithm]
         return np.asarray(np.where(alone, 1.0, self.per_node))
 
 

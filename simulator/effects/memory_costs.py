@@ -9,9 +9,9 @@ import numpy as np
 from simulator.effects.parameter_units import Bytes, Seconds
 from topologies.topology import Floats
 
-TINY = 1e-290
+LEAST_RATE = 1e-290
 """A rate that costs nothing, and is not 0."""
-FEW = 256
+CONNECTED_RANKS = 256
 """The most ranks for which UCX keeps a connection to each peer (openucx/ucx, pull request 3944)."""
 
 
@@ -41,8 +41,8 @@ class HostMemory(NamedTuple):
     pinned: Seconds = 0.0
     """Seconds for each time that memory is pinned for the network, however much it is."""
     pinned_on_many: Seconds = 0.0
-    """Seconds that scratch of more than `trimmed` bytes takes in a job of more than FEW ranks,
-    however much it is, where it is not mapped anew."""
+    """Seconds that scratch of more than `trimmed` bytes takes in a job of more than CONNECTED_RANKS
+    ranks, however much it is, where it is not mapped anew."""
 
     def beyond(self, nbytes: Floats | float) -> Floats:
         """The share of the work that memory does, and not the cache: half of it at `cache` bytes,
@@ -75,7 +75,7 @@ class HostMemory(NamedTuple):
         blocks, size = np.asarray(scratch), np.asarray(nbytes)
         large = size > self.trimmed
         trimmed = (blocks > 1) & large
-        many = (blocks > 0) & large & (np.asarray(ranks) > FEW)
+        many = (blocks > 0) & large & (np.asarray(ranks) > CONNECTED_RANKS)
         again = np.asarray(joined)
         mapped = (
             size * (blocks * self.fresh + again * self.registered)
@@ -88,4 +88,4 @@ class HostMemory(NamedTuple):
     @property
     def _returned(self) -> Floats:
         """The share of memory that the allocator gives back, by what it costs to get it anew."""
-        return np.asarray(np.minimum(1.0, self.back / np.maximum(self.fresh, TINY)))
+        return np.asarray(np.minimum(1.0, self.back / np.maximum(self.fresh, LEAST_RATE)))

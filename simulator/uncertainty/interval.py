@@ -10,8 +10,8 @@ from topologies.units import format_seconds
 
 LEVEL = 0.8
 """The level of an interval unless the user says otherwise."""
-WIDEST = 100.0
-"""No interval is wider than from 1 / e**WIDEST to e**WIDEST times the expected time."""
+WIDEST_LOG = 100.0
+"""No interval is wider than from 1 / e**WIDEST_LOG to e**WIDEST_LOG times the expected time."""
 
 
 class Interval(NamedTuple):
@@ -55,7 +55,7 @@ def interval(seconds: float, mean: float, variance: float, level: float = LEVEL)
     """The interval of a run that a model says takes `seconds`, if log(measured / model) has this
     mean and variance."""
     expected = seconds * exp(mean)
-    factor = exp(min(WIDEST, quantile(level) * sqrt(variance)))
+    factor = exp(min(WIDEST_LOG, quantile(level) * sqrt(variance)))
     return Interval(expected, expected / factor, expected * factor, level)
 
 

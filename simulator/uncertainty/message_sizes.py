@@ -12,7 +12,7 @@ from topologies.topology import Floats
 
 OCTAVES = 48
 """Powers of 2 bytes that are told apart. Longer messages count as of the longest."""
-LENGTH = 1.5
+LIKENESS_LENGTH = 1.5
 """The distance of two sizes, in powers of 2, at which their likeness has fallen to 1/sqrt(e)."""
 
 
@@ -58,4 +58,6 @@ def own_likeness(messages: Floats) -> Floats:
     return np.asarray(np.einsum("po,po->p", messages @ _KERNEL, messages))
 
 
-_KERNEL = np.exp(-0.5 * (np.subtract.outer(np.arange(OCTAVES), np.arange(OCTAVES)) / LENGTH) ** 2)
+_KERNEL = np.exp(
+    -0.5 * (np.subtract.outer(np.arange(OCTAVES), np.arange(OCTAVES)) / LIKENESS_LENGTH) ** 2
+)

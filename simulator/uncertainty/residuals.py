@@ -20,8 +20,8 @@ from simulator.uncertainty.measured_places import Apart, Beyond, MeasuredPlaces,
 from simulator.uncertainty.message_sizes import own_likeness
 from topologies.topology import Floats
 
-ROUNDS = 3
-LEAST = 0.02
+WEIGHT_ROUNDS = 3
+LEAST_WEIGHT = 0.02
 """The least weight of an outlier."""
 LEAST_NOISE, LEAST_LENGTH = 1e-3, 1.01
 """The least noise and length that are used."""
@@ -129,12 +129,12 @@ def covariance(rules: IntervalRules, among: Floats, values: Floats) -> Floats:
     noise (Student's t)."""
     noise = max(rules.noise, LEAST_NOISE)
     weight = np.ones(len(values))
-    for _ in range(ROUNDS):
+    for _ in range(WEIGHT_ROUNDS):
         whole = among + np.diag(noise**2 / weight)
         solved = np.asarray(np.linalg.solve(whole, values), dtype=np.float64)
         surprise = values - among @ solved
         usual = noise**2 * _ratio(rules, values, solved)
-        weight = np.maximum(LEAST, 1 / (1 + surprise**2 / usual / FREEDOM))
+        weight = np.maximum(LEAST_WEIGHT, 1 / (1 + surprise**2 / usual / FREEDOM))
     return np.asarray(among + np.diag(noise**2 / weight))
 
 

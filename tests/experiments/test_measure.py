@@ -249,7 +249,7 @@ def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(
     """
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(command, "GRACE", 600.0)
+    monkeypatch.setattr(command, "GRACE_SECONDS", 600.0)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     assert run(MeasuringOptions(sizes="64M"), None, False, "table") == 2
@@ -262,7 +262,7 @@ def test_of_ranks_that_were_started_together_only_the_first_says_what_is_wrong(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(command, "GRACE", 0.0)
+    monkeypatch.setattr(command, "GRACE_SECONDS", 0.0)
     with pytest.raises(InputError, match="at which ranks meet"):
         run(MeasuringOptions(sizes="4KiB"), tmp_path / "runs.csv", True, "table")
     assert run(MeasuringOptions(sizes="64M"), None, False, "table") == 2

@@ -14,9 +14,10 @@ from multiprocessing.connection import Connection
 import numpy as np
 from dataclasses import asdict
 from experiments.measure.blame import Complaint
-from experiments.measure.points import Plan
+from experiments.measure.points import MeasurementPlan
 from experiments.measure.result_rows import row_of
-pipe, rank, plan = Connection(int(sys.argv[1])), int(sys.argv[2]), Plan.from_json(sys.argv[3])
+pipe, rank = Connection(int(sys.argv[1])), int(sys.argv[2])
+plan = MeasurementPlan.from_json(sys.argv[3])
 about = {"device": "cpu", "library": "none", "source": "here"}
 for point in plan.points:
     if point.algorithm == "naive":

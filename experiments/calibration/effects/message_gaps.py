@@ -6,7 +6,7 @@ from experiments.calibration.effects.effect import LIKELY, Data, Effect, Paramet
 from experiments.calibration.effects.protocols import reach
 from simulator.profile import Profile, Protocol
 
-LONGER = 4.0
+WAITING_GAP = 4.0
 """Where the g of a protocol that waits starts, in units of the other g."""
 
 
@@ -23,7 +23,7 @@ def message_gaps(data: Data, *, waits: str, node: float, network: float) -> Effe
     starts = {"node": node, "network": network}
     parameters = tuple(
         Parameter(f"{kind} g{of_protocol}", starts[reach(kind)] * longer, "s", LIKELY)
-        for of_protocol, longer in (("", 1.0), (f" of {waits}", LONGER))
+        for of_protocol, longer in (("", 1.0), (f" of {waits}", WAITING_GAP))
         for kind in data.kinds
     )
 

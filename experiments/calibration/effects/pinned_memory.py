@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter, Values
-from simulator.effects.memory_costs import FEW
+from simulator.effects.memory_costs import CONNECTED_RANKS
 from simulator.profile import Profile
 
 
@@ -13,7 +13,7 @@ def pinned_memory(data: Data, *, algorithms: Collection[str]) -> Effect:
     many ranks. Only curves that were forced to be of algorithms that allocate memory show them."""
     forced = [curve for curve in data.curves if {*curve.algorithms} <= {*algorithms}]
     names = {"pinned": "memory pinned"} if forced else {}
-    if any(curve.ranks > FEW for curve in forced):
+    if any(curve.ranks > CONNECTED_RANKS for curve in forced):
         names["pinned_on_many"] = "memory pinned on many ranks"
 
     def write(profile: Profile, values: Values) -> Profile:

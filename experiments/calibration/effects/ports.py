@@ -7,10 +7,12 @@ from experiments.calibration.effects.crowding import crowded
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter, Values
 from simulator.profile import Profile
 
-ON_TWO = Parameter("node β on two nodes", log(2.0), "power", LIKELY)
+ON_TWO_NODES = Parameter("node β on two nodes", log(2.0), "power", LIKELY)
 """NCCL's search (src/graph/tuning.cc) takes the bandwidth inside nodes for jobs on up to two nodes,
 and that between nodes for larger jobs."""
-SHARED = Parameter("network 1/β by ranks a node", -1.0, "power", LIKELY, "network", specified=True)
+SHARED_PORTS = Parameter(
+    "network 1/β by ranks a node", -1.0, "power", LIKELY, "network", specified=True
+)
 
 
 def ports(data: Data) -> Effect:
@@ -26,12 +28,12 @@ def ports(data: Data) -> Effect:
     has_widths = len({curve.per_node for curve in several}) > 1
 
     def write(profile: Profile, values: Values) -> Profile:
-        on_two = values.get(ON_TWO.name, ON_TWO.start)
+        on_two = values.get(ON_TWO_NODES.name, ON_TWO_NODES.start)
         profile = replace(profile, paced=True, pace_on_two=e**on_two)
         if not has_widths:
             return profile
-        width, power = data.points.width, values[SHARED.name]
+        width, power = data.points.width, values[SHARED_PORTS.name]
         return crowded(profile, data, per_node=width, shared=power)
 
-    shown = ((ON_TWO, has_two), (SHARED, has_widths))
+    shown = ((ON_TWO_NODES, has_two), (SHARED_PORTS, has_widths))
     return Effect(tuple(parameter for parameter, is_shown in shown if is_shown), write)

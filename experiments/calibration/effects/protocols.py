@@ -19,9 +19,9 @@ from simulator.profile import Profile, Protocol
 from topologies.link import Link
 from topologies.link_kinds import NETWORKS
 
-NEGLIGIBLE = 1e-13
+LEAST_LATENCY = 1e-13
 """Seconds: the least α that is simulated."""
-SHORT = 0.1
+GAP_START = 0.1
 """Where a g starts, in units of α."""
 FED = 25e9
 """A job has as many channels as a network of this β in bytes/s feeds, or more: two channels at
@@ -60,7 +60,7 @@ def _parameters(data: Data, prior: Prior, weight: float) -> Iterator[Parameter]:
     for kind, (latency, _) in starts.items():
         yield Parameter(f"{prior.name} {kind} α", latency, "s", weight, kind)
         if (prior.name, kind) in data.gaps:
-            yield Parameter(f"{prior.name} {kind} g", latency * SHORT, "s", LIKELY, kind)
+            yield Parameter(f"{prior.name} {kind} g", latency * GAP_START, "s", LIKELY, kind)
     rates = {prior.rate(kind): (kind, slowness) for kind, (_, slowness) in starts.items()}
     for name, (kind, slowness) in rates.items():
         of_kind = "" if prior.one_rate else kind
@@ -79,7 +79,7 @@ def _start(data: Data, prior: Prior, kind: str) -> tuple[float, float]:
     if prior is not data.priors[-1]:
         slowness = min(slowness, 1 / FED)
     slowness /= prior.reached.get(reach(kind), 1.0)
-    return max(NEGLIGIBLE, latency * longer), max(slowness, prior.slowness["node"])
+    return max(LEAST_LATENCY, latency * longer), max(slowness, prior.slowness["node"])
 
 
 def _links(data: Data, number: int, values: Values) -> dict[str, Link]:

@@ -12,14 +12,14 @@ from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.calibration.simulated_sizes import MOST, SimulatedSizes
+from experiments.calibration.simulated_sizes import SIMULATED_SIZES, SimulatedSizes
 from experiments.calibration.uncertainty import places, shipped_rules, uncertainty
 
 SIZES = {
     "log": np.geomspace(2.0**10, 2.0**30, 1000),
     "steps": np.linspace(2.0**10, 2.0**30, 1000),
 }
-numbers_of_sizes = st.lists(st.integers(2, 4 * MOST), min_size=1, max_size=3)
+numbers_of_sizes = st.lists(st.integers(2, 4 * SIMULATED_SIZES), min_size=1, max_size=3)
 
 
 def curve(sizes: np.ndarray, seconds: np.ndarray | None = None) -> FitCurve:
@@ -33,7 +33,7 @@ def drawn(counts: list[int], seed: int) -> FitPoints:
     return FitPoints(curve(np.sort(np.exp(random.uniform(6, 20, count)))) for count in counts)
 
 
-@given(st.lists(st.integers(1, MOST), min_size=1, max_size=3), st.integers(0, 9))
+@given(st.lists(st.integers(1, SIMULATED_SIZES), min_size=1, max_size=3), st.integers(0, 9))
 def test_every_size_of_short_curves_is_simulated(counts: list[int], seed: int) -> None:
     """So their fits have the same bits as without this module."""
     points = drawn(counts, seed)
@@ -50,10 +50,10 @@ def test_few_sizes_are_simulated_with_both_ends(counts: list[int], seed: int) ->
     points = drawn(counts, seed)
     simulated = SimulatedSizes(points).points
     for measured, few in zip(points.curves, simulated.curves, strict=True):
-        assert len(few.sizes) <= MOST
+        assert len(few.sizes) <= SIMULATED_SIZES
         assert set(few.sizes) <= set(measured.sizes)
         assert (few.sizes[0], few.sizes[-1]) == (measured.sizes[0], measured.sizes[-1])
-        if len(measured.sizes) <= MOST:
+        if len(measured.sizes) <= SIMULATED_SIZES:
             assert (few.sizes == measured.sizes).all()
 
 

@@ -10,7 +10,7 @@ from experiments.calibration.fit import Fit, explore
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
 from experiments.calibration.uncertainty import (
-    MOST,
+    KEPT_POINTS,
     moves,
     parameter_variance,
     places,
@@ -54,13 +54,13 @@ def test_moves_have_the_covariance_of_the_parameters(exact_fit: Fit) -> None:
 
 @pytest.mark.exhaustive
 def test_a_profile_keeps_a_part_of_very_many_points(made: Made) -> None:
-    sizes = np.geomspace(256, 2.0**28, 1 + MOST)
+    sizes = np.geomspace(256, 2.0**28, 1 + KEPT_POINTS)
     model, _ = made((8,), ("ring",))
     curve = model.points.curves[0]
     many = type(curve)(**(vars(curve) | {"sizes": sizes, "seconds": 1e-5 + sizes / 1e10}))
     fit = explore(Model(type(model.points)([many]), model.library))
     seen = uncertainty(fit, RULES).residuals.seen
-    assert len(seen) == MOST
+    assert len(seen) == KEPT_POINTS
     assert (seen.nbytes.min(), seen.nbytes.max()) == (sizes[0], sizes[-1])
 
 

@@ -47,7 +47,7 @@ def test_ranks_that_do_not_meet_wait_no_longer_than_they_were_told(
 
     from experiments.measure.ranks import join
 
-    monkeypatch.setattr("experiments.measure.points.MEETING", 0.1)
+    monkeypatch.setattr("experiments.measure.points.MEETING_SECONDS", 0.1)
     plan = MeasurementPlan("gloo", "cpu", "float32", 2, f"file://{tmp_path}/store", (), timeout=0.1)
     with pytest.raises(
         InputError, match=rf"^2 ranks did not meet at file://{tmp_path}/store in 0\.1s: "

@@ -94,7 +94,7 @@ def test_the_rank_to_blame_is_named(code: str, line: str, monkeypatch: pytest.Mo
 
 
 def test_ranks_that_all_time_out_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_ranks, "GRACE", 60.0)  # the last rank may begin late
+    monkeypatch.setattr(local_ranks, "GRACE_SECONDS", 60.0)  # the last rank may begin late
     code = "pipe.send({'failed': late}); wait()"
     message, rows = failing(code, monkeypatch, replace(PLAN, timeout=60.0))
     assert message.startswith("all ranks wait for each other in ring of 64B")
@@ -102,7 +102,7 @@ def test_ranks_that_all_time_out_wait_for_each_other(monkeypatch: pytest.MonkeyP
 
 
 def test_ranks_that_all_hang_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.measure.points.START", 0.0)
+    monkeypatch.setattr("experiments.measure.points.START_SECONDS", 0.0)
     message, _ = failing("wait()", monkeypatch, replace(PLAN, budget=0.1, timeout=0.1))
     assert message == "no rank answers in ring of 64B"
 

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Point
-from experiments.measurements.setups import APART, chosen_curves, contradictions, setups, warnings
+from experiments.measurements.setups import (
+    SETUP_FACTOR,
+    chosen_curves,
+    contradictions,
+    setups,
+    warnings,
+)
 from grouped_cases import each_case
 from topologies.errors import InputError
 
@@ -52,7 +58,7 @@ def test_an_unknown_number_of_nodes_is_said() -> None:
     assert "40 nodes (and 1 more curve): " in line
 
 
-@given(st.lists(st.floats(1.0, APART - 0.01), min_size=1, max_size=4))
+@given(st.lists(st.floats(1.0, SETUP_FACTOR - 0.01), min_size=1, max_size=4))
 def test_repetitions_are_no_set_ups(factors: list[float]) -> None:
     runs = [curve(f"run{k}_ar.csv", factor) for k, factor in enumerate(factors)]
     assert not list(contradictions(runs))

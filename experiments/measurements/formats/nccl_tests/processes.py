@@ -27,14 +27,13 @@ _ONCE = (
 )
 """Words of the lines that each process prints once for each test."""
 _HEADER, _FOOTER = "algbw", "Avg bus"
-MOST = 64
+READ_PROCESSES = 64
 """Processes whose lines are read."""
 
 
 def processes(text: str) -> tuple[int, tuple[str, ...]]:
-    """The number of processes of a log, and the text of each of the first `MOST`; 0 for one job.
-
-    In a text, the lines of the other processes are blank.
+    """The number of processes of a log, and the text of each of the first READ_PROCESSES; 0 for one
+    job. In a text, the lines of the other processes are blank.
     """
     if text.count("Pid") < 2 and text.count("nranks 1") < 2:
         return 0, ()
@@ -44,7 +43,7 @@ def processes(text: str) -> tuple[int, tuple[str, ...]]:
     if count < 2:
         return 0, ()
     pieces_by_line = _by_tag(lines, tags) if tags else _by_order(lines, count)
-    parts: list[list[str]] = [[] for _ in range(min(count, MOST))]
+    parts: list[list[str]] = [[] for _ in range(min(count, READ_PROCESSES))]
     for pieces in pieces_by_line:
         for number, part in enumerate(parts):
             part.append(pieces.get(number, pieces.get(None, "")))

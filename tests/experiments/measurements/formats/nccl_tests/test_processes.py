@@ -4,7 +4,7 @@ import pytest
 
 from experiments.diagnosis import compare, diagnose
 from experiments.measurements import Curve, Measurements
-from experiments.measurements.formats.nccl_tests.processes import MOST
+from experiments.measurements.formats.nccl_tests.processes import READ_PROCESSES
 from nccl_logs import FOOTER, HEADER, PLACES, SIZES, TIMES, UNITS, log, parse
 
 FORM = "#  Rank  0 Group  0 Pid {0:6d} on      node1 device  0 [0x0{1}] NVIDIA H100"
@@ -92,8 +92,8 @@ def test_two_tests_of_two_processes_are_four_curves() -> None:
 
 
 def test_of_very_many_processes_the_first_ones_are_read() -> None:
-    measurements = parse(interleaved(*map(process, range(MOST + 6))))
-    assert len(measurements.curves) == MOST
+    measurements = parse(interleaved(*map(process, range(READ_PROCESSES + 6))))
+    assert len(measurements.curves) == READ_PROCESSES
     assert measurements.failures[0].text.startswith("70 processes of 1 rank each and no job of 70")
     assert measurements.skipped == ("all processes after the first 64: not read",)
 
