@@ -40,8 +40,6 @@ class Part(NamedTuple):
     """What a part of a run does."""
 
     times: Times
-    holder: Ints
-    """The last node that each lane and medium served, or below 0."""
     windows: Windows
     waits: Places
     """The lanes and media for which nodes waited that an earlier part held."""
@@ -88,13 +86,13 @@ def run(
         raise RuntimeError(f"{len(schedule) - done} operations never became ready")
     waiting = np.flatnonzero(times.cause == HELD) if free.any() else np.zeros(0, dtype=np.int64)
     place = uses_of(routed, waiting).place
-    holder, first, last, left = (
+    first, last, left = (
         np.concatenate((getattr(lanes, name), getattr(media, name)))
-        for name in ("holder", "first", "last", "free")
+        for name in ("first", "last", "free")
     )
     row = np.flatnonzero(first < np.inf)
     windows = Windows(row, first[row], last[row], left[row])
-    return Part(times, holder, windows, np.unique(place[free[place] > 0]))
+    return Part(times, windows, np.unique(place[free[place] > 0]))
 
 
 def _blank(work: Work, room: Times | None) -> Times:

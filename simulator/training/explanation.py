@@ -7,7 +7,6 @@ its segment, until they come to what an operation waits for before the segment.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +21,8 @@ from simulator.analysis.bubbles import (
     with_drain,
 )
 from simulator.analysis.critical_path import Path, walk_back
-from simulator.engines.continued import HELD, uses_of
 from simulator.kernels.queues import Gaps
-from simulator.kernels.records import Csr, Times
+from simulator.kernels.records import Csr
 from simulator.schedules.routed import alike
 from simulator.schedules.timeline import Timeline
 from simulator.training.replay import Replay, Replayed, TimedSegment
@@ -144,8 +142,11 @@ class View:
             # A few are enough, as most groups look like one of these.
             if len(timelines) == 8:
                 timelines.pop(next(iter(timelines)))
-            several = len(self._timed) > 1
-            times = _joined(replay, self._timed) if several else replay.part(self._timed[0]).times
+            if len(self._timed) == 1:
+                times = replay.part(self._timed[0]).times
+            else:
+                # A group waits for nothing that others hold, so it runs as it does alone.
+                times = replay.alone(self._segment, self.base).times
             ends = np.zeros(len(times.ready), dtype=np.bool_)
             ends[self._place] = self._from_outside
             whole = Timeline(
@@ -274,35 +275,3 @@ def _without(timeline: Timeline, ends: npt.NDArray[np.bool_]) -> Timeline:
     fewer = replace(schedule, indptr=indptr, indices=schedule.indices[kept])
     cut = alike(routed, replace(routed, schedule=fewer))
     return Timeline(cut, timeline.ready, timeline.finish, timeline.node_start, timeline.node_cause)
-
-
-def _joined(replay: Replay, chosen: list[TimedSegment]) -> Times:
-    """The times of segments, one behind the other, from the begin of the first on."""
-    base, holder = chosen[0].base, np.full(replay.places, -1, dtype=np.int32)
-    columns: list[list[npt.NDArray[Any]]] = [[], [], [], []]
-    behind = 0
-    for timed in chosen:
-        outcome, later = timed.outcome, timed.base - base
-        if timed.segment.collectives:
-            part = replay.part(timed)
-            times, cause = part.times, part.times.cause.copy()
-            cause[cause >= 0] += behind
-            routed = timed.segment.transfers.routed
-            node, place = uses_of(routed, np.flatnonzero(times.cause == HELD))
-            left = replay.spread(timed.segment, timed.left)
-            waiting = np.flatnonzero(left[place] == times.start[node])[::-1]
-            cause[node[waiting]] = holder[place[waiting]]
-            used = part.windows.place
-            latest = part.holder[used]
-            holder[used] = np.where(latest >= 0, latest + behind, holder[used])
-            rows = times.ready, times.finish, times.start
-        else:
-            rows = outcome.ready, outcome.finish, outcome.start
-            cause = np.full(len(outcome.ready), -1, dtype=np.int32)
-            holder[outcome.windows.place] = behind + np.arange(len(cause))
-        for column, times_of in zip(columns, rows, strict=False):
-            column.append(times_of + later)
-        columns[3].append(cause)
-        behind += len(cause)
-    ready, finish, start, causes = map(np.concatenate, columns)
-    return Times(ready, finish, start, causes.astype(np.int32), np.zeros(0))

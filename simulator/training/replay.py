@@ -107,11 +107,6 @@ class Replay:
         self._runs = True
 
     @property
-    def places(self) -> int:
-        """The number of lanes and media."""
-        return len(self._free)
-
-    @property
     def replayed(self) -> int:
         """Collectives that have the times of an earlier simulation."""
         return sum(len(timed.segment.collectives) for timed in self.timed if timed.known)
@@ -236,12 +231,10 @@ class Replay:
         """All times of a segment, from its begin on."""
         return self._part(timed.name, timed.segment, timed.entry, timed.left)
 
-    def spread(self, segment: Segment, left: Floats) -> Floats:
-        """When each lane and medium is free of segments before a segment, from its begin on; 0 if
-        the segment does not use it."""
-        free = np.zeros(self.places)
-        free[segment.transfers.places] = left
-        return free
+    def alone(self, segment: Segment, base: float) -> Part:
+        """All times of a segment that begins at `base` and waits for nothing that others hold."""
+        entry = segment.ready(self.finish) - base
+        return self._simulated(segment, entry, np.zeros(len(segment.transfers.places)))
 
     def _part(
         self, name: tuple[object, ...], segment: Segment, entry: Floats, left: Floats
@@ -262,10 +255,11 @@ class Replay:
     def _simulated(
         self, segment: Segment, entry: Floats, left: Floats, *, fills: bool = True
     ) -> Part:
-        written = segment.transfers
+        written, free = segment.transfers, np.zeros(len(self._free))
+        free[written.places] = left
         ready = np.zeros(len(written.routed.schedule))
         ready[written.place] = np.maximum(entry, 0.0)
-        free, routed = self.spread(segment, left), self.routed(segment)
+        routed = self.routed(segment)
         return continued.run(routed, ready, free, written.parts, fills=fills, room=self._room)
 
     def _computed(self, segment: Segment, entry: Floats, base: float) -> SegmentTimes:

@@ -61,7 +61,6 @@ def skipping(routed: Routed, free: Floats, parts: Parts, fills: bool = True) -> 
 def assert_same(part: Part, expected: Part) -> None:
     for name in ("ready", "finish", "start", "cause"):
         assert np.array_equal(getattr(part.times, name), getattr(expected.times, name)), name
-    assert np.array_equal(part.holder, expected.holder)
     assert np.array_equal(part.waits, expected.waits)
     for column, plain in zip(part.windows, expected.windows, strict=True):
         assert np.array_equal(column, plain)
