@@ -217,16 +217,11 @@ class _Cycles:
         text = f"an update takes {format_seconds(self.seconds)}"
         if not self.options.update:
             memory = self.options.memory(self.model)
-            text += (
-                f" at {format_bandwidth(memory)}"
-                if memory < inf
-                else ", since no memory bandwidth is known"
-            )
-        return (
-            (text,)
-            if self.shares == 1
-            else (text, f"staleness is that of 1 of {self.shares} shares")
-        )
+            rate = f" at {format_bandwidth(memory)}"
+            text += rate if memory < inf else ", since no memory bandwidth is known"
+        if self.shares == 1:
+            return (text,)
+        return text, f"staleness is that of 1 of {self.shares} shares"
 
     def plan(self) -> Plan:
         """Run all cycles."""
@@ -266,7 +261,7 @@ class _Cycles:
         seconds = child.seconds.copy()
         seconds[cycle.trained] *= self.trainer.factor[child.rank[cycle.trained]]
         first = int(self.builder.inline(replace(child, seconds=seconds), after=after)[0])
-        self._span(workers, requests, first + cycle.pulled)
+        self._note(workers, requests, first + cycle.pulled)
         self.asked[:, workers] = (first + cycle.asked).reshape(requests.shape)
         return first
 
@@ -278,7 +273,7 @@ class _Cycles:
         share_0 = np.argmin(share, axis=0), np.arange(len(workers))
         self.updates.append(Updates(workers, pulled[share_0], applied[share_0]))
         self.applied[:, workers] = applied
-        self._span(workers, first + cycle.pushed, first + cycle.pushed)
+        self._note(workers, first + cycle.pushed, first + cycle.pushed)
 
     def _clock(self) -> int:
         """The operation at which all workers have finished the cycle that must precede the next, or
@@ -300,9 +295,9 @@ class _Cycles:
             np.arange(self.setting.ranks), 0.0, lane=CLOCK_LANE, after=last.T
         )
 
-    def _span(self, workers: Ints, first: Ints, last: Ints) -> None:
-        rank = np.tile(workers, self.shares)
-        self.trainer.note(rank, first.ravel(), last.ravel())
+    def _note(self, workers: Ints, first: Ints, last: Ints) -> None:
+        """Note a message of each worker with each server."""
+        self.trainer.note(np.tile(workers, self.shares), first.ravel(), last.ravel())
 
 
 STRATEGIES = {"asgd": ASGD, "ssp": SSP}

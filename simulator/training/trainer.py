@@ -76,7 +76,6 @@ class Trainer:
         self._parts: list[TaskRows] = []
         self._size = self._operations = self._of_all = self._once = 0
         self._ends: list[Ints] = []
-        self._useful: list[int] = []
         self._samples: list[int] = []
         self.tail: Ints | None = None
         inputs = setting.conditions.has_input(setting.steps - 1, setting.ranks)
@@ -195,10 +194,9 @@ class Trainer:
         computation."""
         tail = self.tail if last is None else last
         assert tail is not None
-        lost, inputs = self.attempt.lost, int(self.has_input.sum())
+        inputs = int(self.has_input.sum()) * (not self.attempt.lost)
+        self._samples.append(self.model.batch * batches * inputs)
         self._ends.append(tail)
-        self._useful.append(not lost)
-        self._samples.append(0 if lost else self.model.batch * batches * inputs)
         steps = len(self._ends) - self._startup
         if not steps:
             self._once = self._operations
@@ -220,7 +218,7 @@ class Trainer:
             workers=self.setting.ranks,
             # The number of each step: those before the first of the setting come first.
             numbers=np.array([*range(self._startup), *after], dtype=np.int32),
-            useful=np.array(self._useful, dtype=np.int32),
+            useful=np.array([not attempt.lost for attempt in self.attempts], dtype=np.int32),
             samples=np.array(self._samples, dtype=np.int64),
             shifts=shifts,
             **details,
