@@ -235,8 +235,7 @@ class _Writer:
         ranks = np.concatenate([each.meeting.ranks for each in placed])
         self.first[tasks], _, self.last[tasks] = add_collective(
             self.builder,
-            side_by_side(alone, len(placed)),
-            (placed[0].slot, placed[0].scratch),
+            (side_by_side(alone, len(placed)), placed[0].slot, placed[0].scratch),
             ranks,
             self.graph.seconds[tasks],
             self._waits(tasks),
@@ -248,8 +247,7 @@ class _Writer:
 
 def add_collective(
     builder: ScheduleBuilder,
-    child: Schedule,
-    slots: tuple[int, int],
+    placed: tuple[Schedule, int, int],
     ranks: Ints,
     seconds: Floats,
     after: Ints,
@@ -258,8 +256,8 @@ def add_collective(
     phase: str | None = None,
     switches: Ints | None = None,
 ) -> tuple[Ints, Ints, Ints]:
-    """Add a collective with the first `slots` of its buffer and of its scratch. On a lane each of
-    its `ranks` enters after `after`, which takes `seconds`, and leaves at the end.
+    """Add a collective, `placed` at the first slots of its buffer and of its scratch. On a lane
+    each of its `ranks` enters after `after`, which takes `seconds`, and leaves at the end.
 
     With `switches`, ranks and switches are numbered as the builder does it, and ranks also wait
     for messages without slots. Without, they are all ranks of the builder, or those that stand for
@@ -267,7 +265,7 @@ def add_collective(
 
     It returns the operations to enter, those of the collective, and those to leave.
     """
-    slot, scratch = slots
+    child, slot, scratch = placed
     span = {"count": child.buffer, "lane": lane}
     entered = builder.compute(ranks, seconds, writes=slot, after=after, **span)
     # What carries slots waits by itself.

@@ -187,8 +187,7 @@ def _write(segment: Segment) -> SegmentTransfers:
             continue
         first[tasks], operations, last[tasks] = add_collective(
             builder,
-            part.schedule,
-            slots[part.slot, part.scratch],
+            (part.schedule, *slots[part.slot, part.scratch]),
             part.place,
             part.seconds,
             waits,

@@ -87,8 +87,7 @@ def lower(
         else:
             first[rows], _, last[rows] = add_collective(
                 builder,
-                part.schedule,
-                (part.slot, part.scratch),
+                (part.schedule, part.slot, part.scratch),
                 place,
                 part.seconds,
                 waits,
