@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.collectives import Algorithm, collective
-from simulator.steps.kinds import ALL_REDUCE, BACKWARD, FORWARD, Label
+from simulator.steps.kinds import BACKWARD, FORWARD, Label
 from simulator.training.communicator import Communicator, find_all_reduce
 from simulator.training.model import Model
 from simulator.training.plan import Plan, Setting
@@ -52,7 +52,6 @@ class LocalSGD(Strategy):
         lanes = "compute", "communication"
         trainer = Trainer(model, setting, lanes, communicator, every=self.every)
         averaged, averages, workers = None, 0, len(trainer.ranks)
-        label = Label(ALL_REDUCE, "parameters")
         for attempt in trainer.attempts:
             trainer.compute(Label(FORWARD), model.forward_of(workers) * trainer.factor, averaged)
             averaged = None
@@ -61,8 +60,7 @@ class LocalSGD(Strategy):
             trainer.compute(Label(BACKWARD), model.backward_of(workers) * trainer.factor)
             trainer.optimize()
             if self._averages(attempt.step, setting.steps):
-                average = communicator.large(model.parameters)
-                averaged = trainer.collective(label, average, trainer.tail, memory="held")
+                averaged = trainer.average("parameters", model.parameters, trainer.tail)
                 averages += 1
             trainer.end(averaged)
         words = f"{averages} average{'' if averages == 1 else 's'} of the parameters"

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from simulator.schedules.schedule import Schedule
 from simulator.steps.kinds import (
+    ALL_REDUCE,
     BACKWARD,
     CALL,
     FORWARD,
@@ -166,6 +167,14 @@ class Trainer:
         self._operations += len(schedule) + len(self.ranks)
         self._of_all += len(schedule) * schedule.members + self.setting.ranks
         return self._streams[lane]
+
+    def average(self, name: str, nbytes: float, *after: Ints | None) -> Ints | None:
+        """The large all-reduce of the communicator, of `nbytes` bytes in a buffer that is held all
+        the time; nothing for no bytes."""
+        if not nbytes or self.communicator is None:
+            return None
+        schedule = self.communicator.large(nbytes)
+        return self.collective(Label(ALL_REDUCE, name), schedule, *after, memory="held")
 
     def message(self, label: Label, ends: tuple[int, int], nbytes: float, after: Ints) -> Ints:
         """A message from a rank to another, after all of `after`. Returns its task there."""
