@@ -32,19 +32,21 @@ class Tasks(NamedTuple):
     """The first task of the same call."""
     partner: Ints
     """The next task of the same call; -1 for none."""
-    usage: Ints
-    """A row of the usages. The first one is empty, of what uses nothing that others use."""
 
 
 class Usages(NamedTuple):
-    """What calls use of media: row r has the rows from `indptr[r]` to `indptr[r + 1]`."""
+    """What calls use of media: row r has the rows from `indptr[r]` to `indptr[r + 1]`. The first
+    one is empty, of what uses nothing that others use. A call with several phases has a row for
+    each, behind each other."""
 
     indptr: Ints
     medium: Ints
     share: Floats
-    """For what share of its time alone the call keeps the medium busy."""
+    """For what share of its time alone the phase keeps the medium busy."""
     flows: Floats
     """How many of its messages are on the medium, on average over that time."""
+    until: Floats
+    """The share of its time alone that a call has left when the phase of each row ends."""
 
 
 class Course(NamedTuple):
@@ -83,6 +85,8 @@ class Room(NamedTuple):
     that was, its rate, the next one, and what it would be if no flow gave way, shape (tasks, 5)."""
     limit: Ints
     """The medium that limits the rate of each call; -1 for none."""
+    row: Ints
+    """The usage of the phase in which each call is."""
     media: Annotated[Floats, 2]
     """Of each medium: what is left of it, the flows of calls without a rate, and when it was last
     marked, shape (media, 3)."""
@@ -145,20 +149,30 @@ def simulate(loop: Loop) -> int:
             return int(counts[DONE])
         before, now = now, ends[0][0] if len(ends) > 0 else np.inf
         for k in range(counts[ACTIVE]):
-            now = min(now, end_of(room, room.active[k]))
+            now = min(now, end_of(loop, room.active[k]))
         account(loop, now - before)
         for k in range(counts[ACTIVE] - 1, -1, -1):
             i = room.active[k]
-            if end_of(room, i) <= now:
-                counts[ACTIVE] -= 1
-                room.active[k] = room.active[counts[ACTIVE]]
+            if end_of(loop, i) > now:
+                continue
+            mark(loop, i)
+            left = loop.tasks.seconds[i] * loop.usages.until[room.row[i]]
+            if left > 0.0:
+                room.calls[i, LEFT], room.calls[i, SINCE] = left, now
+                room.row[i] += 1
+                room.limit[i] = -1
                 mark(loop, i)
-                heappush(ends, (now, np.int64(i)))
+                continue
+            counts[ACTIVE] -= 1
+            room.active[k] = room.active[counts[ACTIVE]]
+            heappush(ends, (now, np.int64(i)))
 
 
-def end_of(room: Room, i: Index) -> float:
-    """When a call ends at its rate."""
-    return float(room.calls[i, SINCE] + room.calls[i, LEFT] / room.calls[i, RATE])
+def end_of(loop: Loop, i: Index) -> float:
+    """When the phase of a call ends at its rate."""
+    calls, later = loop.room.calls, loop.usages.until[loop.room.row[i]]
+    left = max(0.0, calls[i, LEFT] - loop.tasks.seconds[i] * later)
+    return float(calls[i, SINCE] + left / calls[i, RATE])
 
 
 def arrive(loop: Loop, i: Index, now: float) -> None:
@@ -182,7 +196,7 @@ def enter(loop: Loop, i: Index, now: float) -> None:
     if room.missing[first] > 0:
         return
     slows = tasks.role[first] == COMPUTES and loop.slowdown > 0.0
-    if tasks.seconds[first] == 0.0 or not (tasks.usage[first] > 0 or slows):
+    if tasks.seconds[first] == 0.0 or not (room.row[first] > 0 or slows):
         room.stacks[BEGUN, room.counts[BEGUN]] = first
         room.counts[BEGUN] += 1
         return
@@ -228,7 +242,7 @@ def mark(loop: Loop, i: Index) -> None:
     """Mark the media of a call: rates of calls on them change."""
     usages, room = loop.usages, loop.room
     room.counts[CHANGED] = 1
-    for n in range(usages.indptr[loop.tasks.usage[i]], usages.indptr[loop.tasks.usage[i] + 1]):
+    for n in range(usages.indptr[room.row[i]], usages.indptr[room.row[i] + 1]):
         room.media[usages.medium[n], TURN] = room.counts[SHARED]
 
 
@@ -239,12 +253,13 @@ def share_out(loop: Loop, now: float) -> None:
     growing, before = 0, -1
     for k in range(counts[ACTIVE]):
         i = room.active[k]
-        calls[i, NEXT] = calls[i, RATE] if tasks.usage[i] > 0 else 1.0
+        row = room.row[i]
+        calls[i, NEXT] = calls[i, RATE] if usages.indptr[row] < usages.indptr[row + 1] else 1.0
     while growing > before:
         before = growing
         for k in range(counts[ACTIVE]):
             i = room.active[k]
-            begin, end = usages.indptr[tasks.usage[i]], usages.indptr[tasks.usage[i] + 1]
+            begin, end = usages.indptr[room.row[i]], usages.indptr[room.row[i] + 1]
             for n in range(begin, end):
                 if calls[i, NEXT] != GROWS and media[usages.medium[n], TURN] == counts[SHARED]:
                     calls[i, NEXT], room.limit[i] = GROWS, -1
@@ -282,9 +297,7 @@ def grow(loop: Loop, growing: int) -> int:
             if part == 2:
                 calls[i, FAIR] = 1.0
             takes = calls[i, FAIR] == 1.0 if satisfied else calls[i, FAIR] <= least * (1.0 + CLOSE)
-            for n in range(
-                usages.indptr[loop.tasks.usage[i]], usages.indptr[loop.tasks.usage[i] + 1]
-            ):
+            for n in range(usages.indptr[room.row[i]], usages.indptr[room.row[i] + 1]):
                 m, share, flows = usages.medium[n], usages.share[n], usages.flows[n]
                 if part < 2:
                     media[m, FLOWS] = flows + media[m, FLOWS] if part == 1 else 0.0
@@ -313,7 +326,7 @@ def account(loop: Loop, took: float) -> None:
         for part in range(2 * (limit >= 0)):
             for q in range(room.counts[ACTIVE]):
                 j = room.active[q]
-                for n in range(usages.indptr[tasks.usage[j]], usages.indptr[tasks.usage[j] + 1]):
+                for n in range(usages.indptr[room.row[j]], usages.indptr[room.row[j] + 1]):
                     if j == i or usages.medium[n] != limit:
                         continue
                     used = usages.share[n] * room.calls[j, RATE]

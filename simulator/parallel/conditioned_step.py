@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.parallel.passes import COMPUTE
-from simulator.parallel.step import Step
+from simulator.parallel.step import Step, behind_others
 from simulator.steps.kinds import FORWARD, RESTART
 from simulator.steps.place_splits import TaskCopies, classes, in_order, split
 from simulator.steps.step_graph import COLUMNS, Numbers, StepGraph, ranges, waits_by_row
@@ -45,9 +45,10 @@ def split_step(step: Step, place_of: Numbers) -> Step:
     turn = np.append(np.argsort(order), -1)
     every = split(graph, place_of)
     if step.work.times.usual:
-        called = every.call >= 0
-        seconds = _calls(step)[every.call[called], every.leaders[every.place[called]]]
-        every.seconds[called] = seconds
+        called, leader, times = every.call >= 0, every.leaders[every.place], step.work.times
+        columns = every.call, times.degrees.devices[leader], every.place, every.lane
+        longer = behind_others(times, every.calls, *columns)[called]
+        every.seconds[called] = _calls(step)[every.call[called], leader[called]] * longer
 
     def rows(tasks: Ints) -> Ints:
         task_of = copies.of(turn[tasks[action]], device[:, None])

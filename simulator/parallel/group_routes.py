@@ -20,6 +20,7 @@ from simulator.collectives.operation_counts import estimate
 from simulator.collectives.symmetry import fold
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps.side_by_side import side_by_side
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
@@ -31,6 +32,8 @@ MOST = 2.0**21
 ROUTES = 2**18
 """Routes of all groups that are compared, at most. Beyond, the groups on the nodes of the first
 group of a place stand for all."""
+CHAIN = 8
+"""So often a part is run behind itself."""
 PARTS = 4
 """Parts of a place that are simulated, at most: those with the busiest media."""
 Longs = npt.NDArray[np.int64]
@@ -86,6 +89,7 @@ class Laid:
     """The groups of each part."""
     parts_of: Mapping[int, Sequence[int]]
     """The parts of each place; the one with the busiest medium comes first."""
+    _chains: dict[int, tuple[Routed, Ints]] = field(default_factory=dict, repr=False)
 
     @property
     def ranks(self) -> int:
@@ -110,6 +114,22 @@ class Laid:
         left out."""
         numbers = {number for numbers in self.parts_of.values() for number in numbers}
         return {number: self._routed(self.members[number]) for number in sorted(numbers)}
+
+    def chain(self, number: int) -> tuple[Routed, Ints]:
+        """A part several times, on each rank behind the one before, for V = 1 byte; and the
+        operations with which each rank ends, a row for each time."""
+        if number not in self._chains:
+            routed = self.parts[number]
+            child = routed.schedule
+            cut, scratch = np.split(child.shares, [child.buffer], axis=-1)
+            columns = {"slots": cut, "scratch": scratch, "switches": child.switches}
+            builder, ends = ScheduleBuilder(child.workers, 1.0, **columns), list[Ints]()
+            ranks = np.arange(child.workers)
+            for _ in range(CHAIN):
+                builder.inline(child)
+                ends.append(builder.compute(ranks, 0.0, reads=0, writes=0, count=child.buffer))
+            self._chains[number] = route(builder.build(), routed.topology), np.stack(ends)
+        return self._chains[number]
 
     def _routed(self, members: Ints) -> Routed:
         """The schedules of the groups as one. If there are too many operations, that of the group

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import log
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from simulator.collectives import Algorithm, find
 from simulator.engines import run
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.group_routes import Laid, lay
+from simulator.parallel.group_routes import CHAIN, Laid, Loads, lay
 from simulator.parallel.two_levels import two_levels
 from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
@@ -41,7 +42,11 @@ several nodes take two levels instead of rings. A dispatch sends tokens to their
 combine returns them."""
 
 EXPLAINED = 2**16
-"""Operations of a part of which messages at a time are counted, at most."""
+"""Operations of a part whose phases are looked for, at most."""
+MOMENTS = 20
+"""Of which equal parts of the time of a call its phases consist."""
+UNUSED = 0.25
+"""A medium is unused while it is busy for less than so much of the share of its busiest time."""
 End = Literal["time", "expected", "low", "high"]
 """What of a call counts: its simulated time, or its expected time or an end of its interval by the
 profile's measured runs."""
@@ -58,6 +63,19 @@ def _send(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
     return builder.build()
 
 
+class Phases(NamedTuple):
+    """What a call does to media during its phases. Media with the same load are used alike."""
+
+    load: Floats
+    """How long the bytes keep a medium busy, for V = 1 byte: a column of the tables for each."""
+    busy: Floats
+    """The share of its time that a medium is busy during each phase, over that during the call."""
+    flows: Floats
+    """How many messages are on the medium during each phase, on average."""
+    until: Floats
+    """The share of the time of the call that is left behind each phase."""
+
+
 class Timed(NamedTuple):
     """The fastest algorithm of a collective for a size."""
 
@@ -66,9 +84,11 @@ class Timed(NamedTuple):
     """The time of each part of the machine."""
     intervals: Mapping[int, Interval]
     """That of each part of which the profile says how sure it is, if an end was asked for."""
-    flows: Mapping[int, float]
-    """How many messages are on the busiest medium of each part while it is busy, on average, if
-    that is known."""
+    phases: Mapping[int, Phases]
+    """Those of each part, if they are known."""
+    again: Mapping[int, float]
+    """By which factor each part takes longer if the same comes before: ranks do not leave together,
+    and messages of rings that lost step meet. Parts that do not are left out."""
 
     def at(self, end: End | None, place: int) -> float:
         """The time of the groups of a place, or an end of its interval, in seconds."""
@@ -77,16 +97,26 @@ class Timed(NamedTuple):
             return self.seconds[slowest]
         return float(getattr(self.intervals[slowest], end))
 
-    def uses(self, nbytes: float, place: int) -> tuple[Ints, Floats, Floats]:
-        """The media that the groups of a place use, for which share of their time, and how many
-        messages are there on average, for V = `nbytes`."""
+    def uses(self, nbytes: float, place: int) -> tuple[Ints, Floats, Floats, Floats]:
+        """The media that the groups of a place use, for which share of the time of each phase, how
+        many messages are there on average, and the share of its time that a call has left behind
+        each phase, for V = `nbytes`. Shape (phases, media)."""
         slowest, loads = self._slowest(place), self.laid.loads(place)
         share = (loads.seconds * nbytes + loads.gaps) / (self.seconds[slowest] or 1.0)
-        flows = loads.flows
-        if slowest in self.flows and len(flows):
-            flows = np.maximum(1.0, flows * (self.flows[slowest] / flows[share.argmax()]))
-        share = np.minimum(share, 1.0)
-        return loads.medium, share, share * flows
+        share = np.minimum(share, 1.0)[None]
+        if slowest not in self.phases:
+            return loads.medium, share, share * loads.flows, np.zeros(1)
+        load, busy, flows, until = self.phases[slowest]
+        wanted = _rounded(loads.seconds)
+        column = np.minimum(np.searchsorted(load, wanted), len(load) - 1)
+        known = load[column] == wanted
+        changing = np.minimum(np.where(known, busy[:, column], 1.0) * share, 1.0)
+        return loads.medium, changing, np.where(known, flows[:, column], share * loads.flows), until
+
+    def factor(self, place: int) -> float:
+        """By which factor the groups of a place take longer behind another such call."""
+        known = place in self.laid.parts_of
+        return self.again.get(self._slowest(place), 1.0) if known else 1.0
 
     def _slowest(self, place: int) -> int:
         return max(self.laid.parts_of[place], key=self.seconds.__getitem__)
@@ -114,6 +144,7 @@ class GroupTimes:
     """Whether the fastest place counts, and not the slowest one."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
     _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
+    _factors: dict[tuple[Laid, int, float], float] = field(default_factory=dict, repr=False)
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -236,12 +267,19 @@ class GroupTimes:
         if self.profile is None:
             ran = {number: self.run(part) for number, part in parts.items()}
             # First come, first served: who came first counts, not how many messages wait.
-            flows = {
-                number: _flows(each)
+            phases = {
+                number: _phases(each, laid.loads(int(laid.place[laid.members[number][0]])))
                 for number, each in ran.items()
                 if each.sharing == "fair" and len(each.schedule) <= EXPLAINED
             }
-            return Timed(laid, {number: each.makespan for number, each in ran.items()}, {}, flows)
+            seconds = {number: each.makespan for number, each in ran.items()}
+            again = {
+                number: self._again(laid, number, nbytes)
+                for number in phases
+                if len(parts[number].schedule) * CHAIN <= EXPLAINED
+                and parts[number].schedule.fold is None
+            }
+            return Timed(laid, seconds, {}, phases, again)
         seconds, intervals = dict[int, float](), dict[int, Interval]()
         for number, part in parts.items():
             under = self.profile.simulate(part, laid.algorithm, self.run)
@@ -250,7 +288,16 @@ class GroupTimes:
             if predicted:
                 place = replace(predicted.place, ranks=np.array([float(laid.ranks)]))
                 intervals[number] = interval_of(predicted._replace(place=place))
-        return Timed(laid, seconds, intervals, {})
+        return Timed(laid, seconds, intervals, {}, {})
+
+    def _again(self, laid: Laid, number: int, nbytes: float) -> float:
+        """By which factor a part takes longer if the same comes before, about V = `nbytes`."""
+        size = 4.0 ** round(log(nbytes, 4))
+        if (laid, number, size) not in self._factors:
+            chain, ends = laid.chain(number)
+            finish = self.run(chain.scaled(size)).finish[ends].max(axis=1)
+            self._factors[laid, number, size] = max(1.0, np.diff(finish).mean() / finish[0])
+        return self._factors[laid, number, size]
 
 
 def _allowed(function: Callable[[Value], Result], values: Sequence[Value]) -> list[Result]:
@@ -267,17 +314,29 @@ def _allowed(function: Callable[[Value], Result], values: Sequence[Value]) -> li
     return results
 
 
-def _flows(timeline: Timeline) -> float:
-    """How many messages are on the busiest medium while it is busy, on average, under fair
-    sharing."""
-    routed, topology = timeline.routed, timeline.routed.topology
-    hops = np.diff(routed.route_indptr)
-    sent = np.bincount(routed.route, routed.schedule.nbytes, len(hops))
-    place, medium = topology.crossings(routed.route_links)
-    route = np.repeat(np.arange(len(hops)), hops)[place]
-    busy = np.bincount(medium, sent[route] / topology.medium_bandwidth[medium])
-    busiest = int(busy.argmax())
-    crosses = np.zeros(len(hops), dtype=np.bool_)
-    crosses[route[medium == busiest]] = True
-    rows = crosses[routed.route]
-    return float((timeline.sent[rows] - timeline.ready[rows]).sum() / (busy[busiest] or 1.0))
+def _rounded(seconds: Floats) -> Floats:
+    """Loads of media, of which those that differ by rounding are the same."""
+    return seconds.astype(np.float32).astype(np.float64)
+
+
+def _phases(timeline: Timeline, loads: Loads) -> Phases:
+    """The phases of a call on media with these loads, or one for a folded schedule."""
+    held, bandwidth = timeline.occupancy, timeline.routed.topology.medium_bandwidth
+    links = loads.medium < len(bandwidth)
+    load_of = np.zeros(len(bandwidth))
+    load_of[loads.medium[links]] = _rounded(loads.seconds[links])
+    load, column = np.unique(load_of[held.medium], return_inverse=True)
+    media = np.bincount(column[np.unique(held.medium, return_index=True)[1]])
+    moments = MOMENTS if timeline.schedule.fold is None else 1
+    # For how long media of each load have been busy at the end of each moment.
+    busy, lasts = np.zeros((moments + 1, len(load))), np.where(held.seconds > 0, held.seconds, 1.0)
+    for moment in range(1, moments + 1):
+        passed = np.clip(moment / moments * timeline.makespan - held.start, 0.0, held.seconds)
+        seconds = held.nbytes / bandwidth[held.medium] * passed / lasts
+        busy[moment] = np.bincount(column, seconds)
+    shares = np.diff(busy, axis=0)
+    used = shares >= UNUSED * shares.max(axis=0)
+    begins = np.flatnonzero(np.append(True, np.any(used[1:] != used[:-1], axis=1)))
+    changes = used[begins] / used.mean(axis=0)
+    flows = np.bincount(column, held.seconds) / media / timeline.makespan
+    return Phases(load, changes, changes * flows, 1 - np.append(begins[1:], moments) / moments)

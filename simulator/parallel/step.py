@@ -107,9 +107,10 @@ class Step:
         joined = joint_calls(graph).astype(np.int32)
         place = graph.place[joined[rows]].astype(np.int64)
         devices = self.work.times.degrees.devices[graph.leaders]
-        _, first, of_rows = np.unique(
-            number[rows] * graph.places + place, return_index=True, return_inverse=True
-        )
+        # What takes longer behind another keeps media busy for less of its time.
+        times, takes = np.unique(graph.seconds[joined[rows]], return_inverse=True)
+        caller = (number[rows] * graph.places + place) * len(times) + takes
+        _, first, of_rows = np.unique(caller, return_index=True, return_inverse=True)
         of_first = rows[first]
         callers = [calls[row] for row in number[of_first].tolist()]
         used, usage, media = usages(
@@ -122,10 +123,10 @@ class Step:
         # Pipelines of ranks that differ have media of their own. The n-th places of all devices are
         # of the same pipelines.
         copy = occurrences(devices)
-        used = repeated(used, usage, of_rows, copy[graph.place[rows]], len(media))
+        used, begin = repeated(used, usage, of_rows, copy[graph.place[rows]], len(media))
         media = np.tile(media, int(copy.max()) + 1)
         of_task = np.zeros(len(graph), dtype=np.int32)
-        of_task[rows] = np.where(usage > 0, 1 + np.arange(len(callers)), 0)[of_rows]
+        of_task[rows] = begin[of_rows]
         return Shared(used, of_task, media, joined, self.work.slowdown)
 
     @cached_property
@@ -296,4 +297,21 @@ def _by_place(times: GroupTimes, calls: Sequence[Call], columns: Mapping[str, An
             rows = call == number
             table = np.array([by_place.get(p, 0.0) for p in range(times.degrees.pp)])
             seconds[rows] = table[place[rows]]
-    return seconds
+    return seconds * behind_others(times, calls, call, place, place, columns["lane"])
+
+
+def behind_others(
+    times: GroupTimes, calls: Sequence[Call], call: Ints, device: Ints, place: Ints, lane: Ints
+) -> Floats:
+    """By which factor each task takes longer, as calls come before on its lane."""
+    factors, follows = (
+        np.ones(len(call)),
+        occurrences(place, lane, (call >= 0).astype(np.int32)) > 0,
+    )
+    for number, each in enumerate(calls):
+        timed = times.timed(*each[:3])
+        if timed.again:
+            rows = follows & (call == number)
+            table = np.array([timed.factor(p) for p in range(times.degrees.pp)])
+            factors[rows] = table[device[rows]]
+    return factors

@@ -25,7 +25,7 @@ class Shared(NamedTuple):
 
     usages: Usages
     row: Ints
-    """The usage of each task; 0 for those that use nothing that others use."""
+    """The first usage of each task; 0 for those that use nothing that others use."""
     media: Ints
     """A medium of the machine for each number of a medium in the usages: others are used alike."""
     first: Ints
@@ -68,7 +68,6 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRu
         schedule.seconds,
         shared.first,
         partner,
-        shared.row,
     )
     ready, start, finish = np.zeros((3, count))
     cause, lost = np.full(count, -1, dtype=np.int32), np.zeros((2 * media, lanes * lanes))
@@ -84,6 +83,7 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRu
         active=np.zeros(size, dtype=np.int32),
         calls=np.zeros((count, 5)),
         limit=np.full(count, -1, dtype=np.int32),
+        row=shared.row.copy(),
         media=np.full((media, 3), -1.0),
         counts=np.zeros(6, dtype=np.int64),
     )

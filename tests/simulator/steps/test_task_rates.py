@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from topologies.shapes import star
 
 LANES = 3
 COMPUTE = 0
+Use = dict[int, tuple[Fraction, Fraction]]
+"""Share and flows of media."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class Drawn:
     seconds: list[int]
     after: list[list[int]]
     first: list[int]
-    uses: list[dict[int, tuple[Fraction, Fraction]]]
-    """Share and flows of each medium, by the first task of a call."""
+    uses: list[list[Use]]
+    """What a call uses in each of its phases, by its first task. All its phases are as long."""
     slowdown: Fraction
 
 
@@ -47,17 +50,16 @@ def drawn(draw: st.DrawFn, *, media: int = 3, slows: bool = True, joins: bool = 
     number = st.integers(0, 2**16)
     place, lane, seconds, first = (list[int]() for _ in range(4))
     after = list[list[int]]()
-    uses = list[dict[int, tuple[Fraction, Fraction]]]()
+    uses = list[list[Use]]()
     for _ in range(size):
         row, at = len(place), draw(number) % 2
         waits = sorted({draw(number) % row for _ in range(draw(number) % 3)} if row else set())
         on, length = draw(number) % LANES, draw(number) % 9
-        use = {}
-        if on != COMPUTE:
-            for medium in range(media):
-                share = Fraction(draw(number) % 5, 4)
-                if share:
-                    use[medium] = share, share * (1 + draw(number) % 3)
+        phases: list[Use] = [{} for _ in range(1 + draw(number) % 3)]
+        for use, medium in product(phases, range(media * (on != COMPUTE))):
+            share = Fraction(draw(number) % 5, 4)
+            if share:
+                use[medium] = share, share * (1 + draw(number) % 3)
         pair = joins and on == LANES - 1 and draw(number) % 2
         for member in range(1 + pair):
             place.append((at + member) % 2)
@@ -65,30 +67,24 @@ def drawn(draw: st.DrawFn, *, media: int = 3, slows: bool = True, joins: bool = 
             seconds.append(length)
             after.append(waits)
             first.append(row)
-            uses.append(use)
+            uses.append(phases)
     slowdown = Fraction(draw(number) % 4, 4) if slows else Fraction(0)
     return Drawn(place, lane, seconds, after, first, uses, slowdown)
 
 
-def shares_of(
-    active: list[int], uses: list[dict[int, tuple[Fraction, Fraction]]]
-) -> dict[int, Fraction]:
+def shares_of(uses: dict[int, Use]) -> dict[int, Fraction]:
     """Rates of calls by the rule: on each medium all flows get the same share of what is left.
     Calls for which that is enough go first, then the one that gets least."""
     rate, left = dict[int, Fraction](), dict[int, Fraction]()
-    while len(rate) < len(active):
-        growing = [i for i in active if i not in rate]
+    while len(rate) < len(uses):
+        growing = [i for i in uses if i not in rate]
         flows = dict[int, Fraction]()
         for i in growing:
             for medium, (_, n) in uses[i].items():
                 flows[medium] = flows.get(medium, Fraction(0)) + n
+        level = {m: left.get(m, Fraction(1)) / flows[m] for m in flows}
         fair = {
-            i: min(
-                [
-                    Fraction(1),
-                    *(left.get(m, Fraction(1)) / flows[m] * n / u for m, (u, n) in uses[i].items()),
-                ]
-            )
+            i: min([Fraction(1), *(level[m] * n / u for m, (u, n) in uses[i].items())])
             for i in growing
         }
         chosen = [i for i in growing if fair[i] == 1] or [
@@ -147,14 +143,19 @@ def naive(graph: Drawn) -> tuple[list[Fraction], list[Fraction]]:
 
     settle()
     while left:
-        rate = shares_of(list(left), graph.uses)
+        done = {i: len(graph.uses[i]) * (1 - rest / graph.seconds[i]) for i, rest in left.items()}
+        rate = shares_of({i: graph.uses[i][int(done[i])] for i in left})
         talking = {
             place for (place, lane), i in held.items() if lane != COMPUTE and graph.seconds[i]
         }
         for i in left:
             if graph.lane[i] == COMPUTE and graph.place[i] in talking:
                 rate[i] = min(rate[i], 1 / (1 + graph.slowdown))
-        step = min(rest / rate[i] for i, rest in left.items())
+        # A phase ends, or a call.
+        step = min(
+            (int(part) + 1 - part) * graph.seconds[i] / len(graph.uses[i]) / rate[i]
+            for i, part in done.items()
+        )
         now += step
         for i in left:
             left[i] -= step * rate[i]
@@ -164,15 +165,20 @@ def naive(graph: Drawn) -> tuple[list[Fraction], list[Fraction]]:
 
 def shared(graph: Drawn) -> Shared:
     """What the tasks share, for the loop."""
-    uses = [{}, *graph.uses]
+    uses = [{}, *(use for phases in graph.uses for use in phases)]
+    counts = [len(phases) for phases in graph.uses]
     return Shared(
         Usages(
             np.cumsum([0, *map(len, uses)]).astype(np.int32),
             np.array([m for use in uses for m in use], dtype=np.int32),
             np.array([float(u) for use in uses for u, _ in use.values()]),
             np.array([float(n) for use in uses for _, n in use.values()]),
+            np.array([0.0, *(1 - (k + 1) / count for count in counts for k in range(count))]),
         ),
-        np.array([(i + 1) * bool(use) for i, use in enumerate(graph.uses)], dtype=np.int32),
+        np.array(
+            [(1 + sum(counts[:i])) * any(phases) for i, phases in enumerate(graph.uses)],
+            dtype=np.int32,
+        ),
         np.arange(3, dtype=np.int32),
         np.array(graph.first, dtype=np.int32),
         float(graph.slowdown),
@@ -239,7 +245,7 @@ def test_calls_that_wait_for_each_other_in_a_circle_are_refused() -> None:
         seconds=[1, 1, 1, 1],
         after=[[], [2], [], [0]],
         first=[0, 0, 2, 2],
-        uses=[{}, {}, {}, {}],
+        uses=[[{}]] * 4,
         slowdown=Fraction(0),
     )
     with pytest.raises(InputError, match="4 of 4 tasks wait for each other in a circle"):
@@ -255,6 +261,6 @@ def test_rates_never_shorten_tasks_that_keep_their_order(graph: Drawn) -> None:
         after[task] = [*after[task], *([latest[lane]] if lane in latest else [])]
         latest[lane] = task
     shared_media = replace(graph, after=after)
-    alone = replace(shared_media, uses=[{} for _ in graph.uses], slowdown=Fraction(0))
+    alone = replace(shared_media, uses=[[{}] for _ in graph.uses], slowdown=Fraction(0))
     slower, usual = ran(shared_media).timeline, ran(alone).timeline
     assert (slower.finish >= usual.finish - 1e-9).all()
