@@ -21,10 +21,10 @@ from topologies.errors import InputError as InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from experiments.cli.machine_options import MachineOptions
-    from experiments.cli.profile_options import ProfileOptions
-    from experiments.cli.training_options import TrainingOptions
     from experiments.measurements import Measurements
+    from experiments.options.machine_options import MachineOptions
+    from experiments.options.profile_options import ProfileOptions
+    from experiments.options.training_options import TrainingOptions
 
 SHOWN = (
     *("model", "strategy", "plan", "algorithm", "collective", "ranks", "gpus", "size_B"),
@@ -50,8 +50,8 @@ class Rows(list[Mapping[str, Any]]):
 
 def machine(topology: Any = None, **links: str) -> MachineOptions:
     """A machine, as `--topology` writes it. `links` are the options of links, like `bandwidth`."""
-    from experiments.cli.groups import group_of
-    from experiments.cli.machine_options import MachineOptions
+    from experiments.options.groups import group_of
+    from experiments.options.machine_options import MachineOptions
 
     if isinstance(topology, MachineOptions) and not links:
         return topology
@@ -72,7 +72,7 @@ def sweep(
     algorithms: Any = None, on: Any = None, size: Any = "64MiB", *, p: Any = None, **library: Any
 ) -> Rows:
     """Algorithms at numbers of ranks `p` and sizes: the rows of `simctl sweep`."""
-    from experiments.cli.values import parse_algorithms, parse_ranks, usual_ranks
+    from experiments.options.values import parse_algorithms, parse_ranks, usual_ranks
     from experiments.simulations import grid
     from topologies.units import parse_sizes
 
@@ -96,7 +96,7 @@ def recommend(
     **library: Any,
 ) -> Rows:
     """The best algorithm at each size: the rows of `simctl recommend`."""
-    from experiments.cli.values import parse_rank_count, usual_ranks
+    from experiments.options.values import parse_rank_count, usual_ranks
     from experiments.simulations.recommendation import Answers, Question
     from simulator.collectives import of_collective
     from topologies.units import parse_sizes
@@ -123,8 +123,8 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
 
 def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:
     """A step of parallel training, or with "auto" plans: the rows of `simctl train --plan`."""
-    from experiments.cli.machine_options import RuleOptions
     from experiments.cli.plan_parser import parse
+    from experiments.options.machine_options import RuleOptions
 
     job, library = _training(model=model, plan=text, **options)
     return Rows(parse(job, machine(on), RuleOptions(), library).records())
@@ -139,8 +139,8 @@ def read(log: str | Path) -> Measurements:
 
 def calibrate(*logs: str | Path, out: str | Path, on: Any = None, **options: Any) -> Path:
     """Fit a profile to measured runs: `simctl calibrate --out`. Returns its file, a `profile`."""
-    from experiments.cli.groups import group_of
     from experiments.commands import calibrate as command
+    from experiments.options.groups import group_of
 
     blueprint, [file] = None if on is None else machine(on).blueprint, _files(out)
     command.fitted(group_of(command.Request, _files(*logs), blueprint, **options), file)
@@ -158,8 +158,8 @@ def diagnose(*logs: str | Path, on: Any = None) -> Rows:
 
 
 def _library(**options: Any) -> ProfileOptions:
-    from experiments.cli.groups import group_of
-    from experiments.cli.profile_options import ProfileOptions
+    from experiments.options.groups import group_of
+    from experiments.options.profile_options import ProfileOptions
 
     return group_of(ProfileOptions, **options)
 
@@ -183,8 +183,8 @@ def _files(*names: Any) -> list[Path]:
 
 
 def _training(p: Any = None, **options: Any) -> tuple[TrainingOptions, ProfileOptions]:
-    from experiments.cli.groups import group_of
-    from experiments.cli.training_options import TrainingOptions
+    from experiments.options.groups import group_of
+    from experiments.options.training_options import TrainingOptions
 
     library = {key: options.pop(key, None) for key in ("library", "profile", "level")}
     gpus, bucket = options.pop("gpus", None), options.pop("bucket", None)

@@ -199,7 +199,7 @@ def find(text: str) -> Blueprint:
             path=path,
         )
     names = [*SHAPES, *MACHINES]
-    hint = nearest_name(name, names, f"simctl topo list shows them: {', '.join(names)}")
+    hint = nearest_name(name, names, f"simctl list machines shows them: {', '.join(names)}")
     raise InputError(f"no topology or file {name[:80]!r}: {hint}")
 
 

@@ -46,10 +46,10 @@ def as_text(value: object) -> str:
 def nearest_name(name: str, known: Iterable[str], choices: str) -> str:
     """What to type instead of an unknown name: the nearest known one, if any, and `others`.
 
-    >>> nearest_name("rnig", ["ring"], "simctl algos lists them")
-    "did you mean 'ring'? (simctl algos lists them)"
-    >>> nearest_name("?", ["ring"], "simctl algos lists them")
-    'simctl algos lists them'
+    >>> nearest_name("rnig", ["ring"], "simctl list algos lists them")
+    "did you mean 'ring'? (simctl list algos lists them)"
+    >>> nearest_name("?", ["ring"], "simctl list algos lists them")
+    'simctl list algos lists them'
     """
     hint = did_you_mean(name, known)
     return f"{hint}({choices})" if hint else choices

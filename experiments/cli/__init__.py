@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from experiments.cli import advised, algorithms, animated, lists, measured, simulated, topologies
-from experiments.cli.completion import join_words
-from experiments.cli.plain_values import PlainGroup
+from experiments.cli import advised, animated, lists, measured, simulated
+from experiments.cli.command_classes import STYLE, Commands, show_help
+from experiments.options.completion import join_words
 from topologies.errors import InputError
 
 FIRST_WORDS = """\
@@ -28,23 +28,33 @@ Try first:
   simctl run --algo rings --topology hgx_h100:nodes=4  where the time of a collective goes
   simctl train --model resnet50 --p 8                  where a training step stalls
   simctl diagnose YOUR_LOG                             whether an nccl-tests log is normal
-  simctl topo list                                     which machines there are
+  simctl list machines                                 which machines there are
 
 All commands: simctl --help. Options of a command: simctl COMMAND --help."""
 app = typer.Typer(
     name="simctl",
-    cls=PlainGroup,
+    cls=Commands,
     help="Simulate the communication of distributed training: how long, why, how far from the "
     "best, is it normal?",
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=STYLE,
 )
 for part in (simulated, animated, advised, measured, lists):
     app.registered_commands += part.app.registered_commands
-app.add_typer(algorithms.app, name="algos")
-app.add_typer(topologies.app, name="topo")
+for name, about in (
+    ("algos", "Import and export algorithms."),
+    ("topo", "Show and import machines."),
+):
+    app.add_typer(
+        typer.Typer(rich_markup_mode=None, context_settings=STYLE),
+        name=name,
+        cls=Commands,
+        help=about,
+        invoke_without_command=True,
+        callback=show_help,
+    )
 
 
 def _version(shown: bool) -> None:

@@ -9,21 +9,21 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import (
+from experiments.options.completion import (
     algorithm_names,
     algorithm_options,
     collective_names,
     completer,
 )
-from experiments.cli.groups import with_groups
-from experiments.cli.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.cli.options import (
+from experiments.options.groups import with_groups
+from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
+from experiments.options.options import (
     Format,
     Output,
     Plot,
     Report,
 )
-from experiments.cli.profile_options import ProfileOptions
+from experiments.options.profile_options import ProfileOptions
 from topologies.errors import InputError
 
 app = typer.Typer()
@@ -84,8 +84,8 @@ def recommend(
     """
     from experiments.calibration import library_choices
     from experiments.calibration.libraries import NCCL
-    from experiments.cli.values import parse_algorithms, parse_ranks, usual_ranks
     from experiments.commands import recommend as command
+    from experiments.options.values import parse_algorithms, parse_ranks, usual_ranks
     from experiments.simulations.recommendation import Question
     from simulator.collectives import of_collective
     from topologies.units import parse_bytes, parse_sizes
@@ -95,7 +95,7 @@ def recommend(
         for name, value in options.items():
             if value is not None:
                 raise InputError(f"--explain {explain} and {name} {value}: leave one of them out")
-    machine, calibrated = profile.of(machine, rules)
+    machine, calibrated = profile.calibrated(machine, rules)
     algorithms = tuple(parse_algorithms(algo)) if algo else ()
     usual = algorithms[0].collective.name if algorithms else "all_reduce"
     listed = of_collective(collective or usual)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import (
+from experiments.options.completion import (
     completer,
     model_names,
     model_options,
@@ -17,12 +17,18 @@ from experiments.cli.completion import (
     strategy_names,
     strategy_options,
 )
-from experiments.cli.groups import with_groups
-from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.options import Algorithm, AlgorithmFile, AlgorithmWord, Size, word_or_option
-from experiments.cli.pattern_options import PatternOptions
-from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.training_options import (
+from experiments.options.groups import with_groups
+from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.options import (
+    Algorithm,
+    AlgorithmFile,
+    AlgorithmWord,
+    Size,
+    word_or_option,
+)
+from experiments.options.pattern_options import PatternOptions
+from experiments.options.profile_options import ProfileOptions
+from experiments.options.training_options import (
     CONDITIONS,
     Bucket,
     Fail,
@@ -167,21 +173,26 @@ def animate(
     if step.kind == "model":
         _animate_model(step, p, machine, rules, out)
         return
-    from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import animate as command
+    from experiments.options.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from topologies.units import parse_bytes
 
-    algorithm = pattern.of(parse_algorithm(algo, algo_file))
-    p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, [algorithm], USUAL_RANKS))
-    size = pattern.size(size)
-    parameters = {**named(algo, algo_file, [algorithm]), "p": p, "size": size, **machine.parameters}
+    algorithm = pattern.patterned(parse_algorithm(algo, algo_file))
+    p = pattern.count_text(p, lambda: usual_ranks(machine.blueprint, [algorithm], USUAL_RANKS))
+    size = pattern.size_text(size)
+    parameters = {
+        **named(algo, algo_file, [algorithm]),
+        "p": p,
+        "size": size,
+        **machine.machine_parameters,
+    }
     request = command.Request(
         algorithm,
         parse_rank_count(p),
         parse_bytes(size),
         replace(machine.blueprint, force=rules.force),
         rules.rules,
-        {**parameters, **rules.parameters, **pattern.parameters},
+        {**parameters, **rules.rule_parameters, **pattern.pattern_parameters},
     )
     raise typer.Exit(command.run(request, out))
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.values import parse_algorithms
 from experiments.commands import run_chakra
+from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.values import parse_algorithms
 from experiments.output import RunFiles
 from topologies.errors import InputError
 
@@ -34,6 +34,6 @@ class ChakraOptions:
             chosen,
             replace(machine.blueprint, force=rules.force),
             rules.rules,
-            {**machine.parameters, **rules.parameters, **parameters},
+            {**machine.machine_parameters, **rules.rule_parameters, **parameters},
         )
         return run_chakra.run(request, files, how)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments.cli.machine_options import RuleOptions
-from experiments.cli.rank_list import parse_rank_list
-from experiments.cli.values import parse_rank_count
 from experiments.commands import run_groups
+from experiments.options.machine_options import RuleOptions
+from experiments.options.rank_list import parse_rank_list
+from experiments.options.values import parse_rank_count
 from experiments.output import RunFiles
 from simulator.collectives import Algorithm, find
 from simulator.steps.group_calls import GroupCall

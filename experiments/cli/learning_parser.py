@@ -6,10 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from experiments.cli.machine_options import MachineOptions, RuleOptions
 from experiments.cli.plan_parser import parse_course, plans_in
-from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.training_options import CONDITIONS, DDP, TrainingOptions
 from experiments.commands.learn import Request
 from experiments.commands.train_plan import Request as PlanRequest
 from experiments.execution.choice import HERE, Execution
@@ -21,6 +18,9 @@ from experiments.learning.learning_run import (
 )
 from experiments.learning.task import Task
 from experiments.option_text import parse_options
+from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.profile_options import ProfileOptions
+from experiments.options.training_options import CONDITIONS, DDP, TrainingOptions
 from experiments.training.strategy_options import names_in
 from topologies.errors import InputError
 
@@ -44,11 +44,11 @@ def parse(
 ) -> Request:
     """The runs along which to learn: one for each strategy and plan."""
     task = parse_task(options.learn or "", options.seed)
-    profile.refuse("an interval of a step does not go with --learn", "level")
+    profile.refuse_library("an interval of a step does not go with --learn", "level")
     plans = options.plan and _of_plans(task, options, machine, rules, profile)
     if plans and options.strategy is None:
         return plans
-    profile.refuse("it goes with --plan, or without --learn")
+    profile.refuse_library("it goes with --plan, or without --learn")
     strategies = _of_strategies(task, replace(options, plan=None), machine, rules)
     if not plans:
         return strategies

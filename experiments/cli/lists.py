@@ -7,26 +7,10 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import completer, pipeline_names
-from experiments.cli.options import Format, Output, Plot
+from experiments.options.completion import completer, pipeline_names
+from experiments.options.options import Format, Output, Plot
 
 app = typer.Typer()
-
-
-@app.command(epilog="Example: simctl strategies --format json")
-def strategies(format: Output = Format.table) -> None:
-    """List the training strategies and their options."""
-    from experiments.commands import strategies as command
-
-    command.run(format.value)
-
-
-@app.command(epilog="Example: simctl models --format json")
-def models(format: Output = Format.table) -> None:
-    """List the built-in models and the options that they take."""
-    from experiments.commands import models as command
-
-    command.run(format.value)
 
 
 @app.command(epilog="Example: simctl pipelines gpipe,1f1b,zb_h1 --weights 500us --plot gpipe.png")

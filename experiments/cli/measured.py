@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli.completion import (
+from experiments.options.completion import (
     algorithm_names,
     algorithm_options,
     completer,
@@ -18,10 +18,9 @@ from experiments.cli.completion import (
     machine_options,
     profile_names,
 )
-from experiments.cli.groups import with_groups
-from experiments.cli.machine_options import TOPOLOGY_HELP, MachineOptions, library_of
-from experiments.cli.measuring_options import MeasuringOptions
-from experiments.cli.options import (
+from experiments.options.groups import with_groups
+from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions, library_of
+from experiments.options.options import (
     AlgorithmFile,
     EngineName,
     Engines,
@@ -32,7 +31,7 @@ from experiments.cli.options import (
     ProfileName,
     Report,
 )
-from experiments.cli.profile_options import ProfileOptions
+from experiments.options.profile_options import ProfileOptions
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,28 +71,6 @@ CurvePlot = Annotated[
 ]
 
 
-@app.command(
-    epilog="Example: simctl measure --nproc 4 --collectives all_reduce,ring --sizes 4KiB..64MiB:x4 "
-    "--out runs.csv"
-)
-@with_groups
-def measure(
-    options: MeasuringOptions = MeasuringOptions(),
-    out: Annotated[
-        Path | None, typer.Option(help="Keep each point in this CSV file as soon as it is there.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --out.")] = False,
-    format: Output = Format.table,
-) -> None:
-    """Measure torch.distributed, and simctl's schedules on it.
-
-    The result of every collective is checked.
-    """
-    from experiments.commands import measure as command
-
-    raise typer.Exit(command.run(options.request(), out, resume, format.value))
-
-
 @app.command(epilog="Example: simctl validate nccl.log --fit --plot fit.png")
 @with_groups
 def validate(
@@ -126,17 +103,17 @@ def validate(
     --profile or --library, each time has an interval, and the last lines say where your machine
     stands among measured machines.
     """
-    from experiments.cli.machine_options import RuleOptions
-    from experiments.cli.values import parse_algorithm, parse_rank_count
     from experiments.commands import validate as command
+    from experiments.options.machine_options import RuleOptions
+    from experiments.options.values import parse_algorithm, parse_rank_count
 
     if fit:
-        profile.refuse("--fit finds α and β itself, leave one of them out")
+        profile.refuse_library("--fit finds α and β itself, leave one of them out")
     if fit and (machine.bandwidth or machine.latency):
         raise InputError(
             "--fit finds α and β itself: leave out --bandwidth and --latency, or --fit"
         )
-    machine, simulated = profile.of(machine)
+    machine, simulated = profile.calibrated(machine)
     request = command.Request(
         log,
         machine.blueprint,
@@ -189,8 +166,8 @@ def judge(
 
     The same kind of model is also fitted to a part of the runs, and compared with the other part.
     """
-    from experiments.cli.values import parse_tolerance
     from experiments.commands import judge as command
+    from experiments.options.values import parse_tolerance
 
     limit = parse_tolerance(tolerance) if tolerance is not None else inf
     calibrated = _profile_before(runs, profile)
@@ -305,8 +282,8 @@ def diagnose(
         unused = {"profile": profile, "level": level, "family": family, "p": p, "plot": plot}
         _check_unused({**unused, "in-place": in_place or None}, machine)
         raise typer.Exit(diagnose_job.run(logs, format.value, report))
-    from experiments.cli.values import parse_rank_count
     from experiments.commands import diagnose as command
+    from experiments.options.values import parse_rank_count
     from experiments.profiles import find
 
     if level is not None and profile is None:

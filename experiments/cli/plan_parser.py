@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.cli import condition_parser
-from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.options import DetailName
-from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.training_options import CONDITIONS, TrainingOptions, listed
 from experiments.commands.train_plan import Request, SearchRequest
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
+from experiments.options import condition_parser
+from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.options import DetailName
+from experiments.options.profile_options import ProfileOptions
+from experiments.options.training_options import CONDITIONS, TrainingOptions, listed
 from experiments.parallel.compute_calibration import calibrated_by
 from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Setting, Training
@@ -173,7 +173,7 @@ def _setting(
             raise InputError(f"--{name} {value}: it does not go with {used}, leave one of them out")
     if options.model == plain.model:
         raise InputError("--plan: give --model with a transformer, like llama3_70b")
-    chosen, calibrated = profile.of(machine, rules)
+    chosen, calibrated = profile.calibrated(machine, rules)
     blueprint = replace(chosen.blueprint, force=rules.force)
     entry = find_transformer(options.model)
     if "batch" in entry.choices:
@@ -204,9 +204,9 @@ def _setting(
         "model": options.model,
         "device": device,
         **fitted,
-        **profile.parameters,
-        **chosen.parameters,
-        **rules.parameters,
+        **profile.library_parameters,
+        **chosen.machine_parameters,
+        **rules.rule_parameters,
     }
     training = replace(setting.training, times=times)
     return replace(setting, training=training, parameters=parameters), gpus

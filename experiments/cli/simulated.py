@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli.execution_options import ExecutionOptions
-from experiments.cli.groups import with_groups
-from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.options import (
+from experiments.options.execution_options import ExecutionOptions
+from experiments.options.groups import with_groups
+from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.options import (
     Algorithm,
     AlgorithmFile,
-    AlgorithmFiles,
-    Algorithms,
     AlgorithmWord,
-    CollectiveName,
     Format,
-    Metric,
-    Out,
     Output,
     Plot,
     Report,
@@ -32,10 +27,10 @@ from experiments.cli.options import (
     Timeline,
     word_or_option,
 )
-from experiments.cli.pattern_options import PatternOptions
-from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.trace_options import TraceOptions
-from experiments.cli.training_options import TrainingOptions
+from experiments.options.pattern_options import PatternOptions
+from experiments.options.profile_options import ProfileOptions
+from experiments.options.trace_options import TraceOptions
+from experiments.options.training_options import TrainingOptions
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,21 +38,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 INPUT_TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "bool")
-RankCounts = Annotated[
-    str | None,
-    typer.Option(
-        "--p",
-        help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
-        "[default: all of the machine; 2..64 of a shape; with --matrix what the file says]",
-    ),
-]
-Sizes = Annotated[
-    str | None,
-    typer.Option(
-        help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.  "
-        "[default: 64MiB; with --matrix what the file says]"
-    ),
-]
 Groups = Annotated[
     str | None,
     typer.Option(
@@ -71,67 +51,6 @@ Chakra = Annotated[
         "algorithm of each collective."
     ),
 ]
-Wide = Annotated[bool, typer.Option("--wide", help="Print all columns of the table.")]
-
-
-@app.command(
-    epilog="Example: simctl sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --out sweep.csv"
-)
-@with_groups
-def sweep(
-    word: AlgorithmWord = None,
-    algo: Algorithms = None,
-    algo_file: AlgorithmFiles = None,
-    collective: CollectiveName = None,
-    p: RankCounts = None,
-    size: Sizes = None,
-    pattern: PatternOptions = PatternOptions(),
-    machine: MachineOptions = MachineOptions(),
-    rules: RuleOptions = RuleOptions(),
-    profile: ProfileOptions = ProfileOptions(),
-    out: Out = None,
-    plot: Plot = None,
-    metric: Annotated[
-        Metric | None,
-        typer.Option(help="What the plot shows.  [default: busbw by size, time by ranks]"),
-    ] = None,
-    measured: Annotated[
-        Path | None, typer.Option(help="A log or CSV whose points the plot shows too.")
-    ] = None,
-    wide: Wide = False,
-    report: Report = None,
-    format: Output = Format.table,
-    where: ExecutionOptions = ExecutionOptions(),
-) -> None:
-    """Simulate algorithms at many rank counts and sizes.
-
-    Each time is compared with the algorithm's formula and with a lower bound. The exit code is 1 if
-    a check fails. It is 2 if a point cannot be simulated; all others are still printed.
-    """
-    from experiments.cli.values import named, parse_algorithms, parse_ranks, usual_ranks
-    from experiments.commands import sweep as command
-    from topologies.units import parse_sizes
-
-    algo = word_or_option(word, algo)
-    machine, calibrated = profile.of(machine, rules)
-    usual = profile.usual(machine)
-    algorithms = [pattern.of(one) for one in parse_algorithms(algo, collective, algo_file, usual)]
-    p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, algorithms, "2..64"))
-    size = pattern.size(size)
-    parameters = {"p": p, "size": size, "engine": rules.engine.value, **profile.parameters}
-    parameters = named(algo, algo_file, algorithms) | parameters
-    request = command.Request(
-        algorithms,
-        parse_ranks(p),
-        parse_sizes(size),
-        replace(machine.blueprint, force=rules.force),
-        rules.rules,
-        calibrated,
-        parameters={**machine.parameters, **rules.parameters, **parameters, **pattern.parameters},
-    )
-    shown = metric.value if metric else None
-    show = command.Show(format.value, wide, out, plot, shown, measured, report)
-    raise typer.Exit(command.run(request, show, where.execution))
 
 
 @app.command(epilog="Example: simctl run ring --p 8 --size 1GiB --timeline ring.png")
@@ -176,23 +95,25 @@ def run(
         unused: dict[str, object] = {"algo-file": algo_file, "p": p, "size": size}
         unused["groups"] = groups
         unused |= asdict(profile)
-        options = ChakraOptions(chakra, algo, {**unused, **pattern.parameters})
+        options = ChakraOptions(chakra, algo, {**unused, **pattern.pattern_parameters})
         raise typer.Exit(options.run(machine, rules, files, format.value))
-    from experiments.cli.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from experiments.commands import run as command
+    from experiments.options.values import named, parse_algorithm, parse_rank_count, usual_ranks
     from topologies.units import parse_bytes
 
-    machine, calibrated = profile.of(machine, rules)
-    algorithm = pattern.of(parse_algorithm(algo, algo_file, profile.usual(machine)))
+    machine, calibrated = profile.calibrated(machine, rules)
+    algorithm = pattern.patterned(
+        parse_algorithm(algo, algo_file, profile.usual_algorithms(machine))
+    )
     if groups is not None:
         from experiments.cli.group_parser import GroupOptions
 
         refused = {"profile": profile.profile, "library": profile.library}
-        chosen = GroupOptions(groups, algorithm, pattern.size(size), p, refused)
+        chosen = GroupOptions(groups, algorithm, pattern.size_text(size), p, refused)
         raise typer.Exit(chosen.run(machine.blueprint, rules, files, format.value))
-    p = pattern.ranks(p, lambda: usual_ranks(machine.blueprint, [algorithm], "8"))
-    size = pattern.size(size)
-    parameters = {"p": p, "size": size, "engine": rules.engine.value, **profile.parameters}
+    p = pattern.count_text(p, lambda: usual_ranks(machine.blueprint, [algorithm], "8"))
+    size = pattern.size_text(size)
+    parameters = {"p": p, "size": size, "engine": rules.engine.value, **profile.library_parameters}
     parameters = named(algo, algo_file, [algorithm]) | parameters
     request = command.Request(
         algorithm,
@@ -201,7 +122,12 @@ def run(
         replace(machine.blueprint, force=rules.force),
         rules.rules,
         calibrated,
-        parameters={**machine.parameters, **rules.parameters, **parameters, **pattern.parameters},
+        parameters={
+            **machine.machine_parameters,
+            **rules.rule_parameters,
+            **parameters,
+            **pattern.pattern_parameters,
+        },
     )
     raise typer.Exit(command.run(request, files, format.value))
 

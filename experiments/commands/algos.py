@@ -1,136 +1,169 @@
-"""`simctl algos`."""
+"""`simctl algos import` and `simctl algos export`: between algorithms and files of other tools."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
 
 from experiments import output
 from experiments.commands.answer import Answer
-from simulator.collectives import Algorithm, every_algorithm, of_collective
-from simulator.collectives.algorithm_options import check_values
-from topologies.catalogue import Blueprint
+from experiments.options.completion import algorithm_names, algorithm_options, completer
+from experiments.options.machine_options import MachineOptions
+from experiments.options.options import AlgorithmFile, FormatOptions
 from topologies.errors import InputError
-from topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from simulator.collectives import Algorithm
+
+USUAL_RANKS = 8
 
 
-def run(collective: str | None, how: str) -> None:
-    """Print every algorithm, or those of a collective."""
-    chosen = every_algorithm().values() if collective is None else of_collective(collective)
-    records = [
-        {
+class Program(StrEnum):
+    """The formats of other tools."""
+
+    msccl = "msccl"
+    goal = "goal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedAlgorithm(FormatOptions):
+    """Read an algorithm from a file, and prove it.
+
+    Run it with simctl run --algo-file FILE.
+    """
+
+    EXAMPLES: ClassVar = ("algos import allreduce.xml",)
+
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="MSCCL's XML, MSCCL++'s JSON, GOAL or Python."),
+    ]
+    p: Annotated[
+        str | None, typer.Option("--p", help="The number of ranks.  [default: the file's, or 8]")
+    ] = None
+
+    def run(self) -> int:
+        """Print what the file says, and whether it is right."""
+        from experiments.algorithm_files.details import details
+        from experiments.options.values import only_rank_count, parse_algorithm, parse_rank_count
+        from simulator.collectives.proof import prove
+
+        algorithm = parse_algorithm(None, self.file)
+        ranks = (
+            only_rank_count(algorithm) or USUAL_RANKS
+            if self.p is None
+            else parse_rank_count(self.p)
+        )
+        schedule = algorithm.build(ranks, 1.0)
+        prove(algorithm, schedule)
+        unknown = algorithm.cost.unclaimed
+        record = {
             "algorithm": algorithm.name,
             "collective": algorithm.collective.name,
-            "summary": algorithm.summary,
-            "time": algorithm.cost.latex,
-            "model": algorithm.cost.model,
-            "assumes": algorithm.cost.assumes,
-            "ports": ", ".join(algorithm.cost.ports),
-            "source": algorithm.cost.source,
-            "options": ", ".join(f"{key}={value}" for key, value in algorithm.options.items()),
+            "ranks": str(ranks),
+            "bytes moved": f"{schedule.volume:g} V",
+            "steps": str(schedule.steps),
+            **details(self.file),
+            "proof": unknown if "not proven" in unknown else f"right on {ranks} ranks",
         }
-        for algorithm in chosen
-    ]
-    Answer("algorithms", records, records).show(how, lambda: "\n\n".join(map(_block, records)))
+        table = [[f"  {key}", value] for key, value in record.items()]
+        Answer("algorithm", [record], [record]).show(self.format, lambda: output.align(table))
+        return 0
 
 
-def _block(record: dict[str, str]) -> str:
-    lines = [
-        [f"  {key}", value]
-        for key, value in record.items()
-        if value and key not in ("algorithm", "summary")
-    ]
-    return f"{record['algorithm']}: {record['summary']}\n{output.align([*lines])}"
+@dataclass(frozen=True, kw_only=True)
+class ExportedAlgorithm(MachineOptions):
+    """Write an algorithm as a program for another tool."""
 
+    EXAMPLES: ClassVar = ("algos export ring --p 8 --to msccl --out ring.xml",)
 
-def import_file(file: str, algorithm: Algorithm, ranks: int, how: str) -> None:
-    """Print what a file says, and whether it is right."""
-    from experiments.algorithm_files.details import details
-    from simulator.collectives.proof import prove
+    algo: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ALGO]",
+            help="One algorithm: see `simctl list algos`.",
+            autocompletion=completer(algorithm_names, algorithm_options),
+        ),
+    ] = None
+    algo_file: AlgorithmFile = None
+    p: Annotated[
+        str | None,
+        typer.Option("--p", help="The number of ranks.  [default: the machine's, or 8]"),
+    ] = None
+    size: Annotated[str, typer.Option(help="V of the messages in GOAL, like 1GiB.")] = "64MiB"
+    to: Annotated[Program, typer.Option(help="The format.")] = Program.msccl
+    out: Annotated[
+        Path | None, typer.Option(help="Write FILE.  [default: print it]", writable=True)
+    ] = None
 
-    schedule = algorithm.build(ranks, 1.0)
-    prove(algorithm, schedule)
-    unknown = algorithm.cost.unclaimed
-    record = {
-        "algorithm": algorithm.name,
-        "collective": algorithm.collective.name,
-        "ranks": str(ranks),
-        "bytes moved": f"{schedule.volume:g} V",
-        "steps": str(schedule.steps),
-        **details(file),
-        "proof": unknown if "not proven" in unknown else f"right on {ranks} ranks",
-    }
-    table = [[f"  {key}", value] for key, value in record.items()]
-    Answer("algorithm", [record], [record]).show(how, lambda: output.align(table))
+    def run(self) -> int:
+        """Print the program, or write it to a file."""
+        from experiments.options.values import parse_algorithm
+        from simulator.collectives.algorithm_options import check_values
 
+        algorithm = parse_algorithm(self.algo, self.algo_file)
+        output.check_writable(self.out)
+        check_values(algorithm)
+        text = self._short_program(algorithm)
+        if self.out is None:
+            output.say(text.rstrip("\n"))
+        else:
+            output.write(self.out, text)
+        return 0
 
-class Export(NamedTuple):
-    """What to export."""
+    def _ranks(self, algorithm: Algorithm) -> int:
+        from experiments.options.values import only_rank_count, parse_rank_count, usual_ranks
 
-    algorithm: Algorithm
-    file: str | None
-    """Its file, if it is from a file."""
-    ranks: int
-    nbytes: float
-    """V, where the format has sizes."""
-    machine: Blueprint | None = None
-    """The machine for which the algorithm is made, if it is made for one."""
+        p, machine = self.p, self.optional_blueprint
+        if p is None and machine is not None:
+            p = usual_ranks(machine, [algorithm], str(USUAL_RANKS))
+        return parse_rank_count(p or str(only_rank_count(algorithm) or USUAL_RANKS))
 
+    def _short_program(self, algorithm: Algorithm) -> str:
+        """The program. If the default of its segments has too many steps, one of a single segment,
+        as MSCCL itself repeats a program for pieces of each chunk."""
+        from experiments.algorithm_files.msccl.export import TooManySteps
+        from simulator.collectives.algorithm_options import with_values
 
-def export(request: Export, form: str, out: Path | None) -> None:
-    """Print an algorithm as a program of another tool, or write it to a file."""
-    output.check_writable(out)
-    check_values(request.algorithm)
-    text = _short_program(request, form)
-    if out is None:
-        output.say(text.rstrip("\n"))
-    else:
-        output.write(out, text)
-
-
-def _short_program(request: Export, form: str) -> str:
-    """The program. If the default of its segments has too many steps, one of a single segment, as
-    MSCCL itself repeats a program for pieces of each chunk."""
-    from experiments.algorithm_files.msccl.export import TooManySteps
-    from simulator.collectives.algorithm_options import with_values
-
-    algorithm = request.algorithm
-    try:
-        return _program(request, form)
-    except TooManySteps:
-        if algorithm.name != algorithm.listed_name or "segments" not in algorithm.options:
-            raise
-    single = with_values(algorithm, {"segments": 1})
-    text = _program(request._replace(algorithm=single), form)
-    output.note(
-        f"{algorithm.name} has too many steps for MSCCL, which itself repeats a program for pieces "
-        f"of each chunk: this is {single.name}"
-    )
-    return text
-
-
-def _program(request: Export, form: str) -> str:
-    from experiments.algorithm_files.details import rewritten
-    from experiments.algorithm_files.goal.goal_writer import write_goal
-    from experiments.algorithm_files.lanes import MOST
-    from experiments.algorithm_files.msccl.export import program_of
-    from experiments.algorithm_files.msccl.writer import write_program
-    from simulator.collectives.proof import prove
-
-    algorithm, file, ranks, nbytes, machine = request
-    topology: Topology | None = None
-    schedule = algorithm.build(ranks, nbytes)
-    if machine is not None:
-        place = machine.build(ranks, algorithm.servers)
-        schedule, topology, *_ = algorithm.on(place, ranks, nbytes)
-    if len(schedule) > MOST:
-        raise InputError(
-            f"{algorithm.name} has {len(schedule)} operations on {ranks} ranks: a program has at "
-            f"most {MOST}, take fewer ranks"
+        try:
+            return self._program(algorithm)
+        except TooManySteps:
+            if algorithm.name != algorithm.listed_name or "segments" not in algorithm.options:
+                raise
+        single = with_values(algorithm, {"segments": 1})
+        text = self._program(single)
+        output.note(
+            f"{algorithm.name} has too many steps for MSCCL, which itself repeats a program for "
+            f"pieces of each chunk: this is {single.name}"
         )
-    prove(algorithm, schedule)
-    if form == "goal":
-        return write_goal(schedule, algorithm.name)
-    if file is not None and (text := rewritten(file)) is not None:
         return text
-    return write_program(program_of(algorithm, schedule, topology))
+
+    def _program(self, algorithm: Algorithm) -> str:
+        from experiments.algorithm_files.details import rewritten
+        from experiments.algorithm_files.goal.goal_writer import write_goal
+        from experiments.algorithm_files.lanes import MOST
+        from experiments.algorithm_files.msccl.export import program_of
+        from experiments.algorithm_files.msccl.writer import write_program
+        from simulator.collectives.proof import prove
+        from topologies.units import parse_bytes
+
+        ranks, nbytes, topology = self._ranks(algorithm), parse_bytes(self.size), None
+        schedule = algorithm.build(ranks, nbytes)
+        if (machine := self.optional_blueprint) is not None:
+            place = machine.build(ranks, algorithm.servers)
+            schedule, topology, *_ = algorithm.on(place, ranks, nbytes)
+        if len(schedule) > MOST:
+            raise InputError(
+                f"{algorithm.name} has {len(schedule)} operations on {ranks} ranks: a program has "
+                f"at most {MOST}, take fewer ranks"
+            )
+        prove(algorithm, schedule)
+        if self.to is Program.goal:
+            return write_goal(schedule, algorithm.name)
+        if self.algo_file is not None and (text := rewritten(self.algo_file)) is not None:
+            return text
+        return write_program(program_of(algorithm, schedule, topology))

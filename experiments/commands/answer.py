@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments import output
+from experiments.text_lines import WIDEST
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +36,12 @@ def check_files(
     for written in (out, out and output.meta_of(out)):
         files = {"timeline": timeline, "out": written, "plot": plot, "report": report}
         output.check_different(files)
+
+
+def titled(title: str, rows: Sequence[Sequence[str]]) -> str:
+    """A table, indented below its title."""
+    lines = output.align(rows, WIDEST - 2).splitlines()
+    return "\n".join([title, *(f"  {line}" for line in lines)])
 
 
 @dataclass(frozen=True)

@@ -8,59 +8,264 @@ import platform
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
 
 from experiments import output
 from experiments.commands.answer import Answer
-from experiments.measure.blame import GRACE_SECONDS, MeasurementFailed
-from experiments.measure.launcher import TORCHRUN, RankPlace, check_port, find_place, meeting_point
-from experiments.measure.points import MeasurementPlan
-from experiments.measure.result_rows import ResultFile, ResultRow, cells, key_of, read_rows
+from experiments.options.completion import backend_names, completer, measured_names
+from experiments.options.options import FormatOptions
 from experiments.terms import footnote
 from topologies.errors import InputError
-from topologies.units import format_bytes
+from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
+
+if TYPE_CHECKING:
+    from experiments.measure.launcher import Place
+    from experiments.measure.points import Plan
+    from experiments.measure.result_rows import Record, ResultRow
 
 _INIT = re.compile(r"env://|tcp://[^\s/:]+:\d{1,5}|file:///\S+", re.ASCII)
 _COPIES = 3
 """Buffers of V that every rank needs at least: numbers to begin with, where they change, what must
 come out."""
+MOST_PROCESSES = 1024
+"""On one machine."""
+LONGEST = 86_400.0
+"""Seconds of --budget and --timeout, at most."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to measure."""
+@dataclass(frozen=True, kw_only=True)
+class Measure(FormatOptions):
+    """Measure torch.distributed, and simctl's schedules on it.
 
-    ranks: Sequence[int]
-    """The numbers of ranks to start here; none if torchrun or srun has started the ranks."""
-    plan: Callable[[int], MeasurementPlan]
-    """The plan for a number of ranks. Raises InputError for options that have no meaning."""
-    parameters: Mapping[str, output.Value]
-    """The options as the user writes them: stored with the result."""
+    The result of every collective is checked.
+    """
+
+    EXAMPLES: ClassVar = (
+        "measure --nproc 4 --collectives all_reduce,ring --sizes 4KiB..64MiB:x4 --out runs.csv",
+    )
+
+    backend: Annotated[
+        str,
+        typer.Option(
+            help="gloo, nccl or mpi, of torch.distributed.", autocompletion=completer(backend_names)
+        ),
+    ] = "gloo"
+    nproc: Annotated[
+        str | None,
+        typer.Option(
+            help="Ranks to start here: 4, or 2,4 in turn.  [default: those of torchrun or srun]"
+        ),
+    ] = None
+    collectives: Annotated[
+        str,
+        typer.Option(
+            help="The library's (all_reduce, ..., barrier) and ours over isend and irecv (ring, "
+            "tree, ...).",
+            autocompletion=completer(measured_names),
+        ),
+    ] = "all_reduce"
+    sizes: Annotated[str, typer.Option(help="V as nccl-tests counts: 64MiB,1GiB or a range.")] = (
+        "4KiB..64MiB:x4"
+    )
+    device: Annotated[
+        str | None,
+        typer.Option(help="cpu or cuda.  [default: cuda with nccl, cpu else]", show_default=False),
+    ] = None
+    dtype: Annotated[
+        str, typer.Option(help="float32, float64, float16, bfloat16, int32 or int64.")
+    ] = "float32"
+    repetitions: Annotated[
+        int, typer.Option(help="At most this many repetitions of each point.")
+    ] = 100
+    warmup: Annotated[int, typer.Option(help="Repetitions that run first and do not count.")] = 2
+    budget: Annotated[
+        str, typer.Option(help="Time for the repetitions of a point; there are 3 at least.")
+    ] = "1s"
+    timeout: Annotated[
+        str, typer.Option(help="How long a rank waits for the others before it gives up.")
+    ] = "60s"
+    init: Annotated[
+        str | None, typer.Option(help="Where ranks meet: env://, tcp://HOST:PORT or file:///PATH.")
+    ] = None
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the numbers that are sent and checked.")
+    ] = 0
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep each point in this CSV file as soon as it is there.", writable=True
+        ),
+    ] = None
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --out.")] = False
+
+    def run(self) -> int:
+        """Measure and print; 1 if a result is wrong or a rank fails, which keeps what was
+        measured."""
+        from experiments.measure.launcher import find_place
+        from experiments.measure.result_rows import Record
+
+        place = None if self._counts else find_place(os.environ)
+        try:
+            record = Record(None) if place and place.rank else self._record()
+            plans = self._plans(place)
+        except InputError:
+            if place and place.rank:
+                _wait_for_the_end()
+                return 2
+            raise
+        plans = [_without(plan, record) for plan in plans]
+        record.about = self._provenance(plans, record)
+        if place is None:
+            return self._finished(record, lambda: _measure_here(plans, record))
+        code = self._finished(record, lambda: _measure_as(place, plans[0], record))
+        if code:
+            os._exit(code)  # what ranks that are gone have left might block an orderly end
+        return code
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """The numbers of ranks to start here; none if torchrun or srun has started the ranks."""
+        counts = [] if self.nproc is None else parse_counts(self.nproc)
+        if not all(1 <= count <= MOST_PROCESSES for count in counts):
+            raise InputError(f"--nproc {self.nproc}: 1 to {MOST_PROCESSES} processes")
+        return counts
+
+    def _plans(self, place: Place | None) -> list[Plan]:
+        """What to measure, for each number of ranks. Raises InputError for what cannot be."""
+        from experiments.measure.points import parse_names, points
+
+        if find_spec("torch") is None:
+            raise InputError(
+                "measuring needs torch, which is not installed: pip install '.[torch]'"
+            )
+        if place is None:
+            _check_counts(self._counts)
+        counts = [place.ranks] if place else self._counts
+        plan, names, sizes = self._plan, parse_names(self.collectives), parse_sizes(self.sizes)
+        plans = [
+            replace(plan, ranks=ranks, points=points(names, sizes, ranks, self.dtype))
+            for ranks in counts
+        ]
+        _check_init(plan.init)
+        _check_memory(plans, place)
+        if place is None:
+            _check_here(plans)
+            _check_device(plans[counts.index(max(counts))])
+        return plans
+
+    @property
+    def _plan(self) -> Plan:
+        """A plan without ranks and points. Raises InputError for options that have no meaning."""
+        from experiments.measure.points import BACKENDS, DEVICES, ITEMS, Plan
+
+        device = self.device or ("cuda" if self.backend == "nccl" else "cpu")
+        for name, value, choices in (
+            ("backend", self.backend, BACKENDS),
+            ("device", device, DEVICES),
+            ("dtype", self.dtype, tuple(ITEMS)),
+        ):
+            if value not in choices:
+                raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(choices)}")
+        if self.backend == "nccl" and device == "cpu":
+            raise InputError(
+                "backend nccl on cpu: it works on GPUs alone, take --device cuda or --backend gloo"
+            )
+        if self.repetitions < 1 or self.warmup < 1:
+            raise InputError(f"repetitions = {self.repetitions}, warmup = {self.warmup}: 1 or more")
+        return Plan(
+            self.backend,
+            device,
+            self.dtype,
+            0,
+            self.init or "",
+            (),
+            self.repetitions,
+            self.warmup,
+            _parse_time("budget", self.budget),
+            _parse_time("timeout", self.timeout),
+            self.seed,
+        )
+
+    def _record(self) -> Record:
+        from experiments.measure.result_rows import Record, read_rows
+
+        out, resume = self.out, self.resume
+        if resume and out is None:
+            raise InputError("--resume of which file: name it with --out")
+        if out is None:
+            return Record(None)
+        record = Record(out)
+        output.check_writable(out, (".csv",))
+        output.check_writable(record.meta)
+        if out.exists() and not resume:
+            raise InputError(f"{out} exists: continue it with --resume, or name another file")
+        if out.exists():
+            record.rows += read_rows(out)
+        return record
+
+    def _finished(self, record: Record, work: Callable[[], None]) -> int:
+        """The exit code; whatever ends the work, the table of what was measured is printed."""
+        from experiments.measure.blame import MeasurementFailed
+        from experiments.measure.result_rows import cells
+
+        failure = None
+        try:
+            work()
+        except MeasurementFailed as error:
+            failure = str(error)
+        finally:
+            if record.rows:
+                rows, columns = [asdict(row) for row in record.rows], cells(record.rows)
+                text = f"{output.render(rows, columns)}\n\n{footnote(['V', 'busbw'])}"
+                Answer("points", rows, rows).show(self.format, lambda: text)
+        wrong = sum(row.wrong > 0 for row in record.rows)
+        if wrong:
+            verb = "has a wrong result" if wrong == 1 else "have wrong results"
+            points = output.counted(len(record.rows), "point")
+            print(f"simctl: {wrong} of {points} {verb}", file=sys.stderr)  # noqa: T201
+        text = "; ".join(filter(None, (failure, _kept(record))))
+        if failure is not None and text:
+            print(f"simctl: {text}", file=sys.stderr)  # noqa: T201
+        return 1 if wrong or failure is not None else 0
+
+    def _provenance(self, plans: Sequence[Plan], record: Record) -> str:
+        """As of every table; what was known of one that is resumed is under `before`."""
+        written = {"out", "resume", "format"}
+        parameters = {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None and name not in written
+        }
+        machine = {"host": platform.node(), "machine": platform.platform(), "cores": os.cpu_count()}
+        ranks = ",".join(str(plan.ranks) for plan in plans)
+        provenance = json.loads(
+            output.provenance(**parameters, **machine, ranks=ranks, torch=_torch())
+        )
+        if record.meta and record.rows:
+            try:
+                provenance["before"] = json.loads(record.meta.read_text())
+            except (OSError, ValueError):
+                lost = "cannot be read" if record.meta.exists() else "is not there"
+                rows = output.counted(len(record.rows), "row")
+                output.note(
+                    f"{record.meta} {lost}: how the {rows} of {record.path} came about is not known"
+                )
+        return json.dumps(provenance, indent=1)
 
 
-def run(request: Request, out: Path | None, resume: bool, how: str) -> int:
-    """Measure and print; 1 if a result is wrong or a rank fails, which keeps what was measured."""
-    place = None if request.ranks else find_place(os.environ)
-    try:
-        record = ResultFile(None) if place and place.rank else _record(out, resume)
-        plans = _plans(request, place)
-    except InputError:
-        if place and place.rank:
-            _wait_for_the_end()
-            return 2
-        raise
-    plans = [_without(plan, record) for plan in plans]
-    record.about = _provenance(request, plans, record)
-    if place is None:
-        return _finished(record, how, lambda: _measure_here(plans, record))
-    code = _finished(record, how, lambda: _measure_as(place, plans[0], record))
-    if code:
-        os._exit(code)  # what ranks that are gone have left behind might block an orderly end
-    return code
+def _parse_time(name: str, text: str) -> float:
+    value = parse_seconds(text)
+    if not 0.1 <= value <= LONGEST:
+        raise InputError(f"{name} {text!r}: 100ms to {LONGEST:.0f}s")
+    return value
 
 
 def _wait_for_the_end() -> None:
@@ -69,27 +274,17 @@ def _wait_for_the_end() -> None:
     Rank 0 prints the message. torchrun ends all ranks as soon as one of them is gone, so that
     another rank that leaves first would cut off the message.
     """
+    from experiments.measure.blame import GRACE
+
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.sigtimedwait({signal.SIGTERM}, GRACE_SECONDS)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _plans(request: Request, place: RankPlace | None) -> list[MeasurementPlan]:
-    """What to measure, for each number of ranks. Raises InputError for what cannot be."""
-    if find_spec("torch") is None:
-        raise InputError("measuring needs torch, which is not installed: pip install '.[torch]'")
-    counts = [place.ranks] if place else _counts(request.ranks)
-    plans = [request.plan(ranks) for ranks in counts]
-    _check_init(plans[0].init)
-    _check_memory(plans, place)
-    if place is None:
-        _check_here(plans)
-        _check_device(plans[counts.index(max(counts))])
-    return plans
+def _check_counts(ranks: Sequence[int]) -> None:
+    """Raise InputError if there are none, or if a launcher runs already."""
+    from experiments.measure.launcher import TORCHRUN
 
-
-def _counts(ranks: Sequence[int]) -> Sequence[int]:
-    """The numbers of ranks. Raises InputError if there are none, or if a launcher runs already."""
     if not ranks:
         raise InputError(
             "how many ranks: --nproc 4 starts them here; torchrun and srun start them on many "
@@ -100,7 +295,6 @@ def _counts(ranks: Sequence[int]) -> Sequence[int]:
             f"--nproc {','.join(map(str, ranks))} in one of torchrun's processes: leave it out, "
             f"torchrun has started them all"
         )
-    return ranks
 
 
 def _check_memory(plans: Sequence[MeasurementPlan], place: RankPlace | None) -> None:
@@ -118,6 +312,8 @@ def _check_memory(plans: Sequence[MeasurementPlan], place: RankPlace | None) -> 
 
 
 def _check_init(init: str) -> None:
+    from experiments.measure.launcher import check_port
+
     if init and not _INIT.fullmatch(init):
         raise InputError(
             f"init {init[:80]!r}: env://, tcp://HOST:PORT or file:///PATH/OF/A/NEW/FILE"
@@ -129,6 +325,8 @@ def _check_init(init: str) -> None:
 
 def _check_here(plans: Sequence[MeasurementPlan]) -> None:
     """Whether ranks that start here can meet at their `init`."""
+    from experiments.measure.launcher import meeting_point
+
     init = plans[0].init
     path = _meeting_file(init)
     if path and (len(plans) > 1 or path.exists()):
@@ -152,23 +350,10 @@ def _check_device(plan: MeasurementPlan) -> None:
         find_device(plan, plan.ranks - 1)
 
 
-def _record(out: Path | None, resume: bool) -> ResultFile:
-    if resume and out is None:
-        raise InputError("--resume of which file: name it with --out")
-    if out is None:
-        return ResultFile(None)
-    record = ResultFile(out)
-    output.check_writable(out, (".csv",))
-    output.check_writable(record.meta)
-    if out.exists() and not resume:
-        raise InputError(f"{out} exists: continue it with --resume, or name another file")
-    if out.exists():
-        record.rows += read_rows(out)
-    return record
-
-
-def _without(plan: MeasurementPlan, record: ResultFile) -> MeasurementPlan:
+def _without(plan: Plan, record: Record) -> Plan:
     """The plan without what has been measured."""
+    from experiments.measure.result_rows import key_of
+
     keys = {row.key for row in record.rows}
     return replace(
         plan, points=tuple(point for point in plan.points if key_of(plan, point) not in keys)
@@ -184,13 +369,14 @@ def _measure_here(plans: Sequence[MeasurementPlan], record: ResultFile) -> None:
             launch(plan, keep)
 
 
-def _measure_as(place: RankPlace, plan: MeasurementPlan, record: ResultFile) -> None:
+def _measure_as(place: Place, plan: Plan, record: Record) -> None:
+    from experiments.measure.cluster import take_part
+    from experiments.measure.launcher import meeting_point
+
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if plan.init in ("", "env://"):
         os.environ.update(meeting_point(os.environ))
         plan = replace(plan, init="env://")
-    from experiments.measure.cluster import take_part
-
     take_part(plan, place, _keep(record, len(plan.points)))
 
 
@@ -205,52 +391,10 @@ def _keep(record: ResultFile, total: int) -> Callable[[ResultRow], None]:
     return keep
 
 
-def _finished(record: ResultFile, how: str, work: Callable[[], None]) -> int:
-    """The exit code; whatever ends the work, the table of what was measured is printed."""
-    failure = None
-    try:
-        work()
-    except MeasurementFailed as error:
-        failure = str(error)
-    finally:
-        if record.rows:
-            rows, columns = [asdict(row) for row in record.rows], cells(record.rows)
-            text = f"{output.render(rows, columns)}\n\n{footnote(['V', 'busbw'])}"
-            Answer("points", rows, rows).show(how, lambda: text)
-    wrong = sum(row.wrong > 0 for row in record.rows)
-    if wrong:
-        verb = "has a wrong result" if wrong == 1 else "have wrong results"
-        points = output.counted(len(record.rows), "point")
-        print(f"simctl: {wrong} of {points} {verb}", file=sys.stderr)  # noqa: T201
-    text = "; ".join(filter(None, (failure, _kept(record))))
-    if failure is not None and text:
-        print(f"simctl: {text}", file=sys.stderr)  # noqa: T201
-    return 1 if wrong or failure is not None else 0
-
-
-def _kept(record: ResultFile) -> str:
+def _kept(record: Record) -> str:
     verb = "is" if len(record.rows) == 1 else "are"
     points = output.counted(len(record.rows), "point")
     return f"{points} {verb} kept in {record.path}" if record.path and record.rows else ""
-
-
-def _provenance(request: Request, plans: Sequence[MeasurementPlan], record: ResultFile) -> str:
-    """As of every table; of one that is resumed, what was known of it before is under `before`."""
-    machine = {"host": platform.node(), "machine": platform.platform(), "cores": os.cpu_count()}
-    ranks = ",".join(str(plan.ranks) for plan in plans)
-    provenance = json.loads(
-        output.provenance(**request.parameters, **machine, ranks=ranks, torch=_torch())
-    )
-    if record.meta and record.rows:
-        try:
-            provenance["before"] = json.loads(record.meta.read_text())
-        except (OSError, ValueError):
-            lost = "cannot be read" if record.meta.exists() else "is not there"
-            rows = output.counted(len(record.rows), "row")
-            output.note(
-                f"{record.meta} {lost}: how the {rows} of {record.path} came about is not known"
-            )
-    return json.dumps(provenance, indent=1)
 
 
 def _torch() -> str:

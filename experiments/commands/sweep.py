@@ -2,220 +2,259 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
 
 from experiments import output
 from experiments.commands.answer import Answer
-from experiments.commands.sweep_table import columns, explanation
-from experiments.execution.choice import HERE, Execution
-from experiments.execution.executor import Executor
-from experiments.execution.journal import Journal, is_complete
-from experiments.execution.results import Countdown
-from experiments.simulations import workload
-from experiments.simulations.grid import Grid, MissingPoint, sweep
-from experiments.simulations.ineffective_labels import ineffective_labels
-from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.size_ranges import unmeant_sizes
-from experiments.simulations.sweep_rows import SweepRow
+from experiments.options.execution_options import ExecutionOptions
+from experiments.options.options import (
+    AlgorithmFiles,
+    Algorithms,
+    AlgorithmWord,
+    CollectiveName,
+    Metric,
+    Out,
+    ReportOptions,
+    word_or_option,
+)
+from experiments.options.pattern_options import PatternOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.streaming import Column, Csv, Say, Table
-from simulator.collectives import Algorithm, Collective
-from simulator.profile import Profile
-from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from experiments.execution.executor import Executor
+    from experiments.execution.journal import Journal
+    from experiments.simulations.grid import Grid, MissingPoint
     from experiments.simulations.measured_curves import MeasuredCurve
+    from experiments.simulations.sweep_rows import SweepRow
+    from simulator.collectives import Algorithm
 
 NAMED = 8
 """Reasons that are named why points have no row, and numbers of ranks of each."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to simulate."""
+@dataclass(frozen=True, kw_only=True)
+class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
+    """Simulate algorithms at many rank counts and sizes.
 
-    algorithms: Sequence[Algorithm]
-    ranks: Sequence[int]
-    sizes: Sequence[float]
-    """In bytes."""
-    machine: Blueprint
-    rules: Rules = DEFAULT
-    profile: Profile | None = None
-    """A calibrated library, whose protocols are simulated."""
-    parameters: Mapping[str, output.Value] = field(default_factory=dict)
-    """The options as the user writes them: stored with the result."""
+    Each time is compared with the algorithm's formula and with a lower bound. The exit code is 1 if
+    a check fails. It is 2 if a point cannot be simulated; all others are still printed.
+    """
+
+    EXAMPLES: ClassVar = ("sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --out sweep.csv",)
+
+    word: AlgorithmWord = None
+    algo: Algorithms = None
+    algo_file: AlgorithmFiles = None
+    collective: CollectiveName = None
+    p: Annotated[
+        str | None,
+        typer.Option(
+            "--p",
+            help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
+            "[default: all of the machine; 2..64 of a shape; with --matrix what the file says]",
+        ),
+    ] = None
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.  "
+            "[default: 64MiB; with --matrix what the file says]"
+        ),
+    ] = None
+    out: Out = None
+    metric: Annotated[
+        Metric | None,
+        typer.Option(help="What the plot shows.  [default: busbw by size, time by ranks]"),
+    ] = None
+    measured: Annotated[
+        Path | None, typer.Option(help="A log or CSV whose points the plot shows too.")
+    ] = None
+    wide: Annotated[bool, typer.Option("--wide", help="Print all columns of the table.")] = False
+
+    @cached_property
+    def _algorithms(self) -> list[Algorithm]:
+        from experiments.options.values import parse_algorithms
+
+        algo = word_or_option(self.word, self.algo)
+        named = parse_algorithms(algo, self.collective, self.algo_file, self.library_choices)
+        return [self.patterned(each) for each in named]
+
+    @cached_property
+    def _ranks(self) -> str:
+        """The numbers of ranks as text."""
+        from experiments.options.values import usual_ranks
+
+        usual = partial(usual_ranks, self.machine, self._algorithms, "2..64")
+        return self.count_text(self.p, usual)
 
     @cached_property
     def grid(self) -> Grid:
-        """The points."""
-        points = self.algorithms, self.ranks, self.sizes
-        return Grid(*points, self.machine.build, self.rules, self.profile)
+        """The points. Raises InputError for options that have no meaning."""
+        from experiments.options.values import parse_ranks
+        from experiments.simulations.grid import Grid
+        from topologies.units import parse_sizes
+
+        points = self._algorithms, parse_ranks(self._ranks), parse_sizes(self.size_text(self.size))
+        return Grid(*points, self.machine.build, self.rules, self.calibration)
 
     @property
     def facts(self) -> dict[str, output.Value]:
         """The parameters that are stored with the result."""
-        profile = {"profile": self.profile.name} if self.profile else {}
-        return {**profile, **self.parameters, "proof_seed": 0}
+        from experiments.options.values import named
 
+        profile = {"profile": self.calibration.name} if self.calibration else {}
+        return {
+            **profile,
+            **self.simulation_parameters,
+            **named(word_or_option(self.word, self.algo), self.algo_file, self._algorithms),
+            "p": self._ranks,
+            "size": self.size_text(self.size),
+            **self.pattern_parameters,
+            "proof_seed": 0,
+        }
 
-class Show(NamedTuple):
-    """How to print the rows, and where else to put them."""
+    def records(self) -> list[output.Record]:
+        """The rows, without printing them."""
+        from experiments.simulations.grid import sweep
 
-    how: str = "table"
-    """table, csv or json."""
-    wide: bool = False
-    """Whether the table has all columns."""
-    out: Path | None = None
-    plot: Path | None = None
-    metric: str | None = None
-    """What the plot shows; None: what suits it."""
-    measured: Path | None = None
-    """A log whose points the plot shows too."""
-    report: Path | None = None
+        return [row.record() for row in sweep(self.grid)]
 
+    def run(self) -> int:
+        """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that
+        cannot be simulated."""
+        from experiments.execution.journal import Journal, is_complete
 
-def run(request: Request, show: Show, execution: Execution = HERE) -> int:
-    """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that cannot
-    be simulated."""
-    _check_paths(show)
-    if is_complete(show.out, request.facts, execution.resume):
-        return 0
-    measured = _measured(request, show)
-    _announce(request, execution)
-    with ExitStack() as stack:
-        journal = None
-        if show.out:
-            facts = output.facts(request.facts)
-            journal = stack.enter_context(Journal(show.out, facts, execution.resume))
-        executor = stack.enter_context(closing(execution.executor()))
-        rows, missing = _simulated(request, show, executor, journal)
-        if rows:
-            _keep(request, show, rows, measured)
-        if journal:
-            journal.remove()
-    if not rows:
-        raise InputError(str(missing[0]))
-    return _verdict(rows, missing)
+        self._check_paths()
+        if is_complete(self.out, self.facts, self.resume):
+            return 0
+        measured = self._measured()
+        self._announce()
+        with ExitStack() as stack:
+            journal = None
+            if self.out:
+                journal = stack.enter_context(
+                    Journal(self.out, output.facts(self.facts), self.resume)
+                )
+            executor = stack.enter_context(closing(self.execution.executor()))
+            rows, missing = self._simulated(executor, journal)
+            if rows:
+                self._keep(rows, measured)
+            if journal:
+                journal.remove()
+        if not rows:
+            raise InputError(str(missing[0]))
+        return _verdict(rows, missing)
 
+    def _check_paths(self) -> None:
+        output.check_different({"out": self.out, "plot": self.plot, "report": self.report})
+        output.check_table(self.out, output.TABLES)
+        output.check_writable(self.plot, output.PICTURES)
+        output.check_writable(self.report, output.REPORTS)
+        if self.metric and not (self.plot or self.report):
+            raise InputError(
+                f"--metric {self.metric}: only a picture shows it: give --plot or --report too"
+            )
 
-def _simulated(
-    request: Request, show: Show, executor: Executor, journal: Journal | None
-) -> tuple[list[SweepRow], list[MissingPoint]]:
-    """Simulate the points and print the rows as they come."""
-    progress = output.Progress("points simulated")
-    countdown = Countdown(progress, request.grid.costs, journal.results if journal else ())
-    say = _say(progress, kept=bool(show.out or show.plot or show.report))
-    inexact = request.rules.fair_tolerance > 0
-    asked = request.algorithms, request.ranks, request.sizes, request.profile
-    shown = columns(*asked, wide=show.wide, inexact=inexact)
-    print_row = _printer(show.how, shown, say, request.machine)
-    missing, rows = list[MissingPoint](), list[SweepRow]()
-    for row in sweep(request.grid, executor, journal, countdown, missing.append):
-        rows.append(row)
-        print_row(row)
-    for line in _ineffective(request, rows):
-        output.note(line)
-    for line in unmeant_sizes(request.algorithms, request.sizes):
-        output.note(line)
-    if show.how == "json" and rows:
-        output.say(output.to_json([row.record() for row in rows]))
-    elif show.how == "table" and rows:
-        say(f"\n{explanation(rows, shown, wide=show.wide)}")
-    return rows, missing
+    def _measured(self) -> list[MeasuredCurve]:
+        """The measured curves that the plot shows. A note names the others of the log."""
+        if self.measured is None:
+            return []
+        if self.plot is None and self.report is None:
+            raise InputError(
+                f"--measured {self.measured}: only a picture shows it: give --plot too"
+            )
+        from experiments.simulations.measured_curves import measured_curves
 
+        collectives = {each.collective.name: each.collective for each in self.grid.algorithms}
+        points = [*collectives.values()], self.grid.ranks, self.grid.sizes
+        curves, others = measured_curves(self.measured, *points)
+        for other in others:
+            output.note(f"--measured {self.measured}: {other} is not drawn")
+        return curves
 
-def _ineffective(request: Request, rows: Sequence[SweepRow]) -> Iterator[str]:
-    for algorithm in request.algorithms:
-        ranks = dict.fromkeys(row.ranks for row in rows if _listed(row) == algorithm.listed_name)
-        build = request.machine.build
-        yield from ineffective_labels(request.profile, [algorithm], [*ranks], build)
+    def _announce(self) -> None:
+        """Refuse what takes hours or does not fit, and say of what takes minutes how long.
 
+        A cluster may have more memory and processes than this machine.
+        """
+        from experiments.simulations import workload
 
-def _listed(row: SweepRow) -> str:
-    return row.algorithm.partition(":")[0]
+        if self.dask is None and not self.force:
+            self.grid.check(self.jobs)
+        workload.announce(self.grid.points, len(self.grid.costs), self.jobs)
 
+    def _simulated(
+        self, executor: Executor, journal: Journal | None
+    ) -> tuple[list[SweepRow], list[MissingPoint]]:
+        """Simulate the points and print the rows as they come."""
+        from experiments.commands.sweep_table import columns, explanation
+        from experiments.execution.results import Countdown
+        from experiments.simulations.grid import sweep
+        from experiments.simulations.ineffective_labels import ineffective_labels
+        from experiments.simulations.size_ranges import unmeant_sizes
 
-def _keep(
-    request: Request, show: Show, rows: Sequence[SweepRow], measured: Sequence[MeasuredCurve]
-) -> None:
-    """Write the table, the plot and the report."""
-    subject = _subject(request)
+        grid, progress = self.grid, output.Progress("points simulated")
+        countdown = Countdown(progress, grid.costs, journal.results if journal else ())
+        say = _say(progress, kept=bool(self.out or self.plot or self.report))
+        asked = grid.algorithms, grid.ranks, grid.sizes, grid.profile
+        shown = columns(*asked, wide=self.wide, inexact=grid.rules.fair_tolerance > 0)
+        print_row = self._printer(shown, say)
+        missing: list[MissingPoint] = []
+        rows: list[SweepRow] = []
+        for row in sweep(grid, executor, journal, countdown, missing.append):
+            rows.append(row)
+            print_row(row)
+        for algorithm in grid.algorithms:
+            names = algorithm.listed_name
+            ranks = dict.fromkeys(
+                row.ranks for row in rows if row.algorithm.partition(":")[0] == names
+            )
+            labels = ineffective_labels(grid.profile, [algorithm], [*ranks], grid.machine)
+            for line in labels:
+                output.note(line)
+        for line in unmeant_sizes(grid.algorithms, grid.sizes):
+            output.note(line)
+        if self.format == "json" and rows:
+            output.say(output.to_json([row.record() for row in rows]))
+        elif self.format == "table" and rows:
+            say(f"\n{explanation(rows, shown, wide=self.wide)}")
+        return rows, missing
 
-    def draw() -> Figure:
-        from experiments.pictures.sweep_curves import sweep_drawing
+    def _printer(self, columns: Sequence[Column[SweepRow]], say: Say) -> Callable[[SweepRow], None]:
+        """What prints a row as soon as it is there: json is printed at the end."""
+        if self.format == "json":
+            return lambda row: None
+        if self.format == "csv":
+            print_record = Csv(say)
+            return lambda row: print_record(row.record())
+        return Table(columns, say, self.machine.description)
 
-        return sweep_drawing(rows, show.metric, subject, measured)
+    def _keep(self, rows: Sequence[SweepRow], measured: Sequence[MeasuredCurve]) -> None:
+        """Write the table, the plot and the report."""
+        metric = self.metric.value if self.metric else None
+        profile = f" (profile {self.calibration.name})" if self.calibration else ""
+        names = dict.fromkeys(each.collective.name for each in self.grid.algorithms)
+        subject = f"{', '.join(names)} on {self.machine.text}{profile}"
 
-    records, pictures = [row.record() for row in rows], [(f"All curves: {subject}", draw)]
-    about = request.facts, request.machine, request.profile
-    Answer("sweep", records, records, *about, pictures).write(show.out, show.plot, show.report)
+        def draw() -> Figure:
+            from experiments.pictures.sweep_curves import sweep_drawing
 
+            return sweep_drawing(rows, metric, subject, measured)
 
-def _subject(request: Request) -> str:
-    """Collective and machine, for the title of a picture."""
-    profile = f" (profile {request.profile.name})" if request.profile else ""
-    return f"{', '.join(_collectives(request))} on {request.machine.text}{profile}"
-
-
-def _collectives(request: Request) -> dict[str, Collective]:
-    return {algorithm.collective.name: algorithm.collective for algorithm in request.algorithms}
-
-
-def _measured(request: Request, show: Show) -> list[MeasuredCurve]:
-    """The measured curves that the plot shows. A note names the others of the log."""
-    if show.measured is None:
-        return []
-    if show.plot is None and show.report is None:
-        raise InputError(f"--measured {show.measured}: only a picture shows it: give --plot too")
-    from experiments.simulations.measured_curves import measured_curves
-
-    collectives = list(_collectives(request).values())
-    curves, others = measured_curves(show.measured, collectives, request.ranks, request.sizes)
-    for other in others:
-        output.note(f"--measured {show.measured}: {other} is not drawn")
-    return curves
-
-
-def _printer(
-    how: str, columns: Sequence[Column[SweepRow]], say: Say, machine: Blueprint
-) -> Callable[[SweepRow], None]:
-    """What prints a row as soon as it is there: json is printed at the end."""
-    if how == "json":
-        return lambda row: None
-    if how == "csv":
-        print_record = Csv(say)
-        return lambda row: print_record(row.record())
-    return Table(columns, say, machine.description)
-
-
-def _check_paths(show: Show) -> None:
-    out, plot = show.out, show.plot
-    output.check_different({"out": out, "plot": plot, "report": show.report})
-    output.check_table(out, output.TABLES)
-    output.check_writable(plot, output.PICTURES)
-    output.check_writable(show.report, output.REPORTS)
-    if show.metric and not (plot or show.report):
-        raise InputError(
-            f"--metric {show.metric}: only a picture shows it: give --plot or --report too"
-        )
-
-
-def _announce(request: Request, execution: Execution) -> None:
-    """Refuse what takes hours or does not fit, and say of what takes minutes how long.
-
-    A cluster may have more memory and processes than this machine.
-    """
-    grid = request.grid
-    if execution.dask is None and not request.rules.force:
-        grid.check(execution.jobs)
-    workload.announce(grid.points, len(grid.costs), execution.jobs)
+        records, pictures = [row.record() for row in rows], [(f"All curves: {subject}", draw)]
+        about = self.facts, self.machine, self.calibration
+        Answer("sweep", records, records, *about, pictures).write(self.out, self.plot, self.report)
 
 
 def _say(progress: output.Progress, kept: bool) -> Say:

@@ -1,26 +1,26 @@
-"""`simctl topo`: which machines there are, what one of them is, and machines from files."""
+"""`simctl topo show` and `simctl topo import`: a machine in figures, and machines from files."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from math import isinf
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, cast
+
+import typer
 
 from experiments import output
-from experiments.commands.answer import Answer
-from experiments.machine_facts import SIZE, Facts, LinkGroup, facts, link_groups
+from experiments.commands.answer import Answer, titled
+from experiments.options.completion import completer, machine_names, machine_options
+from experiments.options.machine_options import TOPOLOGY_HELP
+from experiments.options.options import Force, FormatOptions, Plot
 from experiments.output import Record, Value
-from experiments.text_lines import WIDEST
-from topologies.catalogue import HELP, Blueprint, option_names
-from topologies.clusters import cluster
-from topologies.errors import InputError
-from topologies.machines import MACHINES, NodeKind
-from topologies.shapes import SHAPES
-from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from experiments.machine_facts import Facts, LinkGroup
+    from topologies.topology import Topology
 
 FILES = (".yaml", ".yml", ".json", ".graphml")
 SHOWN = 8
@@ -36,113 +36,87 @@ PATHS = {
 }
 
 
-def show_list(how: str) -> None:
-    """Print the shapes and the machines with their options."""
-    shapes = [_shape(name, make) for name, make in SHAPES.items()]
-    machines = [_machine(name, machine) for name, machine in MACHINES.items()]
-    records = [*shapes, *machines]
-    Answer("machines", records, records).show(how, lambda: _list(shapes, machines))
+@dataclass(frozen=True, kw_only=True)
+class ShownMachine(FormatOptions):
+    """Show the links, distances, rings and bounds of a machine."""
 
+    EXAMPLES: ClassVar = ("topo show hgx_h100:nodes=2 --plot hgx.png",)
 
-def show(machine: Blueprint, ranks: int | None, picture: Path | None, how: str) -> None:
-    """Print what a machine is made of, and draw it."""
-    output.check_writable(picture, output.PICTURES)
-    topology = machine.whole() if ranks is None else machine.build(ranks)
-    if picture:
-        from experiments.pictures.figure_file import write_figure
-        from experiments.pictures.machines.machine_picture import machine_drawing
-
-        write_figure(picture, machine_drawing(topology))
-    machine_facts = facts(topology)
-    record = asdict(machine_facts)
-    Answer("machine", record, [*_rows(record)]).show(how, lambda: _text(machine_facts))
-
-
-def import_file(blueprint: Blueprint, out: Path) -> None:
-    """Read a machine from a file of any kind that is known, or build one by name, and write it as
-    one of ours."""
-    output.check_writable(out, FILES)
-    if blueprint.path and out.exists() and out.samefile(blueprint.path):
-        raise InputError(f"--out {str(out)!r} is the file that is read: name another one")
-    topology = blueprint.whole()
-    output.write(out, _writer(out.suffix.lower())(topology))
-    output.note(f"{_read(topology)}; wrote {out}")
-
-
-def _shape(name: str, make: Callable[..., Topology]) -> Record:
-    summary = re.sub(r":func:`[\w.]*?(\w+)`", r"\1", make.__doc__ or "")
-    return _row(name, "shape", make, " ".join(summary.split()).partition(". ")[0].rstrip(".") + ".")
-
-
-def _machine(name: str, machine: NodeKind) -> Record:
-    node = machine.node()
-    about: dict[str, Value] = {
-        "gpus": node.ranks,
-        "nics": int(node.device_kinds.are("nic").sum()),
-        "inside": _node_links(node),
-        "network": machine.network,
-        "port": machine.port,
-    }
-    return {**_row(name, "machine", cluster, machine.summary), **about}
-
-
-def _row(name: str, kind: str, make: Callable[..., Topology], summary: str) -> dict[str, Value]:
-    options = " ".join(option_names(make))
-    about = dict.fromkeys(("gpus", "nics", "inside", "network", "port"))
-    return {"name": name, "kind": kind, **about, "options": options, "summary": summary}
-
-
-def _node_links(node: Topology) -> str:
-    """The kinds of links in a node with their bandwidths, fastest first.
-
-    An example is "nvlink4 450 GB/s, pcie5 64 GB/s and 32 GB/s".
-    """
-    speeds: dict[str, dict[str, None]] = {}
-    for group in link_groups(node)[0]:
-        speeds.setdefault(group.kind, {})[format_bandwidth(group.bandwidth_Bps)] = None
-    return ", ".join(f"{kind} {' and '.join(values)}" for kind, values in speeds.items())
-
-
-def _list(shapes: list[Record], machines: list[Record]) -> str:
-    shape = ("name", "options", "summary")
-    machine = ("name", "gpus", "nics", "inside", "network", "port", "summary")
-    blocks = {
-        "shapes, of as many ranks as are asked for": _columns(shape, shapes),
-        "machines: what a node has, and how nodes are joined": _columns(machine, machines),
-        "options, as NAME:option=value,...": _options(shapes, machines),
-    }
-    return "\n\n".join(_block(title, rows) for title, rows in blocks.items())
-
-
-def _columns(fields: Sequence[str], rows: list[Record]) -> list[list[str]]:
-    return [list(fields), *([str(row[field]) for field in fields] for row in rows)]
-
-
-def _options(shapes: list[Record], machines: list[Record]) -> list[list[str]]:
-    """Every option, who takes it and what it says."""
-    takers: dict[str, list[str]] = {}
-    for row in (*machines, *shapes):
-        for option in str(row["options"]).split():
-            takers.setdefault(option, []).append(
-                "machines" if row["kind"] == "machine" else str(row["name"])
-            )
-    every = ", ".join(str(row["name"]) for row in shapes)
-    takers_text = {
-        option: ", ".join(dict.fromkeys(names)).replace(every, "shapes")
-        for option, names in takers.items()
-    }
-    return [
-        ["option", "of", "what"],
-        *([option, takers_text[option], HELP[option]] for option in takers_text),
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help=TOPOLOGY_HELP,
+            autocompletion=completer(machine_names, machine_options),
+        ),
     ]
+    p: Annotated[
+        str | None, typer.Option("--p", help="The number of ranks.  [default: all; 8 of a shape]")
+    ] = None
+    plot: Plot = None
+    force: Force = False
+
+    def run(self) -> int:
+        """Print what a machine is made of, and draw it."""
+        from experiments.machine_facts import facts
+        from experiments.options.values import parse_rank_count
+        from topologies.catalogue import find
+
+        machine = replace(find(self.name), force=self.force)
+        output.check_writable(self.plot, output.PICTURES)
+        topology = machine.build(parse_rank_count(self.p)) if self.p else machine.whole()
+        if self.plot:
+            from experiments.pictures.figure_file import write_figure
+            from experiments.pictures.machines.machine_picture import machine_drawing
+
+            write_figure(self.plot, machine_drawing(topology))
+        machine_facts = facts(topology)
+        record = asdict(machine_facts)
+        answer = Answer("machine", record, [*_rows(record)])
+        answer.show(self.format, lambda: _text(machine_facts))
+        return 0
 
 
-def _block(title: str, rows: Sequence[Sequence[str]]) -> str:
-    lines = output.align(rows, WIDEST - 2).splitlines()
-    return "\n".join([title, *(f"  {line}" for line in lines)])
+@dataclass(frozen=True, kw_only=True)
+class ImportedMachine:
+    """Write a machine of another tool, or one by name, to a file.
+
+    You can change the file and use it as --topology.
+    """
+
+    EXAMPLES: ClassVar = ("topo import topo.txt --out machine.yaml",)
+
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NAME",
+            help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME.",
+            autocompletion=completer(machine_names, machine_options),
+        ),
+    ]
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Write the machine to FILE.yaml, .yml, .json or .graphml.", writable=True
+        ),
+    ]
+    force: Force = False
+
+    def run(self) -> int:
+        """Read a machine of any kind that is known, and write it as one of ours."""
+        from topologies.catalogue import find
+
+        blueprint = replace(find(self.source), force=self.force)
+        output.check_writable(self.out, FILES)
+        topology = blueprint.whole()
+        output.write(self.out, _writer(self.out.suffix.lower())(topology))
+        output.note(f"{_read(topology)}; wrote {self.out}")
+        return 0
 
 
 def _text(summary: Facts) -> str:
+    from experiments.machine_facts import SIZE
+
     nodes = f" on {summary.nodes} nodes" if summary.nodes > 1 else ""
     blocks = {
         "devices": [
@@ -155,7 +129,7 @@ def _text(summary: Facts) -> str:
         f"no algorithm does {format_bytes(SIZE)} faster than": _bounds(summary),
         "notes": [[note] for note in summary.notes],
     }
-    printed = [_block(title, rows) for title, rows in blocks.items() if rows]
+    printed = [titled(title, rows) for title, rows in blocks.items() if rows]
     return "\n\n".join(
         [f"{summary.name}: {output.counted(summary.ranks, 'rank')}{nodes}", *printed]
     )
@@ -263,6 +237,8 @@ def _writer(suffix: str) -> Callable[[Topology], str]:
 
 def _read(topology: Topology) -> str:
     """What was read, in a line."""
+    from experiments.machine_facts import link_groups
+
     groups = link_groups(topology)[0]
     links, assumed = (
         sum(group.number for group in groups),

@@ -157,7 +157,7 @@ def _algorithm(name: str) -> Algorithm:
     if nothing here checks the results of its collective."""
     algorithms_by_name = algorithms()
     if name not in algorithms_by_name:
-        choices = f"one of {', '.join(PROMISES)}, or of simctl algos"
+        choices = f"one of {', '.join(PROMISES)}, or of simctl list algos"
         hint = nearest_name(name, [*PROMISES, *algorithms_by_name], choices)
         raise InputError(f"{name[:40]!r} cannot be measured: {hint}")
     if algorithms_by_name[name].servers or schedule_of(name, 2, 2.0**20).switches:

@@ -187,7 +187,7 @@ def _is_path(text: str) -> bool:
 
 def _unknown(text: str, kind: str, names: Iterable[str]) -> InputError:
     name = text.partition(":")[0]
-    hint = nearest_name(name, names, "'simctl models' lists them")
+    hint = nearest_name(name, names, "'simctl list models' lists them")
     return InputError(f"no {kind} {name[:80]!r}: {hint}")
 
 

@@ -95,7 +95,7 @@ def _unknown(name: str, names: dict[str, Algorithm]) -> str:
     same = sorted(key for key in names if plain in key.split("_"))
     if same:
         return f"no algorithm {quoted}: choose one of {', '.join(same)}"
-    return f"no algorithm {quoted}: {nearest_name(name, names, 'simctl algos lists them')}"
+    return f"no algorithm {quoted}: {nearest_name(name, names, 'simctl list algos lists them')}"
 
 
 def _plain(name: str) -> str:

@@ -120,7 +120,7 @@ class Algorithm:
     formula: CostModel | Callable[..., CostModel]
     """The formula of what `schedule` writes, or the function from the options to it."""
     summary: str
-    """Half a line for `simctl algos`."""
+    """Half a line for `simctl list algos`."""
     servers: int = 0
     """Devices that are needed in addition to the workers."""
     fit: Callable[..., Fitted] | None = None

@@ -14,13 +14,11 @@ import pytest
 
 from experiments.calibration.calibrated_profile import Calibration
 from experiments.calibration.calibrated_profile import calibrate as fit
-from experiments.cli.machine_options import MachineOptions
 from experiments.commands import calibrate, judge
-from experiments.commands.sweep import Request, Show
-from experiments.commands.sweep import run as sweep
+from experiments.commands.sweep import Sweep
+from experiments.options.options import Format
 from experiments.profiles import find, names, parse, read
 from grouped_cases import each_case
-from simulator.collectives import find as find_algorithm
 from topologies.errors import InputError
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -43,10 +41,9 @@ def runs(path: Path, ranks: tuple[int, ...] = (4, 8), library: str = "MPI 1") ->
     return path
 
 
-def on(profile: str, sizes: list[float]) -> Request:
-    """A ring of 16 on the machine of a profile."""
-    machine, simulated = MachineOptions().under(profile)
-    return Request([find_algorithm("ring")], [16], sizes, machine.blueprint, profile=simulated)
+def swept(profile: str, size: str) -> int:
+    """A ring of 16 on the machine of a profile, printed as JSON."""
+    return Sweep(algo="ring", p="16", size=size, profile=profile, format=Format.json).run()
 
 
 def line_of(process: "subprocess.CompletedProcess[str]") -> str:
@@ -109,7 +106,7 @@ def test_a_profile_is_held_against_runs(
 def test_a_sweep_takes_the_fastest_protocol(
     profile: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sweep(on(str(profile), [2.0**10, 2.0**28]), Show("json")) == 0
+    assert swept(str(profile), "1KiB,256MiB") == 0
     small, large = json.loads(capsys.readouterr().out)
     assert small["protocol"] != large["protocol"] == "rendezvous"
     assert small["time_s"] * 1e6 == pytest.approx(seconds(16, 1024), rel=0.2)
@@ -215,7 +212,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_profiles_that_are_shipped_simulate(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert sweep(on(name, [2.0**20]), Show("json")) == 0
+    assert swept(name, "1MiB") == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert 1e-6 < row["time_s"] < 1
     assert find(name).errors["sizes"].points > 20

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import pretended_ranks
-from experiments.cli.measuring_options import MeasuringOptions
-from experiments.commands import measure as command
+from experiments.commands import measure
+from experiments.commands.measure import Measure
+from experiments.measure import blame
 from experiments.measure import local_ranks as launching
 from experiments.measure.result_rows import read_rows
 from experiments.measurements import read
+from experiments.options.options import Format
 from grouped_cases import each_case
 from topologies.errors import InputError
 
@@ -24,8 +27,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> None:
     pretended_ranks.pretend(monkeypatch)
 
 
-def run(options: MeasuringOptions, out: Path | None, resume: bool, how: str) -> int:
-    return command.run(options.request(), out, resume, how)
+def run(options: Measure, out: Path | None, resume: bool, how: str) -> int:
+    return replace(options, out=out, resume=resume, format=Format(how)).run()
 
 
 def measured(out: Path) -> list[tuple[str, int, int]]:
@@ -35,10 +38,10 @@ def measured(out: Path) -> list[tuple[str, int, int]]:
 @pytest.mark.exhaustive
 def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
     out = tmp_path / "runs.csv"
-    request = MeasuringOptions(nproc="2", collectives="ring", sizes="4KiB")
+    request = Measure(nproc="2", collectives="ring", sizes="4KiB")
     assert run(request, out, resume=True, how="table") == 0
     first = read_rows(out)
-    more = MeasuringOptions(nproc="2,3", collectives="ring,broadcast", sizes="4KiB,8KiB")
+    more = Measure(nproc="2,3", collectives="ring,broadcast", sizes="4KiB,8KiB")
     assert run(more, out, resume=True, how="table") == 0
     twos = [("ring", 2, 4096), ("ring", 2, 8192), ("broadcast", 2, 4096), ("broadcast", 2, 8192)]
     threes = [("ring", 3, 4092), ("ring", 3, 8184), ("broadcast", 3, 4096), ("broadcast", 3, 8192)]
@@ -56,7 +59,7 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
 def test_a_table_of_measurements_explains_its_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request = MeasuringOptions(nproc="2", collectives="ring", sizes="4KiB")
+    request = Measure(nproc="2", collectives="ring", sizes="4KiB")
     for how, lines in (("table", 5), ("csv", 2)):
         assert run(request, tmp_path / f"{how}.csv", resume=False, how=how) == 0
         printed = capsys.readouterr().out
@@ -69,7 +72,7 @@ def test_wrong_results_are_counted_and_end_with_1(
 ) -> None:
     assert (
         run(
-            MeasuringOptions(nproc="2", collectives="tree,ring", sizes="4KiB"),
+            Measure(nproc="2", collectives="tree,ring", sizes="4KiB"),
             tmp_path / "runs.csv",
             False,
             "json",
@@ -87,7 +90,7 @@ def test_a_failure_keeps_what_was_measured(
     out = tmp_path / "runs.csv"
     assert (
         run(
-            MeasuringOptions(nproc="2", collectives="ring,naive,shift", sizes="4KiB"),
+            Measure(nproc="2", collectives="ring,naive,shift", sizes="4KiB"),
             out,
             False,
             "table",
@@ -105,53 +108,51 @@ def test_a_failure_keeps_what_was_measured(
 @each_case(
     ("request_", "reason"),
     [
-        (MeasuringOptions(), "how many ranks: --nproc 4"),
-        (MeasuringOptions(nproc="0"), "1 to 1024"),
-        (MeasuringOptions(nproc="9999"), "1 to 1024"),
-        (MeasuringOptions(nproc="two"), "not a whole number"),
-        (MeasuringOptions("smoke", nproc="2"), "backend 'smoke'"),
-        (MeasuringOptions("nccl", nproc="2", device="cpu"), "nccl on cpu"),
-        (MeasuringOptions(nproc="2", device="tpu"), "device 'tpu'"),
-        (MeasuringOptions(nproc="2", dtype="fp8"), "dtype 'fp8'"),
-        (MeasuringOptions(nproc="200", dtype="bfloat16", sizes="4KiB"), "bfloat16 counts to 256"),
-        (MeasuringOptions(nproc="2", sizes="64M"), "no unit"),
-        (MeasuringOptions(nproc="2", sizes="1EB"), "more than fits"),
-        (MeasuringOptions(nproc="2", collectives="nvls"), "a switch that reduces"),
-        (MeasuringOptions(nproc="2", budget="0s"), "budget '0s'"),
-        (MeasuringOptions(nproc="2", timeout="2"), "no unit"),
-        (MeasuringOptions(nproc="2", timeout="200Ms"), "timeout '200Ms'"),
-        (MeasuringOptions(nproc="2", repetitions=0), "repetitions = 0"),
-        (MeasuringOptions(nproc="2", warmup=0), "warmup = 0"),
-        (MeasuringOptions(nproc="2", init="here"), "init 'here'"),
-        (MeasuringOptions(nproc="2", init="tcp://:1"), "init 'tcp://:1'"),
+        (Measure(), "how many ranks: --nproc 4"),
+        (Measure(nproc="0"), "1 to 1024"),
+        (Measure(nproc="9999"), "1 to 1024"),
+        (Measure(nproc="two"), "not a whole number"),
+        (Measure(backend="smoke", nproc="2"), "backend 'smoke'"),
+        (Measure(backend="nccl", nproc="2", device="cpu"), "nccl on cpu"),
+        (Measure(nproc="2", device="tpu"), "device 'tpu'"),
+        (Measure(nproc="2", dtype="fp8"), "dtype 'fp8'"),
+        (Measure(nproc="200", dtype="bfloat16", sizes="4KiB"), "bfloat16 counts to 256"),
+        (Measure(nproc="2", sizes="64M"), "no unit"),
+        (Measure(nproc="2", sizes="1EB"), "more than fits"),
+        (Measure(nproc="2", collectives="nvls"), "a switch that reduces"),
+        (Measure(nproc="2", budget="0s"), "budget '0s'"),
+        (Measure(nproc="2", timeout="2"), "no unit"),
+        (Measure(nproc="2", timeout="200Ms"), "timeout '200Ms'"),
+        (Measure(nproc="2", repetitions=0), "repetitions = 0"),
+        (Measure(nproc="2", warmup=0), "warmup = 0"),
+        (Measure(nproc="2", init="here"), "init 'here'"),
+        (Measure(nproc="2", init="tcp://:1"), "init 'tcp://:1'"),
         (
-            MeasuringOptions(nproc="2", init="tcp://host:99999"),
+            Measure(nproc="2", init="tcp://host:99999"),
             "init 'tcp://host:99999': expected a port from 1 to 65535",
         ),
-        (MeasuringOptions(nproc="2", init="tcp://host:0"), "expected a port from 1 to 65535"),
+        (Measure(nproc="2", init="tcp://host:0"), "expected a port from 1 to 65535"),
         (
-            MeasuringOptions(nproc="2", init="file:///simctl-no-such-folder/x"),
+            Measure(nproc="2", init="file:///simctl-no-such-folder/x"),
             "cannot write '/simctl-no-such-folder/x'",
         ),
-        (MeasuringOptions(nproc="2", init="file:///proc/x"), "cannot write '/proc/x'"),
+        (Measure(nproc="2", init="file:///proc/x"), "cannot write '/proc/x'"),
         (
-            MeasuringOptions(nproc="2", init="env://"),
+            Measure(nproc="2", init="env://"),
             "init 'env://': MASTER_ADDR and MASTER_PORT are not set",
         ),
-        (MeasuringOptions(nproc="2,3", init="file:///tmp/simctl-not-there"), "one number of ranks"),
-        (MeasuringOptions(nproc="2", init=f"file://{__file__}"), "not there yet"),
+        (Measure(nproc="2,3", init="file:///tmp/simctl-not-there"), "one number of ranks"),
+        (Measure(nproc="2", init=f"file://{__file__}"), "not there yet"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(
-    request_: MeasuringOptions, reason: str
-) -> None:
+def test_what_makes_no_sense_is_refused_in_one_line(request_: Measure, reason: str) -> None:
     with pytest.raises(InputError, match=reason) as error:
         run(request_, None, False, "table")
     assert "\n" not in str(error.value)
 
 
 def test_files_are_tried_before_any_work(tmp_path: Path) -> None:
-    request = MeasuringOptions(nproc="2", sizes="4KiB")
+    request = Measure(nproc="2", sizes="4KiB")
     with pytest.raises(InputError, match="--out"):
         run(request, None, resume=True, how="table")
     with pytest.raises(InputError, match="cannot write"):
@@ -165,12 +166,9 @@ def test_how_a_table_was_made_is_kept_beside_it_and_never_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, meta = tmp_path / "runs.csv", tmp_path / "runs.csv.meta.json"
-    assert (
-        run(MeasuringOptions(nproc="2", collectives="naive", sizes="4KiB"), out, False, "table")
-        == 1
-    )
+    assert run(Measure(nproc="2", collectives="naive", sizes="4KiB"), out, False, "table") == 1
     assert list(tmp_path.iterdir()) == []
-    request = MeasuringOptions(nproc="2", collectives="ring", sizes="4KiB")
+    request = Measure(nproc="2", collectives="ring", sizes="4KiB")
     assert run(request, out, False, "table") == 0
     out.unlink()
     assert run(request, out, resume=True, how="table") == 0
@@ -182,7 +180,7 @@ def test_how_a_table_was_made_is_kept_beside_it_and_never_alone(
     capsys.readouterr()
     assert (
         run(
-            MeasuringOptions(nproc="2", collectives="ring", sizes="8KiB"),
+            Measure(nproc="2", collectives="ring", sizes="8KiB"),
             out,
             resume=True,
             how="table",
@@ -201,7 +199,7 @@ def test_rows_of_another_dtype_are_measured_apart_and_told_apart(
 ) -> None:
     out = tmp_path / "runs.csv"
     for dtype in ("float32", "float64", "float32"):
-        request = MeasuringOptions(nproc="2", collectives="ring", sizes="4KiB,8KiB", dtype=dtype)
+        request = Measure(nproc="2", collectives="ring", sizes="4KiB,8KiB", dtype=dtype)
         assert run(request, out, resume=True, how="table") == 0
     assert [row.dtype for row in read_rows(out)] == ["float32", "float32", "float64", "float64"]
     first, _, last = capsys.readouterr().out.split("collective  ")[1:]
@@ -226,16 +224,16 @@ def test_ranks_that_cannot_begin_say_so_in_one_line(
     )
     monkeypatch.setattr(launching, "WORKER", refuses)
     with pytest.raises(InputError, match=r"^2 ranks did not meet$"):
-        run(MeasuringOptions(nproc="2", sizes="4KiB"), tmp_path / "runs.csv", False, "table")
+        run(Measure(nproc="2", sizes="4KiB"), tmp_path / "runs.csv", False, "table")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_torch_there_is_a_line_that_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr(measure, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install '\.\[torch\]'"):
-        run(MeasuringOptions(nproc="2"), None, False, "table")
+        run(Measure(nproc="2"), None, False, "table")
 
 
 def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(
@@ -249,10 +247,10 @@ def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(
     """
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(command, "GRACE_SECONDS", 600.0)
+    monkeypatch.setattr(blame, "GRACE", 600.0)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-    assert run(MeasuringOptions(sizes="64M"), None, False, "table") == 2
+    assert run(Measure(sizes="64M"), None, False, "table") == 2
     assert signal.sigpending() == set()
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -262,12 +260,12 @@ def test_of_ranks_that_were_started_together_only_the_first_says_what_is_wrong(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(command, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(blame, "GRACE", 0.0)
     with pytest.raises(InputError, match="at which ranks meet"):
-        run(MeasuringOptions(sizes="4KiB"), tmp_path / "runs.csv", True, "table")
-    assert run(MeasuringOptions(sizes="64M"), None, False, "table") == 2
+        run(Measure(sizes="4KiB"), tmp_path / "runs.csv", True, "table")
+    assert run(Measure(sizes="64M"), None, False, "table") == 2
     with pytest.raises(InputError, match="leave it out"):
-        run(MeasuringOptions(nproc="2"), None, False, "table")
+        run(Measure(nproc="2"), None, False, "table")
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(InputError, match="no unit"):
-        run(MeasuringOptions(sizes="64M"), None, False, "table")
+        run(Measure(sizes="64M"), None, False, "table")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from experiments import profiles
-from experiments.cli.condition_parser import parse
 from experiments.measurements import read as read_measurements
 from experiments.models.kineto_trace import contents as read_trace
+from experiments.options.condition_parser import parse
 from grouped_cases import each_case
 from refusals import refusal
 from topologies.readers.contents import contents

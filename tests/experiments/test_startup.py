@@ -47,9 +47,9 @@ def imported(*arguments: str, crossover: float = math.inf) -> set[str]:
         pytest.param(("report", "--help"), set[str](), marks=pytest.mark.exhaustive),
         (("run", "--p", "8"), {"numpy", "simpy"}),
         pytest.param(("sweep", "--p", "2..4"), {"numpy", "simpy"}, marks=pytest.mark.exhaustive),
-        (("algos",), {"numpy"}),
-        pytest.param(("topo", "list"), {"numpy"}, marks=pytest.mark.exhaustive),
-        pytest.param(("strategies",), {"numpy"}, marks=pytest.mark.exhaustive),
+        (("list", "algos"), {"numpy"}),
+        pytest.param(("list", "machines"), {"numpy"}, marks=pytest.mark.exhaustive),
+        pytest.param(("list", "strategies"), {"numpy"}, marks=pytest.mark.exhaustive),
         (
             ("train", "--p", "2", "--model", "examples/two_layer_model.yaml"),
             {"numpy", "numpy.ma", "simpy", "yaml", "pydantic"},

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.values import parse_ranks
 from experiments.commands import sweep as command
 from experiments.commands.sweep_table import columns
-from experiments.simulations import workload
+from experiments.options.values import parse_ranks
+from experiments.simulations import grid, workload
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.simulations.verdict import Verdict
@@ -49,7 +49,7 @@ def test_a_row_is_printed_before_the_next_is_simulated(
             yield row
             printed.append(capsys.readouterr().out.splitlines())
 
-    monkeypatch.setattr(command, "sweep", watched)
+    monkeypatch.setattr(grid, "sweep", watched)
     simctl("sweep", "--p", "2..4", "--format", how)
     machine = 2 if how == "table" else 0
     assert [len(lines) for lines in printed] == [machine + 2, 1, 1]

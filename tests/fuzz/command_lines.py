@@ -39,7 +39,8 @@ def commands() -> Mapping[Path, tuple[Any, ...]]:
 
 
 def _commands(group: Any, above: Path) -> Iterator[tuple[Path, tuple[Any, ...]]]:
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         if hasattr(command, "commands"):
             yield from _commands(command, (*above, name))
         else:

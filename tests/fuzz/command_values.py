@@ -254,7 +254,7 @@ VALUES: dict[str, Value] = {
     "report": _of("page.html", "page.html", "page.md", "new/page.html"),
     "plot": _of("plot.png", "plot.svg", "plot.pdf"),
     "measured": _of("h100.csv", "log.txt", "small.csv", "all.json"),
-    "png": _of("machine.png", "machine.svg"),
+    "what": _of("algos", "machines", "models", "strategies"),
     "timeline": _of("line.png", "line.svg", "line.pdf", "line.json", "traces", "x.chakra"),
     "profile": _of(*PROFILES),
     "level": _of("0.8", "0.5", "0.99"),

@@ -93,7 +93,7 @@ def _profile(path: Path) -> None:
 
 
 def _noise(path: Path) -> None:
-    from experiments.cli.condition_parser import parse
+    from experiments.options.condition_parser import parse
 
     parse(None, str(path), None, None, 0)
 

@@ -119,7 +119,9 @@ def test_a_path_to_nothing_is_no_file(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert " is no file: name one, or a machine of simctl topo list" in refusal(lambda: find(text))
+    assert " is no file: name one, or a machine of simctl list machines" in refusal(
+        lambda: find(text)
+    )
 
 
 def test_a_blueprint_is_found_once_and_built_often() -> None:

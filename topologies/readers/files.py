@@ -24,7 +24,7 @@ def read(path: Path) -> Topology:
         exists = False
     if not exists:
         raise InputError(
-            f"{str(path)[:200]!r} is no file: name one, or a machine of simctl topo list"
+            f"{str(path)[:200]!r} is no file: name one, or a machine of simctl list machines"
         )
     # A reader refuses a text of more characters.
     text, name = decoded(contents(path, 4 * LIMIT), path.name), path.name

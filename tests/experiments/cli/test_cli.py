@@ -92,7 +92,8 @@ def test_json_is_json(command: Simctl) -> None:
         json.loads(command("run", "--p", "4", "--format", "json").stdout)["summary"]["steps"] == 6
     )
     assert {
-        entry["algorithm"] for entry in json.loads(command("algos", "--format", "json").stdout)
+        entry["algorithm"]
+        for entry in json.loads(command("list", "algos", "--format", "json").stdout)
     } >= {"ring", "tree"}
 
 
@@ -273,7 +274,9 @@ def test_options_that_fit_no_two_ranks_are_fine(command: Simctl, tmp_path: Path)
 def test_a_collective_is_swept_by_all_of_its_algorithms(command: Simctl) -> None:
     line = ("--collective", "all-to-all", "--p", "4", "--topology", "star", "--format", "json")
     rows = json.loads(command("sweep", *line).stdout)
-    listed = json.loads(command("algos", "--collective", "all_to_all", "--format", "json").stdout)
+    listed = json.loads(
+        command("list", "algos", "--collective", "all_to_all", "--format", "json").stdout
+    )
     assert {row["algorithm"] for row in rows} == {entry["algorithm"] for entry in listed}
     assert {"pairwise", "gloo_all_to_all"} <= {entry["algorithm"] for entry in listed}
 

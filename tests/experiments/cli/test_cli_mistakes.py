@@ -98,7 +98,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         ("sweep", "--algo", "ring", "--collective", "reduce"),
         "--algo ring and --collective reduce: leave one of them out",
     ),
-    "unknown collective": (("algos", "--collective", "brodcast"), "did you mean 'broadcast'?"),
+    "unknown collective": (
+        ("list", "algos", "--collective", "brodcast"),
+        "did you mean 'broadcast'?",
+    ),
     "a root that is not there": (
         ("run", "--algo", "tree_broadcast", "--p", "4", "--root", "4"),
         "the root is 4: 4 ranks run from 0 to 3",

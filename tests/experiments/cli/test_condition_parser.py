@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.cli.condition_parser import parse, parse_epochs, slow_links
+from experiments.options.condition_parser import parse, parse_epochs, slow_links
 from grouped_cases import each_case
 from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError

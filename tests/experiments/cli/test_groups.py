@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from experiments.cli import app
-from experiments.cli.groups import with_groups
-from experiments.cli.machine_options import MachineOptions, RuleOptions
+from experiments.options.groups import with_groups
+from experiments.options.machine_options import MachineOptions, RuleOptions
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ import pickle
 
 import pytest
 
-from experiments.cli.machine_options import MachineOptions
-from experiments.cli.options import LibraryName
-from experiments.cli.profile_options import ProfileOptions
-from experiments.cli.values import named, parse_algorithm, parse_algorithms, usual_ranks
+from experiments.options.machine_options import MachineOptions
+from experiments.options.options import LibraryName
+from experiments.options.profile_options import ProfileOptions
+from experiments.options.values import named, parse_algorithm, parse_algorithms, usual_ranks
 from experiments.simulations.case import Case
 from experiments.simulations.grid import Grid, sweep
 from simulator.collectives import Algorithm, find

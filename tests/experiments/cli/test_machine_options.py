@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.cli.machine_options import MachineOptions
+from experiments.options.machine_options import MachineOptions
 from grouped_cases import each_case
 from refusals import refusal
 from simctl_process import Simctl

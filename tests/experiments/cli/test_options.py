@@ -5,7 +5,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from experiments.cli.completion import (
+from experiments.options.completion import (
     BEFORE,
     algorithm_names,
     completer,

@@ -14,8 +14,7 @@ import pytest
 if "torch" not in os.environ.get("SIMCTL_REQUIRE", "").split(","):
     pytest.importorskip("torch", reason="torch is not installed")
 
-from experiments.cli.measuring_options import MeasuringOptions
-from experiments.commands.measure import run
+from experiments.commands.measure import Measure
 from experiments.measure import local_ranks as launching
 from experiments.measure.launcher import RankPlace
 from experiments.measure.patterns import PROMISES
@@ -23,13 +22,13 @@ from experiments.measure.points import MeasurementPlan
 from experiments.measure.result_rows import read_rows
 from topologies.errors import InputError
 
-QUICK = MeasuringOptions(nproc="2", repetitions=3, warmup=1, budget="100ms")
+QUICK = Measure(nproc="2", repetitions=3, warmup=1, budget="100ms")
 
 
 def test_what_is_measured_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names, out = [*PROMISES, "ring"], tmp_path / "runs.csv"
     options = replace(QUICK, collectives=",".join(names), sizes="8B,100KiB")
-    assert run(options.request(), out, resume=False, how="table") == 0
+    assert replace(options, out=out).run() == 0
     rows = read_rows(out)
     assert len(rows) == 2 * len(names) - 1
     assert {row.wrong for row in rows} == {0}
@@ -75,7 +74,7 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
     monkeypatch.setattr(launching, "WORKER", HANGS)
     out = tmp_path / "runs.csv"
     options = replace(QUICK, collectives="tree,broadcast,reduce", sizes="4KiB", timeout="800ms")
-    assert run(options.request(), out, resume=False, how="table") == 1
+    assert replace(options, out=out).run() == 1
     assert [(row.algorithm, row.wrong) for row in read_rows(out)] == [("tree", 0)]
     messages = capsys.readouterr().err
     assert (
@@ -86,8 +85,8 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
 
 
 RANK = """
-from experiments.cli.measuring_options import MeasuringOptions
-from experiments.commands.measure import run
+from experiments.commands.measure import Measure
+from experiments.options.options import Format
 from experiments.measure import cases, transport
 import sys
 from dataclasses import replace
@@ -98,10 +97,11 @@ def prepare(own, site):
     return cases._broadcast(own, site)
 cases.LIBRARY["gather"] = prepare
 out, init = sys.argv[1:]
-options = MeasuringOptions(
-    collectives="naive_serial,gather", sizes="4KiB", init=init, repetitions=3
+options = Measure(
+    collectives="naive_serial,gather", sizes="4KiB", init=init, repetitions=3, out=Path(out),
+    format=Format.csv
 )
-run(options.request(), Path(out), False, "csv")
+options.run()
 """
 
 

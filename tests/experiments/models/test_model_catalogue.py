@@ -106,7 +106,7 @@ def test_a_name_that_is_none_is_answered_with_the_nearest(text: str, near: str) 
     assert message.startswith(
         f"no model or file {text.partition(':')[0]!r}: did you mean {near!r}? "
     )
-    assert message.endswith("('simctl models' lists them)")
+    assert message.endswith("('simctl list models' lists them)")
 
 
 @each_case("text", ["", ":", ":batch=2", "zzzzzz", "x\0y", "\n", "a" * 5000])

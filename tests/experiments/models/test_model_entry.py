@@ -182,7 +182,7 @@ def test_a_wrong_option_is_answered_with_all() -> None:
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     assert refusal("lama3_8b") == (
-        "no transformer or config.json 'lama3_8b': did you mean 'llama3_8b'? ('simctl models' "
+        "no transformer or config.json 'lama3_8b': did you mean 'llama3_8b'? ('simctl list models' "
         "lists them)"
     )
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from experiments.calibration.profile_times import times
-from experiments.cli.machine_options import MachineOptions
-from experiments.cli.options import LibraryName
-from experiments.cli.profile_options import ProfileOptions
+from experiments.options.machine_options import MachineOptions
+from experiments.options.options import LibraryName
+from experiments.options.profile_options import ProfileOptions
 from experiments.simulations.case import Case
 from experiments.simulations.recommendation import Answers, Question
 from experiments.simulations.sweep_rows import SweepRow, judge
@@ -24,7 +24,7 @@ RANKS = 8
 def under_nccl(text: str = "dgx_a100") -> tuple[Topology, Profile]:
     """A machine with specified links, and NCCL on it."""
     options = ProfileOptions(library=LibraryName.nccl)
-    machine, profile = options.of(MachineOptions(text))
+    machine, profile = options.calibrated(MachineOptions(text))
     assert profile is not None
     return machine.blueprint.build(RANKS), profile
 
@@ -83,9 +83,9 @@ def test_measured_runs_that_beat_the_bound_are_named() -> None:
 
 def test_without_a_specification_there_is_no_bound() -> None:
     """A shape under a calibrated profile has the links of the profile."""
-    _, profile = ProfileOptions(profile="h100_cluster").of(MachineOptions())
+    _, profile = ProfileOptions(profile="h100_cluster").calibrated(MachineOptions())
     assert profile is not None
     assert not profile.specified
-    _, stated = ProfileOptions(profile="h100_cluster").of(MachineOptions("hgx_h100"))
+    _, stated = ProfileOptions(profile="h100_cluster").calibrated(MachineOptions("hgx_h100"))
     assert stated is not None
     assert stated.specified

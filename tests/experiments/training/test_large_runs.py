@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
+from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
 from experiments.simulations import workload
 from experiments.training import changes

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli.machine_options import MachineOptions
-from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
+from experiments.options.machine_options import MachineOptions
+from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
 
 MODEL = Path(__file__).parents[3] / "examples" / "two_layer_model.yaml"

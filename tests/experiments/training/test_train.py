@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.machine_options import MachineOptions
-from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
+from experiments.options.machine_options import MachineOptions
+from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
 from grouped_cases import each_case
 from topologies.errors import InputError

@@ -28,12 +28,12 @@ def test_other_spellings_of_a_collective_list_its_algorithms(name: str) -> None:
 def test_a_misspelt_algorithm_gets_the_nearest_name() -> None:
     assert (
         refusal(find, "rnig")
-        == "no algorithm 'rnig': did you mean 'ring'? (simctl algos lists them)"
+        == "no algorithm 'rnig': did you mean 'ring'? (simctl list algos lists them)"
     )
 
 
 def test_a_name_like_none_leads_to_the_list() -> None:
-    assert refusal(find, "???") == "no algorithm '???': simctl algos lists them"
+    assert refusal(find, "???") == "no algorithm '???': simctl list algos lists them"
 
 
 def test_a_collective_has_algorithms_in_any_spelling() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.cli.machine_options import MachineOptions
-from experiments.cli.training_options import TrainingOptions
 from experiments.commands import train
+from experiments.options.machine_options import MachineOptions
+from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
 from grouped_cases import each_case
 from simulator.training.epochs import Epochs

@@ -43,7 +43,7 @@ class PatternOptions:
     skew: Skew = None
     matrix: Matrix = None
 
-    def of(self, algorithm: Algorithm) -> Algorithm:
+    def patterned(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm with these options. Raises InputError if it does not take one."""
         router = self._router
         if router is not None:
@@ -58,7 +58,7 @@ class PatternOptions:
         return algorithm
 
     @property
-    def parameters(self) -> dict[str, int | str]:
+    def pattern_parameters(self) -> dict[str, int | str]:
         """The options, to be stored with a result."""
         values = {"root": self.root, "skew": self.skew, "matrix": self.matrix}
         return {
@@ -67,13 +67,13 @@ class PatternOptions:
             if value is not None
         }
 
-    def size(self, size: str | None) -> str:
+    def size_text(self, size: str | None) -> str:
         """V as text. The default with a matrix is what a rank sends on average there."""
         if size is not None:
             return size
         return USUAL_SIZE if self._table is None else f"{self._table.nbytes!r}B"
 
-    def ranks(self, ranks: str | None, usual: Callable[[], str]) -> str:
+    def count_text(self, ranks: str | None, usual: Callable[[], str]) -> str:
         """The numbers of ranks as text. The default with a matrix is the number there."""
         if ranks is not None:
             return ranks

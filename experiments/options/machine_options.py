@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli.completion import completer, machine_names, machine_options, placement_orders
-from experiments.cli.options import (
+from experiments.options.completion import (
+    completer,
+    machine_names,
+    machine_options,
+    placement_orders,
+)
+from experiments.options.options import (
     EngineName,
     Engines,
     Force,
@@ -28,7 +33,9 @@ if TYPE_CHECKING:
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
 
-TOPOLOGY_HELP = "NAME or FILE, with options: hgx_h100:nodes=2, topo.txt. See `simctl topo list`."
+TOPOLOGY_HELP = (
+    "NAME or FILE, with options: hgx_h100:nodes=2, topo.txt. See `simctl list machines`."
+)
 DEFAULT_TOPOLOGY = "star"
 """The machine of each command, if the user names none: a switch with a port for each rank."""
 LINKS = {"bandwidth": "50GB/s", "latency": "1us", "gap": "0us"}
@@ -132,20 +139,21 @@ class MachineOptions:
         without it."""
         if self.topology is not None:
             return self.blueprint
-        for name, value in asdict(self).items():
+        for name in (each.name for each in fields(MachineOptions)):
+            value = getattr(self, name)
             if value != getattr(MachineOptions, name):
                 raise InputError(f"--{name} {value}: give --topology as well, or leave it out")
         return None
 
     @property
-    def parameters(self) -> dict[str, str | bool | None]:
+    def machine_parameters(self) -> dict[str, str | bool | None]:
         """The options with their defaults, to be stored with a result."""
         usual = {"topology": DEFAULT_TOPOLOGY}
         if self.blueprint.kind == "shape":
             usual |= LINKS
+        values = {each.name: getattr(self, each.name) for each in fields(MachineOptions)}
         return {
-            name: value if value is not None else usual.get(name)
-            for name, value in asdict(self).items()
+            name: value if value is not None else usual.get(name) for name, value in values.items()
         }
 
     def under(
@@ -280,7 +288,7 @@ class RuleOptions:
         return share
 
     @property
-    def parameters(self) -> dict[str, str | bool | None]:
+    def rule_parameters(self) -> dict[str, str | bool | None]:
         """What is stored with a result."""
         return {
             "sharing": self.sharing.value,

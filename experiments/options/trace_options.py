@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.cli.rank_list import parse_rank_list
+from experiments.options.rank_list import parse_rank_list
 from experiments.trace_choice import TraceChoice
 
 Ranks = Annotated[

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from experiments.cli.completion import (
+from experiments.options.completion import (
     algorithm_names,
     algorithm_options,
     collective_names,
@@ -77,8 +78,8 @@ Algorithms = Annotated[
     str | None,
     typer.Option(
         "--algo",
-        help="Algorithms, comma-separated: see `simctl algos`.  [default: ring; with a library "
-        "what that takes]",
+        help="Algorithms, comma-separated: see `simctl list algos`.  [default: ring; with a "
+        "library what that takes]",
         autocompletion=completer(algorithm_names, algorithm_options),
     ),
 ]
@@ -86,7 +87,8 @@ Algorithm = Annotated[
     str | None,
     typer.Option(
         "--algo",
-        help="One algorithm: see `simctl algos`.  [default: ring; with a library what that takes]",
+        help="One algorithm: see `simctl list algos`.  [default: ring; with a library what that "
+        "takes]",
         autocompletion=completer(algorithm_names, algorithm_options),
     ),
 ]
@@ -182,13 +184,17 @@ PopulationName = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="Write the table as FILE.csv or .parquet, and a second file that says how it was made."
+        help="Write the table as FILE.csv or .parquet, and a second file that says how it was "
+        "made.",
+        writable=True,
     ),
 ]
-Plot = Annotated[Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.")]
+Plot = Annotated[
+    Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.", writable=True)
+]
 ResultFile = Annotated[
     Path | None,
-    typer.Option("--out", help="Store the result for simctl report: FILE.json."),
+    typer.Option("--out", help="Store the result for simctl report: FILE.json.", writable=True),
 ]
 RunOut = Annotated[
     Path | None,
@@ -196,11 +202,14 @@ RunOut = Annotated[
         "--out",
         help="Write the table as FILE.csv or .parquet, and a second file that says how it was "
         "made. FILE.json stores the result for simctl report.",
+        writable=True,
     ),
 ]
 Report = Annotated[
     Path | None,
-    typer.Option(help="Write a report: FILE.html for a browser, FILE.md for a ticket."),
+    typer.Option(
+        help="Write a report: FILE.html for a browser, FILE.md for a ticket.", writable=True
+    ),
 ]
 Timeline = Annotated[
     Path | None,
@@ -208,6 +217,7 @@ Timeline = Annotated[
         "--timeline",
         "--plot",
         help="Draw what each rank does over time: FILE.png, .svg, .pdf, or .json for Perfetto.",
+        writable=True,
     ),
 ]
 RunTimeline = Annotated[
@@ -216,6 +226,7 @@ RunTimeline = Annotated[
         "--timeline",
         help="Draw what each rank does over time: FILE.png, .svg, .pdf, or .json for Perfetto. Or "
         "write a trace for each worker: FOLDER/ for Kineto, FOLDER.chakra/ for Chakra.",
+        writable=True,
     ),
 ]
 """A timeline of a training run."""
@@ -226,3 +237,18 @@ Force = Annotated[
         help="Start the command even if it will take hours, or more memory than is free.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormatOptions:
+    """How an answer is printed."""
+
+    format: Output = Format.table
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(FormatOptions):
+    """A picture and a report of an answer."""
+
+    plot: Plot = None
+    report: Report = None

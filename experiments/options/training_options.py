@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli.completion import (
+from experiments.options.completion import (
     completer,
     model_names,
     model_options,
     strategy_names,
     strategy_options,
 )
-from experiments.cli.machine_options import MachineOptions, RuleOptions
-from experiments.cli.options import AlgorithmFile, DetailName
-from experiments.cli.profile_options import ProfileOptions
+from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.options import AlgorithmFile, DetailName
+from experiments.options.profile_options import ProfileOptions
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TrainingOptions:
         typer.Option(
             help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, "
             "profile.yaml, config.json; or the traces of a job, a rank each: "
-            "rank0.json,rank1.json or their folder. See `simctl models`.",
+            "rank0.json,rank1.json or their folder. See `simctl list models`.",
             autocompletion=completer(model_names, model_options),
         ),
     ] = "resnet50"
@@ -85,7 +85,8 @@ class TrainingOptions:
         str | None,
         typer.Option(
             help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. Several are "
-            "compared: ddp,ssgd,asgd. See `simctl strategies`.  [default: ddp, without --plan]",
+            "compared: ddp,ssgd,asgd. See `simctl list strategies`.  [default: ddp, without "
+            "--plan]",
             autocompletion=completer(strategy_names, strategy_options),
         ),
     ] = field(default=None, metadata={"repeats": True})
@@ -184,7 +185,7 @@ class TrainingOptions:
         from experiments.training.strategy_options import SweptValue, names_in
         from experiments.training.training_grid import TrainingGrid
 
-        machine, calibrated = profile.of(machine, rules)
+        machine, calibrated = profile.calibrated(machine, rules)
         options = self
         if calibrated is not None:
             options = replace(self, model=_on_devices_of(profile.profile or "", self.model))
@@ -199,7 +200,7 @@ class TrainingOptions:
             for name in names
         }
         grid = grids[names[0]]
-        parameters = {**grid.parameters, **profile.parameters}
+        parameters = {**grid.parameters, **profile.library_parameters}
         if len(names) == 1:
             return replace(grid, parameters=parameters)
         jobs = {name: replace(each.job, name=name) for name, each in grids.items()}
@@ -250,8 +251,8 @@ class TrainingOptions:
             "model_source": job.model.source,
             "p": ",".join(map(str, ranks)),
             **{key: _stored(job.strategy, key) for key in options_of(job.strategy)},
-            **machine.parameters,
-            **rules.parameters,
+            **machine.machine_parameters,
+            **rules.rule_parameters,
         }
         swept = self.sweep.partition("=")[0] if self.sweep else ""
         return TrainingGrid(swept, self._variants(job, model), ranks, parameters)
@@ -259,9 +260,9 @@ class TrainingOptions:
     def _job(
         self, model: str, machine: MachineOptions, rules: RuleOptions, profile: Profile | None
     ) -> Job:
-        from experiments.cli import condition_parser
         from experiments.models import model_catalogue
         from experiments.option_text import parse_option
+        from experiments.options import condition_parser
         from experiments.training import strategy_options
         from experiments.training.job import Job
 

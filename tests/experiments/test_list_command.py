@@ -1,4 +1,4 @@
-"""`simctl models`."""
+"""`simctl list models`."""
 
 import csv
 import io
@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from experiments.commands import models
+from experiments.commands.list import Kind, List
 from experiments.models.model_catalogue import MODELS
+from experiments.options.options import Format
 
 
 def printed(how: str, capsys: pytest.CaptureFixture[str]) -> str:
-    models.run(how)
+    List(what=Kind.models, format=Format(how)).run()
     return capsys.readouterr().out
 
 

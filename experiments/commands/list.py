@@ -1,0 +1,272 @@
+"""`simctl list`: the algorithms, machines, models and strategies that simctl knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+
+from experiments import output
+from experiments.commands.answer import Answer, titled
+from experiments.options.options import CollectiveName, FormatOptions
+from experiments.output import Record, Value
+from topologies.errors import InputError
+from topologies.units import format_bandwidth, format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from experiments.models.model_entry import Entry
+    from topologies.machines import NodeKind
+    from topologies.topology import Topology
+
+NOTE = """
+
+Times are estimates for one device. A model without times needs the memory of several devices.
+--format csv lists the options of each model, and how its times are estimated."""
+
+
+class Kind(StrEnum):
+    """The lists."""
+
+    algos = "algos"
+    machines = "machines"
+    models = "models"
+    strategies = "strategies"
+
+
+@dataclass(frozen=True, kw_only=True)
+class List(FormatOptions):
+    """List algorithms, machines, models or strategies.
+
+    Algorithms have their formulas, assumptions and sources, all others their options.
+    """
+
+    EXAMPLES: ClassVar = ("list machines", "list algos --collective all_to_all")
+
+    what: Annotated[
+        Kind, typer.Argument(metavar="WHAT", help="algos, machines, models or strategies.")
+    ]
+    collective: CollectiveName = None
+
+    def run(self) -> int:
+        """Print the list."""
+        if self.collective is not None and self.what is not Kind.algos:
+            raise InputError(f"--collective {self.collective[:40]}: it goes with simctl list algos")
+        if self.what is Kind.algos:
+            answer, text = _algorithms(self.collective)
+        else:
+            lists = {Kind.machines: _machines, Kind.models: _models, Kind.strategies: _strategies}
+            answer, text = lists[self.what]()
+        answer.show(self.format, lambda: text)
+        return 0
+
+
+def _algorithms(collective: str | None) -> tuple[Answer, str]:
+    from simulator.collectives import every_algorithm, of_collective
+
+    chosen = every_algorithm().values() if collective is None else of_collective(collective)
+    records = [
+        {
+            "algorithm": algorithm.name,
+            "collective": algorithm.collective.name,
+            "summary": algorithm.summary,
+            "time": algorithm.cost.latex,
+            "model": algorithm.cost.model,
+            "assumes": algorithm.cost.assumes,
+            "ports": ", ".join(algorithm.cost.ports),
+            "source": algorithm.cost.source,
+            "options": ", ".join(f"{key}={value}" for key, value in algorithm.options.items()),
+        }
+        for algorithm in chosen
+    ]
+    return Answer("algorithms", records, records), "\n\n".join(map(_algorithm, records))
+
+
+def _algorithm(record: dict[str, str]) -> str:
+    lines = [
+        [f"  {key}", value]
+        for key, value in record.items()
+        if value and key not in ("algorithm", "summary")
+    ]
+    return f"{record['algorithm']}: {record['summary']}\n{output.align(lines)}"
+
+
+def _strategies() -> tuple[Answer, str]:
+    from experiments.option_text import options_of
+    from experiments.training.strategy_options import default_text
+    from simulator.training import strategies
+
+    records: list[Record] = []
+    for name, strategy in strategies().items():
+        for key, field in options_of(strategy).items():
+            default, meaning = default_text(field), field.metadata["help"]
+            records.append(
+                {"strategy": name, "option": key, "default": default, "meaning": meaning}
+            )
+    table = [[*records[0]], *([str(value) for value in each.values()] for each in records)]
+    return Answer("strategies", records, records), output.align(table)
+
+
+def _models() -> tuple[Answer, str]:
+    """The models that come along, as they are without options."""
+    from experiments.models.model_catalogue import MODELS
+
+    records = [_model(name, entry) for name, entry in MODELS.items()]
+    heading, *rows = output.render(records, MODEL_CELLS).splitlines()
+    groups: dict[str, list[str]] = {}
+    for row, entry in zip(rows, MODELS.values(), strict=True):
+        groups.setdefault(_group(entry.model), []).append(row)
+    lines = [line for name, group in groups.items() for line in ("", f"{name}:", *group)]
+    return Answer("models", records, records), "\n".join([heading, *lines]) + NOTE
+
+
+def _model(name: str, entry: Entry) -> Record:
+    """A model with its times, or without them if no device holds it."""
+    from experiments.models.model_entry import fits
+    from experiments.models.model_shapes import Shape
+    from simulator.training.model import WIDTHS
+
+    model = entry.estimate
+    whole = fits(model)
+    elements = round(model.parameters / WIDTHS[model.dtype])
+    return {
+        "model": name,
+        "batch": model.batch if whole else None,
+        "device": model.device if whole else None,
+        "gradients_B": model.gradients,
+        "forward_s": model.forward if whole else None,
+        "backward_s": model.backward if whole else None,
+        "optimizer_s": model.optimizer if whole else None,
+        "activations_B": model.activations if whole else None,
+        "options": "; ".join(f"{option}: {meaning}" for option, meaning in entry.options.items()),
+        "source": model.source if whole else None,
+        "parameters": elements,
+        "active_parameters": (
+            entry.model.active_parameters if isinstance(entry.model, Shape) else elements
+        ),
+    }
+
+
+def _group(model: object) -> str:
+    from experiments.models.model_shapes import Shape
+
+    if not isinstance(model, Shape) or model.kind == "image":
+        return "images"
+    return "text, mixture of experts" if model.experts else "text"
+
+
+def _count(elements: Value) -> str:
+    number = float(elements or 0)
+    return f"{number / 1e9:.4g} G" if number >= 1e9 else f"{number / 1e6:.4g} M"
+
+
+def _bytes(nbytes: Value) -> str:
+    return "" if nbytes is None else format_bytes(float(nbytes), binary=False)
+
+
+def _seconds(seconds: Value) -> str:
+    return "" if seconds is None else format_seconds(float(seconds))
+
+
+MODEL_CELLS: dict[str, output.Cell] = {
+    "model": lambda record: str(record["model"]),
+    "parameters": lambda record: _count(record["parameters"]),
+    "active": lambda record: (
+        _count(record["active_parameters"])
+        if record["active_parameters"] != record["parameters"]
+        else ""
+    ),
+    "batch": lambda record: str(record["batch"] or ""),
+    "device": lambda record: str(record["device"] or ""),
+    "forward": lambda record: _seconds(record["forward_s"]),
+    "backward": lambda record: _seconds(record["backward_s"]),
+    "optimizer": lambda record: _seconds(record["optimizer_s"]),
+    "gradients": lambda record: _bytes(record["gradients_B"]),
+    "activations": lambda record: _bytes(record["activations_B"]),
+}
+
+
+def _machines() -> tuple[Answer, str]:
+    from topologies.machines import MACHINES
+    from topologies.shapes import SHAPES
+
+    shapes = [_shape(name, make) for name, make in SHAPES.items()]
+    machines = [_machine(name, machine) for name, machine in MACHINES.items()]
+    records = [*shapes, *machines]
+    shape = ("name", "options", "summary")
+    machine = ("name", "gpus", "nics", "inside", "network", "port", "summary")
+    blocks = {
+        "shapes, of as many ranks as are asked for": _columns(shape, shapes),
+        "machines: what a node has, and how nodes are joined": _columns(machine, machines),
+        "options, as NAME:option=value,...": _options(shapes, machines),
+    }
+    text = "\n\n".join(titled(title, rows) for title, rows in blocks.items())
+    return Answer("machines", records, records), text
+
+
+def _shape(name: str, make: Callable[..., Topology]) -> Record:
+    summary = re.sub(r":func:`[\w.]*?(\w+)`", r"\1", make.__doc__ or "")
+    return _row(name, "shape", make, " ".join(summary.split()).partition(". ")[0].rstrip(".") + ".")
+
+
+def _machine(name: str, machine: NodeKind) -> Record:
+    from topologies.clusters import cluster
+
+    node = machine.node()
+    about: dict[str, Value] = {
+        "gpus": node.ranks,
+        "nics": int(node.device_kinds.are("nic").sum()),
+        "inside": _node_links(node),
+        "network": machine.network,
+        "port": machine.port,
+    }
+    return {**_row(name, "machine", cluster, machine.summary), **about}
+
+
+def _row(name: str, kind: str, make: Callable[..., Topology], summary: str) -> dict[str, Value]:
+    from topologies.catalogue import option_names
+
+    options = " ".join(option_names(make))
+    about = dict.fromkeys(("gpus", "nics", "inside", "network", "port"))
+    return {"name": name, "kind": kind, **about, "options": options, "summary": summary}
+
+
+def _node_links(node: Topology) -> str:
+    """The kinds of links in a node with their bandwidths, fastest first.
+
+    An example is "nvlink4 450 GB/s, pcie5 64 GB/s and 32 GB/s".
+    """
+    from experiments.machine_facts import link_groups
+
+    speeds: dict[str, dict[str, None]] = {}
+    for group in link_groups(node)[0]:
+        speeds.setdefault(group.kind, {})[format_bandwidth(group.bandwidth_Bps)] = None
+    return ", ".join(f"{kind} {' and '.join(values)}" for kind, values in speeds.items())
+
+
+def _columns(fields: Sequence[str], rows: list[Record]) -> list[list[str]]:
+    return [list(fields), *([str(row[field]) for field in fields] for row in rows)]
+
+
+def _options(shapes: list[Record], machines: list[Record]) -> list[list[str]]:
+    """Every option, who takes it and what it says."""
+    from topologies.catalogue import HELP
+
+    takers: dict[str, list[str]] = {}
+    for row in (*machines, *shapes):
+        for option in str(row["options"]).split():
+            takers.setdefault(option, []).append(
+                "machines" if row["kind"] == "machine" else str(row["name"])
+            )
+    every = ", ".join(str(row["name"]) for row in shapes)
+    takers_text = {
+        option: ", ".join(dict.fromkeys(names)).replace(every, "shapes")
+        for option, names in takers.items()
+    }
+    return [
+        ["option", "of", "what"],
+        *([option, takers_text[option], HELP[option]] for option in takers_text),
+    ]

@@ -1,0 +1,1 @@
+"""The options of commands: declared once, for several commands, and read from text."""
