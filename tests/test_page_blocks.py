@@ -33,7 +33,7 @@ PAGES = sorted(
 )
 SHOWN = "docs/reference/commands.md"
 """A page whose blocks are the help of all commands."""
-FINDINGS = ("diagnose", "judge")
+FINDINGS = ("diagnose", "validate")
 """Commands that exit with 1 if they find something."""
 MN5 = ROOT / "examples" / "mn5_acc_all_reduce.csv"
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]

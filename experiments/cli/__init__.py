@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from experiments.cli import advised, animated, lists, measured, simulated
+from experiments.cli import animated, simulated
 from experiments.cli.command_classes import STYLE, Commands, show_help
 from experiments.options.completion import join_words
 from topologies.errors import InputError
@@ -41,7 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=STYLE,
 )
-for part in (simulated, animated, advised, measured, lists):
+for part in (simulated, animated):
     app.registered_commands += part.app.registered_commands
 for name, about in (
     ("algos", "Import and export algorithms."),

@@ -22,18 +22,17 @@ CLASSES = {
     "sweep": "sweep:Sweep",
     "run": "",
     "train": "",
-    "profile-model": "",
+    "profile-model": "profile_model:ProfileModel",
     "animate": "",
-    "recommend": "",
+    "recommend": "recommend:Recommend",
     "measure": "measure:Measure",
-    "validate": "",
-    "judge": "",
-    "calibrate": "",
-    "diagnose": "",
-    "report": "",
+    "validate": "validate:Validate",
+    "calibrate": "calibrate:Calibrate",
+    "diagnose": "diagnose:Diagnose",
+    "report": "report:Report",
     "list": "list:List",
-    "pipelines": "",
-    "doctor": "",
+    "pipelines": "pipelines:Pipelines",
+    "doctor": "doctor:Doctor",
     "algos import": "algos:ImportedAlgorithm",
     "algos export": "algos:ExportedAlgorithm",
     "topo show": "topo:ShownMachine",
@@ -47,7 +46,7 @@ def show_all(context: typer.Context, asked: bool) -> None:
     """Print the help with the options that --help leaves out."""
     if asked:
         for option in context.command.params:
-            option.hidden = False
+            vars(option)["hidden"] = False
         typer.echo(context.get_help())
         raise typer.Exit
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,10 +33,9 @@ from experiments.options.training_options import TrainingOptions
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.commands.profile_model import Shape
+    pass
 
 app = typer.Typer()
-INPUT_TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "bool")
 Groups = Annotated[
     str | None,
     typer.Option(
@@ -197,69 +195,3 @@ def train(
     from experiments.commands import train as command
 
     raise typer.Exit(command.run(grid, files, format.value, where.execution, plot))
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """How a module is trained while its layers are timed."""
-
-    batch: Annotated[
-        int | None, typer.Option(help="Samples.  [default: the first size of the first input]")
-    ] = None
-    vocab: Annotated[
-        int, typer.Option(help="Whole numbers of inputs are random, from 0 to below this.")
-    ] = 1000
-    device: Annotated[str, typer.Option(help="cpu, cuda, or one of several like cuda:1.")] = "cpu"
-    dtype: Annotated[
-        str, typer.Option(help="fp32, fp64, fp16 or bf16, of parameters and inputs.")
-    ] = "fp32"
-    steps: Annotated[
-        int, typer.Option(help="Steps that are measured; times are their medians.")
-    ] = 5
-    optimizer: Annotated[str, typer.Option(help="sgd (with momentum) or adamw.")] = "sgd"
-
-
-def parse_shapes(text: str) -> list[Shape]:
-    """The shapes of inputs, comma-separated, like 8x3x224x224 or 8x128:int64."""
-    return [_shape(part.strip()) for part in text.split(",")]
-
-
-def _shape(text: str) -> Shape:
-    from experiments.commands.profile_model import Shape
-
-    match = re.fullmatch(r"([1-9]\d{0,17}(?:x[1-9]\d{0,17})*)(?::(\w+))?", text, re.ASCII)
-    if match is None or (match[2] and match[2] not in INPUT_TYPES):
-        raise InputError(
-            f"input {text!r}: a shape like 8x3x224x224, or 8x128:int64 with one of "
-            f"{', '.join(INPUT_TYPES)}"
-        )
-    return Shape(tuple(map(int, match[1].split("x"))), match[2] or "")
-
-
-@app.command(
-    "profile-model",
-    epilog="Example: simctl profile-model torchvision.models:resnet18 --input 8x3x224x224 --out "
-    "resnet18.yaml",
-)
-@with_groups
-def profile_model(
-    target: Annotated[
-        str, typer.Argument(metavar="MODULE:NAME", help="PACKAGE.MODULE:NAME or FILE.py:NAME.")
-    ],
-    input: Annotated[
-        str,
-        typer.Option(
-            help="Shapes of the inputs, comma-separated: 8x3x224x224 or 8x128:int64.",
-        ),
-    ],
-    training: ModelOptions = ModelOptions(),
-    out: Annotated[
-        Path | None, typer.Option(help="Write the model to FILE.yaml, for simctl train --model.")
-    ] = None,
-    format: Output = Format.table,
-) -> None:
-    """Time a torch module layer by layer, for simctl train."""
-    from experiments.commands import profile_model as command
-
-    request = command.Request(target, parse_shapes(input), **asdict(training))
-    raise typer.Exit(command.run(request, out, format.value))

@@ -8,144 +8,178 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import starmap
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
 
 from experiments import output
-from experiments.calibration import label_detection, measured_machines
-from experiments.calibration.calibrated_profile import (
-    Calibration,
-    calibrate,
-    document,
-    library_of,
-    points,
-)
-from experiments.calibration.error_table import error_table
-from experiments.calibration.fit import outliers
-from experiments.calibration.known_paths import machine_for
-from experiments.calibration.libraries import library
-from experiments.calibration.library import Library
-from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.calibration.transfer import linked, port
 from experiments.commands.answer import Answer, check_files
-from experiments.measurements import doubts, read_all, setups
-from experiments.measurements.setups import chosen_curves
-from experiments.profiles import ENDINGS, write
-from experiments.profiles.profile_document import Calibrated, Estimated
-from simulator.effects.labels import Ineffective
-from topologies.catalogue import Blueprint
+from experiments.options.completion import completer, library_names, machine_names, machine_options
+from experiments.options.log_options import RunOptions, Runs
+from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
+from experiments.options.options import FormatOptions, Report
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds
+
+if TYPE_CHECKING:
+    from experiments.calibration.calibrated_profile import Calibration
+    from experiments.calibration.libraries import Library
+    from experiments.calibration.observations import Points, Series
+    from experiments.calibration.outliers import Outlier
+    from experiments.profiles.profile_document import Calibrated, Estimated
+    from simulator.effects.labels import Ineffective
+    from topologies.catalogue import Blueprint
 
 SOURCES = 1000
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to fit to what."""
+@dataclass(frozen=True, kw_only=True)
+class Calibrate(RunOptions, FormatOptions):
+    """Fit a machine's links and software to measured runs.
 
-    files: Sequence[Path]
-    machine: Blueprint | None = None
-    """None: nodes with a port each."""
-    family: str | None = None
-    """The series of a folder with an index."""
-    name: str | None = None
-    """The name of the profile. None: that of its file."""
-    library: str | None = None
-    """None: the library that the files name."""
-    only: str | None = None
-    """Words of the names of files: one set-up."""
-    forced: bool = False
-    """Whether only curves with a forced algorithm count."""
-    in_place: bool = False
-    """Whether the in-place times count."""
-    links: Sequence[Path] = ()
-    """Point-to-point runs between two nodes."""
-    gap: bool = False
-    """Whether g is fitted."""
+    The fit finds launch times, α and β by link and protocol, and γ. It prints their intervals, and
+    the errors on points that it has not seen.
+    """
 
+    EXAMPLES: ClassVar = ("calibrate runs.csv --out mine.yaml",)
 
-def run(choice: Request, out: Path | None, how: str, page: Path | None = None) -> int:
-    """Fit, print the parameters, and write the profile."""
-    output.check_writable(out, ENDINGS)
-    check_files(report=page)
-    profile, calibration = fitted(choice, out)
-    answer = _answer(choice, profile)
-    answer.write(report=page)
-    unknown = sum(bool(curve.open) for curve in profile.estimates.values())
-    if unknown:
-        verb = "is" if unknown == 1 else "are"
-        output.note(
-            f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these runs"
+    files: Runs
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{TOPOLOGY_HELP} [default: nodes with one port a rank and one a node]",
+            autocompletion=completer(machine_names, machine_options),
+            show_default=False,
+        ),
+    ] = None
+    name: Annotated[
+        str | None, typer.Option(help="The name of the profile. [default: that of its file]")
+    ] = None
+    library: Annotated[
+        str | None,
+        typer.Option(
+            help="nccl, mpi, fujitsu or gloo. [default: as the files say]",
+            autocompletion=completer(library_names),
+        ),
+    ] = None
+    links: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Point-to-point runs between two nodes (OSU, or send_recv in a CSV): β starts "
+            "there."
+        ),
+    ] = None
+    gap: Annotated[
+        bool, typer.Option("--gap", help="Fit a gap g as well, where the runs tell it from α.")
+    ] = False
+    out: Annotated[
+        Path | None, typer.Option(help="Write the profile: FILE.yaml.", writable=True)
+    ] = None
+    report: Report = None
+
+    def run(self) -> int:
+        """Fit, print the parameters, and write the profile."""
+        from experiments.profiles import ENDINGS
+
+        output.check_writable(self.out, ENDINGS)
+        check_files(report=self.report)
+        profile, calibration = self.fitted()
+        answer = self._answer(profile)
+        answer.write(report=self.report)
+        unknown = sum(bool(curve.open) for curve in profile.estimates.values())
+        if unknown:
+            verb = "is" if unknown == 1 else "are"
+            output.note(
+                f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these "
+                f"runs"
+            )
+        answer.show(self.format, lambda: _text(profile, calibration))
+        return 0
+
+    def fitted(self) -> tuple[Calibrated, Calibration]:
+        """Fit the profile, and write it to the file of `out`."""
+        from experiments.calibration import label_detection, measured_machines
+        from experiments.calibration.calibrated_profile import (
+            calibrate,
+            document,
+            library_of,
+            points,
         )
-    answer.show(how, lambda: _text(profile, calibration))
-    return 0
+        from experiments.calibration.curve_choice import chosen_curves
+        from experiments.calibration.libraries import library
+        from experiments.calibration.machine_builder import machine_for
+        from experiments.calibration.outliers import outliers
+        from experiments.measurements import doubts, read_all, setups
+        from experiments.profiles import write
 
-
-def fitted(choice: Request, out: Path | None) -> tuple[Calibrated, Calibration]:
-    """Fit the profile, and write it to `out`."""
-    files, machine, links = choice.files, choice.machine, choice.links
-    measurements = read_all(files, choice.family)
-    curves = chosen_curves(measurements.curves, choice.only, choice.forced)
-    if not curves:
-        raise InputError(
-            f"{files[0]}: no curve {'with a forced algorithm ' if choice.forced else ''}in it"
+        files, links = self.files, self.links or []
+        machine = MachineOptions(self.topology).optional_blueprint
+        measurements = read_all(files, self.family)
+        curves = chosen_curves(measurements.curves, self.only, self.forced)
+        if not curves:
+            raise InputError(
+                f"{files[0]}: no curve {'with a forced algorithm ' if self.forced else ''}in it"
+            )
+        measured_machines.check(curves)
+        named = library(self.library) if self.library else library_of(curves)
+        chosen = named.on(machine)
+        built = machine_for(machine)
+        if links:
+            chosen = _linked(chosen, links, machine)
+        measured, skipped = points(curves, chosen, built, in_place=self.in_place)
+        if links and max(curve.nodes for curve in measured.curves) == 1:
+            raise InputError(
+                f"--links {links[0]}: all runs are on one node, and links are between nodes: leave "
+                f"it out"
+            )
+        for line in (*measurements.skipped, *skipped):
+            output.note(f"skipped {line}")
+        for line in (
+            *doubts(curves),
+            *setups.warnings(curves, in_place=self.in_place),
+            *_uneven(measured),
+        ):
+            output.note(line)
+        calibration = calibrate(measured, chosen, built, output.Progress("steps"), gap=self.gap)
+        where = machine.text if machine else _nodes(measured)
+        called = self.name or (self.out.stem if self.out else "profile")
+        ignored = label_detection.of_fit(calibration.fit)
+        names = {curve.name for curve in measured.curves}
+        unfitted = [
+            curve
+            for curve in chosen_curves(measurements.curves, self.only, False)
+            if curve.source not in names
+        ]
+        ignored += label_detection.fallen_back(unfitted, chosen, calibration.fit.profile, built)
+        for line in (*map(_ignored, ignored), *map(_unlike, outliers(calibration.fit))):
+            output.note(line)
+        profile = document(
+            calibration, called, where, _sources(measured.curves), _made((*files, *links)), ignored
         )
-    measured_machines.check(curves)
-    named = library(choice.library) if choice.library else library_of(curves)
-    chosen = named.on(machine)
-    built = machine_for(machine)
-    if links:
-        chosen = _linked(chosen, choice)
-    measured, skipped = points(curves, chosen, built, in_place=choice.in_place)
-    if links and max(curve.nodes for curve in measured.curves) == 1:
-        raise InputError(
-            f"--links {links[0]}: all runs are on one node, and links are between nodes: leave "
-            f"it out"
-        )
-    for line in (*measurements.skipped, *skipped):
-        output.note(f"skipped {line}")
-    for line in (
-        *doubts(curves),
-        *setups.warnings(curves, in_place=choice.in_place),
-        *_uneven(measured),
-    ):
-        output.note(line)
-    calibration = calibrate(measured, chosen, built, output.Progress("steps"), gap=choice.gap)
-    where = machine.text if machine else _nodes(measured)
-    called = choice.name or (out.stem if out else "profile")
-    ignored = label_detection.of_fit(calibration.fit)
-    names = {curve.name for curve in measured.curves}
-    unfitted = [
-        curve
-        for curve in chosen_curves(measurements.curves, choice.only, False)
-        if curve.source not in names
-    ]
-    ignored += label_detection.fallen_back(unfitted, chosen, calibration.fit.profile, built)
-    for line in (*map(_ignored, ignored), *starmap(_unlike, outliers(calibration.fit))):
-        output.note(line)
-    profile = document(
-        calibration, called, where, _sources(measured.curves), _made((*files, *links)), ignored
-    )
-    if out:
-        write(profile, out)
-    return profile, calibration
+        if self.out:
+            write(profile, self.out)
+        return profile, calibration
+
+    def _answer(self, profile: Calibrated) -> Answer:
+        files = ",".join(map(str, (*self.files, *(self.links or ()))))
+        parameters = {"runs": files, "family": self.family, "only": self.only}
+        records: list[output.Record] = [
+            {"parameter": name, **estimate.model_dump()}
+            for name, estimate in profile.estimates.items()
+        ]
+        return Answer("calibrate", profile.model_dump(by_alias=True), records, parameters)
 
 
-def _answer(choice: Request, profile: Calibrated) -> Answer:
-    files = ",".join(map(str, (*choice.files, *choice.links)))
-    parameters = {"runs": files, "family": choice.family, "only": choice.only}
-    records: list[output.Record] = [
-        {"parameter": name, **estimate.model_dump()} for name, estimate in profile.estimates.items()
-    ]
-    return Answer("calibrate", profile.model_dump(by_alias=True), records, parameters)
-
-
-def _linked(chosen: Library, choice: Request) -> Library:
+def _linked(chosen: Library, links: Sequence[Path], machine: Blueprint | None) -> Library:
     """The library on links that were measured."""
-    if choice.machine and choice.machine.name != "nodes":
+    from experiments.calibration.transfer import linked, port
+    from experiments.measurements import doubts, read_all
+
+    if machine and machine.name != "nodes":
         raise InputError(
-            f"--links are of nodes with a port each: leave out --topology {choice.machine.text}"
+            f"--links are of nodes with a port each: leave out --topology {machine.text}"
         )
-    measured = read_all(choice.links)
+    measured = read_all(links)
     for line in (*(f"skipped {reason}" for reason in measured.skipped), *doubts(measured.curves)):
         output.note(line)
     bandwidth = port(measured.curves)
@@ -223,6 +257,8 @@ def _made(files: Sequence[Path]) -> dict[str, str]:
 
 
 def _text(profile: Calibrated, calibration: Calibration) -> str:
+    from experiments.calibration.error_table import error_table
+
     points = calibration.fit.model.points
     amount = (
         f"{output.counted(len(points.curves), 'curve')}, {output.counted(len(points), 'point')}"

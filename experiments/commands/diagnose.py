@@ -3,100 +3,170 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
 
 from experiments import output
-from experiments.calibration.libraries import library
 from experiments.commands.answer import Answer, check_files
-from experiments.diagnosis import Diagnosis, Difference, compare, diagnose, simulated
-from experiments.diagnosis.advice import advice, remedies
-from experiments.diagnosis.diagnosis_records import (
-    diagnosis_report,
-    failure_record,
-    point_records,
-)
-from experiments.diagnosis.expectation import Expectation, profiled
-from experiments.diagnosis.findings import Finding, FindingKind
-from experiments.diagnosis.peers import among
-from experiments.measurements import Curve, Failure, Measurements, doubts, read_all
-from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
-from experiments.profiles.interval_levels import span
-from experiments.profiles.profile_document import Calibrated
-from topologies.catalogue import Blueprint
-from topologies.catalogue import find as find_machine
+from experiments.options.log_options import CurvePlot, Family, InPlace, LogRanks
+from experiments.options.machine_options import MachineOptions
+from experiments.options.options import ProfileLevel, ProfileName, ReportOptions
 from topologies.errors import InputError
-from topologies.topology import Topology
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
+
+if TYPE_CHECKING:
+    from experiments.diagnosis import Diagnosis, Difference
+    from experiments.diagnosis.expectation import Expectation
+    from experiments.measurements import Curve, Failure, Measurements
+    from topologies.catalogue import Blueprint
+    from topologies.topology import Topology
 
 FEW = 4
 """Curves up to which every size is printed; of more, only what was found."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to diagnose, and what to expect of it."""
+@dataclass(frozen=True, kw_only=True)
+class Diagnose(MachineOptions, ReportOptions):
+    """Say whether a measured curve is normal, and what to try.
 
-    logs: Sequence[Path]
-    machine: Blueprint | None = None
-    """Its links say how fast a curve can be. None: the profile's machine, or no expectation."""
-    profile: Calibrated | None = None
-    family: str | None = None
-    """The series of a folder with an index."""
-    ranks: int | None = None
-    """The number of ranks, where the files do not say."""
-    in_place: bool = False
-    """Whether the in-place times count."""
-    level: float | None = None
-    """The share of runs that an interval of the profile holds; None is the profile's."""
+    The report has regimes, abnormal sizes and what limits the curve. With --job it says which rank
+    of a job was late, what communication was hidden, and the bus bandwidth of each size. The exit
+    code is 1 if anything is abnormal.
+    """
 
+    EXAMPLES: ClassVar = (
+        "diagnose nccl.log --topology mn5_acc --plot normal.png",
+        "diagnose --job traces/",
+    )
 
-def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
-    """Print what is found in each curve and between them; 1 if anything is abnormal."""
-    check_files(plot=plot, report=page)
-    measurements, results, differences = diagnosed_logs(request)
-    failures = measurements.failures
-    if plot:
-        from experiments.pictures.diagnosis_curves import diagnosis_drawing
-        from experiments.pictures.figure_file import write_figures
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LOG",
+            help="nccl-tests, OSU or CSV files, or folders of them; with --job traces.",
+        ),
+    ]
+    job: Annotated[
+        bool,
+        typer.Option(
+            "--job",
+            help="LOG are traces of all ranks of a job: Kineto's, or dumps of torch's flight "
+            "recorder.",
+        ),
+    ] = False
+    profile: ProfileName = None
+    level: ProfileLevel = None
+    family: Family = None
+    p: LogRanks = None
+    in_place: InPlace = False
+    plot: CurvePlot = None
 
-        numbered = enumerate(results, 1)
-        write_figures(
-            plot, {str(number): partial(diagnosis_drawing, result) for number, result in numbered}
+    def run(self) -> int:
+        """Print what is found in each curve and between them; 1 if anything is abnormal."""
+        from experiments.diagnosis.diagnosis_records import (
+            diagnosis_report,
+            failure_record,
+            point_records,
         )
-    report = diagnosis_report(results, differences, failures)
-    if page:
-        from experiments.pages.reports.log_results import diagnosed
-        from experiments.pages.reports.report_file import write
+        from experiments.measurements import doubts
 
-        write(page, diagnosed(report, results, _parameters(request)))
-    for line in measurements.skipped:
-        output.note(f"skipped {line}")
-    for line in doubts([result.curve for result in results]):
-        output.note(line)
-    records = [row for result in results for row in point_records(result)]
-    answer = Answer("diagnose", report, [*records, *map(failure_record, failures)])
-    answer.show(how, lambda: _text(results, differences, failures))
-    return int(any(result.abnormal for result in results) or bool(differences or failures))
+        if self.job:
+            return self._job()
+        check_files(plot=self.plot, report=self.report)
+        measurements, results, differences = self._diagnosed()
+        failures = measurements.failures
+        if self.plot:
+            from experiments.pictures.diagnosis_curves import diagnosis_drawing
+            from experiments.pictures.figure_file import write_figures
 
+            names = (str(number) for number in range(1, len(results) + 1))
+            drawings = [partial(diagnosis_drawing, result) for result in results]
+            write_figures(self.plot, dict(zip(names, drawings, strict=True)))
+        report = diagnosis_report(results, differences, failures)
+        if self.report:
+            from experiments.pages.reports.log_results import diagnosed
+            from experiments.pages.reports.report_file import write
 
-def diagnosed_logs(
-    request: Request,
-) -> tuple[Measurements, list[Diagnosis], tuple[Difference, ...]]:
-    """What the logs contain, what is found in each curve, and between them."""
-    logs, in_place = request.logs, request.in_place
-    measurements = read_all(logs, request.family, failed=True)
-    curves = list(_curves(measurements, request.ranks, in_place))
-    if not curves and not measurements.failures:
-        raise InputError(f"{logs[0]}: no {'in-place ' if in_place else ''}times in it")
-    expected = _expectation(request)
-    progress, results = output.Progress("curves"), []
-    for done, curve in enumerate(curves):
-        progress(done, len(curves))
-        results.append(diagnose(curve, expected))
-    progress(len(curves), len(curves))
-    return measurements, among(results), compare(curves)
+            write(self.report, diagnosed(report, results, self._parameters()))
+        for line in measurements.skipped:
+            output.note(f"skipped {line}")
+        for line in doubts([result.curve for result in results]):
+            output.note(line)
+        records = [row for result in results for row in point_records(result)]
+        answer = Answer("diagnose", report, [*records, *map(failure_record, failures)])
+        answer.show(self.format, lambda: _text(results, differences, failures))
+        return int(any(result.abnormal for result in results) or bool(differences or failures))
+
+    def records(self) -> list[output.Record]:
+        """The points, without printing them."""
+        from experiments.diagnosis.diagnosis_records import point_records
+
+        _, results, _ = self._diagnosed()
+        return [record for result in results for record in point_records(result)]
+
+    def _job(self) -> int:
+        """Print who was late in a job. Raises InputError for options that --job does not take."""
+        from experiments.commands import diagnose_job
+
+        taken = {"logs", "job", "report", "format"}
+        for each in fields(self):
+            if each.name not in taken and getattr(self, each.name) != each.default:
+                option = f"--{each.name.replace('_', '-')} {str(getattr(self, each.name))[:40]}"
+                raise InputError(f"--job and {option}: leave one of them out")
+        return diagnose_job.run(self.logs, self.format, self.report)
+
+    def _diagnosed(self) -> tuple[Measurements, list[Diagnosis], tuple[Difference, ...]]:
+        """What the logs contain, what is found in each curve, and between them."""
+        from experiments.diagnosis import compare, diagnose
+        from experiments.diagnosis.peers import among
+        from experiments.measurements import read_all
+        from experiments.options.values import parse_rank_count
+
+        if self.level is not None and self.profile is None:
+            raise InputError(f"--level {self.level:g} goes with --profile: write both")
+        expected, ranks = self._expectation(), parse_rank_count(self.p) if self.p else None
+        measurements = read_all(self.logs, self.family, failed=True)
+        curves = list(_curves(measurements, ranks, self.in_place))
+        if not curves and not measurements.failures:
+            which = "in-place " if self.in_place else ""
+            raise InputError(f"{self.logs[0]}: no {which}times in it")
+        progress, results = output.Progress("curves"), []
+        for done, curve in enumerate(curves):
+            progress(done, len(curves))
+            results.append(diagnose(curve, expected))
+        progress(len(curves), len(curves))
+        return measurements, among(results), compare(curves)
+
+    def _expectation(self) -> Expectation | None:
+        from experiments.calibration.libraries import library
+        from experiments.diagnosis import simulated
+        from experiments.diagnosis.expectation import profiled
+        from experiments.profiles import find as find_profile
+        from topologies.catalogue import find
+
+        machine = self.optional_blueprint
+        if self.profile is None:
+            return simulated(partial(_of_curve, machine)) if machine else None
+        profile = find_profile(self.profile)
+        known = machine or find(profile.machine)
+        kind = library(profile.library).on(known)
+        return profiled(profile, kind, partial(_of_curve, known), self.level)
+
+    def _parameters(self) -> dict[str, output.Value]:
+        from experiments.profiles import find as find_profile
+
+        machine = self.optional_blueprint
+        return {
+            "logs": ",".join(map(str, self.logs)),
+            "topology": machine.text if machine else None,
+            "profile": find_profile(self.profile).profile if self.profile else None,
+            "family": self.family,
+            "in_place": self.in_place,
+        }
 
 
 def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> Iterator[Curve]:
@@ -114,27 +184,8 @@ def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> It
             )
 
 
-def _expectation(request: Request) -> Expectation | None:
-    machine, profile = request.machine, request.profile
-    if profile is None:
-        return simulated(partial(_of_curve, machine)) if machine else None
-    known = machine or find_machine(profile.machine)
-    kind = library(profile.library).on(known)
-    return profiled(profile, kind, partial(_of_curve, known), request.level)
-
-
 def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology]:
     return machine.for_job(curve.ranks or 0, curve.nodes or 0).build
-
-
-def _parameters(request: Request) -> dict[str, output.Value]:
-    return {
-        "logs": ",".join(map(str, request.logs)),
-        "topology": request.machine.text if request.machine else None,
-        "profile": request.profile.profile if request.profile else None,
-        "family": request.family,
-        "in_place": request.in_place,
-    }
 
 
 def _text(
@@ -151,6 +202,9 @@ def _text(
 
 
 def _between(differences: Sequence[Difference]) -> Iterator[str]:
+    from experiments.diagnosis.advice import advice
+    from experiments.diagnosis.findings import Finding, Kind
+
     if differences:
         yield "\nbetween set-ups"
         yield from (f"  abnormal: {difference.text}" for difference in differences)
@@ -159,6 +213,8 @@ def _between(differences: Sequence[Difference]) -> Iterator[str]:
 
 
 def _failures(failures: Sequence[Failure]) -> Iterator[str]:
+    from experiments.diagnosis.advice import remedies
+
     if failures:
         yield "\ntests"
         yield from (
@@ -184,6 +240,8 @@ def _total(
 
 def _lines(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
     """The lines of one curve; `died`: a finding says already that its test did not end."""
+    from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
+
     curve = diagnosis.curve
     ranks = output.counted(curve.ranks, "rank") if curve.ranks else "ranks unknown"
     kind = "" if curve.kind == COLLECTIVE else curve.kind
@@ -207,6 +265,9 @@ def _lines(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
 
 
 def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
+    from experiments.diagnosis.diagnosis_records import point_records
+    from experiments.profiles.interval_levels import span
+
     head = ["  size", "time", "busbw" if diagnosis.curve.ranks else "algbw", "regime"]
     sure = diagnosis.expected.intervals if diagnosis.expected else ()
     heading = [f"{sure[0].level:.0%} of runs"] if sure else []

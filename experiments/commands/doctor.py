@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import ClassVar
 
 from experiments import output
-from topologies._compile import code_cache
 
 PACKAGES = (
     "simctl-collectives",
@@ -27,14 +28,25 @@ EXTRAS = ("torch",)
 FLOORS = ("topologies", "simulator", "experiments", "simctl")
 
 
-def run() -> None:
-    """Print what a bug report needs."""
-    rows = [["python", platform.python_version(), platform.platform()]]
-    rows += [[package, version(package), ""] for package in PACKAGES]
-    rows += [[package, _installed(package), ""] for package in EXTRAS]
-    rows += [[floor, "", str(Path(import_module(floor).__file__ or "").parent)] for floor in FLOORS]
-    rows.append(["compiled code", "", str(code_cache.folder())])
-    output.say(output.align(rows))
+@dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """Print versions, folders and where compiled code is kept."""
+
+    EXAMPLES: ClassVar = ("doctor",)
+
+    def run(self) -> int:
+        """Print what a bug report needs."""
+
+        from topologies._compile import code_cache
+
+        rows = [["python", platform.python_version(), platform.platform()]]
+        rows += [[package, version(package), ""] for package in PACKAGES]
+        rows += [[package, _installed(package), ""] for package in EXTRAS]
+        floors = {floor: import_module(floor).__file__ or "" for floor in FLOORS}
+        rows += [[floor, "", str(Path(file).parent)] for floor, file in floors.items()]
+        rows.append(["compiled code", "", str(code_cache.folder())])
+        output.say(output.align(rows))
+        return 0
 
 
 def _installed(package: str) -> str:

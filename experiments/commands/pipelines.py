@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import numpy as np
+import typer
 
 from experiments import output
 from experiments.commands.answer import Answer
-from experiments.pipeline_files import named_pipeline
-from simulator.collectives.algorithm_options import names_in
-from simulator.parallel.pipeline_times import (
-    PipelineTimes,
-    StageTimes,
-    of_stages,
-    peak_activations,
-    pipeline_times,
-)
-from simulator.parallel.pipelines import Pipeline, orders
-from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
+from experiments.options.completion import completer, pipeline_names
+from experiments.options.options import FormatOptions, Plot
 from topologies.errors import InputError
-from topologies.units import format_seconds
+from topologies.units import format_seconds, parse_seconds
+
+if TYPE_CHECKING:
+    from simulator.parallel.pipeline_times import PipelineTimes, StageTimes
+    from simulator.parallel.pipelines import Pipeline
 
 NOTE = """
 
@@ -29,63 +25,104 @@ idle: of the most idle device, within the step. within: between its first and la
 activations: of the device that keeps most, in micro-batches of its whole share of the model."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What the command line says."""
+@dataclass(frozen=True, kw_only=True)
+class Pipelines(FormatOptions):
+    """Compare orders of pipelines.
 
-    orders: str | None
-    """Names, with options, or files; all orders by default."""
-    devices: int | None
-    micro_batches: int | None
-    times: StageTimes
-    """What a device's whole share of the model takes."""
-    kept: int
-    """Percent of a micro-batch's activations that the backward for weights needs."""
-    plot: Path | None = None
-    actions: Path | None = None
+    Idle time and activations are those of devices with equal work.
+    """
 
+    EXAMPLES: ClassVar = ("pipelines gpipe,1f1b,zb_h1 --weights 500us --plot gpipe.png",)
 
-def run(request: Request, how: str) -> None:
-    """Print a line an order, draw them, and write the actions of one."""
-    plot, actions = request.plot, request.actions
-    output.check_writable(plot, output.PICTURES)
-    output.check_writable(actions, (".csv",))
-    runs = [
-        pipeline_times(pipeline, of_stages(pipeline, request.times))
-        for pipeline in _pipelines(request)
-    ]
-    if actions:
-        if len(runs) > 1:
-            raise InputError(f"--actions {actions}: name one order, there are {len(runs)}")
-        output.write(actions, pipeline_csv(runs[0].pipeline))
-    if plot:
-        from experiments.pictures.figure_file import write_figure
-        from experiments.pictures.timelines.pipeline_picture import pipeline_drawing
+    orders: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ORDERS",
+            help="Orders of pipelines, comma-separated, each with its options; or FILE.csv.  "
+            "[default: all]",
+            autocompletion=completer(pipeline_names),
+            show_default=False,
+        ),
+    ] = None
+    devices: Annotated[int | None, typer.Option(help="Devices.  [default: 8]", min=1)] = None
+    micro_batches: Annotated[
+        int | None, typer.Option(help="Micro-batches of a step.  [default: 16]", min=1)
+    ] = None
+    forward: Annotated[str, typer.Option(help="A forward through all stages of a device.")] = "1ms"
+    inputs: Annotated[str, typer.Option(help="Its backward for the inputs.")] = "1ms"
+    weights: Annotated[str, typer.Option(help="Its backward for the weights.")] = "1ms"
+    transfer: Annotated[str, typer.Option(help="A transfer to the next device.")] = "0s"
+    blocking: Annotated[
+        bool, typer.Option("--blocking", help="A device computes nothing while it sends.")
+    ] = False
+    kept: Annotated[
+        int,
+        typer.Option(
+            help="Percent of the activations that the backward for weights needs.", min=0, max=100
+        ),
+    ] = 50
+    plot: Plot = None
+    actions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the actions of one order, as PyTorch does: FILE.csv.", writable=True
+        ),
+    ] = None
 
-        write_figure(plot, pipeline_drawing(runs))
-    records = [_record(each, request.kept) for each in runs]
-    Answer("pipelines", records, records).show(how, lambda: output.render(records, CELLS) + NOTE)
+    def run(self) -> int:
+        """Print a line an order, draw them, and write the actions of one."""
+        from simulator.parallel.pipeline_times import of_stages, pipeline_times
+        from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
 
+        plot, actions, times = self.plot, self.actions, self._times
+        output.check_writable(plot, output.PICTURES)
+        output.check_writable(actions, (".csv",))
+        runs = [pipeline_times(each, of_stages(each, times)) for each in self._pipelines(times)]
+        if actions:
+            if len(runs) > 1:
+                raise InputError(f"--actions {actions}: name one order, there are {len(runs)}")
+            output.write(actions, pipeline_csv(runs[0].pipeline))
+        if plot:
+            from experiments.pictures.figure_file import write_figure
+            from experiments.pictures.timelines.pipeline_picture import pipeline_drawing
 
-def _pipelines(request: Request) -> list[Pipeline]:
-    if request.orders is not None:
-        return [_pipeline(name, request) for name in names_in(request.orders)]
-    pipelines = []
-    for name in orders():
-        try:
-            pipelines.append(_pipeline(name, request))
-        except InputError as error:
-            output.note(str(error))
-    return pipelines
+            write_figure(plot, pipeline_drawing(runs))
+        records = [_record(each, self.kept) for each in runs]
+        answer = Answer("pipelines", records, records)
+        answer.show(self.format, lambda: output.render(records, CELLS) + NOTE)
+        return 0
 
+    @property
+    def _times(self) -> StageTimes:
+        """What a device's whole share of the model takes."""
+        from simulator.parallel.pipeline_times import StageTimes
 
-def _pipeline(name: str, request: Request) -> Pipeline:
-    return named_pipeline(
-        name, (request.devices, request.micro_batches), request.times, request.kept
-    )
+        texts = self.forward, self.inputs, self.weights, self.transfer
+        return StageTimes(*map(parse_seconds, texts), self.blocking)
+
+    def _pipelines(self, times: StageTimes) -> list[Pipeline]:
+        from experiments.pipeline_files import named_pipeline
+        from simulator.collectives.algorithm_options import names_in
+        from simulator.parallel.pipelines import orders
+
+        sizes = self.devices, self.micro_batches
+        if self.orders is not None:
+            names = names_in(self.orders)
+            return [named_pipeline(name, sizes, times, self.kept) for name in names]
+        pipelines = []
+        for name in orders():
+            try:
+                pipelines.append(named_pipeline(name, sizes, times, self.kept))
+            except InputError as error:
+                output.note(str(error))
+        return pipelines
 
 
 def _record(times: PipelineTimes, kept: int) -> output.Record:
+    import numpy as np
+
+    from simulator.parallel.pipeline_times import peak_activations
+
     pipeline = times.pipeline
     activations = peak_activations(pipeline, 1.0, kept / 100) @ np.array([1.0, kept / 100])
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
@@ -10,12 +11,14 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+
+import typer
 
 from experiments import output
 from experiments.commands.answer import Answer
+from experiments.options.options import FormatOptions
 from experiments.templates import cells_of
-from simulator.training.model import Layer, Model
 from topologies.errors import InputError, refused
 from topologies.units import format_bandwidth, format_seconds
 
@@ -23,7 +26,10 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from simulator.training.model import Layer, Model
+
 FILES = (".yaml", ".yml")
+INPUT_TYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "bool")
 FLOATS = {"fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -39,40 +45,94 @@ class Shape(NamedTuple):
         return f"{sizes}:{self.dtype}" if self.dtype else sizes
 
 
-@dataclass(frozen=True)
-class Request:
-    """The module to time, and how it is trained."""
-
-    target: str
-    """PACKAGE.MODULE:NAME or FILE.py:NAME."""
-    inputs: Sequence[Shape]
-    batch: int | None = None
-    """Samples; None: the first size of the first input."""
-    vocab: int = 1000
-    """Whole numbers of inputs are below this."""
-    device: str = "cpu"
-    dtype: str = "fp32"
-    steps: int = 5
-    optimizer: str = "sgd"
+def parse_shapes(text: str) -> list[Shape]:
+    """The shapes of inputs, comma-separated, like 8x3x224x224 or 8x128:int64."""
+    return [_shape(part.strip()) for part in text.split(",")]
 
 
-def run(request: Request, out: Path | None, how: str) -> int:
-    """Train a module for a few steps, print what its layers take, and write it as a model."""
-    output.check_writable(out, FILES)
-    _require_torch()
-    from experiments.models.torch_run import find_device
+def _shape(text: str) -> Shape:
+    match = re.fullmatch(r"([1-9]\d{0,17}(?:x[1-9]\d{0,17})*)(?::(\w+))?", text, re.ASCII)
+    if match is None or (match[2] and match[2] not in INPUT_TYPES):
+        raise InputError(
+            f"input {text!r}: a shape like 8x3x224x224, or 8x128:int64 with one of "
+            f"{', '.join(INPUT_TYPES)}"
+        )
+    return Shape(tuple(map(int, match[1].split("x"))), match[2] or "")
 
-    find_device(request.device)
-    with redirect_stdout(sys.stderr):
-        model = _profiled(request)
-    if out:
-        from experiments.models.model_files import dumps
 
-        output.write(out, dumps(model))
-    layers = [_record(layer) for layer in model.layers]
-    report = _summary(model) | {"layers": layers}
-    Answer("model", report, layers).show(how, lambda: _text(model))
-    return 0
+@dataclass(frozen=True, kw_only=True)
+class ProfileModel(FormatOptions):
+    """Time a torch module layer by layer, for simctl train."""
+
+    EXAMPLES: ClassVar = (
+        "profile-model torchvision.models:resnet18 --input 8x3x224x224 --out resnet18.yaml",
+    )
+
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:NAME", help="PACKAGE.MODULE:NAME or FILE.py:NAME.")
+    ]
+    input: Annotated[
+        str,
+        typer.Option(help="Shapes of the inputs, comma-separated: 8x3x224x224 or 8x128:int64."),
+    ]
+    batch: Annotated[
+        int | None, typer.Option(help="Samples.  [default: the first size of the first input]")
+    ] = None
+    vocab: Annotated[
+        int, typer.Option(help="Whole numbers of inputs are random, from 0 to below this.")
+    ] = 1000
+    device: Annotated[str, typer.Option(help="cpu, cuda, or one of several like cuda:1.")] = "cpu"
+    dtype: Annotated[
+        str, typer.Option(help="fp32, fp64, fp16 or bf16, of parameters and inputs.")
+    ] = "fp32"
+    steps: Annotated[
+        int, typer.Option(help="Steps that are measured; times are their medians.")
+    ] = 5
+    optimizer: Annotated[str, typer.Option(help="sgd (with momentum) or adamw.")] = "sgd"
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the model to FILE.yaml, for simctl train --model.", writable=True),
+    ] = None
+
+    def run(self) -> int:
+        """Train the module for a few steps, print what its layers take, and write it as a
+        model."""
+        shapes = parse_shapes(self.input)
+        output.check_writable(self.out, FILES)
+        _require_torch()
+        from experiments.models.torch_run import find_device
+
+        find_device(self.device)
+        with redirect_stdout(sys.stderr):
+            model = self._profiled(shapes)
+        if self.out:
+            from experiments.models.model_files import dumps
+
+            output.write(self.out, dumps(model))
+        layers = [_record(layer) for layer in model.layers]
+        report = _summary(model) | {"layers": layers}
+        Answer("model", report, layers).show(self.format, lambda: _text(model))
+        return 0
+
+    def _profiled(self, shapes: Sequence[Shape]) -> Model:
+        dtype = FLOATS.get(self.dtype)
+        if dtype is None:
+            raise InputError(f"dtype {self.dtype!r}: it is one of {', '.join(FLOATS)}")
+        if self.batch is not None and self.batch < 1:
+            raise InputError(f"batch = {self.batch}: 1 or more")
+        import torch
+
+        from experiments.models.torch_module import Training, profile
+
+        inputs = random_inputs(shapes, self.vocab, dtype)
+        return profile(
+            load(self.target).to(getattr(torch, dtype)),
+            inputs,
+            Training(self.steps, device=self.device, optimizer=self.optimizer),
+            name=self.target.rpartition(":")[2],
+            batch=self.batch,
+            progress=output.Progress("steps, each with hooks and without"),
+        )
 
 
 def load(target: str) -> nn.Module:
@@ -113,27 +173,6 @@ def _require_torch() -> None:
         raise InputError(
             "profiling a module needs torch, which is not installed: pip install '.[torch]'"
         ) from None
-
-
-def _profiled(request: Request) -> Model:
-    dtype = FLOATS.get(request.dtype)
-    if dtype is None:
-        raise InputError(f"dtype {request.dtype!r}: it is one of {', '.join(FLOATS)}")
-    if request.batch is not None and request.batch < 1:
-        raise InputError(f"batch = {request.batch}: 1 or more")
-    import torch
-
-    from experiments.models.torch_module import Training, profile
-
-    inputs = random_inputs(request.inputs, request.vocab, dtype)
-    return profile(
-        load(request.target).to(getattr(torch, dtype)),
-        inputs,
-        Training(request.steps, device=request.device, optimizer=request.optimizer),
-        name=request.target.rpartition(":")[2],
-        batch=request.batch,
-        progress=output.Progress("steps, each with hooks and without"),
-    )
 
 
 def _imported(place: str) -> ModuleType:

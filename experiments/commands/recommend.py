@@ -4,77 +4,172 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
 
 from experiments import output
 from experiments.commands.answer import Answer, Drawing, check_files
-from experiments.profiles.interval_levels import level_of, span
-from experiments.simulations.candidates import Left
-from experiments.simulations.recommendation import (
-    GAIN,
-    Advice,
-    Answers,
-    Crossover,
-    Explained,
-    Question,
+from experiments.options.completion import (
+    algorithm_names,
+    algorithm_options,
+    collective_names,
+    completer,
 )
-from experiments.simulations.tuner_choices import check_tuner, tuner_lines, write_tuner
-from experiments.simulations.tuner_file import Line
-from experiments.simulations.winners import OWN, Winner, own_software, winner
+from experiments.options.machine_options import library_of
+from experiments.options.options import ReportOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.terms import footnote
-from topologies.catalogue import Blueprint
-from topologies.units import format_bytes, format_seconds, in_binary
+from topologies.errors import InputError
+from topologies.units import format_bytes, format_seconds, in_binary, parse_bytes, parse_sizes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from experiments.simulations.candidates import Left
+    from experiments.simulations.recommendation import (
+        Advice,
+        Answers,
+        Crossover,
+        Explained,
+        Question,
+    )
+    from experiments.simulations.tuner_file import Line
+    from experiments.simulations.winners import Winner
+
 SHOWN = 12
 """Algorithms in a picture, at most."""
+USUAL_SIZES = "1KiB..1GiB:x4"
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to recommend for, and which files to write."""
+@dataclass(frozen=True, kw_only=True)
+class Recommend(SimulationOptions, ReportOptions):
+    """Say which algorithm is best at each size, and why.
 
-    question: Question
-    """Of any number of ranks."""
-    ranks: Sequence[int]
-    """Several make a map."""
-    sizes: Sequence[float]
-    """In bytes, from the least."""
-    machine: Blueprint
-    explain: float | None = None
-    """The size at which all algorithms are compared."""
-    plot: Path | None = None
-    tuner: Path | None = None
-    report: Path | None = None
+    The table has the algorithm, its protocol, channels and messages, how far it is from the best
+    lower bound, and what it gains over the default of the library. With several numbers of ranks,
+    the table is a map: the winner at each size and number, and its lead over the second.
+    """
 
+    EXAMPLES: ClassVar = (
+        "recommend --topology hgx_h100:nodes=2 --collective all_reduce --nccl-tuner tuner.csv",
+    )
 
-Answered = tuple[Answer, str, Sequence[Line]]
-"""An answer, its text, and the lines of a tuner file."""
+    algo: Annotated[
+        str | None,
+        typer.Option(
+            help="Choose from these algorithms, comma-separated.  [default: all]",
+            autocompletion=completer(algorithm_names, algorithm_options),
+        ),
+    ] = None
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            help="The collective, like all_gather.  [default: that of --algo; all_reduce]",
+            autocompletion=completer(collective_names),
+        ),
+    ] = None
+    p: Annotated[
+        str | None,
+        typer.Option(
+            "--p",
+            help="Numbers of ranks: 8, 8..128:x2. Several make a map.  [default: all of the "
+            "machine; 8 of a shape]",
+        ),
+    ] = None
+    size: Annotated[
+        str | None,
+        typer.Option(help=f"Sizes as nccl-tests counts them.  [default: {USUAL_SIZES}]"),
+    ] = None
+    explain: Annotated[
+        str | None, typer.Option(help="Compare all algorithms at this one size, like 64KiB.")
+    ] = None
+    nccl_tuner: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write FILE.csv or .conf for the example tuner plugin of NCCL.", writable=True
+        ),
+    ] = None
 
+    @cached_property
+    def sizes(self) -> list[float]:
+        """In bytes, from the least."""
+        return sorted(parse_sizes(self.size or USUAL_SIZES))
 
-def run(request: Request, how: str) -> int:
-    """Print the best algorithms; 0."""
-    check_files(plot=request.plot, report=request.report)
-    output.check_writable(request.tuner, (".csv", ".conf"))
-    if request.tuner:
-        check_tuner(request.question.collective, request.sizes[0])
-    if request.explain is not None:
-        answer, text, lines = _explained(request, request.explain)
-    else:
-        answer, text, lines = _map(request) if len(request.ranks) > 1 else _by_size(request)
-    answer.write(plot=request.plot, report=request.report)
-    if request.tuner:
-        write_tuner(request.tuner, lines, _title(request), request.question.profile)
-    answer.show(how, lambda: text)
-    return 0
+    @cached_property
+    def ranks(self) -> list[int]:
+        """Numbers of ranks; several make a map."""
+        from experiments.options.values import parse_ranks, usual_ranks
+        from simulator.collectives import of_collective
+
+        listed = of_collective(self.question.collective)
+        return parse_ranks(usual_ranks(self.machine, listed, "8") if self.p is None else self.p)
+
+    @cached_property
+    def question(self) -> Question:
+        """The question without its number of ranks. Raises InputError for options that have no
+        meaning."""
+        from experiments.calibration import library_choices
+        from experiments.calibration.libraries import NCCL
+        from experiments.options.values import parse_algorithms
+        from experiments.simulations.recommendation import Question
+        from simulator.collectives import of_collective
+
+        chosen = tuple(parse_algorithms(self.algo)) if self.algo else ()
+        usual = chosen[0].collective.name if chosen else "all_reduce"
+        name = of_collective(self.collective or usual)[0].collective.name
+        if other := next((each for each in chosen if each.collective.name != name), None):
+            raise InputError(f"--algo {other.name}: it is {other.collective.name}, expected {name}")
+        known = library_of(self.profile, self.library)
+        if self.nccl_tuner is not None and known not in (None, NCCL):
+            raise InputError(
+                f"--nccl-tuner {self.nccl_tuner}: it is NCCL's, and the library is not"
+            )
+        runs = self.calibration.runs if self.calibration else None
+        if self.nccl_tuner is not None:
+            runs = partial(library_choices.runs, NCCL.on(self.machine))
+        return Question(name, 0, self.machine.build, self.rules, self.calibration, runs, chosen)
+
+    def records(self) -> list[output.Record]:
+        """The rows, without printing them."""
+        [ranks] = self.ranks
+        answers = _answers(self, ranks)
+        return [answers.advice(size).record() for size in self.sizes]
+
+    def run(self) -> int:
+        """Print the best algorithms; 0."""
+        from experiments.simulations.tuner_choices import check_tuner, write_tuner
+
+        if self.explain is not None:
+            options = {"size": self.size, "plot": self.plot, "nccl-tuner": self.nccl_tuner}
+            for name, value in options.items():
+                if value is not None:
+                    raise InputError(
+                        f"--explain {self.explain} and --{name} {value}: leave one of them out"
+                    )
+            if len(self.ranks) > 1:
+                raise InputError(
+                    f"--explain {self.explain}: give one number of ranks in --p, not {self.p}"
+                )
+        check_files(plot=self.plot, report=self.report)
+        output.check_writable(self.nccl_tuner, (".csv", ".conf"))
+        if self.nccl_tuner:
+            check_tuner(self.question.collective, self.sizes[0])
+        if self.explain is not None:
+            answer, text, lines = _explained(self, parse_bytes(self.explain))
+        else:
+            answer, text, lines = _map(self) if len(self.ranks) > 1 else _by_size(self)
+        answer.write(plot=self.plot, report=self.report)
+        if self.nccl_tuner:
+            write_tuner(self.nccl_tuner, lines, _title(self), self.calibration)
+        answer.show(self.format, lambda: text)
+        return 0
 
 
 def _answer(
-    request: Request,
+    request: Recommend,
     kind: str,
     report: object,
     records: Sequence[output.Record],
@@ -85,21 +180,27 @@ def _answer(
         "collective": question.collective,
         "p": ",".join(map(str, request.ranks)),
         "topology": request.machine.text,
-        "size": None if request.explain is None else format_bytes(request.explain),
+        "size": request.explain and format_bytes(parse_bytes(request.explain)),
         "profile": question.profile.name if question.profile else None,
     }
     about = parameters, request.machine, question.profile
     return Answer(kind, report, records, *about, pictures)
 
 
-def _answers(request: Request, ranks: int) -> Answers:
+def _answers(request: Recommend, ranks: int) -> Answers:
+    from experiments.simulations.recommendation import Answers
+
     return Answers(replace(request.question, ranks=ranks))
 
 
-def _by_size(request: Request) -> Answered:
+def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     """The best algorithm of each size."""
+    from experiments.simulations.tuner_choices import tuner_lines
+
     question, progress = request.question, output.Progress("sizes")
-    answers, rows = _answers(request, question.ranks), list[Advice]()
+    [ranks] = request.ranks
+    rows: list[Advice] = []
+    answers = _answers(request, ranks)
     for number, size in enumerate(request.sizes):
         progress(number, len(request.sizes))
         rows.append(answers.advice(size))
@@ -107,21 +208,26 @@ def _by_size(request: Request) -> Answered:
     crossovers, records = answers.crossovers(request.sizes), [row.record() for row in rows]
     report = {
         "collective": question.collective,
-        "ranks": question.ranks,
+        "ranks": ranks,
         "machine": request.machine.text,
         "advice": records,
         "crossovers": [vars(crossover) for crossover in crossovers],
         "not_tried": [left._asdict() for left in answers.left],
     }
     draw = partial(_curves, answers, request, rows, crossovers)
-    lines = tuner_lines(answers, request.sizes) if request.tuner else []
+    lines = tuner_lines(answers, request.sizes) if request.nccl_tuner else []
     text = _text(request, rows, crossovers, answers)
     return _answer(request, "recommend", report, records, [("All sizes", draw)]), text, lines
 
 
-def _map(request: Request) -> Answered:
+def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     """The best algorithm of each number of ranks and size."""
-    winners, lines, left = list[Winner](), list[Line](), dict[Left, None]()
+    from experiments.simulations.tuner_choices import tuner_lines
+    from experiments.simulations.winners import winner
+
+    winners: list[Winner] = []
+    lines: list[Line] = []
+    left: dict[Left, None] = {}
     progress = output.Progress("points")
     total = len(request.ranks) * len(request.sizes)
     for ranks in request.ranks:
@@ -130,7 +236,7 @@ def _map(request: Request) -> Answered:
         for size in request.sizes:
             progress(len(winners), total)
             winners.append(winner(answers, size))
-        lines += tuner_lines(answers, request.sizes) if request.tuner else []
+        lines += tuner_lines(answers, request.sizes) if request.nccl_tuner else []
     progress(total, total)
     records = [each.record() for each in winners]
     report = {
@@ -139,20 +245,30 @@ def _map(request: Request) -> Answered:
         "winners": records,
         "not_tried": [each._asdict() for each in left],
     }
-    draw = partial(_cells, winners, _title(request))
+
+    def draw() -> Figure:
+        from experiments.pictures.winner_map import winner_map_drawing
+
+        title = f"{_title(request)}: the fastest algorithm by size and ranks"
+        return winner_map_drawing(winners, title)
+
     text = _map_text(request, winners, list(left))
     return _answer(request, "winners", report, records, [("Who wins where", draw)]), text, lines
 
 
-def _title(request: Request) -> str:
+def _title(request: Recommend) -> str:
     question = request.question
-    ranks = f" of {question.ranks} ranks" if len(request.ranks) == 1 else ""
+    ranks = f" of {request.ranks[0]} ranks" if len(request.ranks) == 1 else ""
     return f"{question.collective}{ranks} on {request.machine.text}"
 
 
 def _text(
-    request: Request, rows: Sequence[Advice], crossovers: Sequence[Crossover], answers: Answers
+    request: Recommend, rows: Sequence[Advice], crossovers: Sequence[Crossover], answers: Answers
 ) -> str:
+    from experiments.profiles.interval_levels import level_of
+    from experiments.simulations.recommendation import GAIN
+    from experiments.simulations.winners import own_software
+
     binary = in_binary([row.size_B for row in rows])
     level = level_of(request.question.profile)
     sure = ["expected", f"{level:.0%} of runs", "or"] if level else []
@@ -213,9 +329,12 @@ def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
     ]
 
 
-def _explained(request: Request, nbytes: float) -> Answered:
+def _explained(request: Recommend, nbytes: float) -> tuple[Answer, str, Sequence[Line]]:
     """All algorithms at one size. Below are those that the library cannot run."""
-    rows = _answers(request, request.question.ranks).explained(nbytes)
+    from experiments.profiles.interval_levels import level_of
+    from experiments.simulations.winners import OWN
+
+    rows = _answers(request, request.ranks[0]).explained(nbytes)
     level = level_of(request.question.profile)
     sure = ["expected", f"{level:.0%} of runs", "slower"] if level else []
     table = [["algorithm", "time", *sure, "of best", "steps", "where the time goes"]]
@@ -242,12 +361,14 @@ def _explained(request: Request, nbytes: float) -> Answered:
 
 def _interval(row: Advice | Explained) -> list[str]:
     """The expected time and the interval of a run."""
+    from experiments.profiles.interval_levels import span
+
     return [format_seconds(row.expected_s or 0.0), span(row.low_s, row.high_s)]
 
 
 def _curves(
     answers: Answers,
-    request: Request,
+    request: Recommend,
     rows: Sequence[Advice],
     crossovers: Sequence[Crossover],
 ) -> Figure:
@@ -262,7 +383,9 @@ def _curves(
     return recommendation_drawing(rows, curves, crossovers, _title(request))
 
 
-def _map_text(request: Request, winners: Sequence[Winner], left: Sequence[Left]) -> str:
+def _map_text(request: Recommend, winners: Sequence[Winner], left: Sequence[Left]) -> str:
+    from experiments.simulations.winners import own_software
+
     binary = in_binary(request.sizes)
     cells = {(each.ranks, each.advice.size_B): _cell(each) for each in winners}
     table = [["size", *(f"p = {ranks}" for ranks in request.ranks)]]
@@ -287,9 +410,3 @@ def _map_text(request: Request, winners: Sequence[Winner], left: Sequence[Left])
 def _cell(winner: Winner) -> str:
     unsure = "?" if winner.advice.rival else ""
     return f"{winner.name} {winner.margin:.2f}x{unsure}" if winner.margin else winner.name
-
-
-def _cells(winners: Sequence[Winner], title: str) -> Figure:
-    from experiments.pictures.winner_map import winner_map_drawing
-
-    return winner_map_drawing(winners, f"{title}: the fastest algorithm by size and ranks")

@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
+
+import typer
 
 from experiments import output
-from experiments.pages.reports.comparison_story import page_of_results
-from experiments.pages.reports.report_file import has_pictures, write_page
-from experiments.pages.reports.stored_files import names_of, read_any
 
 
-def run(files: Sequence[Path], out: Path) -> int:
-    """Write one page of results, tables and logs, and print its summary."""
-    output.check_writable(out, output.REPORTS)
-    progress = output.Progress("files read")
-    results = []
-    for number, file in enumerate(files):
-        progress(number, len(files))
-        results.append(read_any(file))
-    progress.clear()
-    page = page_of_results(results, names_of(files), pictures=has_pictures(out))
-    write_page(out, page)
-    output.tell("\n".join([page.title, *(f"  {line}" for line in page.summary)]))
-    return 0
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Make one page of stored results, tables and logs.
+
+    Two files of one kind are shown as before and after, others below each other.
+    """
+
+    EXAMPLES: ClassVar = ("report before.json after.json --out report.html",)
+
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="Results of --out FILE.json, tables of --out FILE.csv or .parquet, and logs.",
+        ),
+    ]
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The report: FILE.html for a browser, FILE.md for a ticket.", writable=True
+        ),
+    ] = Path("report.html")
+
+    def run(self) -> int:
+        """Write one page of results, tables and logs, and print its summary."""
+        from experiments.pages.reports.comparison_story import page_of_results
+        from experiments.pages.reports.report_file import has_pictures, write_page
+        from experiments.pages.reports.stored_files import names_of, read_any
+
+        output.check_writable(self.out, output.REPORTS)
+        progress = output.Progress("files read")
+        results = []
+        for number, file in enumerate(self.files):
+            progress(number, len(self.files))
+            results.append(read_any(file))
+        progress.clear()
+        page = page_of_results(results, names_of(self.files), pictures=has_pictures(self.out))
+        write_page(self.out, page)
+        output.tell("\n".join([page.title, *(f"  {line}" for line in page.summary)]))
+        return 0

@@ -220,7 +220,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
             ranks = dict.fromkeys(
                 row.ranks for row in rows if row.algorithm.partition(":")[0] == names
             )
-            labels = ineffective_labels(grid.profile, [algorithm], [*ranks], grid.machine)
+            labels = ineffective_labels(grid.profile, [algorithm], [*ranks], self.machine.build)
             for line in labels:
                 output.note(line)
         for line in unmeant_sizes(grid.algorithms, grid.sizes):

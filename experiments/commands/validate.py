@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property, partial
 from math import isclose, log
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import numpy as np
+import typer
 
 from experiments import output
-from experiments.calibration import Interval
-from experiments.calibration.standing import calibrated, standing, unmeasured
 from experiments.commands.answer import Answer, Drawing, check_files
-from experiments.measurements import Curve, Measurements, read
-from experiments.profiles.interval_levels import level_of, span
-from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.validation import (
-    ComparedPoint,
-    Validation,
-    validate,
-    validate_under,
-)
-from simulator.collectives import Algorithm, algorithms
-from simulator.profile import Profile
-from simulator.uncertainty.interval import LEVEL
-from topologies.catalogue import Blueprint
+from experiments.options.completion import algorithm_names, algorithm_options, completer
+from experiments.options.log_options import JudgingOptions, LogRanks
+from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
+from experiments.options.options import AlgorithmFile, EngineName, Engines
+from experiments.options.profile_options import ProfileOptions
 from topologies.errors import InputError
-from topologies.topology import Topology
 from topologies.units import (
     format_bandwidth,
     format_bytes,
@@ -40,123 +29,248 @@ from topologies.units import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.calibration.library import Library
+    from experiments.calibration import Interval
+    from experiments.measurements import Curve
+    from experiments.simulations.validation import ComparedPoint, Validation
+    from simulator.collectives import Algorithm
+    from simulator.profile import Profile
+    from topologies.catalogue import Blueprint
+    from topologies.topology import Topology
 
 
-@dataclass(frozen=True)
-class Request:
-    """A log, and what to compare it with."""
+@dataclass(frozen=True, kw_only=True)
+class Validate(JudgingOptions, MachineOptions, ProfileOptions):
+    """Compare measured logs with the simulation.
 
-    log: Path
-    machine: Blueprint
-    algorithm: Algorithm | None = None
-    """None: the first algorithm of each curve's collective."""
-    ranks: int | None = None
-    """The number of ranks, where the log does not say."""
-    rules: Rules = DEFAULT
-    fit: bool = False
-    """Whether α and β are fitted to every other size."""
-    in_place: bool = False
-    """Whether the in-place times count."""
-    profile: Profile | None = None
-    """A library under which the machine is simulated."""
-    library: Library | None = None
-    """The library of the profile. It says which algorithms may have run."""
-    calibrated: bool = False
-    """Whether the profile was fitted to measured runs."""
+    With --fit, the errors at the sizes that the fit has not seen are printed separately. With
+    --profile or --library, each time has an interval, and the last lines say where your machine
+    stands among measured machines. With --held-out a profile is judged by the runs as a whole, and
+    the same kind of model is fitted to a part of them and compared with the other part.
+    """
 
-
-def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
-    """Print every curve of the file beside its simulation."""
-    check_files(plot=plot, report=page)
-    machine = request.machine
-    if request.fit and machine.kind != "shape":
-        raise InputError(
-            f"--fit finds one α and β for all links, {machine.text} has its own: take a "
-            f"shape, or no --fit"
-        )
-    measurements = read(request.log)
-    results = [
-        _validated(request, curve, algorithms) for curve, algorithms in _pair(measurements, request)
-    ]
-    if not results:
-        raise InputError(f"{str(request.log)!r}: {_no_curve(request.algorithm)}")
-    drawings = [partial(_figure, result) for result in results]
-    if plot:
-        from experiments.pictures.figure_file import write_figures
-
-        names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]
-        write_figures(plot, dict(zip(names, drawings, strict=True)))
-    titles = [f"Measured and predicted: {each.title}" for each in results[: output.MOST_PICTURES]]
-    answer = _answer(request, results, list(zip(titles, drawings, strict=False)))
-    answer.write(report=page)
-    for line in measurements.skipped:
-        output.note(f"skipped {line}")
-    if not request.fit and not request.profile and machine.has_default_links:
-        output.note(
-            "these are default links, not yours: give --bandwidth and --latency, a machine as "
-            "--topology, or --fit"
-        )
-    answer.show(how, lambda: _text(results, request))
-    return 0
-
-
-def _validated(request: Request, curve: Curve, algorithms: Sequence[Algorithm]) -> Validation:
-    if request.ranks and curve.ranks and request.ranks != curve.ranks:
-        counted = output.counted(curve.ranks, "rank")
-        raise InputError(
-            f"{curve.source} has {counted}: --p {request.ranks} contradicts it, leave it out"
-        )
-    ranks = request.ranks or curve.ranks
-    if ranks is None:
-        raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
-
-    def build(ranks: int, servers: int, latency: float | None, bandwidth: float | None) -> Topology:
-        return request.machine.with_links(bandwidth, latency).build(ranks, servers)
-
-    if request.profile is not None:
-        servers = max(each.servers for each in algorithms)
-        machine = request.machine.for_job(ranks, curve.nodes or 0).build(ranks, servers)
-        return validate_under(
-            request.profile,
-            curve,
-            _may_have_run(request, curve, machine) or algorithms,
-            ranks,
-            machine,
-            in_place=request.in_place,
-            rules=request.rules,
-        )
-    return validate(
-        curve,
-        algorithms[0],
-        ranks,
-        build,
-        fit=request.fit,
-        in_place=request.in_place,
-        rules=request.rules,
+    EXAMPLES: ClassVar = (
+        "validate nccl.log --fit --plot fit.png",
+        "validate runs.csv --profile mine.yaml --held-out --tolerance 0.15",
     )
 
+    algo: Annotated[
+        str | None,
+        typer.Option(
+            help="The algorithm to simulate. [default: by collective]",
+            autocompletion=completer(algorithm_names, algorithm_options),
+        ),
+    ] = None
+    algo_file: AlgorithmFile = None
+    fit: Annotated[
+        bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")
+    ] = False
+    p: LogRanks = None
+    engine: Engines = EngineName.auto
 
-def _pair(
-    measurements: Measurements, request: Request
-) -> Iterator[tuple[Curve, Sequence[Algorithm]]]:
-    """Each curve with the algorithms that may have run; the others are named."""
-    chosen, name = request.algorithm, request.log.name
-    for curve in measurements.curves:
-        algorithms = [chosen] if chosen else _declared(curve.pattern)[:1]
-        if not algorithms:
+    def run(self) -> int:
+        """Print every curve beside its simulation, or the errors of the profile on all."""
+        from experiments.calibration.curve_choice import chosen_curves
+        from experiments.commands import judged_runs
+        from experiments.measurements import read_all
+
+        self._check()
+        if self.held_out:
+            return judged_runs.run(self)
+        check_files(plot=self.plot, report=self.report)
+        measurements = read_all(self.logs, self.family)
+        curves = chosen_curves(measurements.curves, self.only, self.forced)
+        results = [self._validated(*pair) for pair in self._pairs(curves)]
+        if not results:
+            raise InputError(f"{str(self.logs[0])!r}: {_no_curve(self._algorithm)}")
+        drawings = [partial(_figure, result) for result in results]
+        if self.plot:
+            from experiments.pictures.figure_file import write_figures
+
+            names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]
+            write_figures(self.plot, dict(zip(names, drawings, strict=True)))
+        titles = [f"Measured and predicted: {each.title}" for each in results]
+        pictures = list(zip(titles, drawings, strict=True))[: output.MOST_PICTURES]
+        answer = self._answer(results, pictures)
+        answer.write(report=self.report)
+        for line in measurements.skipped:
+            output.note(f"skipped {line}")
+        if not self.fit and not self._simulated and self._machine.has_default_links:
             output.note(
-                f"skipped {curve.collective} of {name}: no algorithm for it, choose one with --algo"
+                "these are default links, not yours: give --bandwidth and --latency, a machine as "
+                "--topology, or --fit"
             )
-        elif curve.collective not in (algorithms[0].collective.name, "unknown") and (
-            curve.pattern != algorithms[0].collective.name
-        ):
-            output.note(
-                f"skipped {curve.collective} of {name}: {algorithms[0].name} is "
-                f"{algorithms[0].collective.name}"
+        answer.show(self.format, lambda: self._text(results))
+        return 0
+
+    def _check(self) -> None:
+        """Raise InputError for options that do not go with each other."""
+        wrong = ("tolerance", "compare")
+        if self.held_out:
+            names = {each.name for kind in (MachineOptions, Validate) for each in fields(kind)}
+            wrong = (*(names - {each.name for each in fields(JudgingOptions)}),)
+        usual = {each.name: each.default for each in fields(self)}
+        for name in sorted(wrong):
+            if getattr(self, name) != usual[name]:
+                option = f"--{name.replace('_', '-')} {getattr(self, name)}"
+                why = "leave one of them out" if self.held_out else "it goes with --held-out"
+                raise InputError(f"{option}{' and --held-out' * self.held_out}: {why}")
+        if not self.fit:
+            return
+        self.refuse_library("--fit finds α and β itself, leave one of them out")
+        if self.bandwidth or self.latency:
+            raise InputError(
+                "--fit finds α and β itself: leave out --bandwidth and --latency, or --fit"
             )
-        else:
-            yield curve, algorithms
+        if self._machine.kind != "shape":
+            raise InputError(
+                f"--fit finds one α and β for all links, {self._machine.text} has its own: take a "
+                f"shape, or no --fit"
+            )
+
+    @cached_property
+    def _under(self) -> tuple[MachineOptions, Profile | None]:
+        return self.calibrated(self)
+
+    @property
+    def _machine(self) -> Blueprint:
+        return self._under[0].blueprint
+
+    @property
+    def _simulated(self) -> Profile | None:
+        """The library under which the machine is simulated."""
+        return self._under[1]
+
+    @cached_property
+    def _algorithm(self) -> Algorithm | None:
+        """None: the first algorithm of each curve's collective."""
+        from experiments.options.values import parse_algorithm
+
+        return parse_algorithm(self.algo, self.algo_file) if self.algo or self.algo_file else None
+
+    def _validated(self, curve: Curve, algorithms: Sequence[Algorithm]) -> Validation:
+        from experiments.options.values import parse_rank_count
+        from experiments.simulations.validation import validate, validate_under
+
+        given = parse_rank_count(self.p) if self.p else None
+        rules = RuleOptions(engine=self.engine).rules
+        if given and curve.ranks and given != curve.ranks:
+            counted = output.counted(curve.ranks, "rank")
+            raise InputError(
+                f"{curve.source} has {counted}: --p {given} contradicts it, leave it out"
+            )
+        ranks = given or curve.ranks
+        if ranks is None:
+            raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
+
+        def build(
+            ranks: int, servers: int, latency: float | None, bandwidth: float | None
+        ) -> Topology:
+            return self._machine.with_links(bandwidth, latency).build(ranks, servers)
+
+        if self._simulated is not None:
+            servers = max(each.servers for each in algorithms)
+            machine = self._machine.for_job(ranks, curve.nodes or 0).build(ranks, servers)
+            return validate_under(
+                self._simulated,
+                curve,
+                self._may_have_run(curve, machine) or algorithms,
+                ranks,
+                machine,
+                in_place=self.in_place,
+                rules=rules,
+            )
+        return validate(
+            curve,
+            algorithms[0],
+            ranks,
+            build,
+            fit=self.fit,
+            in_place=self.in_place,
+            rules=rules,
+        )
+
+    def _pairs(self, curves: Sequence[Curve]) -> Iterator[tuple[Curve, Sequence[Algorithm]]]:
+        """Each curve with the algorithms that may have run; the others are named."""
+        chosen = self._algorithm
+        for curve in curves:
+            name = Path(curve.source).name
+            algorithms = [chosen] if chosen else _declared(curve.pattern)[:1]
+            if not algorithms:
+                output.note(
+                    f"skipped {curve.collective} of {name}: no algorithm for it, choose one with "
+                    f"--algo"
+                )
+            elif curve.collective not in (algorithms[0].collective.name, "unknown") and (
+                curve.pattern != algorithms[0].collective.name
+            ):
+                output.note(
+                    f"skipped {curve.collective} of {name}: {algorithms[0].name} is "
+                    f"{algorithms[0].collective.name}"
+                )
+            else:
+                yield curve, algorithms
+
+    def _may_have_run(self, curve: Curve, machine: Topology) -> list[Algorithm]:
+        """The algorithm that the curve is labelled with, or those that the library chooses from.
+        None if the user chose, or nothing is known of the library."""
+        known = library_of(self.profile, self.library)
+        if self._algorithm is not None or known is None:
+            return []
+        library = known.on(self._machine)
+        names = library.algorithms_on(machine, curve.pattern, curve.algorithm)
+        return [each for each in _declared(curve.pattern) if each.name in names]
+
+    def _answer(self, results: list[Validation], pictures: Sequence[Drawing]) -> Answer:
+        parameters: dict[str, output.Value] = {
+            "log": ",".join(map(str, self.logs)),
+            "topology": self._machine.text,
+            "fit": self.fit,
+            **({"profile": self._simulated.name} if self._simulated else {}),
+        }
+        report = list(map(_record, results))
+        records = [row for result in results for row in _rows(result)]
+        machine = None if self.fit else self._machine
+        return Answer("validate", report, records, parameters, machine, self._simulated, pictures)
+
+    def _text(self, results: list[Validation]) -> str:
+        from experiments.profiles.interval_levels import level_of
+
+        texts = [
+            _curve_text(result, self._machine, level_of(self._simulated)) for result in results
+        ]
+        return "\n\n".join([*texts, *self._standing(results)])
+
+    def _standing(self, results: Sequence[Validation]) -> Iterator[str]:
+        """Where the machine stands among measured machines, in a block of its own."""
+        import numpy as np
+
+        from experiments.calibration.standing import calibrated, standing, unmeasured
+        from experiments.profiles.interval_levels import level_of
+        from simulator.uncertainty.interval import LEVEL
+
+        known = library_of(self.profile, self.library)
+        if known is None:
+            return
+        points = [point for result in results for point in result.points if not point.wrong]
+        errors = [
+            abs(log((point.expected_s or point.predicted_s) / point.measured_s)) for point in points
+        ]
+        inside = _inside(points)
+        try:
+            others = calibrated() if self.profile else unmeasured(known.name)
+        except InputError as nothing:
+            output.note(f"{nothing}: there are no results to compare yours with")
+            return
+        share = (
+            sum(inside) / len(inside)
+            if inside and isclose(level_of(self._simulated), LEVEL)
+            else None
+        )
+        if errors:
+            lines = standing(others, np.array(errors), share)
+            yield "\n".join(
+                ["among the runs of measured machines", *(f"  {line}" for line in lines)]
+            )
 
 
 def _no_curve(chosen: Algorithm | None) -> str:
@@ -168,63 +282,15 @@ def _no_curve(chosen: Algorithm | None) -> str:
 
 def _declared(collective: str) -> list[Algorithm]:
     """The algorithms of a collective."""
+    from simulator.collectives import algorithms
+
     return [each for each in algorithms().values() if each.collective.name == collective]
-
-
-def _may_have_run(request: Request, curve: Curve, machine: Topology) -> list[Algorithm]:
-    """The algorithm that the curve is labelled with, or those that the library chooses from. None
-    if the user chose, or nothing is known of the library."""
-    if request.algorithm is not None or request.library is None:
-        return []
-    library = request.library.on(request.machine)
-    names = library.algorithms_on(machine, curve.pattern, curve.algorithm)
-    return [each for each in _declared(curve.pattern) if each.name in names]
 
 
 def _figure(result: Validation) -> Figure:
     from experiments.pictures.validation_curves import validation_drawing
 
     return validation_drawing(result)
-
-
-def _answer(request: Request, results: list[Validation], pictures: Sequence[Drawing]) -> Answer:
-    parameters: dict[str, output.Value] = {
-        "log": str(request.log),
-        "topology": request.machine.text,
-        "fit": request.fit,
-        **({"profile": request.profile.name} if request.profile else {}),
-    }
-    report = list(map(_record, results))
-    records = [row for result in results for row in _rows(result)]
-    machine = None if request.fit else request.machine
-    return Answer("validate", report, records, parameters, machine, request.profile, pictures)
-
-
-def _text(results: list[Validation], request: Request) -> str:
-    texts = [_curve_text(result, request.machine, level_of(request.profile)) for result in results]
-    return "\n\n".join([*texts, *_standing(results, request)])
-
-
-def _standing(results: Sequence[Validation], request: Request) -> Iterator[str]:
-    """Where the machine stands among measured machines, in a block of its own."""
-    if request.library is None:
-        return
-    points = [point for result in results for point in result.points if not point.wrong]
-    errors = [
-        abs(log((point.expected_s or point.predicted_s) / point.measured_s)) for point in points
-    ]
-    inside = _inside(points)
-    try:
-        known = calibrated() if request.calibrated else unmeasured(request.library.name)
-    except InputError as nothing:
-        output.note(f"{nothing}: there are no results to compare yours with")
-        return
-    share = (
-        sum(inside) / len(inside) if inside and isclose(level_of(request.profile), LEVEL) else None
-    )
-    if errors:
-        lines = standing(known, np.array(errors), share)
-        yield "\n".join(["among the runs of measured machines", *(f"  {line}" for line in lines)])
 
 
 def _record(result: Validation) -> dict[str, object]:
@@ -270,6 +336,8 @@ def _inside(points: Sequence[ComparedPoint]) -> list[bool]:
 def _summaries(result: Validation, level: float) -> Iterator[str]:
     """A line on the errors of the sizes that the fit has seen, and one on those of the others; one
     on how many are inside their intervals."""
+    import numpy as np
+
     for role, fitted in (("fitted", True), ("unseen", False)):
         errors = result.errors(fitted)
         if len(errors):
@@ -305,11 +373,15 @@ def _table(result: Validation, level: float) -> list[list[str]]:
 
 
 def _interval_cells(point: ComparedPoint) -> list[str]:
+    from experiments.profiles.interval_levels import span
+
     return [format_seconds(point.expected_s or 0.0), span(point.low_s, point.high_s)]
 
 
 def _parameters(result: Validation, machine: Blueprint) -> list[str]:
     """What was found, and the sweep that uses it."""
+    import numpy as np
+
     assert result.fit is not None
     latency, bandwidth = format_seconds(result.fit.latency), format_bandwidth(result.fit.bandwidth)
     lines = [

@@ -14,8 +14,10 @@ import pytest
 
 from experiments.calibration.calibrated_profile import Calibration
 from experiments.calibration.calibrated_profile import calibrate as fit
-from experiments.commands import calibrate, judge
+from experiments.commands import judged_runs
+from experiments.commands.calibrate import Calibrate
 from experiments.commands.sweep import Sweep
+from experiments.commands.validate import Validate
 from experiments.options.options import Format
 from experiments.profiles import find, names, parse, read
 from grouped_cases import each_case
@@ -57,7 +59,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile fitted to rings of 4 and 8."""
     folder = tmp_path_factory.mktemp("profile")
     out = folder / "mine.yaml"
-    assert calibrate.run(calibrate.Request([runs(folder / "runs.csv")]), out, "table") == 0
+    assert Calibrate(files=[runs(folder / "runs.csv")], out=out).run() == 0
     return out
 
 
@@ -82,7 +84,7 @@ def test_a_profile_is_held_against_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unseen = runs(tmp_path / "unseen.csv", (16,))
-    request = judge.Request(read(profile), [unseen])
+    request = Validate(logs=[unseen], profile=str(profile), held_out=True)
     fits: list[Calibration] = []
 
     def once(*arguments: Any) -> Calibration:
@@ -91,15 +93,15 @@ def test_a_profile_is_held_against_runs(
             fits.append(fit(*arguments))
         return fits[0]
 
-    monkeypatch.setattr(judge, "calibrate", once)
-    assert judge.run(request, tmp_path / "x.png", "table") == 0
+    monkeypatch.setattr(judged_runs, "calibrate", once)
+    assert replace(request, plot=tmp_path / "x.png").run() == 0
     assert "mine as it is" in capsys.readouterr().out
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-    assert judge.run(replace(request, tolerance=0.001), None, "csv") == 1
+    assert replace(request, tolerance="0.001", format=Format.csv).run() == 1
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert len(rows) == 10
     assert sum(abs(float(row["error"])) for row in rows) / 10 < 0.15
-    assert judge.run(replace(request, tolerance=0.5), None, "json") == 0
+    assert replace(request, tolerance="0.5", format=Format.json).run() == 0
     assert set(json.loads(capsys.readouterr().out)) == {"points", "unseen"}
 
 
@@ -126,11 +128,11 @@ def test_two_set_ups_are_said_and_taken_apart(
             ",".join((*cells[:5], str(9 * float(cells[5])), cells[6])) + "\n" for cells in lines
         )
     )
-    assert calibrate.run(calibrate.Request([tmp_path]), None, "table") == 0
+    assert Calibrate(files=[tmp_path]).run() == 0
     assert "are 9 times apart: one set of parameters" in (messages := capsys.readouterr().err)
     assert "take each alone: --only cpu, --only gpu" in messages
     profile = tmp_path / "found.yaml"
-    assert calibrate.run(calibrate.Request([tmp_path], only="gpu"), profile, "table") == 0
+    assert Calibrate(files=[tmp_path], only="gpu", out=profile).run() == 0
     assert "apart" not in capsys.readouterr().err
     assert {line.partition(":")[0] for line in read(profile).sources} == {"my_gpu_ar.csv"}
     errors = read(profile).errors["sizes"].model
@@ -149,7 +151,6 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     assert line.endswith("--only zzz: no file's name has that as a word: there are unknown")
     for words in ("", " ", ",, "):
         assert f"--only {words!r}: expected words" in refusal("calibrate", unknown, "--only", words)
-    assert "No such option: --only" in refusal("validate", unknown, "--only", "zzz")
     assert "'x' is no library" in refusal("calibrate", unknown, "--library", "x")
     assert "1 point to fit: expected at least 2" in refusal(
         "calibrate", unknown, "--library", "mpi"
@@ -159,12 +160,13 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     assert "has links of kind link, which mine knows nothing of" in refusal(
         "sweep", "--p", "4", "--profile", profile, "--topology", "star"
     )
-    assert "Missing argument 'RUNS'" in refusal("judge", profile, "--tolerance", "0.1")
-    assert "No such option: --topology" in refusal("judge", profile, unknown, "--topology", "ring")
-    assert "comes first" in refusal("judge", unknown, profile)
-    for first in (unknown, "no_profile"):
-        assert "the first file must be a profile" in refusal("judge", first, unknown)
-    assert "like 0.15" in refusal("judge", profile, unknown, "--tolerance", "15%")
+    judged = ("validate", unknown, "--held-out", "--profile")
+    assert "Missing argument 'LOG'" in refusal(judged[0], *judged[2:], profile)
+    assert "name the profile to judge" in refusal(*judged[:3])
+    assert "--topology ring and --held-out" in refusal(*judged, profile, "--topology", "ring")
+    assert "it goes with --held-out" in refusal("validate", unknown, "--tolerance", "0.1")
+    assert "no_profile" in refusal(*judged, "no_profile")
+    assert "like 0.15" in refusal(*judged, profile, "--tolerance", "15%")
     unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,1e-300,MPI\n")
     assert "from 1 ns to a week" in refusal("calibrate", unknown)
 
@@ -274,7 +276,7 @@ def test_a_last_node_that_is_not_full_is_noted(
 ) -> None:
     rows = runs(tmp_path / "runs.csv", (10,)).read_text().replace(",10,10,", ",10,3,").splitlines()
     (tmp_path / "runs.csv").write_text("\n".join(rows[:6]) + "\n")
-    assert calibrate.run(calibrate.Request([tmp_path / "runs.csv"]), None, "csv") == 0
+    assert Calibrate(files=[tmp_path / "runs.csv"], format=Format.csv).run() == 0
     assert "10 ranks on 3 nodes are taken as 4 on each and 2 on the last" in capsys.readouterr().err
 
 
@@ -288,7 +290,7 @@ def test_a_curve_that_is_ten_times_too_slow_is_named(
     (tmp_path / "runs.csv").write_text("\n".join(rest) + "\n")
     slowed = "".join(",".join([*row[:5], str(10 * float(row[5])), row[6]]) + "\n" for row in slow)
     (tmp_path / "slow.csv").write_text(HEADER + slowed)
-    assert calibrate.run(calibrate.Request([tmp_path]), None, "csv") == 0
+    assert Calibrate(files=[tmp_path], format=Format.csv).run() == 0
     (named,) = [
         line for line in capsys.readouterr().err.splitlines() if "times slower than the fit" in line
     ]

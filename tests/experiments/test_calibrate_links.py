@@ -118,7 +118,7 @@ def test_a_curve_in_another_unit_is_named(simctl: Simctl, tmp_path: Path) -> Non
 
 
 def test_a_profile_is_judged_by_few_points_as_it_is(simctl: Simctl, two: Path) -> None:
-    answer = simctl("judge", "mn5_acc", two)
+    answer = simctl("validate", two, "--profile", "mn5_acc", "--held-out")
     assert answer.returncode == 0
     assert "of 2 points: mean" in answer.stdout
     assert "note: 2 points: too few to fit without some of them" in answer.stderr

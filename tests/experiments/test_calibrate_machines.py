@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.commands import calibrate
+from experiments.commands.calibrate import Calibrate
+from experiments.options.options import Format
 from experiments.profiles import read
-from topologies.catalogue import find
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 HEADER = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n"
@@ -34,8 +34,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def profile(runs: str) -> str:
     path = Path(runs).with_name("mine.yaml")
-    request = calibrate.Request([Path(runs)], find(MACHINE))
-    assert calibrate.run(request, path, "csv") == 0
+    request = Calibrate(files=[Path(runs)], topology=MACHINE, out=path, format=Format.csv)
+    assert request.run() == 0
     return str(path)
 
 
@@ -52,7 +52,7 @@ def test_a_nic_is_as_fast_as_its_share_of_the_ring(profile: str) -> None:
 def test_judge_and_diagnose_expect_rings_over_all_nics(
     simctl: Simctl, profile: str, runs: str
 ) -> None:
-    judged = rows(simctl("judge", profile, runs, "--format", "csv"))
+    judged = rows(simctl("validate", runs, "--profile", profile, "--held-out", "--format", "csv"))
     assert {row["algorithm"] for row in judged} == {"rings"}
     assert abs(float(judged[-1]["error"])) < 0.1
     largest = rows(simctl("diagnose", runs, "--profile", profile, "--format", "csv"))[-1]

@@ -5,30 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.calibration.libraries import NCCL
-from experiments.calibration.library_choices import runs
-from experiments.commands.recommend import Request
-from experiments.commands.recommend import run as recommend
-from experiments.simulations.recommendation import Question
+from experiments.commands.recommend import Recommend
+from experiments.options.options import Format
 from experiments.simulations.tuner_file import read_tuner
 from simctl_process import Simctl
-from topologies.catalogue import find
 
 SIZES = [2.0**10, 2.0**26]
-STAR = find("star")
 
 
 def printed(capsys: pytest.CaptureFixture[str], how: str, **files: Any) -> str:
-    question = Question(
-        "all_reduce", 2, STAR.build, runs=partial(runs, NCCL) if "tuner" in files else None
-    )
-    assert recommend(Request(question, [2, 3], SIZES, STAR, **files), how) == 0
+    request = Recommend(p="2,3", size="1KiB,64MiB", topology="star", format=Format(how), **files)
+    assert request.run() == 0
     return capsys.readouterr().out
 
 
@@ -46,7 +38,7 @@ def test_rows_have_the_second_and_its_margin(capsys: pytest.CaptureFixture[str])
 
 def test_files_and_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plot, tuner, report = (tmp_path / name for name in ("map.svg", "tuner.csv", "a.html"))
-    text = printed(capsys, "table", plot=plot, tuner=tuner, report=report)
+    text = printed(capsys, "table", plot=plot, nccl_tuner=tuner, report=report)
     machine, title, head, *_ = [line for line in text.split("\n") if line]
     assert machine.startswith("machine: star")
     assert title == "all_reduce on star: the fastest algorithm"

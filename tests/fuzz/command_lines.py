@@ -86,10 +86,11 @@ def _chosen(path: Path, random: Random) -> list[tuple[Any, list[str]]]:
                 [value_of(path, parameter)(random) for _ in range(number)],
             )
     if random.random() < 0.9:
-        if path == ("judge",):
+        if path == ("validate",) and "held_out" in chosen:
             profile, runs = random.choice(HELD_AGAINST)
-            chosen["profile"] = chosen["profile"][0], [profile]
-            chosen["runs"] = chosen["runs"][0], [runs]
+            chosen = {name: chosen[name] for name in ("held_out", "logs")}
+            chosen["profile"] = _named("validate", "profile"), [profile]
+            chosen["logs"] = chosen["logs"][0], [runs]
         _reconcile(chosen)
     return list(chosen.values())
 
@@ -116,6 +117,8 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
         conflicts += ("timeline", "bucket")
     elif "p" not in chosen or not {",", "."} & set(chosen["p"][1][0]):
         conflicts += ("plot",) if "strategy" in chosen or "straggler" in chosen else ()
+    if "held_out" not in chosen:
+        conflicts += ("tolerance", "compare")
     if "plot" not in chosen:
         conflicts += ("measured",)
     if "dataset" not in chosen:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fuzz_findings import place_of
 
-MAY_FAIL = ("judge", "diagnose", "measure")
+MAY_FAIL = ("validate", "diagnose", "measure")
 """Commands that end with 1 for what they find; of the others 1 would be a bug of the simulator."""
 _BUGS = (
     "Traceback",

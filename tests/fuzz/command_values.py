@@ -351,6 +351,7 @@ VALUES: dict[str, Value] = {
     "forced": _of("yes"),
     "family": _of("F01", "f02", "none"),
     "only": _of("h100", "log", "runs", "small"),
+    "held_out": _of("yes"),
     "tolerance": _of("0.15", "10", "0"),
     "compare": _of("nccl", "nccl:hopper", "nccl:ampere"),
     "library": _of("nccl", "mpi", "gloo", "fujitsu"),
@@ -378,8 +379,7 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("validate",), "algo"): _of(
         "ring", "tree", "rings", "double_tree", "halving_doubling", "naive"
     ),
-    (("validate",), "log"): _of(*["h100.csv", "log.txt", "small.csv", "all.json"] * 2, *RUNS),
-    (("judge",), "profile"): VALUES["profile"],
+    (("validate",), "logs"): _of(*["h100.csv", "log.txt", "small.csv", "all.json"] * 2, *RUNS),
     (("validate",), "p"): _of("4"),
     (("diagnose",), "p"): _of("4"),
     (("topo", "show"), "name"): VALUES["topology"],

@@ -48,7 +48,7 @@ def read_any(path: Path) -> Result:
     if path.suffix.lower() in (".yaml", ".yml"):
         raise InputError(
             f"{path}: a page is of results, tables and logs. For one of a profile, compare it with "
-            f"runs: simctl judge {path} RUNS --report PAGE.html"
+            f"runs: simctl validate RUNS --profile {path} --held-out --report PAGE.html"
         )
     return _log(path)
 

@@ -20,8 +20,10 @@ from experiments.calibration.nccl_comparison import (
 )
 from experiments.calibration.observations import FitCurve
 from experiments.cli import main
-from experiments.commands import judge
+from experiments.commands import judged_runs
+from experiments.commands.validate import Validate
 from experiments.measurements import Curve
+from experiments.options.options import Format
 from experiments.profiles import find
 from grouped_cases import each_case
 from simulator.cost_models.nccl import NcclJob, channels, choice, seconds
@@ -156,10 +158,10 @@ def runs(path: Path, device: str, name: str = "NCCL 2.30") -> Path:
 def test_a_profile_is_validated_beside_the_own_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge, "calibrate", lambda *_: SimpleNamespace(held_out=()))
+    monkeypatch.setattr(judged_runs, "calibrate", lambda *_: SimpleNamespace(held_out=()))
     files = [runs(tmp_path / "runs.csv", "NVIDIA H100 80GB HBM3")]
-    request = judge.Request(find("mn5_acc"), files, compare="nccl")
-    assert judge.run(request, None, "table") == 0
+    request = Validate(logs=files, profile="mn5_acc", held_out=True, compare="nccl")
+    assert request.run() == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
     assert [line.split()[-1] for line in lines[1:4]] == ["model", "12.5%", "-"]
@@ -167,11 +169,11 @@ def test_a_profile_is_validated_beside_the_own_model(
     assert "; NCCL's own model: mean 12.5%; " in sentence
     assert "are inside their 80% intervals" in sentence
     assert "β of Simple by mn5_acc, all else is NCCL's: GPUs are hopper" in shown.err
-    assert judge.run(replace(request, compare="nccl:hopper"), None, "csv") == 0
+    assert replace(request, compare="nccl:hopper", format=Format.csv).run() == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [round(float(row["nccl_error"]), 9) for row in rows[:4]] == [0, 0, 0, -0.5]
     assert {row["nccl_s"] for row in rows[4:]} == {""}
-    assert judge.run(request, None, "json") == 0
+    assert replace(request, format=Format.json).run() == 0
     points = json.loads(capsys.readouterr().out)["points"]
     assert [float(row["nccl_s"]) for row in rows[:4]] == [point["nccl_s"] for point in points[:4]]
     assert points[-1]["nccl_error"] is None
@@ -189,9 +191,9 @@ def test_without_what_it_needs_it_says_so(tmp_path: Path) -> None:
     )
     for (profile, compare), expected in zip(asks.items(), messages, strict=True):
         with pytest.raises(InputError, match=expected):
-            judge.run(
-                judge.Request(find(profile or "mn5_acc"), [unsaid], compare=compare), None, "table"
-            )
+            Validate(
+                logs=[unsaid], profile=profile or "mn5_acc", held_out=True, compare=compare
+            ).run()
 
 
 def test_the_command_line_refuses_it_in_one_line(
@@ -199,15 +201,15 @@ def test_the_command_line_refuses_it_in_one_line(
 ) -> None:
     for arguments, says in (
         (
-            ("mn5_acc", runs(tmp_path / "runs.csv", ""), "--compare", "openmpi"),
+            (runs(tmp_path / "runs.csv", ""), "--profile", "mn5_acc", "--compare", "openmpi"),
             "--compare 'openmpi': expected nccl",
         ),
         (
-            ("runs.csv", "--compare", "nccl"),
-            "Missing argument 'RUNS'",
+            ("--compare", "nccl"),
+            "Missing argument 'LOG'",
         ),
     ):
-        monkeypatch.setattr(sys, "argv", ["simctl", "judge", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["simctl", "validate", "--held-out", *map(str, arguments)])
         with pytest.raises(SystemExit) as error:
             main()
         shown = capsys.readouterr()

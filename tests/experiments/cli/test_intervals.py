@@ -235,12 +235,13 @@ def test_judge_says_how_many_points_are_inside(
     """The last time is far too long."""
     runs = tmp_path / "runs.csv"
     runs.write_text(MEASURED)
-    points = rows(simctl, "judge", profile, str(runs))
+    judged = ("validate", str(runs), "--profile", profile, "--held-out")
+    points = rows(simctl, *judged)
     assert [point["inside"] for point in points] == ["True", "True", "False"]
     for point in points:
         inside = float(point["low_s"]) <= float(point["measured_s"]) <= float(point["high_s"])
         assert str(inside) == point["inside"]
-    answer = simctl("judge", profile, str(runs), "--level", "0.9")
+    answer = simctl(*judged, "--level", "0.9")
     assert answer.returncode == 0, answer.stderr
     assert "inside 90%" in answer.stdout
     assert "67% are inside their 90% intervals" in answer.stdout
@@ -252,8 +253,9 @@ def test_judge_of_an_old_profile_has_no_intervals(
     runs = tmp_path / "runs.csv"
     runs.write_text(MEASURED)
     Path(profile).write_text(SURE[: SURE.index("uncertainty:")])
-    assert "inside" not in rows(simctl, "judge", profile, str(runs))[0]
-    assert "inside" not in simctl("judge", profile, str(runs)).stdout
+    judged = ("validate", str(runs), "--profile", profile, "--held-out")
+    assert "inside" not in rows(simctl, *judged)[0]
+    assert "inside" not in simctl(*judged).stdout
 
 
 def test_diagnose_expects_an_interval(simctl: Simctl, profile: str, tmp_path: Path) -> None:
@@ -324,7 +326,9 @@ def test_rings_over_all_nics_count_as_the_ring_that_was_measured(
 def test_a_profile_is_no_result(simctl: Simctl, profile: str, tmp_path: Path) -> None:
     refused = simctl("report", profile, "--out", str(tmp_path / "page.html"))
     assert refused.returncode == 2
-    assert f"simctl judge {profile} RUNS --report PAGE.html" in refused.stderr
+    assert (
+        f"simctl validate RUNS --profile {profile} --held-out --report PAGE.html" in refused.stderr
+    )
     assert refused.stderr.count("\n") == 1
 
 

@@ -44,7 +44,7 @@ def test_what_is_measured_is_the_librarys_and_ours() -> None:
         ("sweep --topology hgx", ["hgx_h100", "hgx_h200"]),
         ("sweep --placement r", ["round-robin"]),
         ("run --profile leo", ["leonardo_cpu"]),
-        ("judge leo", ["leonardo_cpu"]),
+        ("validate x.csv --profile leo", ["leonardo_cpu"]),
         ("train --model bert", ["bert_base", "bert_large"]),
         ("train --strategy d", ["ddp", "dp"]),
         ("topo show hgx", ["hgx_h100", "hgx_h200"]),

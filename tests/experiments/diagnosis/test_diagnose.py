@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import nccl_logs
-from experiments.commands import diagnose as command
+from experiments.commands.diagnose import Diagnose
 from experiments.measurements import Curve, read, write_runs
 from experiments.measurements.curve import NO_FOOTER
+from experiments.options.options import Format
 from grouped_cases import each_case
-from topologies.catalogue import find
 from topologies.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +27,7 @@ Spoil = Callable[[Curve, Iterable[int], float], Curve]
 
 
 def run(*logs: Path, plot: Path | None = None, how: str = "table", **options: Any) -> int:
-    return command.run(command.Request(list(logs), **options), plot, how)
+    return Diagnose(logs=list(logs), plot=plot, format=Format(how), **options).run()
 
 
 @pytest.fixture
@@ -44,10 +44,7 @@ def files(tmp_path: Path, healthy: Curve, spoil: Spoil) -> tuple[Path, Path]:
 def test_the_example_gives_what_ten_nodes_of_one_gpu_should(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert (
-        run(LOG, machine=replace(find("hgx_h100:nodes=10"), placement="round-robin"), how="json")
-        == 0
-    )
+    assert run(LOG, topology="hgx_h100:nodes=10", placement="round-robin", how="json") == 0
     (curve,) = json.loads(capsys.readouterr().out)["curves"]
     assert not curve["abnormal"]
     assert curve["points"][-1]["fraction"] == pytest.approx(1.02, abs=0.03)
@@ -56,7 +53,7 @@ def test_the_example_gives_what_ten_nodes_of_one_gpu_should(
 def test_a_file_that_knows_no_nodes_is_not_blamed_for_a_guess(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(LOG, machine=find("hgx_h100")) == 0
+    assert run(LOG, topology="hgx_h100") == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "if the ranks fill 2 nodes one after the other (else: --placement)" in printed
 
@@ -122,7 +119,7 @@ def test_one_point_is_not_judged_and_one_that_cannot_be_is_named(
 ) -> None:
     path = tmp_path / "one_ar_p4.csv"
     path.write_text("size_bytes,time_us\n4,0.005\n")
-    assert run(path, path, machine=find("star"), plot=tmp_path / "one.svg") == 0
+    assert run(path, path, topology="star", plot=tmp_path / "one.svg") == 0
     output = capsys.readouterr()
     assert output.out.startswith("all_reduce, 4 ranks, one_ar_p4.csv: too few points to judge\n")
     assert output.out.endswith("\n0 of 1 curve abnormal\n")
@@ -213,7 +210,7 @@ def test_a_latency_and_a_bandwidth_are_told_apart(
 
 
 def test_a_picture_is_drawn_a_curve(files: tuple[Path, Path], tmp_path: Path) -> None:
-    run(files[1], machine=find("star"), plot=tmp_path / "one.svg")
+    run(files[1], topology="star", plot=tmp_path / "one.svg")
     assert (tmp_path / "one.svg").read_text().count("<svg") == 1
     run(*files, plot=tmp_path / "many.png")
     assert all((tmp_path / f"many-{k}.png").read_bytes().startswith(b"\x89PNG") for k in (1, 2))
@@ -226,7 +223,7 @@ def test_ranks_are_where_the_file_says(
     """Ten nodes of one GPU have a NIC each, and ten GPUs of two nodes would have NVLink."""
     path = tmp_path / "ten_ar_p10.csv"
     path.write_text(write_runs([replace(read(LOG).curves[0], nodes=10)]))
-    assert run(path, machine=find(topology)) == 0
+    assert run(path, topology=topology) == 0
     assert "48.89GB/s a node: 98% of 1 x ib link at 50GB/s, the limit" in capsys.readouterr().out
 
 
@@ -243,10 +240,10 @@ def test_a_broken_file_is_one_line(tmp_path: Path, text: str) -> None:
 
 def test_other_mistakes_are_one_line(files: tuple[Path, Path], tmp_path: Path) -> None:
     mistakes: list[dict[str, Any]] = [
-        {"ranks": 8},
+        {"p": "8"},
         {"in_place": True},
         {"plot": tmp_path / "a.gif"},
-        {"machine": find("hgx_h100:nodes=1")},
+        {"topology": "hgx_h100:nodes=1"},
         {"family": "F01"},
     ]
     for mistake in mistakes:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,17 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from experiments.cli.simulated import parse_shapes
-from experiments.commands.profile_model import Request, Shape, load, random_inputs, run
+from experiments.commands.profile_model import (
+    ProfileModel,
+    load,
+    parse_shapes,
+    random_inputs,
+)
 from experiments.models import torch_run
 from experiments.models.model_files import read
 from experiments.models.torch_module import Training, profile
 from experiments.models.torch_run import Clock
+from experiments.options.options import Format
 from simulator.training.model import Model
 from topologies.errors import InputError
 
@@ -321,10 +327,8 @@ def test_the_command_prints_a_table_and_writes_the_model(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "net.yaml"
-    assert (
-        run(Request(f"{source}:net", [Shape((8, 3), "int64")], vocab=10, steps=1), out, "table")
-        == 0
-    )
+    request = ProfileModel(target=f"{source}:net", input="8x3:int64", vocab=10, steps=1, out=out)
+    assert request.run() == 0
     printed = capsys.readouterr()
     rows = [line.split() for line in printed.out.splitlines()]
     assert printed.out.startswith("net: batches of 8, fp32, on ")
@@ -336,12 +340,12 @@ def test_the_command_prints_a_table_and_writes_the_model(
 
 
 def test_the_command_prints_json_and_csv(source: str, capsys: pytest.CaptureFixture[str]) -> None:
-    request = Request(f"{source}:made", [Shape((8, 4))], batch=2, steps=1, dtype="bf16")
-    run(request, None, "json")
+    request = ProfileModel(target=f"{source}:made", input="8x4", batch=2, steps=1, dtype="bf16")
+    replace(request, format=Format.json).run()
     document = json.loads(capsys.readouterr().out)
     assert (document["batch"], document["dtype"], document["parameters_B"]) == (2, "bf16", 20.0)
     assert [layer["layer"] for layer in document["layers"]] == ["Linear", "other"]
-    run(request, None, "csv")
+    replace(request, format=Format.csv).run()
     assert (
         capsys.readouterr()
         .out.splitlines()[0]
@@ -384,17 +388,17 @@ def test_a_mistake_of_the_command_is_one_line(
     source: str, target: str, inputs: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as error:
-        run(Request(target, parse_shapes(inputs), vocab=1000, steps=1), None, "table")
+        ProfileModel(target=target, input=inputs, steps=1).run()
     assert "\n" not in str(error.value)
 
 
 @each_case("wrong", [{"dtype": "int8"}, {"batch": 0}, {"vocab": 0}, {"device": "tpu"}])
 def test_an_option_is_checked(source: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
-        run(Request(f"{source}:net", [Shape((8, 3), "int64")], **wrong), None, "table")
+        ProfileModel(target=f"{source}:net", input="8x3:int64", **wrong).run()
 
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=r"pip install '\.\[torch\]'"):
-        run(Request("torch.nn:Identity", [Shape((8,))]), None, "table")
+        ProfileModel(target="torch.nn:Identity", input="8").run()

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
 MODEL = ROOT / "examples" / "two_layer_model.yaml"
 LLAMA = ("--model", "llama3_8b", "--topology", "hgx_h100:nodes=1")
+MN5 = ROOT / "examples" / "mn5_acc_all_reduce.csv"
 COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "sweep": ("sweep", "--algo", "ring,tree", "--p", "2..4", "--size", "1KiB,1MiB"),
     "run": ("run", "--p", "4", "--size", "1KiB"),
@@ -29,8 +30,8 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "plan": ("train", *LLAMA, "--plan", "dp=4,pp=2,micro=1,batch=8,zero=1,recompute=full"),
     "plans": ("train", *LLAMA, "--plan", "auto,pp=1", "--gpus", "4", "--batch", "4"),
     "validate": ("validate", LOG, "--fit"),
-    "judge": ("judge", "mn5_acc", ROOT / "examples" / "mn5_acc_all_reduce.csv"),
-    "calibrate": ("calibrate", ROOT / "examples" / "mn5_acc_all_reduce.csv"),
+    "judge": ("validate", MN5, "--profile", "mn5_acc", "--held-out"),
+    "calibrate": ("calibrate", MN5),
     "diagnose": ("diagnose", LOG),
     "recommend": ("recommend", "--topology", "star", "--p", "4", "--size", "1KiB,1MiB"),
     "winners": ("recommend", "--topology", "star", "--p", "2,3", "--size", "1KiB,1MiB"),

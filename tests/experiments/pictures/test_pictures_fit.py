@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str | Path, ...]] = {
     "recommendation": ("recommend", "--p", "4", "--size", "1KiB..1GiB:x4"),
     "validation": ("validate", LOG, "--fit"),
     "diagnosis": ("diagnose", LOG),
-    "prediction": ("judge", "mn5_acc", RUNS),
+    "prediction": ("validate", RUNS, "--profile", "mn5_acc", "--held-out"),
 }
 QUICK = ("by size", "strategies")
 Simctl = Callable[..., Any]

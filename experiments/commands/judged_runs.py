@@ -1,4 +1,4 @@
-"""`simctl judge`: the errors of a profile on runs, and those of its kind of model on unseen points.
+"""`simctl validate --held-out`: the errors of a profile, and of its kind of model on unseen points.
 
 With `--compare nccl` it also prints the errors of NCCL's own model.
 """
@@ -6,7 +6,6 @@ With `--compare nccl` it also prints the errors of NCCL's own model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,9 +28,12 @@ from experiments.calibration.prediction import (
 )
 from experiments.commands.answer import Answer, check_files
 from experiments.measurements import Curve, doubts, read_all, setups
-from experiments.measurements.setups import chosen_curves
+from experiments.options.log_options import JudgingOptions
+from experiments.options.values import parse_tolerance
+from experiments.profiles import find
 from experiments.profiles.interval_levels import at_level, span
 from experiments.profiles.profile_document import Calibrated, Error
+from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
@@ -50,55 +52,38 @@ NcclTimes = Sequence[Floats]
 `--compare`."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """A profile, and the runs to judge it by."""
-
-    profile: Calibrated
-    runs: Sequence[Path]
-    family: str | None = None
-    """The series of a folder with an index."""
-    only: str | None = None
-    """Words of the names of files: one set-up."""
-    forced: bool = False
-    """Whether only curves with a forced algorithm count."""
-    in_place: bool = False
-    """Whether the in-place times count."""
-    tolerance: float = np.inf
-    """The greatest mean error, as a share of the time."""
-    compare: str | None = None
-    """NCCL's own model beside the profile: "nccl", or with GPUs, "nccl:hopper"."""
-    level: float | None = None
-    """The share of runs that an interval holds; None is the profile's."""
-
-
-def run(request: Request, plot: Path | None, how: str, page: Path | None = None) -> int:
+def run(request: JudgingOptions) -> int:
     """Print the errors of the profile and of its kind of model; 1 if a mean error is above the
     tolerance."""
-    profile, compare = request.profile, request.compare
-    check_files(plot=plot, report=page)
+    limit = np.inf if request.tolerance is None else parse_tolerance(request.tolerance)
+    if request.profile is None:
+        raise InputError("--held-out: name the profile to judge, like --profile mine.yaml")
+    profile, compare = find(request.profile), request.compare
+    check_files(plot=request.plot, report=request.report)
     machine = find_machine(profile.machine)
     kind = library(profile.library).on(machine)
     generation = _generation(compare, profile, kind) if compare is not None else None
-    curves, measured = _measured(request, kind)
+    curves, measured = _measured(request, profile, kind)
     nccl_times = (
         _nccl_times(profile, machine, curves, measured, generation)
         if generation is not None
         else []
     )
-    judged = _judge(request, machine, kind, measured)
+    judged = _judge(at_level(profile.simulated(), request.level), machine, kind, measured)
     held_out = _held_out_errors(machine, kind, measured)
-    answer = _answer(request, judged, nccl_times, held_out)
-    answer.write(plot=plot, report=page)
-    answer.show(how, lambda: _text(profile, judged, nccl_times, held_out))
-    return int(max(_mean_errors(judged, held_out)) > request.tolerance)
+    answer = _answer(request, profile, judged, nccl_times, held_out)
+    answer.write(plot=request.plot, report=request.report)
+    answer.show(request.format, lambda: _text(profile, judged, nccl_times, held_out))
+    return int(max(_mean_errors(judged, held_out)) > limit)
 
 
-def _measured(request: Request, kind: Library) -> tuple[Sequence[Curve], FitPoints]:
+def _measured(
+    request: JudgingOptions, profile: Calibrated, kind: Library
+) -> tuple[Sequence[Curve], Points]:
     """The curves of the runs, and their points. Notes say what is skipped or doubtful."""
-    measurements = read_all(request.runs, request.family)
+    measurements = read_all(request.logs, request.family)
     curves = chosen_curves(measurements.curves, request.only, request.forced)
-    profile, in_place = request.profile, request.in_place
+    in_place = request.in_place
     measured, skipped = points(
         curves, kind, in_place=in_place, least=1, profile=profile.simulated()
     )
@@ -150,11 +135,8 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
     return generation
 
 
-def _judge(
-    request: Request, machine: Blueprint, kind: Library, measured: FitPoints
-) -> list[Judged]:
+def _judge(simulated: Profile, machine: Blueprint, kind: Library, measured: Points) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
-    simulated = at_level(request.profile.simulated(), request.level)
     progress = output.Progress("algorithms and numbers of ranks")
 
     def build(job: CurveJob) -> Topology:
@@ -191,14 +173,18 @@ def _nccl_times(
 
 
 def _answer(
-    request: Request, judged: Sequence[Judged], nccl_times: NcclTimes, held_out: dict[str, Error]
+    request: JudgingOptions,
+    profile: Calibrated,
+    judged: Sequence[Judged],
+    nccl_times: NcclTimes,
+    held_out: dict[str, Error],
 ) -> Answer:
     def draw() -> Figure:
         from experiments.pictures.prediction_curves import prediction_drawing
 
         return prediction_drawing(name, judged)
 
-    name, runs = request.profile.profile, ",".join(map(str, request.runs))
+    name, runs = profile.profile, ",".join(map(str, request.logs))
     parameters = {"profile": name, "runs": runs, "family": request.family, "only": request.only}
     records = _records(judged, nccl_times)
     unseen = {name: error.model_dump() for name, error in held_out.items()}

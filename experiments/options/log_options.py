@@ -1,0 +1,82 @@
+"""The options of commands that read measured runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.options.options import Level, ProfileName, ReportOptions
+
+Family = Annotated[
+    str | None, typer.Option(help="Read only this series of a folder with an index.")
+]
+Runs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUNS", help="nccl-tests, OSU or CSV files, or folders of them."),
+]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")]
+LogRanks = Annotated[
+    str | None, typer.Option("--p", help="The number of ranks, if the files do not contain it.")
+]
+CurvePlot = Annotated[
+    Path | None,
+    typer.Option(
+        help="Draw FILE.png, .svg or .pdf; with several curves one file for each.", writable=True
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Measured runs, and which of their curves count."""
+
+    family: Family = None
+    only: Annotated[
+        str | None,
+        typer.Option(help="Read only files with these words in their names.", show_default=False),
+    ] = None
+    forced: Annotated[
+        bool, typer.Option("--forced", help="Use only curves whose algorithm was forced.")
+    ] = False
+    in_place: InPlace = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgingOptions(RunOptions, ReportOptions):
+    """A calibrated profile, and the runs to judge it by."""
+
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="LOG", help="nccl-tests, OSU or CSV files (size_bytes, time_us), or folders."
+        ),
+    ]
+    profile: ProfileName = None
+    level: Level = None
+    plot: CurvePlot = None
+    held_out: Annotated[
+        bool,
+        typer.Option(
+            "--held-out",
+            help="Judge --profile by the runs: its errors on each curve, and those of the same "
+            "kind of model on points that its fit has not seen.",
+        ),
+    ] = False
+    tolerance: Annotated[
+        str | None,
+        typer.Option(
+            help="With --held-out: exit 1 if the mean error is above this share of the time, like "
+            "0.15.",
+            show_default=False,
+        ),
+    ] = None
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            help="With --held-out: NCCL's own model beside the profile: nccl, or nccl:GPUs like "
+            "nccl:hopper."
+        ),
+    ] = None
