@@ -20,8 +20,8 @@ from experiments.options.completion import (
 from experiments.options.groups import with_groups
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import (
-    Algorithm,
     AlgorithmFile,
+    AlgorithmName,
     AlgorithmWord,
     Size,
     word_or_option,
@@ -142,7 +142,7 @@ def animate(
         typer.Option(help="FILE.html, FILE.gif, or FOLDER for an SVG of each step."),
     ],
     word: AlgorithmWord = None,
-    algo: Algorithm = None,
+    algo: AlgorithmName = None,
     algo_file: AlgorithmFile = None,
     p: Annotated[
         str | None,

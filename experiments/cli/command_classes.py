@@ -20,7 +20,7 @@ from topologies.errors import InputError
 
 CLASSES = {
     "sweep": "sweep:Sweep",
-    "run": "",
+    "run": "run:Run",
     "train": "",
     "profile-model": "profile_model:ProfileModel",
     "animate": "",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,21 +10,13 @@ from experiments.options.execution_options import ExecutionOptions
 from experiments.options.groups import with_groups
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import (
-    Algorithm,
-    AlgorithmFile,
-    AlgorithmWord,
     Format,
     Output,
     Plot,
     Report,
-    ResultFile,
     RunOut,
     RunTimeline,
-    Size,
-    Timeline,
-    word_or_option,
 )
-from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.trace_options import TraceOptions
 from experiments.options.training_options import TrainingOptions
@@ -36,98 +26,6 @@ if TYPE_CHECKING:
     pass
 
 app = typer.Typer()
-Groups = Annotated[
-    str | None,
-    typer.Option(
-        help='Collectives of groups at once: "0-7;8-15" or "0-3 tree 1MiB; 0,4 stream=1 after=0".'
-    ),
-]
-Chakra = Annotated[
-    Path | None,
-    typer.Option(
-        help="The workload of Chakra traces: a FOLDER of NAME.RANK.et. --algo may name an "
-        "algorithm of each collective."
-    ),
-]
-
-
-@app.command(epilog="Example: simctl run ring --p 8 --size 1GiB --timeline ring.png")
-@with_groups
-def run(
-    word: AlgorithmWord = None,
-    algo: Algorithm = None,
-    algo_file: AlgorithmFile = None,
-    p: Annotated[
-        str | None,
-        typer.Option(
-            "--p",
-            help="The number of ranks.  [default: all of the machine; 8 of a shape; with --matrix "
-            "what the file says]",
-        ),
-    ] = None,
-    size: Size = None,
-    groups: Groups = None,
-    chakra: Chakra = None,
-    pattern: PatternOptions = PatternOptions(),
-    machine: MachineOptions = MachineOptions(),
-    rules: RuleOptions = RuleOptions(),
-    profile: ProfileOptions = ProfileOptions(),
-    timeline: Timeline = None,
-    trace: TraceOptions = TraceOptions(),
-    out: ResultFile = None,
-    report: Report = None,
-    format: Output = Format.table,
-) -> None:
-    """Simulate one collective and explain where its time goes.
-
-    The report has the critical path, the busiest links, and what each parameter is worth. With
-    --groups several collectives run at once, and each is compared with its time alone.
-    """
-    from experiments.output import RunFiles
-
-    files = RunFiles(timeline, out, report, trace.choice)
-    algo = word_or_option(word, algo)
-    if chakra is not None:
-        from experiments.cli.chakra_options import ChakraOptions
-
-        unused: dict[str, object] = {"algo-file": algo_file, "p": p, "size": size}
-        unused["groups"] = groups
-        unused |= asdict(profile)
-        options = ChakraOptions(chakra, algo, {**unused, **pattern.pattern_parameters})
-        raise typer.Exit(options.run(machine, rules, files, format.value))
-    from experiments.commands import run as command
-    from experiments.options.values import named, parse_algorithm, parse_rank_count, usual_ranks
-    from topologies.units import parse_bytes
-
-    machine, calibrated = profile.calibrated(machine, rules)
-    algorithm = pattern.patterned(
-        parse_algorithm(algo, algo_file, profile.usual_algorithms(machine))
-    )
-    if groups is not None:
-        from experiments.cli.group_parser import GroupOptions
-
-        refused = {"profile": profile.profile, "library": profile.library}
-        chosen = GroupOptions(groups, algorithm, pattern.size_text(size), p, refused)
-        raise typer.Exit(chosen.run(machine.blueprint, rules, files, format.value))
-    p = pattern.count_text(p, lambda: usual_ranks(machine.blueprint, [algorithm], "8"))
-    size = pattern.size_text(size)
-    parameters = {"p": p, "size": size, "engine": rules.engine.value, **profile.library_parameters}
-    parameters = named(algo, algo_file, [algorithm]) | parameters
-    request = command.Request(
-        algorithm,
-        parse_rank_count(p),
-        parse_bytes(size),
-        replace(machine.blueprint, force=rules.force),
-        rules.rules,
-        calibrated,
-        parameters={
-            **machine.machine_parameters,
-            **rules.rule_parameters,
-            **parameters,
-            **pattern.pattern_parameters,
-        },
-    )
-    raise typer.Exit(command.run(request, files, format.value))
 
 
 @app.command(

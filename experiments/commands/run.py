@@ -2,112 +2,232 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from math import isnan
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import numpy as np
+import typer
 
 from experiments import output
 from experiments.commands.answer import Answer
-from experiments.profiles.interval_levels import level_of, span
-from experiments.simulations import workload
-from experiments.simulations.case import Case
-from experiments.simulations.ineffective_labels import ineffective_labels
-from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.size_ranges import unmeant_sizes
-from experiments.simulations.sweep_rows import SweepRow, judge
-from experiments.terms import footnote, inexact
-from experiments.wait_records import wait_cells, wait_records
-from simulator.analysis.critical_path import Segment, critical_path, parts, worth
-from simulator.analysis.waits import waits
-from simulator.collectives import Algorithm
-from simulator.collectives.proof import WrongAlgorithm
-from simulator.profile import Profile
-from simulator.schedules.timeline import Timeline
-from topologies.catalogue import Blueprint
+from experiments.options.options import (
+    AlgorithmFile,
+    AlgorithmName,
+    AlgorithmWord,
+    FormatOptions,
+    Report,
+    ResultFile,
+    Size,
+    Timeline,
+    word_or_option,
+)
+from experiments.options.pattern_options import PatternOptions
+from experiments.options.profile_options import SimulationOptions
+from experiments.options.trace_options import TraceOptions
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
+from topologies.units import format_bytes, format_seconds, parse_bytes
 
-BUSIEST = 8
-LEAST = 0.01
-"""A correction by measured runs is printed from this share on."""
-PARAMETERS = {
-    "latency": "α",
-    "gap": "g",
-    "serialisation": "1/β",
-    "reduction": "γ",
-    "copy": "copy",
-    "compute": "compute",
-}
+if TYPE_CHECKING:
+    from experiments.simulations.case import Case
+    from experiments.simulations.case import Run as Outcome
+    from experiments.simulations.sweep_rows import SweepRow
+    from simulator.collectives import Algorithm
+    from simulator.collectives.proof import WrongAlgorithm
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to simulate."""
+@dataclass(frozen=True, kw_only=True)
+class Run(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
+    """Simulate one collective and explain where its time goes.
 
-    algorithm: Algorithm
-    ranks: int
-    size: float
-    """In bytes."""
-    machine: Blueprint
-    rules: Rules = DEFAULT
-    profile: Profile | None = None
-    """A calibrated library, whose protocols are simulated."""
-    parameters: Mapping[str, output.Value] = field(default_factory=dict)
-    """The options as the user writes them: stored with a trace."""
+    The report has the critical path, the busiest links, and what each parameter is worth. With
+    --groups several collectives run at once, and each is compared with its time alone.
+    """
 
+    EXAMPLES: ClassVar = ("run ring --p 8 --size 1GiB --timeline ring.png",)
 
-def run(request: Request, files: output.RunFiles, how: str) -> int:
-    """Print one collective in full; 1 if a check failed."""
-    files.check()
-    if files.is_trace:
-        # A trace has events of all ranks, of which none stands for others.
-        request = replace(request, rules=request.rules._replace(symmetry="off"))
-    progress = output.Progress("built and proven, simulated, explained")
-    algorithm, ranks, profile = request.algorithm, request.ranks, request.profile
-    machine = workload.Estimates(request.machine.build, request.rules, profile)
-    points = [machine.point(algorithm, ranks)]
-    if not request.rules.force:
-        workload.check_points(points, 1, jobs=1)
-    workload.announce(points, 1, jobs=1)
-    topology = request.machine.build(ranks, algorithm.servers)
-    try:
-        case = Case(algorithm, ranks, topology, request.rules, profile).tuned(request.size)
-    except WrongAlgorithm as error:
-        raise InputError(f"{error}{_drawn(error, files.timeline)}") from None
-    if files.is_trace:
-        files.trace.of(case.schedule.ranks)
-    progress(1, 3)
-    outcome = case.run(request.size)
-    progress(2, 3)
-    for line in ineffective_labels(profile, [algorithm], [ranks], request.machine.build):
-        output.note(line)
-    for line in unmeant_sizes([algorithm], [request.size]):
-        output.note(line)
-    row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
-    progress(3, 3)
-    title = _title(row, request)
-    parameters = {**request.parameters, **({"profile": profile.name} if profile else {})}
-    behind = waits(result, path)
-    report = {
-        "summary": row.record(),
-        "critical_path_s": {**outcome.overheads, **parts(path)},
-        "contention": wait_records(behind, result.schedule),
-        "busiest": _busiest(result),
-        "worth_s": dict(worth(path)),
-        "chosen": list(case.chosen),
-        "ranks_simulated": ranks // result.schedule.members,
-        **({} if row.unsure is None else {"unsure": list(row.unsure)}),
-        **({"grid_s": result.grid, "grid_error_s": result.grid_error} if result.grid else {}),
-    }
-    answer = Answer("run", report, [row.record()], parameters, request.machine, profile)
-    answer.write_run(files, result, title)
-    waiting = wait_cells(behind, result.schedule)
-    answer.show(how, lambda: _text(row, title, report, path, waiting, level_of(profile)))
-    return 1 if row.verdict.failed else 0
+    word: AlgorithmWord = None
+    algo: AlgorithmName = None
+    algo_file: AlgorithmFile = None
+    p: Annotated[
+        str | None,
+        typer.Option(
+            "--p",
+            help="The number of ranks.  [default: all of the machine; 8 of a shape; with --matrix "
+            "what the file says]",
+        ),
+    ] = None
+    size: Size = None
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help='Collectives of groups at once: "0-7;8-15" or "0-3 tree 1MiB; 0,4 stream=1 '
+            'after=0".'
+        ),
+    ] = None
+    chakra: Annotated[
+        Path | None,
+        typer.Option(
+            help="The workload of Chakra traces: a FOLDER of NAME.RANK.et. --algo may name an "
+            "algorithm of each collective."
+        ),
+    ] = None
+    timeline: Timeline = None
+    out: ResultFile = None
+    report: Report = None
+
+    @cached_property
+    def _files(self) -> output.RunFiles:
+        return output.RunFiles(self.timeline, self.out, self.report, self.choice)
+
+    @cached_property
+    def _algorithm(self) -> Algorithm:
+        from experiments.options.values import parse_algorithm
+
+        algo = word_or_option(self.word, self.algo)
+        return self.patterned(parse_algorithm(algo, self.algo_file, self.library_choices))
+
+    @cached_property
+    def _count(self) -> str:
+        """The number of ranks as text."""
+        from experiments.options.values import usual_ranks
+
+        return self.count_text(self.p, partial(usual_ranks, self.machine, [self._algorithm], "8"))
+
+    @property
+    def _parameters(self) -> dict[str, output.Value]:
+        """The options as the user writes them: stored with a trace."""
+        from experiments.options.values import named
+
+        algo = word_or_option(self.word, self.algo)
+        profile = self.calibration
+        return {
+            **self.simulation_parameters,
+            **named(algo, self.algo_file, [self._algorithm]),
+            "p": self._count,
+            "size": self.size_text(self.size),
+            **self.pattern_parameters,
+            **({"profile": profile.name} if profile else {}),
+        }
+
+    def run(self) -> int:
+        """Print one collective in full, or several at once; 1 if a check failed."""
+        from experiments.commands.run_text import busiest, text
+        from experiments.profiles.interval_levels import level_of
+        from experiments.simulations.sweep_rows import judge
+        from experiments.wait_records import wait_cells, wait_records
+        from simulator.analysis.critical_path import critical_path, parts, worth
+        from simulator.analysis.waits import waits
+
+        if self.chakra is not None:
+            return self._workload(self.chakra)
+        if self.groups is not None:
+            return self._groups(self.groups)
+        self._files.check()
+        progress = output.Progress("built and proven, simulated, explained")
+        case, outcome = self._simulated(progress)
+        row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
+        progress(3, 3)
+        behind = waits(result, path)
+        report = {
+            "summary": row.record(),
+            "critical_path_s": {**outcome.overheads, **parts(path)},
+            "contention": wait_records(behind, result.schedule),
+            "busiest": busiest(result),
+            "worth_s": dict(worth(path)),
+            "chosen": list(case.chosen),
+            "ranks_simulated": row.ranks // result.schedule.members,
+            **({} if row.unsure is None else {"unsure": list(row.unsure)}),
+            **({"grid_s": result.grid, "grid_error_s": result.grid_error} if result.grid else {}),
+        }
+        title, about = self._title(row), (self._parameters, self.machine, self.calibration)
+        answer = Answer("run", report, [row.record()], *about)
+        answer.write_run(self._files, result, title)
+        waiting, level = wait_cells(behind, result.schedule), level_of(self.calibration)
+        answer.show(self.format, lambda: text(row, title, report, path, waiting, level))
+        return 1 if row.verdict.failed else 0
+
+    def _simulated(self, progress: output.Progress) -> tuple[Case, Outcome]:
+        """The collective at its size."""
+        from experiments.options.values import parse_rank_count
+        from experiments.simulations import workload
+        from experiments.simulations.case import Case
+        from experiments.simulations.ineffective_labels import ineffective_labels
+        from experiments.simulations.size_ranges import unmeant_sizes
+        from simulator.collectives.proof import WrongAlgorithm
+
+        algorithm, ranks, nbytes = (
+            self._algorithm,
+            parse_rank_count(self._count),
+            parse_bytes(self.size_text(self.size)),
+        )
+        rules, profile, build = self.rules, self.calibration, self.machine.build
+        if self._files.is_trace:
+            # A trace has events of all ranks, of which none stands for others.
+            rules = rules._replace(symmetry="off")
+        points = [workload.Estimates(build, rules, profile).point(algorithm, ranks)]
+        if not self.force:
+            workload.check_points(points, 1, jobs=1)
+        workload.announce(points, 1, jobs=1)
+        topology = build(ranks, algorithm.servers)
+        try:
+            case = Case(algorithm, ranks, topology, rules, profile).tuned(nbytes)
+        except WrongAlgorithm as error:
+            raise InputError(f"{error}{_drawn(error, self.timeline)}") from None
+        if self._files.is_trace:
+            self._files.trace.of(case.schedule.ranks)
+        progress(1, 3)
+        outcome = case.run(nbytes)
+        progress(2, 3)
+        for line in ineffective_labels(profile, [algorithm], [ranks], build):
+            output.note(line)
+        for line in unmeant_sizes([algorithm], [nbytes]):
+            output.note(line)
+        return case, outcome
+
+    def _groups(self, text: str) -> int:
+        """Simulate collectives of groups. Raises InputError for options that they do not take."""
+        from experiments.commands import run_groups
+        from experiments.options.values import parse_rank_count
+
+        for name in ("profile", "library"):
+            if (value := getattr(self, name)) is not None:
+                raise InputError(f"--groups and --{name} {value}: leave one of them out")
+        size = self.size_text(self.size)
+        calls = run_groups.parse_groups(text, self._algorithm, parse_bytes(size))
+        most = max(max(call.ranks) for call in calls) + 1
+        ranks = most if self.p is None else parse_rank_count(self.p)
+        names = {"groups": text, "algo": self._algorithm.name, "size": size}
+        parameters = names | {"topology": self.machine.text}
+        about = calls, max(2, ranks), self.machine, self.rules, parameters
+        return run_groups.run(*about, self._files, self.format)
+
+    def _workload(self, folder: Path) -> int:
+        """Simulate Chakra traces. Raises InputError for options that they do not take."""
+        from experiments.commands import run_chakra
+        from experiments.options.values import parse_algorithms
+
+        unused = ("algo_file", "p", "size", "groups", "profile", "library", "level")
+        for name in (*unused, "root", "skew", "matrix"):
+            if (value := getattr(self, name)) is not None:
+                option = f"--{name.replace('_', '-')} {str(value)[:40]}"
+                raise InputError(f"--chakra and {option}: leave one of them out")
+        algo = word_or_option(self.word, self.algo)
+        chosen = [] if algo is None else parse_algorithms(algo)
+        parameters = {
+            **self.machine_parameters,
+            **self.rule_parameters,
+            "chakra": str(folder),
+            "algo": algo,
+        }
+        about = folder, chosen, self.machine, self.rules, parameters
+        return run_chakra.run(*about, self._files, self.format)
+
+    def _title(self, row: SweepRow) -> str:
+        root = self._algorithm.collective.root
+        case = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
+        where = f" from root {root}" if root else ""
+        return f"{case}{where} on {self.machine.text}: {format_seconds(row.time_s)}"
 
 
 def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
@@ -119,169 +239,3 @@ def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
 
     write_figure(path, wrong_drawing(error))
     return f" (drawn in {path})"
-
-
-def _title(row: SweepRow, request: Request) -> str:
-    root = request.algorithm.collective.root
-    case = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
-    where = f" from root {root}" if root else ""
-    return f"{case}{where} on {request.machine.text}: {format_seconds(row.time_s)}"
-
-
-def _bytes(nbytes: float, row: SweepRow) -> str:
-    """In the units that V is written in."""
-    return format_bytes(nbytes, in_binary([row.size_B]))
-
-
-def _busiest(timeline: Timeline) -> list[dict[str, output.Value]]:
-    """The media of the machine that carried most, most used first."""
-    share, nbytes = timeline.utilisation(), timeline.medium_bytes()
-    names, standing = timeline.routed.machine.medium_names, timeline.routed.standing
-    if len(standing):
-        share, nbytes = (np.append(column, 0.0)[standing] for column in (share, nbytes))
-    order = np.lexsort((np.arange(len(share)), -np.round(nbytes, 3), -np.round(share, 12)))
-    return [
-        {"medium": names[m], "busy": float(share[m]), "bytes_B": float(nbytes[m])}
-        for m in order[:BUSIEST].tolist()
-        if nbytes[m] > 0
-    ]
-
-
-def _text(
-    row: SweepRow,
-    title: str,
-    report: Mapping[str, object],
-    path: list[Segment],
-    waiting: list[list[str]],
-    level: float,
-) -> str:
-    busiest = cast(list[dict[str, output.Value]], report["busiest"])
-    simulated = cast(int, report["ranks_simulated"])
-    standing = (
-        [f"{output.counted(simulated, 'rank')} of {row.ranks} simulated: the others do the same"]
-        if simulated < row.ranks
-        else []
-    )
-    if "grid_s" in report:
-        step, error = (cast(float, report[name]) for name in ("grid_s", "grid_error_s"))
-        standing.append(inexact(step, error, row.time_s))
-    blocks = [
-        "\n".join([title, *standing]),
-        output.align(_summary(row, level)),
-        "where the time goes (the critical path)\n"
-        + output.align(_shares(cast(dict[str, float], report["critical_path_s"]), row.time_s)),
-        *(
-            [f"contention: waiting behind messages of other ranks\n{output.align(waiting)}"]
-            if waiting
-            else []
-        ),
-        *(
-            [f"busiest links and ports\n{output.align([_medium(each, row) for each in busiest])}"]
-            if busiest
-            else []
-        ),
-        "what each parameter is worth (to first order)\n" + output.align(_worth(row, path)),
-    ]
-    chosen = cast(list[str], report["chosen"])
-    if chosen:
-        blocks.insert(2, "chosen for this machine\n" + "\n".join(f"  {line}" for line in chosen))
-    verdict = [row.verdict.word] if row.verdict.reason else []
-    terms, left_out = ["V", "busbw", "redundant", *verdict], row.bounds_left_out
-    terms += ["expected"] * (row.expected_s is not None)
-    terms += ["left out"] * bool(left_out) + ["not included"] * (not row.protocol)
-    blocks.append(footnote(terms, {"left out": [left_out]}))
-    return "\n\n".join(blocks)
-
-
-def _summary(row: SweepRow, level: float) -> list[list[str]]:
-    return [
-        ["  time", format_seconds(row.time_s), _difference(row)],
-        *(_expected(row, row.expected_s, level) if row.expected_s is not None else []),
-        [
-            "  best bound",
-            format_seconds(row.bound_s),
-            f"{row.bound}; time is {row.over_bound:.3f} of it" if row.bound_s else "none is known",
-        ],
-        [
-            "  bandwidth",
-            format_bandwidth(row.algbw_Bps),
-            f"algbw; busbw {format_bandwidth(row.busbw_Bps)}",
-        ],
-        ["  bytes moved", _bytes(row.volume_B, row), _formula(row.volume_formula_B, row)],
-        [
-            "  steps",
-            str(row.steps),
-            "" if row.steps_formula is None else f"formula {row.steps_formula}",
-        ],
-        [
-            "  peak memory",
-            _bytes(row.peak_B, row),
-            "; ".join(filter(None, ["a rank", _formula(row.peak_formula_B, row)])),
-        ],
-        [
-            "  redundant",
-            _bytes(row.redundant_B, row),
-            "; ".join(filter(None, ["all ranks", _formula(row.redundant_formula_B, row)])),
-        ],
-        ["  verdict", str(row.verdict), ""],
-        *([["  protocol", row.protocol, "the fastest of the profile's"]] if row.protocol else []),
-    ]
-
-
-def _expected(row: SweepRow, expected: float, level: float) -> list[list[str]]:
-    """The interval, what corrects the time, and why the interval is wide."""
-    about = f"{level:.0%} of runs: {span(row.low_s, row.high_s)}"
-    lines = [["  expected", format_seconds(expected), about]]
-    low, high = row.low_s or 0.0, row.high_s or 0.0
-    if low < row.bound_s and low * high > (1 + 1e-9) * expected**2:  # no longer symmetrical
-        text = f"it ends at the bound of the specified links, {format_seconds(low)}"
-        lines.append(["", "", text])
-    if abs(share := expected / row.time_s - 1) >= LEAST:
-        slower = "longer" if share > 0 else "less"
-        text = f"measured runs nearby take {abs(share):.0%} {slower} than the model says"
-        lines.append(["", "", text])
-    return lines + [["", "", f"unsure: {reason}"] for reason in row.unsure or ()]
-
-
-def _difference(row: SweepRow) -> str:
-    """How far the time is from the formula, in words."""
-    if isnan(row.formula_s):
-        return "no formula"
-    if not row.verdict.claimed:
-        return f"formula, not claimed here: {format_seconds(row.formula_s)}"
-    difference = (
-        "equal to the formula"
-        if abs(row.difference) <= 1e-9
-        else f"{row.difference:+.2%} off the formula"
-    )
-    return f"{difference} {format_seconds(row.formula_s)}"
-
-
-def _formula(nbytes: float, row: SweepRow) -> str:
-    return "" if isnan(nbytes) else f"formula {_bytes(nbytes, row)}"
-
-
-def _shares(seconds: dict[str, float], total: float) -> list[list[str]]:
-    present = {part: value for part, value in seconds.items() if value > 0} or seconds
-    return [
-        [f"  {part}", format_seconds(value), f"{value / (total or 1.0):.1%}"]
-        for part, value in present.items()
-    ]
-
-
-def _medium(medium: dict[str, output.Value], row: SweepRow) -> list[str]:
-    busy, nbytes = cast(float, medium["busy"]), cast(float, medium["bytes_B"])
-    return [f"  {medium['medium']}", f"{busy:.1%} busy", _bytes(nbytes, row)]
-
-
-def _worth(row: SweepRow, path: list[Segment]) -> list[list[str]]:
-    """What half of each parameter saves; for β and γ that is twice the speed."""
-    lines = []
-    for part, seconds in worth(path).items():
-        if seconds > 0:
-            saved = (
-                f"halving it saves {format_seconds(seconds / 2)} "
-                f"({seconds / 2 / (row.time_s or 1.0):.1%})"
-            )
-            lines.append([f"  {PARAMETERS[part]}", format_seconds(seconds), saved])
-    return lines

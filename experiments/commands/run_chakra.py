@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +11,7 @@ import numpy as np
 from experiments import output
 from experiments.commands.answer import Answer
 from experiments.models.accelerators import DEVICES, bandwidth, rate
-from experiments.simulations.rules import DEFAULT, Rules
+from experiments.simulations.rules import Rules
 from experiments.traces.chakra_workload import USUAL, Roofline, Workload, read_workload
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.busy_time import length, union
@@ -35,33 +34,29 @@ DTYPE = "bf16"
 """The dtype of computations that a trace gives as operations."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to simulate."""
-
-    folder: Path
-    algorithms: Sequence[Algorithm]
-    """Those that differ from the usual ones, at most one of each collective."""
-    machine: Blueprint
-    rules: Rules = DEFAULT
-    parameters: Mapping[str, output.Value] = field(default_factory=dict)
-    """The options as the user writes them: stored with a trace."""
-
-
-def run(request: Request, files: output.RunFiles, how: str) -> int:
-    """Print the time of a workload and where it goes."""
+def run(
+    folder: Path,
+    algorithms: Sequence[Algorithm],
+    machine: Blueprint,
+    rules: Rules,
+    parameters: Mapping[str, output.Value],
+    files: output.RunFiles,
+    how: str,
+) -> int:
+    """Print the time of a workload and where it goes. `algorithms` are those that differ from the
+    usual ones, `parameters` are stored with the result."""
     files.check()
-    roofline = roofline_of(DEVICES.get(request.machine.name))
-    workload = read_workload(request.folder, usual_algorithms(request.algorithms), roofline)
+    roofline = roofline_of(DEVICES.get(machine.name))
+    workload = read_workload(folder, usual_algorithms(algorithms), roofline)
     for remark in workload.remarks[:REMARKS]:
         output.note(remark)
     ranks = workload.graph.ranks
-    machine = request.machine.build(max(2, ranks))
-    written = write(workload.graph, machine, force=request.rules.force)
-    result = request.rules.simulate(written.schedule, written.topology)
+    topology = machine.build(max(2, ranks))
+    written = write(workload.graph, topology, force=rules.force)
+    result = rules.simulate(written.schedule, written.topology)
     records = _by_rank(workload, written, result)
     title = (
-        f"Chakra workload of {output.counted(ranks, 'rank')} on {request.machine.text}: "
+        f"Chakra workload of {output.counted(ranks, 'rank')} on {machine.text}: "
         f"{format_seconds(result.makespan)}"
     )
     path = trace_back(result)
@@ -74,7 +69,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         "longest": _longest(path, workload, written, result),
         "contention": wait_records(behind, result.schedule),
     }
-    answer = Answer("workload", report, records, request.parameters, request.machine)
+    answer = Answer("workload", report, records, parameters, machine)
     answer.write_run(files, result, title, workload.remarks)
     answer.show(how, lambda: _text(title, report, wait_cells(behind, result.schedule)))
     return 0

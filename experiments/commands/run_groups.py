@@ -3,70 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from typing import Any
 
 from experiments import output
 from experiments.commands.answer import Answer
-from experiments.simulations.rules import DEFAULT, Rules
+from experiments.options.rank_list import parse_rank_list
+from experiments.simulations.rules import Rules
 from experiments.simulations.size_ranges import unmeant_sizes
 from experiments.terms import SOFTWARE, inexact
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import critical_path
 from simulator.analysis.waits import waits
-from simulator.collectives import proof
+from simulator.collectives import Algorithm, find, proof
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
 from simulator.steps.buffers import Placed
 from simulator.steps.group_calls import GroupCall, graph_of
 from simulator.steps.written import Written, prove, write
 from topologies.catalogue import Blueprint
-from topologies.units import format_bytes, format_seconds
+from topologies.errors import InputError
+from topologies.units import format_bytes, format_seconds, parse_bytes, parse_whole
 
 NAMED = 6
 """Ranks of a group that are named."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to simulate."""
-
-    calls: Sequence[GroupCall]
-    ranks: int
-    machine: Blueprint
-    rules: Rules = DEFAULT
-    parameters: Mapping[str, output.Value] = field(default_factory=dict)
-    """The options as the user writes them: stored with a trace."""
-
-
-def run(request: Request, files: output.RunFiles, how: str) -> int:
-    """Print the times of all calls; 1 if a call breaks its promise."""
+def run(
+    calls: Sequence[GroupCall],
+    ranks: int,
+    machine: Blueprint,
+    rules: Rules,
+    parameters: Mapping[str, output.Value],
+    files: output.RunFiles,
+    how: str,
+) -> int:
+    """Print the times of all calls; 1 if a call breaks its promise. `parameters` are stored with
+    the result."""
     files.check()
-    machine = request.machine.build(request.ranks)
-    graph = graph_of(request.calls, request.ranks)
-    written = write(graph, machine, distinct=True, phases=graph.names, force=request.rules.force)
-    for call, placed in zip(request.calls, written.calls, strict=True):
+    topology = machine.build(ranks)
+    graph = graph_of(calls, ranks)
+    written = write(graph, topology, distinct=True, phases=graph.names, force=rules.force)
+    for call, placed in zip(calls, written.calls, strict=True):
         if call.algorithm.origin:
             proof.prove(call.algorithm, placed.fitted.schedule)
-    for algorithm in dict.fromkeys(call.algorithm for call in request.calls):
-        sizes = {call.nbytes for call in request.calls if call.algorithm == algorithm}
+    for algorithm in dict.fromkeys(call.algorithm for call in calls):
+        sizes = {call.nbytes for call in calls if call.algorithm == algorithm}
         for line in unmeant_sizes([algorithm], sorted(sizes)):
             output.note(line)
     wrong = _wrong(written)
-    result = request.rules.simulate(written.schedule, written.topology)
+    result = rules.simulate(written.schedule, written.topology)
     error = {"grid_error_s": result.grid_error} if result.grid else {}
     records = [
         {
-            **_record(
-                number, call, written.calls[number], _span(written, number, result), request.rules
-            ),
+            **_record(number, call, written.calls[number], _span(written, number, result), rules),
             **error,
         }
-        for number, call in enumerate(request.calls)
+        for number, call in enumerate(calls)
     ]
     title = (
-        f"{output.counted(len(records), 'collective')} of {request.ranks} ranks on "
-        f"{request.machine.text}: {format_seconds(result.makespan)}"
+        f"{output.counted(len(records), 'collective')} of {ranks} ranks on "
+        f"{machine.text}: {format_seconds(result.makespan)}"
     )
     behind = waits(result, critical_path(result))
     report = {
@@ -76,7 +74,7 @@ def run(request: Request, files: output.RunFiles, how: str) -> int:
         "calls": records,
         "contention": wait_records(behind, result.schedule),
     }
-    answer = Answer("groups", report, records, request.parameters, request.machine)
+    answer = Answer("groups", report, records, parameters, machine)
     answer.write_run(files, result, title)
     contention = wait_cells(behind, result.schedule)
     change = [inexact(result.grid, result.grid_error, result.makespan)] if result.grid else []
@@ -170,3 +168,46 @@ def _cells(record: Mapping[str, output.Value]) -> list[str]:
         *seconds,
         f"{float(str(record['over_alone'])):.3f}",
     ]
+
+
+NOUNS = {"algorithm": "algorithm", "nbytes": "size", "stream": "stream", "waits": "wait"}
+"""What the words of a call set, by the fields of a call."""
+
+
+def parse_groups(text: str, algorithm: Algorithm, nbytes: float) -> list[GroupCall]:
+    """Calls from text like "0-7; 8-15 tree 1MiB stream=1 after=0".
+
+    A call has ranks, and words in any order: an algorithm, a size, a stream, and earlier calls to
+    wait for. `algorithm` and `nbytes` are those of calls that name none.
+
+    >>> ring = find("ring")
+    >>> [call.ranks for call in parse_groups("0-3; 0-6:2,7", ring, 1.0)]
+    [(0, 1, 2, 3), (0, 2, 4, 6, 7)]
+    """
+    return [_call(part.split(), algorithm, nbytes) for part in text.removesuffix(";").split(";")]
+
+
+def _call(words: list[str], algorithm: Algorithm, nbytes: float) -> GroupCall:
+    if not words:
+        raise InputError("--groups: a group is empty: write ranks like 0-7;8-15")
+    call = GroupCall(algorithm, parse_rank_list("--groups", words[0]), nbytes)
+    values: dict[str, Any] = {}
+    for word in words[1:]:
+        key, value = _value(word)
+        if key in values:
+            raise InputError(f"--groups: {word}: the {NOUNS[key]} is given twice")
+        values[key] = value
+    return replace(call, **values)
+
+
+def _value(word: str) -> tuple[str, Any]:
+    """The field of a call that a word sets, and its value."""
+    key, equals, text = word.partition("=")
+    try:
+        if equals and key == "stream":
+            return key, parse_whole(text)
+        if equals and key == "after":
+            return "waits", tuple(map(parse_whole, text.split(",")))
+    except InputError as error:
+        raise InputError(f"--groups: {word[:40]}: {error}") from None
+    return ("nbytes", parse_bytes(word)) if word[0].isdigit() else ("algorithm", find(word))

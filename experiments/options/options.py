@@ -83,7 +83,7 @@ Algorithms = Annotated[
         autocompletion=completer(algorithm_names, algorithm_options),
     ),
 ]
-Algorithm = Annotated[
+AlgorithmName = Annotated[
     str | None,
     typer.Option(
         "--algo",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from experiments.cli.group_parser import parse_groups
+from experiments.commands.run_groups import parse_groups
 from simctl_process import Simctl
 from simulator.collectives import find
 
