@@ -11,6 +11,7 @@ Sizes are texts like "1GiB", or bytes. Options are those of the commands. Mistak
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
 from numbers import Real
 from os import PathLike
 from pathlib import Path
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from experiments.measurements import Measurements
     from experiments.options.machine_options import MachineOptions
-    from experiments.options.profile_options import ProfileOptions
-    from experiments.options.training_options import TrainingOptions
 
 SHOWN = (
     *("model", "strategy", "plan", "algorithm", "collective", "ranks", "gpus", "size_B"),
@@ -61,73 +60,43 @@ def machine(topology: Any = None, **links: str) -> MachineOptions:
 
 
 def run(algorithm: str | None = None, on: Any = None, size: Any = "64MiB", **options: Any) -> Rows:
-    """One collective on the machine `on`: the row of `simctl run`. `options` are those of sweep."""
-    rows = sweep(algorithm, on, size, **options)
-    if len(rows) != 1:
-        raise InputError(f"{len(rows)} points: run takes one, simctl.sweep takes several")
-    return rows
+    """One collective on the machine `on`: the row of `simctl run`."""
+    from experiments.commands.run import Run
+
+    return _rows(Run, on, algo=algorithm, size=_listed(size, _size), **options)
 
 
 def sweep(
-    algorithms: Any = None, on: Any = None, size: Any = "64MiB", *, p: Any = None, **library: Any
+    algorithms: Any = None, on: Any = None, size: Any = "64MiB", *, p: Any = None, **options: Any
 ) -> Rows:
     """Algorithms at numbers of ranks `p` and sizes: the rows of `simctl sweep`."""
-    from experiments.options.values import parse_algorithms, parse_ranks, usual_ranks
-    from experiments.simulations import grid
-    from topologies.units import parse_sizes
+    from experiments.commands.sweep import Sweep
 
-    options = _library(**library)
-    where, known = options.of(machine(on))
-    named = None if algorithms is None else _listed(algorithms)
-    chosen = parse_algorithms(named, usual=options.usual(where))
-    ranks = parse_ranks(usual_ranks(where.blueprint, chosen, "8") if p is None else _listed(p))
-    points = grid.Grid(
-        chosen, ranks, parse_sizes(_listed(size, _size)), where.blueprint.build, profile=known
-    )
-    return Rows(row.record() for row in grid.sweep(points))
+    names, sizes = _optional(algorithms), _listed(size, _size)
+    return _rows(Sweep, on, algo=names, size=sizes, p=_optional(p), **options)
 
 
-def recommend(
-    on: Any = None,
-    size: Any = "1KiB..1GiB:x4",
-    *,
-    collective: str = "all_reduce",
-    p: int | None = None,
-    **library: Any,
-) -> Rows:
+def recommend(on: Any = None, size: Any = "1KiB..1GiB:x4", **options: Any) -> Rows:
     """The best algorithm at each size: the rows of `simctl recommend`."""
-    from experiments.options.values import parse_rank_count, usual_ranks
-    from experiments.simulations.recommendation import Answers, Question
-    from simulator.collectives import of_collective
-    from topologies.units import parse_sizes
+    from experiments.commands.recommend import Recommend
 
-    options = _library(**library)
-    where, calibrated = options.of(machine(on))
-    listed, blueprint = of_collective(str(collective)), where.blueprint
-    name = listed[0].collective.name
-    ranks = parse_rank_count(usual_ranks(blueprint, listed, "8") if p is None else str(p))
-    runs = calibrated.runs if calibrated else None
-    answers = Answers(Question(name, ranks, blueprint.build, profile=calibrated, runs=runs))
-    return Rows(
-        answers.advice(nbytes).record() for nbytes in sorted(parse_sizes(_listed(size, _size)))
-    )
+    return _rows(Recommend, on, size=_listed(size, _size), **options)
 
 
 def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) -> Rows:
     """Training steps: the rows of `simctl train`. `options` are those of the command."""
-    if elsewhere := {"learn", "plan"} & options.keys():
-        raise InputError(f"{elsewhere.pop()}: not in simctl.train, take the command or simctl.plan")
-    job, library = _training(model=model, strategy=strategy, **options)
-    return Rows(job.request(machine(on), profile=library).records())
+    from experiments.commands.train import Train
+
+    if "learn" in options:
+        raise InputError("learn: not in simctl.train, take the command")
+    return _rows(Train, on, model=model, strategy=strategy, **_counts(**options))
 
 
 def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:
-    """A step of parallel training, or with "auto" plans: the rows of `simctl train --plan`."""
-    from experiments.cli.plan_parser import parse
-    from experiments.options.machine_options import RuleOptions
+    """A step of parallel training, or with "auto" plans: the rows of `simctl plan`."""
+    from experiments.commands.plan import Plans
 
-    job, library = _training(model=model, plan=text, **options)
-    return Rows(parse(job, machine(on), RuleOptions(), library).records())
+    return _rows(Plans, on, model=model, plan=text, **_counts(**options))
 
 
 def read(log: str | Path) -> Measurements:
@@ -139,29 +108,34 @@ def read(log: str | Path) -> Measurements:
 
 def calibrate(*logs: str | Path, out: str | Path, on: Any = None, **options: Any) -> Path:
     """Fit a profile to measured runs: `simctl calibrate --out`. Returns its file, a `profile`."""
-    from experiments.commands import calibrate as command
+    from experiments.commands.calibrate import Calibrate
     from experiments.options.groups import group_of
 
-    blueprint, [file] = None if on is None else machine(on).blueprint, _files(out)
-    command.fitted(group_of(command.Request, _files(*logs), blueprint, **options), file)
+    [file], topology = _files(out), None if on is None else machine(on).topology
+    files = {"files": _files(*logs), "out": file, "topology": topology}
+    group_of(Calibrate, **files, **options).fitted()
     return file
 
 
-def diagnose(*logs: str | Path, on: Any = None) -> Rows:
+def diagnose(*logs: str | Path, on: Any = None, **options: Any) -> Rows:
     """What is abnormal in measured curves: the points of `simctl diagnose --format csv`."""
-    from experiments.commands import diagnose as command
-    from experiments.diagnosis.diagnosis_records import point_records
+    from experiments.commands.diagnose import Diagnose
 
-    request = command.Request(_files(*logs), None if on is None else machine(on).blueprint)
-    _, results, _ = command.diagnosed_logs(request)
-    return Rows(record for result in results for record in point_records(result))
+    return _rows(Diagnose, on, logs=_files(*logs), **options)
 
 
-def _library(**options: Any) -> ProfileOptions:
+def _rows(command: Any, on: Any, **options: Any) -> Rows:
+    """The rows of a command on a machine."""
     from experiments.options.groups import group_of
-    from experiments.options.profile_options import ProfileOptions
+    from experiments.options.machine_options import MachineOptions
 
-    return group_of(ProfileOptions, **options)
+    where = machine(on)
+    links = {each.name: getattr(where, each.name) for each in fields(MachineOptions)}
+    return Rows(replace(group_of(command, **options), **links).records())
+
+
+def _optional(values: Any) -> str | None:
+    return None if values is None else _listed(values)
 
 
 def _listed(values: Any, text: Callable[[Any], str] = str) -> str:
@@ -182,13 +156,7 @@ def _files(*names: Any) -> list[Path]:
     return [*map(Path, names)]
 
 
-def _training(p: Any = None, **options: Any) -> tuple[TrainingOptions, ProfileOptions]:
-    from experiments.options.groups import group_of
-    from experiments.options.training_options import TrainingOptions
-
-    library = {key: options.pop(key, None) for key in ("library", "profile", "level")}
-    gpus, bucket = options.pop("gpus", None), options.pop("bucket", None)
-    ranks = p if gpus is None else gpus
-    options["p"] = None if ranks is None else _listed(ranks)
-    options["bucket"] = None if bucket is None else _size(bucket)
-    return group_of(TrainingOptions, **options), _library(**library)
+def _counts(p: Any = None, gpus: Any = None, bucket: Any = None, **options: Any) -> dict[str, Any]:
+    """Options with numbers of workers and a size as texts."""
+    ranks = _optional(p if gpus is None else gpus)
+    return {**options, "p": ranks, "bucket": None if bucket is None else _size(bucket)}

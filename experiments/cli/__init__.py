@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from experiments.cli import animated, simulated
 from experiments.cli.command_classes import STYLE, Commands, show_help
 from experiments.options.completion import join_words
 from topologies.errors import InputError
@@ -41,8 +40,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=STYLE,
 )
-for part in (simulated, animated):
-    app.registered_commands += part.app.registered_commands
 for name, about in (
     ("algos", "Import and export algorithms."),
     ("topo", "Show and import machines."),
@@ -125,8 +122,11 @@ def main() -> None:
         text = " ".join(str(message()).replace("Value error, ", "").split())
         if text.startswith("No such option: --nodes"):
             text = "No such option: --nodes: write it in --topology, like hgx_h100:nodes=4"
-        if "train" in sys.argv[1:2] and text.startswith("Got unexpected extra argument"):
+        command = getattr(getattr(error, "ctx", None), "info_name", None)
+        if command == "train" and text.startswith("Got unexpected extra argument"):
             text = f"{text}: write the model as --model llama3_8b"
+        if command == "train" and text.startswith("No such option: --plan"):
+            text = "No such option: --plan: it is a command: simctl plan dp=8 --model llama3_8b"
         _fail(text or f"see simctl --help ({type(error).__name__})")
     sys.exit(code)
 

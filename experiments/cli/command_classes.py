@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
-from experiments.cli.plain_values import PlainGroup
 from topologies.errors import InputError
 
 CLASSES = {
     "sweep": "sweep:Sweep",
     "run": "run:Run",
-    "train": "",
+    "train": "train:Train",
+    "plan": "plan:Plans",
     "profile-model": "profile_model:ProfileModel",
-    "animate": "",
+    "animate": "animate:Animate",
     "recommend": "recommend:Recommend",
     "measure": "measure:Measure",
     "validate": "validate:Validate",
@@ -102,9 +103,7 @@ def command_of(name: str, kind: Any) -> Any:
     examples = "\n\n".join(f"Example: simctl {example}" for example in kind.EXAMPLES)
     app.command(name, help=kind.__doc__, epilog=examples)(call)
     command = get_command(app)
-    for option in command.params:
-        if option.name in known:
-            option.process_value = partial(_read, option)  # type: ignore[method-assign]
+    _read_plainly(command.params)
     return command
 
 
@@ -114,13 +113,19 @@ def _hints(kind: type) -> dict[str, Any]:
     return {each.name: hints[each.name] for each in fields(kind)}
 
 
+def _read_plainly(options: Iterable[Any]) -> None:
+    for option in options:
+        if hasattr(option, "type_descriptor"):
+            option.process_value = partial(_read, option)
+
+
 def _read(option: Any, context: Any, value: Any) -> Any:
     """The value of an option. Typer reads values by pydantic, whose import takes longer than a
     short command: what needs little conversion is read here, the rest and mistakes by typer."""
     kind = option.type_descriptor.annotation
     if value is None and not (option.required or option.multiple or option.nargs != 1):
         return None
-    if isinstance(kind, type) and value is not None:
+    if isinstance(kind, type) and value is not None and option.callback is None:
         if isinstance(value, kind):
             return value
         if kind is Path:
@@ -163,8 +168,14 @@ def _files(text: str) -> Iterator[Path]:
             continue
 
 
-class Commands(PlainGroup):
+class Commands(TyperGroup):
     """Commands by name, like "algos import", each imported when it is asked for."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options before the command."""
+        options = super().get_params(ctx)
+        _read_plainly(options)
+        return options
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of commands and groups, in their order."""

@@ -3,72 +3,272 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
 
 from experiments import output
-from experiments.animation.collective_film import check_ranks, collective_film
-from experiments.simulations.case import Case
-from experiments.simulations.rules import DEFAULT, Rules
-from simulator.collectives import Algorithm
-from simulator.collectives.proof import WrongAlgorithm
-from simulator.schedules.routed import route
-from simulator.schedules.timeline import Timeline
-from topologies.catalogue import Blueprint
+from experiments.options.completion import (
+    completer,
+    model_names,
+    model_options,
+    pipeline_names,
+    strategy_names,
+    strategy_options,
+)
+from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.options import (
+    AlgorithmFile,
+    AlgorithmName,
+    AlgorithmWord,
+    Size,
+    word_or_option,
+)
+from experiments.options.pattern_options import PatternOptions
+from experiments.options.profile_options import ProfileOptions
+from experiments.options.training_options import (
+    CONDITIONS,
+    Bucket,
+    Fail,
+    Noise,
+    PlanOptions,
+    SlowLink,
+    Steps,
+    Straggler,
+    TrainingOptions,
+)
 from topologies.errors import InputError
-from topologies.units import format_bytes, format_seconds
+from topologies.units import format_bytes, format_seconds, parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from experiments.animation.film import Film
     from experiments.pages.page import Figure
     from experiments.parallel.plan_run import PlanRun
     from experiments.training.job import Job
+    from simulator.collectives import Algorithm
     from simulator.parallel.pipeline_times import StageTimes
     from simulator.parallel.pipelines import Pipeline
+    from simulator.schedules.timeline import Timeline
 
 FILES = (".html", ".gif")
 Parameters = Mapping[str, output.Value]
 
 
-@dataclass(frozen=True)
-class Request:
-    """A collective to animate."""
+MODEL = ("model", "strategy", "bucket", "plan", "steps", *CONDITIONS)
+"""Options of training steps."""
+TIMES = {"forward": "1ms", "inputs": "1ms", "weights": "1ms", "transfer": "0s"}
+"""Times of a pipeline, if the user does not say."""
+PIPELINE = ("devices", "micro_batches", *TIMES)
+COLLECTIVE = ("algo", "algo_file", "size", "root", "skew", "matrix")
+LINK_OPTIONS = ("topology", "bandwidth", "latency", "gap", "reduction")
+KEPT = 50
+"""Percent of the activations that the backward for weights needs, for orders that are searched."""
+USUAL_RANKS = "4"
+"""Ranks of a shape, if the user does not say."""
 
-    algorithm: Algorithm
-    ranks: int
-    size: float
-    """In bytes."""
-    machine: Blueprint
-    rules: Rules = DEFAULT
-    parameters: Mapping[str, output.Value] = field(default_factory=dict)
-    """The options as the user writes them."""
 
+@dataclass(frozen=True, kw_only=True)
+class Animate(PatternOptions, MachineOptions, RuleOptions):
+    """Show step by step which rank sends what to whom.
 
-def run(request: Request, out: Path) -> int:
-    """Write the animation of a collective; 1 if the algorithm is wrong."""
-    check_out(out)
-    check_ranks(request.ranks)
-    timeline = _timeline(request)
-    film = collective_film(timeline, request.algorithm.collective)
-    case = f"{request.algorithm.name}, {request.ranks} ranks, {format_bytes(request.size)}"
-    name = f"{case} on {request.machine.text}"
+    It shows a collective; with --model a training step of DDP and its buckets, of another strategy
+    or of a plan; with --pipeline the micro-batches of a pipeline. A page has controls, a GIF is for
+    slides. If the algorithm is wrong, the animation stops at the first wrong value, and the exit
+    code is 1.
+    """
 
-    def trees() -> list[Figure]:
-        from experiments.animation.tree_picture import trees_figures
+    EXAMPLES: ClassVar = (
+        "animate ring --p 4 --out ring.html",
+        "animate --model resnet50 --p 4 --bandwidth 10GB/s --out ddp.html",
+        "animate --pipeline 1f1b --devices 4 --micro-batches 8 --out pipeline.gif",
+    )
 
-        return trees_figures(timeline.schedule)
+    out: Annotated[
+        Path,
+        typer.Option(help="FILE.html, FILE.gif, or FOLDER for an SVG of each step.", writable=True),
+    ]
+    word: AlgorithmWord = None
+    algo: AlgorithmName = None
+    algo_file: AlgorithmFile = None
+    p: Annotated[
+        str | None,
+        typer.Option(
+            "--p", help="The number of ranks, 2 to 32.  [default: all of the machine; 4 of a shape]"
+        ),
+    ] = None
+    size: Size = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A step of this model, with a strategy or a plan: see `simctl train`.",
+            autocompletion=completer(model_names, model_options),
+        ),
+    ] = None
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            help="NAME with options.  [default with --model, without --plan: ddp]",
+            autocompletion=completer(strategy_names, strategy_options),
+        ),
+    ] = None
+    bucket: Bucket = None
+    plan: Annotated[
+        str | None, typer.Option(help="A plan of parallel training: dp=2,tp=2,pp=2,batch=16.")
+    ] = None
+    steps: Steps = None
+    straggler: Straggler = None
+    noise: Noise = None
+    slow_link: SlowLink = None
+    fail: Fail = None
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            help="A step of a pipeline: NAME with options, or FILE.csv. See `simctl pipelines`.",
+            autocompletion=completer(pipeline_names),
+        ),
+    ] = None
+    devices: Annotated[
+        int | None, typer.Option(help="Devices of --pipeline.  [default: 8]", min=2)
+    ] = None
+    micro_batches: Annotated[
+        int | None, typer.Option(help="Micro-batches of --pipeline.  [default: 16]", min=1)
+    ] = None
+    forward: Annotated[
+        str | None, typer.Option(help="A forward through all stages of a device.  [default: 1ms]")
+    ] = None
+    inputs: Annotated[
+        str | None, typer.Option(help="Its backward for the inputs.  [default: 1ms]")
+    ] = None
+    weights: Annotated[
+        str | None, typer.Option(help="Its backward for the weights.  [default: 1ms]")
+    ] = None
+    transfer: Annotated[
+        str | None, typer.Option(help="A transfer to the next device.  [default: 0s]")
+    ] = None
 
-    made = _write(film, name, request.parameters, out, trees)
-    steps = output.counted(len(film.acts[0].marks) - 1, "step")
-    output.say(f"{name}: {steps}, {format_seconds(timeline.makespan)}{made}")
-    if wrong := film.acts[0].wrong:
-        output.note(f"{request.algorithm.name} is wrong. {wrong}")
-    return 1 if wrong else 0
+    @property
+    def kind(self) -> str:
+        """What is animated: "pipeline", "model" or "collective"."""
+        if self.pipeline is not None:
+            return "pipeline"
+        return "collective" if all(getattr(self, key) is None for key in MODEL) else "model"
+
+    def run(self) -> int:
+        """Write the animation; 1 if an algorithm is wrong."""
+        algo = word_or_option(self.word, self.algo)
+        foreign = {
+            "pipeline": (*MODEL, *COLLECTIVE, "p", *LINK_OPTIONS),
+            "model": (*PIPELINE, *COLLECTIVE),
+            "collective": PIPELINE,
+        }[self.kind]
+        for name in foreign:
+            value = algo if name == "algo" else getattr(self, name)
+            if value is not None:
+                what = {"model": "--model", "pipeline": "--pipeline"}.get(self.kind, "a collective")
+                option = f"--{name.replace('_', '-')} {value}"
+                raise InputError(f"{option} does not go with {what}: leave one of them out")
+        if self.kind == "pipeline":
+            self._animate_pipeline()
+            return 0
+        if self.kind == "model":
+            self._animate_model()
+            return 0
+        return self._animate_collective(algo)
+
+    def _animate_collective(self, algo: str | None) -> int:
+        from experiments.animation.collective_film import check_ranks, collective_film
+        from experiments.options.values import named, parse_algorithm, parse_rank_count, usual_ranks
+
+        algorithm = self.patterned(parse_algorithm(algo, self.algo_file))
+        usual = partial(usual_ranks, self.blueprint, [algorithm], USUAL_RANKS)
+        p, size = self.count_text(self.p, usual), self.size_text(self.size)
+        ranks, nbytes = parse_rank_count(p), parse_bytes(size)
+        check_out(self.out)
+        check_ranks(ranks)
+        timeline = self._timeline(algorithm, ranks, nbytes)
+        film = collective_film(timeline, algorithm.collective)
+        case = f"{algorithm.name}, {ranks} ranks, {format_bytes(nbytes)}"
+        name = f"{case} on {self.blueprint.text}"
+
+        def trees() -> list[Figure]:
+            from experiments.animation.tree_picture import trees_figures
+
+            return trees_figures(timeline.schedule)
+
+        parameters = {
+            **named(algo, self.algo_file, [algorithm]),
+            "p": p,
+            "size": size,
+            **self.machine_parameters,
+            **self.rule_parameters,
+            **self.pattern_parameters,
+        }
+        made = _write(film, name, parameters, self.out, trees)
+        steps = output.counted(len(film.acts[0].marks) - 1, "step")
+        output.say(f"{name}: {steps}, {format_seconds(timeline.makespan)}{made}")
+        if wrong := film.acts[0].wrong:
+            output.note(f"{algorithm.name} is wrong. {wrong}")
+        return 1 if wrong else 0
+
+    def _timeline(self, algorithm: Algorithm, ranks: int, nbytes: float) -> Timeline:
+        """The simulated collective, of a wrong algorithm as well."""
+        from experiments.simulations.case import Case
+        from simulator.collectives.proof import WrongAlgorithm
+        from simulator.schedules.routed import route
+
+        rules = self.rules._replace(symmetry="off")
+        machine = replace(self.blueprint, force=self.force)
+        topology = machine.build(ranks, algorithm.servers)
+        try:
+            return Case(algorithm, ranks, topology, rules).tuned(nbytes).simulate(nbytes)
+        except WrongAlgorithm:
+            fitted = algorithm.on(topology, ranks, nbytes)
+            fair = rules.sharing == "fair"
+            return self.rules.run(route(fitted.schedule, fitted.topology, fair=fair))
+
+    def _animate_model(self) -> None:
+        from experiments.commands.plan_cases import parse
+        from experiments.commands.planned_runs import Request as PlanRequest
+
+        p = self.p
+        is_any_size = self.blueprint.kind == "shape" and self.blueprint.size is None
+        if p is None and is_any_size and self.plan is None:
+            p = USUAL_RANKS
+        names = ("strategy", "bucket", "steps", *CONDITIONS)
+        stated = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        model = self.model or "resnet50"
+        if self.plan is not None:
+            job = PlanOptions(model=model, p=p, plan=self.plan, **stated)
+            case = parse(job, self, self, ProfileOptions())
+            if not isinstance(case, PlanRequest):
+                raise InputError(f"--plan {self.plan[:60]}: an animation shows one plan alone")
+            run_plan(case.answer(), self.out, case.parameters)
+            return
+        request = TrainingOptions(model=model, p=p, **stated).request(self, self)
+        if len(request.runs) > 1:
+            raise InputError(f"--p {p}, --strategy {self.strategy}: one of each here")
+        keys = "model", "strategy", "p", *self.machine_parameters
+        parameters = {**{key: request.parameters[key] for key in keys}, "bucket": self.bucket}
+        run_strategy(request.job, request.ranks[0], self.out, parameters | stated)
+
+    def _animate_pipeline(self) -> None:
+        from experiments.pipeline_files import named_pipeline
+        from simulator.parallel.pipeline_times import StageTimes
+
+        texts = {name: getattr(self, name) or usual for name, usual in TIMES.items()}
+        times = StageTimes(*map(parse_seconds, texts.values()))
+        asked = self.devices, self.micro_batches
+        pipeline = named_pipeline(self.pipeline or "", asked, times, KEPT)
+        sizes = {"devices": pipeline.devices, "micro_batches": pipeline.micro_batches}
+        run_pipeline(pipeline, times, self.out, {"pipeline": self.pipeline, **sizes, **texts})
 
 
 def run_strategy(job: Job, ranks: int, out: Path, parameters: Parameters) -> None:
     """Write the animation of a step of a strategy: of DDP with its buckets."""
+    from experiments.animation.collective_film import check_ranks
     from experiments.animation.ddp_film import ddp_film
     from experiments.animation.spans_film import spans_film
     from experiments.pictures.timelines.step_spans import strategy_spans
@@ -151,16 +351,3 @@ def _write(
     output.check_folder(out, list(files), (".svg",))
     output.write_folder(out, files)
     return f", {output.counted(len(files), 'picture')}"
-
-
-def _timeline(request: Request) -> Timeline:
-    """The simulated collective, of a wrong algorithm as well."""
-    algorithm, ranks, rules = request.algorithm, request.ranks, request.rules
-    topology = request.machine.build(ranks, algorithm.servers)
-    try:
-        case = Case(algorithm, ranks, topology, rules._replace(symmetry="off"))
-        return case.tuned(request.size).simulate(request.size)
-    except WrongAlgorithm:
-        fitted = algorithm.on(topology, ranks, request.size)
-        fair = rules.sharing == "fair"
-        return rules.run(route(fitted.schedule, fitted.topology, fair=fair))

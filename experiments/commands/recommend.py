@@ -134,9 +134,8 @@ class Recommend(SimulationOptions, ReportOptions):
 
     def records(self) -> list[output.Record]:
         """The rows, without printing them."""
-        [ranks] = self.ranks
-        answers = _answers(self, ranks)
-        return [answers.advice(size).record() for size in self.sizes]
+        answer, *_ = _map(self) if len(self.ranks) > 1 else _by_size(self)
+        return [*answer.records]
 
     def run(self) -> int:
         """Print the best algorithms; 0."""

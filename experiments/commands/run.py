@@ -114,6 +114,8 @@ class Run(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
         """Print one collective in full, or several at once; 1 if a check failed."""
         from experiments.commands.run_text import busiest, text
         from experiments.profiles.interval_levels import level_of
+        from experiments.simulations.ineffective_labels import ineffective_labels
+        from experiments.simulations.size_ranges import unmeant_sizes
         from experiments.simulations.sweep_rows import judge
         from experiments.wait_records import wait_cells, wait_records
         from simulator.analysis.critical_path import critical_path, parts, worth
@@ -127,6 +129,11 @@ class Run(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
         progress = output.Progress("built and proven, simulated, explained")
         case, outcome = self._simulated(progress)
         row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
+        algorithms, build = [self._algorithm], self.machine.build
+        for line in ineffective_labels(self.calibration, algorithms, [case.ranks], build):
+            output.note(line)
+        for line in unmeant_sizes(algorithms, [row.size_B]):
+            output.note(line)
         progress(3, 3)
         behind = waits(result, path)
         report = {
@@ -147,13 +154,18 @@ class Run(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
         answer.show(self.format, lambda: text(row, title, report, path, waiting, level))
         return 1 if row.verdict.failed else 0
 
+    def records(self) -> list[output.Record]:
+        """The row, without printing it."""
+        from experiments.simulations.sweep_rows import judge
+
+        case, outcome = self._simulated(output.Progress("built and proven, simulated"))
+        return [judge(case, outcome).record()]
+
     def _simulated(self, progress: output.Progress) -> tuple[Case, Outcome]:
         """The collective at its size."""
         from experiments.options.values import parse_rank_count
         from experiments.simulations import workload
         from experiments.simulations.case import Case
-        from experiments.simulations.ineffective_labels import ineffective_labels
-        from experiments.simulations.size_ranges import unmeant_sizes
         from simulator.collectives.proof import WrongAlgorithm
 
         algorithm, ranks, nbytes = (
@@ -179,10 +191,6 @@ class Run(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
         progress(1, 3)
         outcome = case.run(nbytes)
         progress(2, 3)
-        for line in ineffective_labels(profile, [algorithm], [ranks], build):
-            output.note(line)
-        for line in unmeant_sizes([algorithm], [nbytes]):
-            output.note(line)
         return case, outcome
 
     def _groups(self, text: str) -> int:

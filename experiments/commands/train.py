@@ -2,217 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from experiments import output
-from experiments.commands.answer import Answer, check_files
-from experiments.execution.choice import HERE, Execution
-from experiments.execution.journal import Journal, is_complete
-from experiments.execution.results import Countdown, results
-from experiments.pictures.timelines.trace_folder import (
-    FILES,
-    check_timeline,
-    is_folder,
-    write_timeline,
-)
-from experiments.profiles.interval_levels import level_of
-from experiments.simulations import workload
-from experiments.training.changes import run_seconds, simulates_again, what_if
-from experiments.training.job import Job, TrainingRun
-from experiments.training.scaling import comparison_text, scaling_text
-from experiments.training.training_grid import TrainingGrid, failure_of, in_common
-from experiments.training.training_report import report, text
-from experiments.training.training_table import table
-from simulator.training.plan import Plan
-from topologies.errors import InputError
-from topologies.resources import duration
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from experiments.options.execution_options import ExecutionOptions
+from experiments.options.options import ReportOptions, RunOut, RunTimeline
+from experiments.options.profile_options import SimulationOptions
+from experiments.options.trace_options import TraceOptions
+from experiments.options.training_options import TrainingOptions
 
 
-def run(
-    grid: TrainingGrid,
-    files: output.RunFiles,
-    how: str,
-    execution: Execution = HERE,
-    plot: Path | None = None,
-) -> int:
-    """Print one run in full, or a table of several; 1 if a check failed or nothing fits."""
-    check_files(files.out, plot, files.report, files.timeline)
-    if files.timeline is not None and not is_folder(files.timeline):
-        output.check_writable(files.timeline, FILES)
-    number = len(grid.runs)
-    if number == 1:
-        if execution != HERE:
-            raise InputError(
-                "--jobs, --dask and --resume are of several runs: give --p, --strategy or --sweep "
-                "several values, or leave them out"
-            )
-        if plot:
-            raise InputError(
-                f"--plot {plot}: of several runs: give --p, --strategy or --sweep several "
-                f"values, or take --timeline"
-            )
-        return _one(grid, files, how)
-    if files.timeline:
-        raise InputError(
-            f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or give "
-            f"one --p, and one --strategy or --plan"
-        )
-    result = files.out if output.is_result(files.out) else None
-    for option, file in {"report": files.report, "out": result}.items():
-        if file and grid.plans:
-            raise InputError(f"--{option} {file}: of one plan, or of strategies alone")
-    return _several(grid, files, how, execution, plot)
+@dataclass(frozen=True, kw_only=True)
+class Train(TrainingOptions, SimulationOptions, TraceOptions, ReportOptions, ExecutionOptions):
+    """Simulate training steps and explain their communication.
 
+    The report has the time of a step, its bubbles and their causes, hidden and exposed
+    communication, and what would help. With --learn a small network learns along the run, and the
+    report has its loss over simulated time. Plans of parallel training are those of simctl plan.
+    """
 
-def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
-    job, ranks = grid.job, grid.ranks[0]
-    if files.timeline:
-        check_timeline(files.timeline, ranks, files.trace)
-        job = _in_full(job, ranks, files.timeline)
-    progress = output.Progress("stages done")
-    progress(0, 3)
-    plan = job.plan(ranks)
-    if files.timeline and not is_folder(files.timeline):
-        files.trace.of(plan.schedule.ranks)
-    explained = how != "csv" or bool(files.report) or output.is_result(files.out)
-    _announce(job, plan, explained)
-    result = job.run(ranks, plan)
-    progress(1, 3, ", measuring")
-    record = result.row
-    progress(2, 3, ", explaining")
-    if files.timeline:
-        _draw(result, files, grid.parameters)
-    changes = what_if(result) if explained else {}
-    progress(3, 3)
-    about = grid.parameters, job.machine, job.profile
-    document = report(result, changes) if explained else None
-    answer = Answer("train", document, [record], *about)
-
-    def details() -> Mapping[str, Any]:
-        from experiments.pages.reports.kept import training_details
-
-        return training_details(result)
-
-    answer.write(files.out, report=files.report, details=details)
-    answer.show(how, lambda: text(result, changes))
-    return _verdict([failure_of(result)], [record])
-
-
-def _announce(job: Job, plan: Plan, explained: bool) -> None:
-    """Say of what takes minutes how long, and if changes are not simulated."""
-    again = simulates_again(job, plan)
-    seconds = run_seconds(plan, explained and again)
-    if seconds > workload.ANNOUNCED.seconds:
-        output.note(f"{job.name}: this takes about {duration(seconds)}")
-    if explained and not again:
-        output.note("what would help: to first order alone, simulated with --force")
-
-
-def _in_full(job: Job, ranks: int, path: Path) -> Job:
-    """The job with all transfers of all ranks, which pictures show."""
-    written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
-    plan = job.plan(ranks)
-    if plan.is_outline or plan.shifts is not None:
-        output.note(f"--timeline {path}: all transfers of all ranks are simulated")
-        try:
-            written.plan(ranks)
-        except InputError as error:
-            raise InputError(
-                f"--timeline {path}: it shows all transfers, as with --detail transfers: {error}"
-            ) from None
-    return written
-
-
-def _verdict(failures: Iterable[str], records: Sequence[output.Record]) -> int:
-    """1 if a check failed, or if no run fits into the memory of its devices."""
-    wrong = [failure for failure in failures if failure]
-    for failure in wrong:
-        output.note(f"{failure}: this is a bug in simctl, please report it")
-    return int(bool(wrong) or all(record["fits"] is False for record in records))
-
-
-def _draw(
-    training: TrainingRun, files: output.RunFiles, parameters: Mapping[str, output.Value]
-) -> None:
-    from experiments.pictures.timelines.step_spans import strategy_spans
-
-    plan, timeline = training.plan, training.timeline
-    assert files.timeline
-    write_timeline(
-        files.timeline,
-        lambda: strategy_spans(plan, timeline),
-        lambda: plan.simulated(timeline),
-        training.title,
-        plan.model.device,
-        dict(parameters),
-        files.trace,
-        training.memory,
+    EXAMPLES: ClassVar = (
+        "train --model resnet50 --strategy ddp --topology hgx_h100:nodes=2 --bucket 25MiB "
+        "--timeline step.png",
+        "train --learn mlp --strategy 'ssgd; asgd' --straggler 3:4 --plot learn.png",
     )
 
+    timeline: RunTimeline = None
+    out: RunOut = None
 
-def _several(
-    grid: TrainingGrid,
-    files: output.RunFiles,
-    how: str,
-    execution: Execution,
-    plot: Path | None,
-) -> int:
-    if is_complete(files.out, grid.parameters, execution.resume):
-        return 0
-    with ExitStack() as stack:
-        journal = None
-        if files.out:
-            facts = output.facts(grid.parameters)
-            journal = stack.enter_context(Journal(files.out, facts, execution.resume))
-        executor = stack.enter_context(closing(execution.executor()))
-        progress = output.Progress("runs simulated")
-        countdown = Countdown(progress, grid.costs, journal.results if journal else ())
-        outcomes = list(results(grid, executor, journal, countdown))
-        progress.clear()
-        records = in_common([outcome.record for outcome in outcomes])
-        answer = _compared(grid, records)
-        answer.write(files.out, plot, files.report)
-        if journal:
-            journal.remove()
-    answer.show(how, lambda: "\n\n".join(_words(grid, records)))
-    return _verdict((outcome.failure for outcome in outcomes), records)
+    def records(self) -> list[output.Record]:
+        """The rows, without printing them."""
+        return self.request(self, self, self).records()
 
+    def run(self) -> int:
+        """Print one run in full, or a table of several; 1 if a check failed or nothing fits."""
+        choice = self.choice
+        if self.timeline is None or self.learn is not None:
+            choice.check(None)
+        files = output.RunFiles(self.timeline, self.out, self.report, choice)
+        if self.learn is not None:
+            from experiments.commands import learning_runs
 
-KEPT = (
-    "memory of a plan counts optimizer states in fp32, logits and contexts; that of a strategy "
-    "what --model says"
-)
+            learning_runs.check_alone(self.timeline, self.execution)
+            learning = learning_runs.parse(self, self, self, self)
+            return learning_runs.run(learning, self.out, self.plot, self.format, self.report)
+        from experiments.commands import training_runs
 
-
-def _words(grid: TrainingGrid, records: Sequence[output.Record]) -> Iterator[str]:
-    """The table, and for people what is fastest and where more workers stop paying."""
-    swept, names = grid.swept, grid.names
-    yield table(records, swept, names, level_of(grid.runs[0][1].profile))
-    if len(names) > 1:
-        yield comparison_text(records, swept, names)
-    if grid.plans and grid.variants:
-        yield KEPT
-    if text := scaling_text(records, swept, names):
-        yield text
-
-
-def _compared(grid: TrainingGrid, records: Sequence[output.Record]) -> Answer:
-    """The answer of several runs."""
-    _, job, _ = grid.runs[0]
-    machine = job.machine
-
-    def draw() -> Figure:
-        from experiments.pictures.training_curves import training_drawing
-
-        return training_drawing(records, grid.swept, grid.names, machine.text)
-
-    pictures = [(f"{records[0]['model']} on {machine.text}", draw)]
-    about = grid.parameters, machine, job.profile
-    return Answer("runs", records, records, *about, pictures)
+        grid = self.request(self, self, self)
+        return training_runs.run(grid, files, self.format, self.execution, self.plot)

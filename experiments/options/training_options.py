@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -85,8 +85,8 @@ class TrainingOptions:
         str | None,
         typer.Option(
             help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. Several are "
-            "compared: ddp,ssgd,asgd. See `simctl list strategies`.  [default: ddp, without "
-            "--plan]",
+            "compared: ddp,ssgd,asgd. See `simctl list strategies`.  [default of train: "
+            "ddp]",
             autocompletion=completer(strategy_names, strategy_options),
         ),
     ] = field(default=None, metadata={"repeats": True})
@@ -152,26 +152,6 @@ class TrainingOptions:
         typer.Option(
             help="Train a small network on digits during the run: softmax or mlp, with options: "
             "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95."
-        ),
-    ] = None
-    plan: Annotated[
-        str | None,
-        typer.Option(
-            help="Train a transformer in parallel: dp=8,tp=4,pp=2,micro=1,batch=512,zero=1, and "
-            "cp, ep, schedule, v, sp, recompute, overlap and more. Several are compared, also "
-            "with --strategy. auto, or auto,tp=8: find the fastest plans.",
-        ),
-    ] = field(default=None, metadata={"repeats": True})
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --plan: sequences of a step.  [default of auto: 4 a GPU]"),
-    ] = None
-    calibrate_compute: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --plan: fit the times of the device to measured steps on the machine, a CSV "
-            "with model, plan and seconds.",
         ),
     ] = None
 
@@ -240,10 +220,10 @@ class TrainingOptions:
         model = _on_devices_of(machine.blueprint.name, self.model)
         job = self._job(model, machine, rules, profile)
         ranks = self._ranks(job)
-        unused = ["learn", "plan", "batch", "calibrate_compute"]
-        unused += ["algo_file"] if self.algo_file is None else []
+        unused = ["learn"] + ["algo_file"] * (self.algo_file is None)
+        stated = {each.name: getattr(self, each.name) for each in fields(TrainingOptions)}
         parameters = {
-            **{key: value for key, value in asdict(self).items() if key not in unused},
+            **{key: value for key, value in stated.items() if key not in unused},
             "detail": self.detail.value,
             "engine": rules.engine.value,
             "steps": job.steps,
@@ -344,6 +324,34 @@ class TrainingOptions:
 
     def _steps(self, strategy: Strategy) -> int:
         return strategy.usual_steps if self.steps is None else self.steps
+
+
+@dataclass(frozen=True)
+class PlanOptions(TrainingOptions):
+    """Plans of parallel training as the user writes them."""
+
+    plan: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PLAN",
+            help="dp=8,tp=4,pp=2,micro=1,batch=512,zero=1, and cp, ep, schedule, v, sp, recompute, "
+            "overlap and more. Several are compared, also with --strategy. auto, or auto,tp=8: "
+            "find the fastest plans.",
+            show_default=False,
+        ),
+    ] = field(default=None, metadata={"repeats": True})
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Sequences of a step.  [default of auto: 4 a GPU]"),
+    ] = None
+    calibrate_compute: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Fit the times of the device to measured steps on the machine, a CSV "
+            "with model, plan and seconds.",
+        ),
+    ] = None
 
 
 def _stored(strategy: Strategy, option: str) -> Value:

@@ -1,4 +1,4 @@
-"""Parse what `simctl train --plan` trains."""
+"""Parse what `simctl plan` trains."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.commands.train_plan import Request, SearchRequest
+from experiments.commands.planned_runs import Request, SearchRequest
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
@@ -15,7 +15,7 @@ from experiments.options import condition_parser
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import DetailName
 from experiments.options.profile_options import ProfileOptions
-from experiments.options.training_options import CONDITIONS, TrainingOptions, listed
+from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.parallel.compute_calibration import calibrated_by
 from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Setting, Training
@@ -39,7 +39,7 @@ def is_search(text: str) -> bool:
 
 
 def parse(
-    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> Request | TrainingGrid | SearchRequest:
     """The step of --plan to simulate, the runs of several plans and strategies, or the search for
     plans. Raises InputError for options that do not go with it."""
@@ -47,7 +47,7 @@ def parse(
     if len(plans) == 1 and options.strategy is None and is_search(plans[0]):
         return parse_search(options, machine, rules, profile)
     if any(map(is_search, plans)):
-        raise InputError("--plan auto: it goes alone, name the plans to compare")
+        raise InputError("auto: it goes alone, name the plans to compare")
     if options.seed and options.noise is None:
         output.note(f"--seed {options.seed}: there is no --noise, so it changes nothing")
     texts = [text for plan in plans for text in _swept(plan, options.sweep)]
@@ -57,7 +57,7 @@ def parse(
         of_plans = replace(of_plans, bucket=options.bucket, algo_file=options.algo_file)
     each = [replace(of_plans, plan=text, p=count) for count in counts for text in texts]
     if len(set(texts)) < len(texts):
-        raise InputError(f"--plan {(options.plan or '')[:60]}: name each plan once")
+        raise InputError(f"{(options.plan or '')[:60]}: name each plan once")
     requests = [parse_course(case, machine, rules, profile) for case in each]
     if len(requests) == 1 and options.strategy is None:
         return requests[0]
@@ -73,7 +73,7 @@ def parse(
         return TrainingGrid("strategy", [], [], parameters, cases)
     if options.detail is DetailName.transfers:
         raise InputError("--detail transfers: of plans, or of strategies: compare each alone")
-    others = replace(options, plan=None, calibrate_compute=None, batch=None).with_sweep()
+    others = options.with_sweep()
     grid = others.request(machine, rules, profile)
     alone = SweptValue(*[others.strategy or ""] * 3)
     named = [(value or alone, job) for value, job in grid.variants]
@@ -107,11 +107,11 @@ def _swept(plan: str, sweep: str | None) -> list[str]:
 
 
 def parse_course(
-    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> Request:
     """The steps to simulate, under conditions. Raises InputError for options that do not go with a
     plan."""
-    plain = {name: getattr(TrainingOptions(), name) for name in (*COURSE, *EPOCHS)}
+    plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, *EPOCHS)}
     stated = {name: getattr(options, name) for name in plain}
     setting, gpus = _setting(replace(options, **plain), machine, rules, profile)
     plan, detail = parse_plan(_with_batch(options), gpus), options.detail
@@ -137,14 +137,14 @@ def parse_course(
 
 
 def parse_search(
-    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
     setting, gpus = _setting(options, machine, rules, profile)
     if options.detail is not DetailName.auto:
-        raise InputError(f"--detail {options.detail.value}: it does not go with --plan auto")
+        raise InputError(f"--detail {options.detail.value}: it does not go with auto")
     if gpus is None:
-        raise InputError("--plan auto: say on how many GPUs, like --gpus 64")
+        raise InputError("auto: say on how many GPUs, like --gpus 64")
     values = parse_space(_with_batch(options))
     parameters = {**setting.parameters, "plan": options.plan, "p": str(gpus)}
     if options.batch is not None:
@@ -153,31 +153,31 @@ def parse_search(
     return SearchRequest(**shared, gpus=gpus, values=values)
 
 
-def _with_batch(options: TrainingOptions) -> str:
+def _with_batch(options: PlanOptions) -> str:
     """The plan with the sequences of --batch."""
     plan, batch = options.plan or "", options.batch
     return plan if batch is None else f"{plan},batch={batch}"
 
 
 def _setting(
-    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
-    plain, of_steps = TrainingOptions(), (*COURSE, *EPOCHS, "sweep")
-    for each in fields(options):
+    plain, of_steps = PlanOptions(), (*COURSE, *EPOCHS, "sweep")
+    for each in fields(PlanOptions):
         value = getattr(options, each.name)
         if each.name not in USED and value != getattr(plain, each.name):
             name = each.name.replace("_", "-")
-            used = "--plan auto" if each.name in of_steps else "--plan"
-            raise InputError(f"--{name} {value}: it does not go with {used}, leave one of them out")
+            used = "with auto" if each.name in of_steps else "with a plan"
+            raise InputError(f"--{name} {value}: it does not go {used}, leave one of them out")
     if options.model == plain.model:
-        raise InputError("--plan: give --model with a transformer, like llama3_70b")
+        raise InputError("give --model with a transformer, like llama3_70b")
     chosen, calibrated = profile.calibrated(machine, rules)
     blueprint = replace(chosen.blueprint, force=rules.force)
     entry = find_transformer(options.model)
     if "batch" in entry.choices:
-        raise InputError(f"{entry.name}: batch={entry.choices['batch']}: write it in --plan")
+        raise InputError(f"{entry.name}: batch={entry.choices['batch']}: write it in the plan")
     usual = DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
     device = str(entry.choices.get("device", usual))
     times = DeviceTimes(device, str(entry.choices.get("dtype", "bf16")))
@@ -196,7 +196,7 @@ def _setting(
     if options.p is not None:
         counts = parse_counts(options.p)
         if len(counts) > 1:
-            raise InputError(f"--p {options.p[:40]}: with --plan auto one number of GPUs")
+            raise InputError(f"--p {options.p[:40]}: with auto one number of GPUs")
         gpus = counts[0]
         if gpus < 1:
             raise InputError(f"--p {options.p[:40]}: take 1 GPU or more")

@@ -1,4 +1,4 @@
-"""`simctl train --plan`: a step of a plan, and the search for the fastest plans."""
+"""Steps of plans of parallel training, and searches for plans."""
 
 from __future__ import annotations
 
@@ -96,9 +96,7 @@ def run(
         raise InputError("--jobs, --dask, --resume: a plan is one step, leave them out")
     if isinstance(request, SearchRequest):
         if files.timeline is not None:
-            raise InputError(
-                f"--timeline {files.timeline}: with --plan auto take --plot, or name a plan"
-            )
+            raise InputError(f"--timeline {files.timeline}: with auto take --plot, or name a plan")
         return _search(request, files, how, plot)
     if plot is not None:
         raise InputError(f"--plot {plot}: of several plans or strategies: else take --timeline")

@@ -1,14 +1,17 @@
-"""Parse what is learnt, like "mlp:rate=0.5,epochs=10", and along which runs."""
+"""What `simctl train --learn` and `simctl plan --learn` learn, and along which runs."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from experiments.cli.plan_parser import parse_course, plans_in
-from experiments.commands.learn import Request
-from experiments.commands.train_plan import Request as PlanRequest
+from experiments import output
+from experiments.commands.answer import Answer, check_files
+from experiments.commands.plan_cases import parse_course, plans_in
+from experiments.commands.planned_runs import Request as PlanRequest
 from experiments.execution.choice import HERE, Execution
 from experiments.learning.learning_run import (
     LearningRun,
@@ -20,9 +23,83 @@ from experiments.learning.task import Task
 from experiments.option_text import parse_options
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.profile_options import ProfileOptions
-from experiments.options.training_options import CONDITIONS, DDP, TrainingOptions
+from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
+from experiments.templates import cells_of
 from experiments.training.strategy_options import names_in
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
+from topologies.units import format_seconds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to learn along which runs."""
+
+    task: Task
+    runs: Sequence[Callable[[], LearningRun]]
+    """The runs, each simulated and learnt when it is called."""
+    machine: Blueprint
+    parameters: Mapping[str, output.Value]
+    """The options as the user writes them: stored with the result."""
+
+
+def run(
+    request: Request, out: Path | None, plot: Path | None, how: str, page: Path | None = None
+) -> int:
+    """Print a table with a row for each run."""
+    check_files(out, plot, page)
+    progress = output.Progress("runs learnt")
+    runs: list[LearningRun] = []
+    for run_of in request.runs:
+        progress(len(runs), len(request.runs))
+        runs.append(run_of())
+    progress.clear()
+    records = [asdict(run.row) for run in runs]
+    curves = [[point._asdict() for point in run.curve] for run in runs]
+    documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
+    pictures = [("Accuracy over time", partial(_curves, runs))]
+    answer = Answer("learn", documents, records, request.parameters, pictures=pictures)
+    answer.write(out, plot, page)
+    table = partial(_table, runs, request.task, records)
+    answer.show(how, lambda: f"{request.machine.description}\n\n{table()}")
+    return 0
+
+
+def _curves(runs: Sequence[LearningRun]) -> Figure:
+    from experiments.pictures.learning_curves import learning_drawing
+
+    return learning_drawing(runs)
+
+
+def _table(runs: Sequence[LearningRun], task: Task, records: Sequence[output.Record]) -> str:
+    columns = {
+        "strategy": "{strategy}",
+        "workers": "{alike}",
+        "updates": "{updates}",
+        "time": "{seconds:s}",
+        "loss": "{loss:.4f}",
+        "accuracy": "{accuracy:.1%}",
+        f"to {task.target:.4g}": "{reached}",
+        "staleness": "{staleness:.2f}",
+        "most": "{staleness_max}",
+        "idle": "{idle:.1%}",
+        "cause": "{cause}",
+    }
+    if not any(run.row.disturbance for run in runs):
+        del columns["workers"]
+    rows = []
+    for record, run in zip(records, runs, strict=True):
+        seconds = run.row.target_s
+        words = {
+            "alike": run.row.disturbance or "alike",
+            "reached": "never" if seconds is None else format_seconds(seconds),
+            "cause": run.row.cause or None,
+        }
+        rows.append({**record, **words})
+    return output.render(rows, cells_of(columns, rows[0]))
 
 
 def parse_task(text: str, seed: int) -> Task:
@@ -45,13 +122,14 @@ def parse(
     """The runs along which to learn: one for each strategy and plan."""
     task = parse_task(options.learn or "", options.seed)
     profile.refuse_library("an interval of a step does not go with --learn", "level")
-    plans = options.plan and _of_plans(task, options, machine, rules, profile)
-    if plans and options.strategy is None:
+    if not isinstance(options, PlanOptions):
+        profile.refuse_library("it goes with simctl plan, or without --learn")
+        return _of_strategies(task, options, machine, rules)
+    plans = _of_plans(task, options, machine, rules, profile)
+    if options.strategy is None:
         return plans
-    profile.refuse_library("it goes with --plan, or without --learn")
-    strategies = _of_strategies(task, replace(options, plan=None), machine, rules)
-    if not plans:
-        return strategies
+    profile.refuse_library("it goes with plans alone, or without --learn")
+    strategies = _of_strategies(task, options, machine, rules)
     parameters = {**plans.parameters, **strategies.parameters, "plan": options.plan}
     return replace(strategies, runs=[*strategies.runs, *plans.runs], parameters=parameters)
 
@@ -93,7 +171,7 @@ def _of_strategies(
 
 def _of_plans(
     task: Task,
-    options: TrainingOptions,
+    options: PlanOptions,
     machine: MachineOptions,
     rules: RuleOptions,
     profile: ProfileOptions,
