@@ -41,7 +41,7 @@ def is_search(text: str) -> bool:
 def parse(
     options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> Request | TrainingGrid | SearchRequest:
-    """The step of --plan to simulate, the runs of several plans and strategies, or the search for
+    """The step of a plan to simulate, the runs of several plans and strategies, or the search for
     plans. Raises InputError for options that do not go with it."""
     plans = plans_in(options.plan)
     if len(plans) == 1 and options.strategy is None and is_search(plans[0]):

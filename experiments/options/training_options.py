@@ -106,7 +106,7 @@ class TrainingOptions:
         str | None,
         typer.Option(
             help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64; "
-            "with --plan a key of the plan: micro=1,2,4."
+            "of plans a key: micro=1,2,4."
         ),
     ] = None
     straggler: Straggler = None

@@ -193,5 +193,5 @@ def _worst(rows: Sequence[Comparison]) -> Iterator[list[str]]:
     worst = [("fair", row.fair, row) for row in ordered[:10]]
     worst += [("fifo", row.fifo, row) for row in ordered if row.cause]
     for rule, error, row in worst:
-        text = f"--model {row.model} --topology {row.topology} --plan {row.plan}"
+        text = f"{row.plan} --model {row.model} --topology {row.topology}"
         yield [rule, f"{error:+.1%}", row.cause * (rule == "fifo"), text]

@@ -145,7 +145,7 @@ def _title(run: TrainingRun) -> str:
     return f"{run.title}: does not fit in memory\n" + fill(
         "  the fullest worker holds {held:B}, {missing:B} more than the {capacity:B} of {device}\n"
         "  least sure: {activations:B} of activations; CUDA and libraries are not counted"
-        + "\n  to make it fit: --plan auto divides the model among GPUs"
+        + "\n  to make it fit: simctl plan auto divides the model among GPUs"
         * divides,
         lacks,
     )

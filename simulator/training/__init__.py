@@ -44,7 +44,7 @@ def find(name: str) -> type[Strategy]:
     """The strategy called `name`. Raises InputError with the nearest name if there is none."""
     stage = re.fullmatch(r"(?:zero|fsdp)[-_]?([0-3]?)", name.lower())
     if stage and name != "fsdp":
-        plan = f"--model llama3_8b --plan zero={stage[1] or 3},micro=1"
+        plan = f"simctl plan zero={stage[1] or 3},micro=1 --model llama3_8b"
         raise InputError(f"no strategy {name!r}: take fsdp, or a plan of any stage, like {plan}")
     # Files are imported until one has the strategy, first the one that is called like it.
     for file in sorted(_files(), key=lambda file: file.stem != name):

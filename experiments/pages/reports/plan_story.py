@@ -1,4 +1,4 @@
-"""The reports of `simctl train --plan`: a step of a plan, and a search of plans."""
+"""The reports of `simctl plan`: a step of a plan, and a search of plans."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class PlanMemory(Part):
 
 
 class PlanAnswer(Part):
-    """What `simctl train --plan` answers."""
+    """What `simctl plan` answers."""
 
     summary: Record
     critical_path_s: Seconds
@@ -205,7 +205,7 @@ class PlanAnswer(Part):
 
 
 class PlansAnswer(Part):
-    """What `simctl train --plan auto` answers."""
+    """What `simctl plan auto` answers."""
 
     left_out: Annotated[dict[Text, int], Field(max_length=1000)]
     plans: Annotated[list[PlanRow], Field(min_length=1, max_length=MOST)]

@@ -59,7 +59,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "no result of a sweep": (("sweep", "--p", "2", "--out", "x.json"), "ends in .csv, .parquet"),
     "a plan's table": (
-        ("train", "--model", "llama3_8b", "--plan", "dp=2", "--out", "x.xlsx"),
+        ("plan", "--model", "llama3_8b", "dp=2", "--out", "x.xlsx"),
         "cannot write 'x.xlsx': its name ends in .csv, .parquet, .json",
     ),
     "a table without an ending": (("train", "--p", "2", "--out", "x"), "its name ends in .csv, "),

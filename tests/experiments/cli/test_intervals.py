@@ -273,7 +273,7 @@ def test_diagnose_expects_an_interval(simctl: Simctl, profile: str, tmp_path: Pa
     assert "--level 0.9 goes with --profile: write both" in refused.stderr
 
 
-TRAIN = ("train", "--model", "gpt2", "--plan", "dp=4", "--profile")
+TRAIN = ("plan", "--model", "gpt2", "dp=4", "--profile")
 
 
 def test_a_step_has_an_interval(simctl: Simctl, profile: str, tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_profile_is_no_result(simctl: Simctl, profile: str, tmp_path: Path) ->
         ("sweep", "--p", "4"),
         ("recommend", "--p", "4", "--collective", "all_reduce", "--size", "1MiB"),
         ("train", "--p", "4"),
-        ("train", "--p", "4", "--model", "gpt2", "--plan", "dp=4"),
+        ("plan", "--p", "4", "--model", "gpt2", "dp=4"),
     ],
     ids=" ".join,
 )

@@ -4,27 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli.kept_files import check_kept
+from experiments.cli.command_classes import check_kept
+from experiments.commands.report import Report
+from experiments.commands.run import Run
+from experiments.commands.sweep import Sweep
 from simctl_process import Simctl
 from topologies.errors import InputError
 
-LINES = {
-    "a log": ["report", "{}", "--out", "{}"],
-    "an option in one word": ["judge", "h100", "{}", "--report={}"],
-    "a file with options": ["run", "--topology", "{}:nodes=2", "--report", "{}"],
-    "a file of several": ["sweep", "--algo-file", "a.xml,{}", "--out", "{}"],
-    "a file of an option": ["sweep", "--out", "{}", "--measured={}"],
-}
 
-
-@pytest.mark.parametrize("case", LINES)
+@pytest.mark.parametrize("case", ["a log", "a file with options", "a file of several", "measured"])
 def test_a_file_that_is_read_is_not_written(case: str, tmp_path: Path) -> None:
     file = tmp_path / "log.md"
-    words = [word.format(file) for word in LINES[case]]
-    check_kept(words)  # the file does not exist yet
+    request = {
+        "a log": Report(files=[file], out=file),
+        "a file with options": Run(topology=f"{file}:nodes=2", report=file),
+        "a file of several": Sweep(algo_file=["a.xml", str(file)], out=file),
+        "measured": Sweep(measured=file, plot=file),
+    }[case]
+    check_kept(request)  # the file does not exist yet
     file.write_text("size time")
     with pytest.raises(InputError, match=r"log\.md: the command reads this file"):
-        check_kept(words)
+        check_kept(request)
 
 
 def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
@@ -32,14 +32,14 @@ def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
     file.write_text("size time")
     link.symlink_to(file)
     with pytest.raises(InputError, match="the command reads this file"):
-        check_kept(["report", str(file), "--out", str(link)])
+        check_kept(Report(files=[file], out=link))
 
 
 def test_a_file_may_be_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("ring", "x.csv"):
         Path(name).write_text("")
-        check_kept(["sweep", "--algo", "ring", "--out", name, "--size", "\0"])
+        check_kept(Sweep(algo="ring", out=Path(name), size="\0"))
 
 
 def test_a_report_does_not_replace_its_log(simctl: Simctl, tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def test_files_hold_the_table_and_a_picture(learned: Simctl, tmp_path: Path) -> 
 
 
 PLANS = (
-    *("train", "--model", "gpt3_1_7b:layers=4,hidden=512,heads=8,seq=256", "--steps", "2"),
-    *("--topology", "dgx_a100", "--learn", "mlp", "--plan"),
+    *("plan", "--model", "gpt3_1_7b:layers=4,hidden=512,heads=8,seq=256", "--steps", "2"),
+    *("--topology", "dgx_a100", "--learn", "mlp"),
 )
 
 
@@ -80,7 +80,7 @@ def test_a_plan_refuses_what_plans_refuse(simctl: Simctl) -> None:
     for options, message in (
         (["dp=3"], "there are 8 GPUs"),
         (["dp=8", "--straggler", "9:2"], "there is no rank 9"),
-        (["dp=8", "--batches", "1:2"], "--batches 1:2: it does not go with --plan"),
+        (["dp=8", "--batches", "1:2"], "--batches 1:2: it does not go with a plan"),
     ):
         done = simctl(*PLANS, *options)
         assert (done.returncode, done.stdout) == (2, "")
@@ -100,8 +100,7 @@ def test_a_plan_refuses_what_plans_refuse(simctl: Simctl) -> None:
         (["--strategy", ";"], "a strategy or several"),
         (["--strategy", "ssgd; asgb"], "no strategy 'asgb'"),
         (["--timeline", "step.png"], "take --plot"),
-        (["--profile", "mn5_acc"], "--profile mn5_acc: it goes with --plan"),
-        (["--calibrate-compute", "a.csv"], "--calibrate-compute a.csv: it goes with --plan"),
+        (["--profile", "mn5_acc"], "--profile mn5_acc: it goes with simctl plan"),
         (["--batches", "1:2"], "every worker has input in all steps"),
         (["--jobs", "2"], "learning runs in one process"),
         (["--plot", "plot.xyz"], "cannot write 'plot.xyz'"),
@@ -128,8 +127,8 @@ def test_without_scikit_learn_a_line_says_what_to_install(
 def test_strategies_and_plans_learn_in_one_table(simctl: Simctl, tmp_path: Path) -> None:
     picture = tmp_path / "learn.svg"
     done = simctl(
-        *("train", "--model", "bert_large:layers=4", "--topology", "hgx_h100"),
-        *("--learn", "softmax:epochs=1", "--strategy", "ddp", "--plan", "dp=8", "--plan", "pp=2"),
+        *("plan", "--model", "bert_large:layers=4", "--topology", "hgx_h100"),
+        *("--learn", "softmax:epochs=1", "--strategy", "ddp", "dp=8", "pp=2"),
         *("--straggler", "3:2", "--plot", picture, "--format", "json"),
     )
     rows = [(row["strategy"], row["disturbance"]) for row in json.loads(done.stdout)]

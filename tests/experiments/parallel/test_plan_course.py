@@ -15,7 +15,7 @@ from grouped_cases import each_case
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 MODEL = "gpt3_1_7b:layers=4,hidden=2048,heads=8,seq=1024"
-TRAIN = "train", "--model", MODEL, "--topology", "dgx_a100", "--plan", "tp=2,pp=2,batch=16"
+TRAIN = "plan", "--model", MODEL, "--topology", "dgx_a100", "tp=2,pp=2,batch=16"
 
 
 def summary(simctl: Simctl, *options: str) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_an_interval_holds_the_reading_of_samples(simctl: Simctl) -> None:
 
 
 def test_several_plans_and_numbers_of_gpus_are_a_table(simctl: Simctl, tmp_path: Path) -> None:
-    table = "train", "--model", MODEL, "--topology", "dgx_a100", "--plan", "tp=2,batch=16,pp=1"
+    table = "plan", "--model", MODEL, "--topology", "dgx_a100", "tp=2,batch=16,pp=1"
     out = tmp_path / "rows.csv"
     counts = simctl(*table, "--p", "4,8", "--straggler", "1:2", "--out", out)
     rows = pd.read_csv(out)
@@ -195,9 +195,9 @@ def test_a_note_says_that_a_seed_changes_nothing_without_noise(simctl: Simctl) -
         (("--fail", "rank=1,step=5,restart=3s"), "fails in step 5: the steps are 0 to 0"),
         (("--slow-link", "99:0.5"), "slow link 99: there is no such rank, they run from 0 to 7"),
         (("--straggler", "1:2", "--detail", "transfers"), "it is of a step without conditions"),
-        (("--batches", "3:8"), "--batches 3:8: it does not go with --plan"),
+        (("--batches", "3:8"), "--batches 3:8: it does not go with a plan"),
         (("--epochs", "3"), "--epochs 3: say how many samples an epoch has"),
-        (("--plan", "auto"), "--plan auto: it goes alone"),
+        (("auto",), "auto: it goes alone"),
         (
             ("--slow-link", "3:0.5", "--library", "nccl"),
             "--slow-link 3:0.5: a library has links of its own",
@@ -220,7 +220,7 @@ def test_steps_behind_each_other_compare_with_as_many_without_conditions(simctl:
     """In zb_h1 a device begins the next step while others end this one, so that three steps take
     less than three times one."""
     plan = ("tp=2,pp=4,schedule=zb_h1,micro=1,batch=16", "--topology", "hgx_h100", "--p", "8")
-    command = ("train", "--model", "llama3_8b:layers=4", "--plan", *plan, "--format", "json")
+    command = ("plan", "--model", "llama3_8b:layers=4", *plan, "--format", "json")
     one = json.loads(simctl(*command).stdout)["summary"]["step_s"]
     done = json.loads(simctl(*command, "--steps", "3").stdout)
     assert done["summary"]["relative_speed"] == pytest.approx(1.0, rel=1e-9)
@@ -230,7 +230,7 @@ def test_steps_behind_each_other_compare_with_as_many_without_conditions(simctl:
 
 def test_waiting_for_samples_counts_in_the_speed(simctl: Simctl) -> None:
     plan = ("dp=8,batch=8", "--topology", "hgx_h100", "--input-rate", "50", "--straggler", "3:1.5")
-    command = ("train", "--model", "gpt3_1_7b:layers=4", "--plan", *plan, "--format", "json")
+    command = ("plan", "--model", "gpt3_1_7b:layers=4", *plan, "--format", "json")
     row = json.loads(simctl(*command).stdout)["summary"]
     assert row["step_s"] == pytest.approx(8 / 50)
     assert row["relative_speed"] == pytest.approx(row["plain_step_s"] / row["step_s"])
@@ -261,15 +261,15 @@ def test_a_timeline_has_a_row_for_ranks_that_are_alike(simctl: Simctl, tmp_path:
 def test_a_search_has_no_conditions(simctl: Simctl, option: str, value: str) -> None:
     result = simctl(*TRAIN[:-1], "auto", option, value)
     assert result.returncode == 2
-    assert f"{option} {value}: it does not go with --plan auto" in result.stderr
+    assert f"{option} {value}: it does not go with auto" in result.stderr
 
 
 @each_case(
     ("options", "message"),
     [
-        (("--plan", "dp=8", "--plan", "dp=8"), "--plan dp=8; dp=8: name each plan once"),
+        (("dp=8", "dp=8"), "dp=8; dp=8: name each plan once"),
         (
-            ("--plan", "dp=8", "--strategy", "ddp", "--detail", "transfers"),
+            ("dp=8", "--strategy", "ddp", "--detail", "transfers"),
             "--detail transfers: of plans, or of strategies: compare each alone",
         ),
     ],
@@ -277,13 +277,13 @@ def test_a_search_has_no_conditions(simctl: Simctl, option: str, value: str) -> 
 def test_what_cannot_be_compared_is_refused(
     simctl: Simctl, options: tuple[str, ...], message: str
 ) -> None:
-    result = simctl("train", "--model", MODEL, "--topology", "dgx_a100", *options)
+    result = simctl("plan", "--model", MODEL, "--topology", "dgx_a100", *options)
     assert result.returncode == 2
     assert message in result.stderr
 
 
 def test_a_table_of_plans_has_their_transfers(simctl: Simctl) -> None:
-    plans = ("--plan", "dp=2,batch=2", "--plan", "tp=2,batch=2", "--p", "2")
-    command = ("train", "--model", MODEL, "--topology", "dgx_a100", *plans)
+    plans = ("dp=2,batch=2", "tp=2,batch=2", "--p", "2")
+    command = ("plan", "--model", MODEL, "--topology", "dgx_a100", *plans)
     assert "all transfers" in simctl(*command, "--detail", "transfers").stdout
     assert "all transfers" not in simctl(*command).stdout

@@ -1,4 +1,4 @@
-"""`simctl train --plan auto`."""
+"""`simctl plan auto`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grouped_cases import each_case
 from tests.experiments.parallel.test_plan_space import GPT
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
-SEARCH = "train", "--model", GPT, "--topology", "dgx_a100", "--plan", "auto,cp=1"
+SEARCH = "plan", "--model", GPT, "--topology", "dgx_a100", "auto,cp=1"
 
 
 def test_a_search_is_printed_stored_and_drawn(simctl: Simctl, tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_printed_plans_have_the_intervals_of_their_steps(
     options = "--topology", "dgx_a100", "--gpus", "4", "--library", "nccl", "--level", "0.9"
     page = tmp_path / "plans.md"
     plans = "auto,cp=1,pp=1,recompute=none"
-    command = "train", "--model", GPT, *options, "--batch", "8", "--plan", plans
+    command = "plan", "--model", GPT, *options, "--batch", "8", plans
     printed = simctl(*command, "--report", page)
     assert printed.returncode == 0, printed.stderr
     assert "90% of steps" in printed.stdout.splitlines()[4]
@@ -50,7 +50,7 @@ def test_the_printed_plans_have_the_intervals_of_their_steps(
     assert len(sure) == sum("  dp=" in line for line in printed.stdout.splitlines())
     for row in (sure[0], sure[-1]):
         assert row["low_s"] < row["expected_s"] < row["high_s"]
-        step = simctl("train", "--model", GPT, *options, "--plan", row["plan"], "--format", "json")
+        step = simctl("plan", "--model", GPT, *options, row["plan"], "--format", "json")
         whole = json.loads(step.stdout)["summary"]
         for name in ("expected_s", "low_s", "high_s"):
             assert row[name] == pytest.approx(whole[name])
@@ -59,8 +59,8 @@ def test_the_printed_plans_have_the_intervals_of_their_steps(
 @each_case(
     ("arguments", "error"),
     [
-        (("--timeline", "x.png"), "with --plan auto take --plot"),
-        (("--detail", "transfers"), "--detail transfers: it does not go with --plan auto"),
+        (("--timeline", "x.png"), "with auto take --plot"),
+        (("--detail", "transfers"), "--detail transfers: it does not go with auto"),
         (("--topology", "star"), "say on how many GPUs, like --gpus 64"),
         (("--batch", "0"), "--batch"),
         (("--gpus", "4", "--level", "0.9"), "--level 0.9 goes with --profile or --library"),

@@ -1,4 +1,4 @@
-"""`simctl train --plan`."""
+"""`simctl plan`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grouped_cases import each_case
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 MODEL = "gpt3_1_7b:layers=4,hidden=512,heads=8,seq=256"
-TRAIN = "train", "--model", MODEL, "--topology", "dgx_a100", "--plan"
+TRAIN = "plan", "--model", MODEL, "--topology", "dgx_a100"
 
 
 def test_a_step_is_printed_as_a_report_json_and_csv(simctl: Simctl, tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_step_is_printed_as_a_report_json_and_csv(simctl: Simctl, tmp_path: Pa
 
 
 def test_a_plan_that_does_not_fit_says_so_first_and_exits_with_1(simctl: Simctl) -> None:
-    large = "train", "--model", "llama3_8b", "--plan", "micro=4,dp=2", "--topology"
+    large = "plan", "--model", "llama3_8b", "micro=4,dp=2", "--topology"
     done = simctl(*large, "dgx_a100", "--gpus", "2")
     assert done.returncode == 1
     _, _, first, second, third, fourth, *_ = done.stdout.splitlines()
@@ -61,14 +61,14 @@ def test_a_plan_says_how_far_the_model_was_from_measured_steps(simctl: Simctl) -
 
 
 def test_a_profile_of_gpus_names_the_device(simctl: Simctl) -> None:
-    command = "train", "--model", "gpt2", "--plan", "dp=4", "--format", "json"
+    command = "plan", "--model", "gpt2", "dp=4", "--format", "json"
     for more, device in ((), "a100"), (("--profile", "mn5_acc"), "h100"):
         assert json.loads(simctl(*command, *more).stdout)["summary"]["device"] == device
 
 
 def test_a_profile_changes_the_time_of_communication(simctl: Simctl) -> None:
     model = f"{MODEL},device=a100"
-    command = "train", "--model", model, "--p", "8", "--plan", "tp=4", "--format", "json"
+    command = "plan", "--model", model, "--p", "8", "tp=4", "--format", "json"
     plain = json.loads(simctl(*command, "--topology", "nodes:per_node=4").stdout)["summary"]
     calibrated = json.loads(simctl(*command, "--profile", "mn5_acc").stdout)["summary"]
     assert calibrated["exposed_s"] != plain["exposed_s"]
@@ -87,7 +87,7 @@ def test_a_library_has_an_interval_on_a_machine_without_measurements(simctl: Sim
 
 
 def test_a_single_gpu_trains_alone(simctl: Simctl) -> None:
-    figures = json.loads(simctl("train", "--model", MODEL, "--plan", "", "--format", "json").stdout)
+    figures = json.loads(simctl("plan", "--model", MODEL, "", "--format", "json").stdout)
     assert figures["summary"]["gpus"] == 1
     assert figures["summary"]["exposed_s"] == 0.0
 
@@ -112,7 +112,7 @@ def test_all_transfers_are_simulated_where_the_user_asks_for_them(simctl: Simctl
 
 def test_where_all_transfers_take_less_the_report_says_why(simctl: Simctl) -> None:
     plan = ("tp=2,pp=2,dp=2,batch=4,zero=2", "--topology", "nodes:per_node=2", "--p", "8")
-    report = simctl("train", "--model", MODEL, "--plan", *plan, "--detail", "transfers").stdout
+    report = simctl("plan", "--model", MODEL, *plan, "--detail", "transfers").stdout
     (line,) = (line for line in report.splitlines() if "all transfers" in line)
     assert line.endswith("-3.48% as ranks go on before the last group ends")
 
@@ -120,29 +120,29 @@ def test_where_all_transfers_take_less_the_report_says_why(simctl: Simctl) -> No
 @each_case(
     ("options", "message"),
     [
-        (("--plan", "tp=3"), "there are 8 GPUs: take tp=2 and dp=4"),
-        (("--plan", "tp=2", "--strategy", "adam"), "no strategy 'adam'"),
-        (("--plan", "tp=2", "--plot", "x.png"), "x.png: of several plans or strategies: else take"),
-        (("--plan", "tp=2", "--plan", "auto"), "--plan auto: it goes alone"),
-        (("--plan", "tp=2", "--jobs", "2"), "a plan is one step"),
-        (("--plan", "auto", "--p", "8,16"), "--p 8,16: with --plan auto one number of GPUs"),
-        (("--plan", "auto", "--p", "0"), "--p 0: take 1 GPU or more"),
-        (("--plan", "pp=8"), "has 4 layers, which 8 stages do not divide: take pp=4"),
+        (("tp=3",), "there are 8 GPUs: take tp=2 and dp=4"),
+        (("tp=2", "--strategy", "adam"), "no strategy 'adam'"),
+        (("tp=2", "--plot", "x.png"), "x.png: of several plans or strategies: else take"),
+        (("tp=2", "auto"), "auto: it goes alone"),
+        (("tp=2", "--jobs", "2"), "a plan is one step"),
+        (("auto", "--p", "8,16"), "--p 8,16: with auto one number of GPUs"),
+        (("auto", "--p", "0"), "--p 0: take 1 GPU or more"),
+        (("pp=8",), "has 4 layers, which 8 stages do not divide: take pp=4"),
         (
-            ("--plan", "tp=8,batch=3,dp=1", "--p", "8", "--model", MODEL + ",batch=2"),
+            ("tp=8,batch=3,dp=1", "--p", "8", "--model", MODEL + ",batch=2"),
             "batch=2: write it",
         ),
-        (("--plan", "tp=8", "--model", "resnet50"), "--plan: give --model with a transformer"),
+        (("tp=8", "--model", "resnet50"), "give --model with a transformer"),
         (
-            ("--plan", "tp=2", "--library", "nccl", "--profile", "mn5_acc"),
+            ("tp=2", "--library", "nccl", "--profile", "mn5_acc"),
             "--library nccl and --profile mn5_acc: leave one of them out",
         ),
-        (("--plan", "tp=2", "--level", "0.9"), "--level 0.9 goes with --profile or --library"),
+        (("tp=2", "--level", "0.9"), "--level 0.9 goes with --profile or --library"),
     ],
 )
 def test_wrong_options_are_refused(simctl: Simctl, options: tuple[str, ...], message: str) -> None:
     model = () if "--model" in options else ("--model", MODEL)
-    result = simctl("train", *model, "--topology", "dgx_a100", *options)
+    result = simctl("plan", *model, "--topology", "dgx_a100", *options)
     assert result.returncode == 2
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
@@ -160,8 +160,8 @@ def test_wrong_options_are_refused(simctl: Simctl, options: tuple[str, ...], mes
 def test_a_note_says_that_tensor_parallel_groups_cross_nodes(
     simctl: Simctl, degrees: str, machine: str, note: str
 ) -> None:
-    words = "--plan", f"{degrees},pp=1,micro=1,batch=4", "--gpus", "4", "--topology"
-    result = simctl("train", "--model", MODEL, *words, *machine.split())
+    words = f"{degrees},pp=1,micro=1,batch=4", "--gpus", "4", "--topology"
+    result = simctl("plan", "--model", MODEL, *words, *machine.split())
     assert result.returncode == 0
     assert note in result.stderr
     assert ("crosses nodes" in result.stderr) == bool(note)
@@ -171,13 +171,13 @@ def test_the_report_names_streams_that_share_links(simctl: Simctl) -> None:
     """Gradients and the tokens of experts take the only NIC of a node. Each loses time by it, and
     together they use no more than all of it."""
     plan = ("dp=8,ep=8,batch=16,overlap=yes", "--topology", "hgx_h100:nodes=2,nics=1", "--p", "8")
-    options = ("--model", "mixtral_8x7b:layers=2", "--plan", *plan, "--placement", "round-robin")
-    done = simctl("train", *options, "--format", "json")
+    options = ("--model", "mixtral_8x7b:layers=2", *plan, "--placement", "round-robin")
+    done = simctl("plan", *options, "--format", "json")
     assert done.returncode == 0, done.stderr
     shared = {(row["stream"], row["beside"]): row for row in json.loads(done.stdout)["shared"]}
     assert {("ep", "data"), ("data", "ep")} <= shared.keys()
     for row in shared.values():
         assert 0 < row["lost_s"] <= row["together_s"]
         assert "nic" in row["medium"] or "gpu" in row["medium"]
-    report = simctl("train", *options).stdout
+    report = simctl("plan", *options).stdout
     assert "what streams share on a mean device, and lose by it" in report

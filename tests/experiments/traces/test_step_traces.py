@@ -90,9 +90,9 @@ def test_each_rank_has_the_tasks_of_its_device() -> None:
 
 
 def test_a_plan_is_written_and_read_back(simctl: Simctl, tmp_path: Path) -> None:
-    plan = ("--model", MODEL, "--plan", "dp=2,tp=2,pp=2,batch=8", "--topology", "hgx_h100")
+    plan = ("--model", MODEL, "dp=2,tp=2,pp=2,batch=8", "--topology", "hgx_h100")
     folder = tmp_path / "step.chakra"
-    done = simctl("train", *plan, "--timeline", folder, "--format", "json")
+    done = simctl("plan", *plan, "--timeline", folder, "--format", "json")
     assert done.returncode == 0, done.stderr
     step = json.loads(done.stdout)["summary"]["step_s"]
     run = ("run", "--chakra", folder, "--topology", "hgx_h100", "--algo", "rings")
