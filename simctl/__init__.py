@@ -61,9 +61,9 @@ def machine(topology: Any = None, **links: str) -> MachineOptions:
 
 def run(algorithm: str | None = None, on: Any = None, size: Any = "64MiB", **options: Any) -> Rows:
     """One collective on the machine `on`: the row of `simctl run`."""
-    from experiments.commands.run import Run
+    from experiments.commands.run import CollectiveRun
 
-    return _rows(Run, on, algo=algorithm, size=_listed(size, _size), **options)
+    return _rows(CollectiveRun, on, algo=algorithm, size=_listed(size, _size), **options)
 
 
 def sweep(

@@ -20,7 +20,7 @@ from topologies.errors import InputError
 
 CLASSES = {
     "sweep": "sweep:Sweep",
-    "run": "run:Run",
+    "run": "run:CollectiveRun",
     "train": "train:Train",
     "plan": "plan:Plans",
     "profile-model": "profile_model:ProfileModel",
@@ -30,7 +30,7 @@ CLASSES = {
     "validate": "validate:Validate",
     "calibrate": "calibrate:Calibrate",
     "diagnose": "diagnose:Diagnose",
-    "report": "report:Report",
+    "report": "report:ReportPage",
     "list": "list:List",
     "pipelines": "pipelines:Pipelines",
     "doctor": "doctor:Doctor",
@@ -93,10 +93,9 @@ def command_of(name: str, kind: Any) -> Any:
             hint = Annotated[list[str] | None, *hint.__metadata__]
         default = Parameter.empty if default is MISSING else default
         parameters.append(Parameter(key, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
-    if any(hint.__metadata__[0].hidden for hint in hints.values()):
-        parameters.append(
-            Parameter("help_all", Parameter.KEYWORD_ONLY, default=False, annotation=HELP_ALL)
-        )
+    parameters.append(
+        Parameter("help_all", Parameter.KEYWORD_ONLY, default=False, annotation=HELP_ALL)
+    )
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(rich_markup_mode=None, add_completion=False, context_settings=STYLE)

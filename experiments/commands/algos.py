@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 USUAL_RANKS = 8
 
 
-class Program(StrEnum):
+class ProgramFormat(StrEnum):
     """The formats of other tools."""
 
     msccl = "msccl"
@@ -43,7 +43,8 @@ class ImportedAlgorithm(FormatOptions):
         typer.Argument(metavar="FILE", help="MSCCL's XML, MSCCL++'s JSON, GOAL or Python."),
     ]
     p: Annotated[
-        str | None, typer.Option("--p", help="The number of ranks.  [default: the file's, or 8]")
+        str | None,
+        typer.Option("--p", "--gpus", help="The number of ranks.  [default: the file's, or 8]"),
     ] = None
 
     def run(self) -> int:
@@ -92,10 +93,10 @@ class ExportedAlgorithm(MachineOptions):
     algo_file: AlgorithmFile = None
     p: Annotated[
         str | None,
-        typer.Option("--p", help="The number of ranks.  [default: the machine's, or 8]"),
+        typer.Option("--p", "--gpus", help="The number of ranks.  [default: the machine's, or 8]"),
     ] = None
     size: Annotated[str, typer.Option(help="V of the messages in GOAL, like 1GiB.")] = "64MiB"
-    to: Annotated[Program, typer.Option(help="The format.")] = Program.msccl
+    to: Annotated[ProgramFormat, typer.Option(help="The format.")] = ProgramFormat.msccl
     out: Annotated[
         Path | None, typer.Option(help="Write FILE.  [default: print it]", writable=True)
     ] = None
@@ -162,7 +163,7 @@ class ExportedAlgorithm(MachineOptions):
                 f"at most {MOST}, take fewer ranks"
             )
         prove(algorithm, schedule)
-        if self.to is Program.goal:
+        if self.to is ProgramFormat.goal:
             return write_goal(schedule, algorithm.name)
         if self.algo_file is not None and (text := rewritten(self.algo_file)) is not None:
             return text

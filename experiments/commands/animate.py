@@ -96,7 +96,9 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
     p: Annotated[
         str | None,
         typer.Option(
-            "--p", help="The number of ranks, 2 to 32.  [default: all of the machine; 4 of a shape]"
+            "--p",
+            "--gpus",
+            help="The number of ranks, 2 to 32.  [default: all of the machine; 4 of a shape]",
         ),
     ] = None
     size: Size = None
@@ -231,7 +233,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
 
     def _animate_model(self) -> None:
         from experiments.commands.plan_cases import parse
-        from experiments.commands.planned_runs import Request as PlanRequest
+        from experiments.commands.planned_runs import PlanRequest
 
         p = self.p
         is_any_size = self.blueprint.kind == "shape" and self.blueprint.size is None
@@ -259,7 +261,8 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         from simulator.parallel.pipeline_times import StageTimes
 
         texts = {name: getattr(self, name) or usual for name, usual in TIMES.items()}
-        times = StageTimes(*map(parse_seconds, texts.values()))
+        forward, inputs, weights, transfer = map(parse_seconds, texts.values())
+        times = StageTimes(forward, inputs, weights, transfer)
         asked = self.devices, self.micro_batches
         pipeline = named_pipeline(self.pipeline or "", asked, times, KEPT)
         sizes = {"devices": pipeline.devices, "micro_batches": pipeline.micro_batches}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.commands.plan_cases import parse_course, plans_in
-from experiments.commands.planned_runs import Request as PlanRequest
+from experiments.commands.planned_runs import PlanRequest
 from experiments.execution.choice import HERE, Execution
 from experiments.learning.learning_run import (
     LearningRun,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
+class LearningRuns:
     """What to learn along which runs."""
 
     task: Task
@@ -47,7 +47,7 @@ class Request:
 
 
 def run(
-    request: Request, out: Path | None, plot: Path | None, how: str, page: Path | None = None
+    request: LearningRuns, out: Path | None, plot: Path | None, how: str, page: Path | None = None
 ) -> int:
     """Print a table with a row for each run."""
     check_files(out, plot, page)
@@ -118,7 +118,7 @@ def check_alone(timeline: Path | None, execution: Execution) -> None:
 
 def parse(
     options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> Request:
+) -> LearningRuns:
     """The runs along which to learn: one for each strategy and plan."""
     task = parse_task(options.learn or "", options.seed)
     profile.refuse_library("an interval of a step does not go with --learn", "level")
@@ -136,7 +136,7 @@ def parse(
 
 def _of_strategies(
     task: Task, options: TrainingOptions, machine: MachineOptions, rules: RuleOptions
-) -> Request:
+) -> LearningRuns:
     """A run for each strategy, all of as many workers; if workers differ, another where they are
     alike."""
     _check_input(options)
@@ -166,7 +166,7 @@ def _of_strategies(
         "p": str(ranks),
         "steps": steps,
     }
-    return Request(task, runs, jobs[0].machine, parameters)
+    return LearningRuns(task, runs, jobs[0].machine, parameters)
 
 
 def _of_plans(
@@ -175,7 +175,7 @@ def _of_plans(
     machine: MachineOptions,
     rules: RuleOptions,
     profile: ProfileOptions,
-) -> Request:
+) -> LearningRuns:
     """A run for each plan; if ranks differ, another where they are alike."""
     job = replace(options, learn=None, strategy=None)
     if options.noise is None and options.fail is None:
@@ -189,7 +189,7 @@ def _of_plans(
             runs.append(partial(_learn_plan, task, request, name, options.steps, words))
     stated = {"plan": options.plan, "learn": options.learn, "seed": options.seed}
     parameters = {**request.parameters, **stated}
-    return Request(task, runs, request.machine, parameters)
+    return LearningRuns(task, runs, request.machine, parameters)
 
 
 def _learn_plan(

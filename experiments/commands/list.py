@@ -28,7 +28,7 @@ Times are estimates for one device. A model without times needs the memory of se
 --format csv lists the options of each model, and how its times are estimated."""
 
 
-class Kind(StrEnum):
+class Catalogue(StrEnum):
     """The lists."""
 
     algos = "algos"
@@ -47,18 +47,22 @@ class List(FormatOptions):
     EXAMPLES: ClassVar = ("list machines", "list algos --collective all_to_all")
 
     what: Annotated[
-        Kind, typer.Argument(metavar="WHAT", help="algos, machines, models or strategies.")
+        Catalogue, typer.Argument(metavar="WHAT", help="algos, machines, models or strategies.")
     ]
     collective: CollectiveName = None
 
     def run(self) -> int:
         """Print the list."""
-        if self.collective is not None and self.what is not Kind.algos:
+        if self.collective is not None and self.what is not Catalogue.algos:
             raise InputError(f"--collective {self.collective[:40]}: it goes with simctl list algos")
-        if self.what is Kind.algos:
+        if self.what is Catalogue.algos:
             answer, text = _algorithms(self.collective)
         else:
-            lists = {Kind.machines: _machines, Kind.models: _models, Kind.strategies: _strategies}
+            lists = {
+                Catalogue.machines: _machines,
+                Catalogue.models: _models,
+                Catalogue.strategies: _strategies,
+            }
             answer, text = lists[self.what]()
         answer.show(self.format, lambda: text)
         return 0

@@ -98,7 +98,8 @@ class Pipelines(FormatOptions):
         from simulator.parallel.pipeline_times import StageTimes
 
         texts = self.forward, self.inputs, self.weights, self.transfer
-        return StageTimes(*map(parse_seconds, texts), self.blocking)
+        forward, inputs, weights, transfer = map(parse_seconds, texts)
+        return StageTimes(forward, inputs, weights, transfer, self.blocking)
 
     def _pipelines(self, times: StageTimes) -> list[Pipeline]:
         from experiments.pipeline_files import named_pipeline

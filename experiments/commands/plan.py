@@ -54,7 +54,7 @@ class Plans(PlanOptions, SimulationOptions, TraceOptions, ReportOptions, Executi
         from experiments.commands.plan_cases import parse
 
         case = parse(self, self, self, self)
-        if isinstance(case, planned_runs.Request | planned_runs.SearchRequest):
+        if isinstance(case, planned_runs.PlanRequest | planned_runs.SearchRequest):
             return planned_runs.run(case, files, self.format, self.plot, self.execution)
         from experiments.commands import training_runs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.commands.planned_runs import Request, SearchRequest
+from experiments.commands.planned_runs import PlanRequest, SearchRequest
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
@@ -40,7 +40,7 @@ def is_search(text: str) -> bool:
 
 def parse(
     options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> Request | TrainingGrid | SearchRequest:
+) -> PlanRequest | TrainingGrid | SearchRequest:
     """The step of a plan to simulate, the runs of several plans and strategies, or the search for
     plans. Raises InputError for options that do not go with it."""
     plans = plans_in(options.plan)
@@ -108,7 +108,7 @@ def _swept(plan: str, sweep: str | None) -> list[str]:
 
 def parse_course(
     options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> Request:
+) -> PlanRequest:
     """The steps to simulate, under conditions. Raises InputError for options that do not go with a
     plan."""
     plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, *EPOCHS)}
@@ -126,7 +126,7 @@ def parse_course(
         "slow_links": condition_parser.slow_links(options.slow_link, setting.profile),
         "parameters": {**setting.parameters, **ranks, **changed},
     }
-    return Request(
+    return PlanRequest(
         **vars(setting) | settled,
         plan=plan,
         transfers=detail is DetailName.transfers,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request(Setting):
+class PlanRequest(Setting):
     """What to train."""
 
     plan: Plan
@@ -83,7 +83,7 @@ class Request(Setting):
 
 
 def run(
-    request: Request | SearchRequest,
+    request: PlanRequest | SearchRequest,
     files: output.RunFiles,
     how: str,
     plot: Path | None = None,
@@ -138,7 +138,7 @@ def _with_transfers(step: Step, *, force: bool) -> float:
     return simulate(step, written).makespan
 
 
-def _draw(result: PlanRun, timeline: Path, request: Request, choice: TraceChoice) -> None:
+def _draw(result: PlanRun, timeline: Path, request: PlanRequest, choice: TraceChoice) -> None:
     """Write a picture, a Chrome trace, or a folder with a trace of each rank."""
     from experiments.pictures.timelines.step_spans import step_spans
     from simulator.parallel.step_transfers import ranks_of

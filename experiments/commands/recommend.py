@@ -75,6 +75,7 @@ class Recommend(SimulationOptions, ReportOptions):
         str | None,
         typer.Option(
             "--p",
+            "--gpus",
             help="Numbers of ranks: 8, 8..128:x2. Several make a map.  [default: all of the "
             "machine; 8 of a shape]",
         ),

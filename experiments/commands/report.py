@@ -12,7 +12,7 @@ from experiments import output
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class ReportPage:
     """Make one page of stored results, tables and logs.
 
     Two files of one kind are shown as before and after, others below each other.

@@ -30,14 +30,14 @@ from topologies.units import format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
     from experiments.simulations.case import Case
-    from experiments.simulations.case import Run as Outcome
     from experiments.simulations.sweep_rows import SweepRow
     from simulator.collectives import Algorithm
     from simulator.collectives.proof import WrongAlgorithm
+    from simulator.profile import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
+class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
     """Simulate one collective and explain where its time goes.
 
     The report has the critical path, the busiest links, and what each parameter is worth. With
@@ -53,6 +53,7 @@ class Run(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
         str | None,
         typer.Option(
             "--p",
+            "--gpus",
             help="The number of ranks.  [default: all of the machine; 8 of a shape; with --matrix "
             "what the file says]",
         ),
@@ -161,7 +162,7 @@ class Run(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
         case, outcome = self._simulated(output.Progress("built and proven, simulated"))
         return [judge(case, outcome).record()]
 
-    def _simulated(self, progress: output.Progress) -> tuple[Case, Outcome]:
+    def _simulated(self, progress: output.Progress) -> tuple[Case, Run]:
         """The collective at its size."""
         from experiments.options.values import parse_rank_count
         from experiments.simulations import workload

@@ -61,6 +61,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         str | None,
         typer.Option(
             "--p",
+            "--gpus",
             help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
             "[default: all of the machine; 2..64 of a shape; with --matrix what the file says]",
         ),

@@ -51,7 +51,8 @@ class ShownMachine(FormatOptions):
         ),
     ]
     p: Annotated[
-        str | None, typer.Option("--p", help="The number of ranks.  [default: all; 8 of a shape]")
+        str | None,
+        typer.Option("--p", "--gpus", help="The number of ranks.  [default: all; 8 of a shape]"),
     ] = None
     plot: Plot = None
     force: Force = False

@@ -104,7 +104,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
 
     def _check(self) -> None:
         """Raise InputError for options that do not go with each other."""
-        wrong = ("tolerance", "compare")
+        wrong: tuple[str, ...] = ("tolerance", "compare")
         if self.held_out:
             names = {each.name for kind in (MachineOptions, Validate) for each in fields(kind)}
             wrong = (*(names - {each.name for each in fields(JudgingOptions)}),)

@@ -19,7 +19,7 @@ Jobs = Annotated[
 ]
 Dask = Annotated[
     str | None,
-    typer.Option(help="Run on a Dask cluster: tcp://host:8786 or a scheduler file."),
+    typer.Option(help="Run on a Dask cluster: tcp://host:8786 or a scheduler file.", hidden=True),
 ]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with an interrupted run of the same --out.")

@@ -19,7 +19,8 @@ Runs = Annotated[
 ]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")]
 LogRanks = Annotated[
-    str | None, typer.Option("--p", help="The number of ranks, if the files do not contain it.")
+    str | None,
+    typer.Option("--p", "--gpus", help="The number of ranks, if the files do not contain it."),
 ]
 CurvePlot = Annotated[
     Path | None,

@@ -55,13 +55,15 @@ Latency = Annotated[
     str | None, typer.Option(help="α of a shape's links, like 2us.  [default: 1us]")
 ]
 Gap = Annotated[
-    str | None, typer.Option(help="g of a shape's links: extra time of each message, like 1us.")
+    str | None,
+    typer.Option(help="g of a shape's links: extra time of each message, like 1us.", hidden=True),
 ]
 Reduction = Annotated[
     str | None,
     typer.Option(
         help="1/γ: how fast a rank adds up the data that it receives, like 1TB/s. "
-        "[default: infinitely fast]"
+        "[default: infinitely fast]",
+        hidden=True,
     ),
 ]
 Placement = Annotated[
@@ -82,18 +84,23 @@ FairTolerance = Annotated[
     str | None,
     typer.Option(
         help="With --sharing fair: round the end of each message to a multiple of this share of "
-        "the busiest link's time, like 1e-3. Faster, but not exact.  [default: no rounding]"
+        "the busiest link's time, like 1e-3. Faster, but not exact.  [default: no rounding]",
+        hidden=True,
     ),
 ]
 StoreAndForward = Annotated[
     bool,
     typer.Option(
-        "--store-and-forward", help="Switches receive a whole message before they forward it."
+        "--store-and-forward",
+        help="Switches receive a whole message before they forward it.",
+        hidden=True,
     ),
 ]
 Symmetry = Annotated[
     SymmetryName,
-    typer.Option(help="auto: simulate one rank for all ranks that do the same. Same results."),
+    typer.Option(
+        help="auto: simulate one rank for all ranks that do the same. Same results.", hidden=True
+    ),
 ]
 
 

@@ -142,7 +142,9 @@ AlgorithmFiles = Annotated[
 ]
 Engines = Annotated[
     EngineName,
-    typer.Option(help="auto: reference for small runs, compiled for large runs. Same results."),
+    typer.Option(
+        help="auto: reference for small runs, compiled for large runs. Same results.", hidden=True
+    ),
 ]
 Output = Annotated[Format, typer.Option("--format", help="Format of the output on stdout.")]
 ProfileName = Annotated[
@@ -235,6 +237,7 @@ Force = Annotated[
     typer.Option(
         "--force",
         help="Start the command even if it will take hours, or more memory than is free.",
+        hidden=True,
     ),
 ]
 

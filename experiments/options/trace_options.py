@@ -15,10 +15,14 @@ Ranks = Annotated[
     typer.Option(
         "--ranks",
         help="With a trace as --timeline: only these ranks, like 0-7,9 or 0,8.  [default: all]",
+        hidden=True,
     ),
 ]
 NoTransfers = Annotated[
-    bool, typer.Option("--no-transfers", help="With --timeline FILE.json: without transfers.")
+    bool,
+    typer.Option(
+        "--no-transfers", help="With --timeline FILE.json: without transfers.", hidden=True
+    ),
 ]
 
 

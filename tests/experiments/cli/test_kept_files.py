@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from experiments.cli.command_classes import check_kept
-from experiments.commands.report import Report
-from experiments.commands.run import Run
+from experiments.commands.report import ReportPage
+from experiments.commands.run import CollectiveRun
 from experiments.commands.sweep import Sweep
 from simctl_process import Simctl
 from topologies.errors import InputError
@@ -16,8 +16,8 @@ from topologies.errors import InputError
 def test_a_file_that_is_read_is_not_written(case: str, tmp_path: Path) -> None:
     file = tmp_path / "log.md"
     request = {
-        "a log": Report(files=[file], out=file),
-        "a file with options": Run(topology=f"{file}:nodes=2", report=file),
+        "a log": ReportPage(files=[file], out=file),
+        "a file with options": CollectiveRun(topology=f"{file}:nodes=2", report=file),
         "a file of several": Sweep(algo_file=["a.xml", str(file)], out=file),
         "measured": Sweep(measured=file, plot=file),
     }[case]
@@ -32,7 +32,7 @@ def test_a_link_to_a_file_is_that_file(tmp_path: Path) -> None:
     file.write_text("size time")
     link.symlink_to(file)
     with pytest.raises(InputError, match="the command reads this file"):
-        check_kept(Report(files=[file], out=link))
+        check_kept(ReportPage(files=[file], out=link))
 
 
 def test_a_file_may_be_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,9 +21,9 @@ SIZES = (1024.0, 2.0**30)
 def default(library: str, text: str) -> tuple[MachineOptions, Profile, Algorithm]:
     """A machine, a library on it, and the algorithm of a command without --algo."""
     options = ProfileOptions(library=LibraryName(library))
-    machine, profile = options.of(MachineOptions(text))
+    machine, profile = options.calibrated(MachineOptions(text))
     assert profile is not None
-    return machine, profile, parse_algorithm(None, usual=options.usual(machine))
+    return machine, profile, parse_algorithm(None, usual=options.usual_algorithms(machine))
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_of_several_it_is_the_fastest() -> None:
 
 def test_a_calibrated_profile_has_the_default_of_its_library() -> None:
     options = ProfileOptions(profile="mn5_acc")
-    machine, profile = options.of(MachineOptions())
-    algorithm = parse_algorithm(None, usual=options.usual(machine))
+    machine, profile = options.calibrated(MachineOptions())
+    algorithm = parse_algorithm(None, usual=options.usual_algorithms(machine))
     case = Case(algorithm, 4, machine.blueprint.build(4), profile=profile)
     assert case.tuned(2.0**30).algorithm.listed_name in algorithm.by_library
 
