@@ -94,7 +94,7 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
 
 def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:
     """A step of parallel training, or with "auto" plans: the rows of `simctl plan`."""
-    from experiments.commands.plan import Plans
+    from experiments.commands.plans import Plans
 
     return _rows(Plans, on, model=model, plan=text, **_counts(**options))
 

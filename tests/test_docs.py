@@ -155,7 +155,7 @@ def test_a_page_installs_torch_before_it_measures() -> None:
         ("docs/how-to/animate-an-algorithm.md", ["animate"]),
         ("docs/how-to/describe-a-machine.md", ["topo"]),
         ("docs/how-to/find-where-a-step-stalls.md", ["train", "train"]),
-        ("docs/how-to/train-in-parallel.md", ["train", "train"]),
+        ("docs/how-to/train-in-parallel.md", ["plan", "plan"]),
         ("docs/reference/training.md", ["train"]),
         ("docs/how-to/compare-by-learning.md", ["train"]),
     ],

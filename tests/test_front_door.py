@@ -123,7 +123,7 @@ ANY: Any = door
         (lambda: ANY.plan("gpt2", {"dp": 4}), "plan: a mapping is not text"),
         (lambda: door.train("resnet50", steps="x"), "steps: 'x' is not a whole number"),
         (lambda: door.train("resnet50", detail="all"), "detail: 'all': input should be 'auto' or"),
-        (lambda: door.calibrate(LOG, out="x.yaml", foo=1), "no option foo: family, name, "),
+        (lambda: door.calibrate(LOG, out="x.yaml", foo=1), "no option foo: "),
         (lambda: ANY.calibrate(LOG, out=7), "files (7,): write names of files"),
         (lambda: door.diagnose(), "files (): write names of files"),
         (lambda: ANY.read(5), "files (5,): write names of files"),

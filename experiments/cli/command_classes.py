@@ -22,7 +22,7 @@ CLASSES = {
     "sweep": "sweep:Sweep",
     "run": "run:CollectiveRun",
     "train": "train:Train",
-    "plan": "plan:Plans",
+    "plan": "plans:Plans",
     "profile-model": "profile_model:ProfileModel",
     "animate": "animate:Animate",
     "recommend": "recommend:Recommend",
@@ -58,7 +58,6 @@ HELP_ALL = Annotated[
         "--help-all",
         is_eager=True,
         callback=show_all,
-        expose_value=False,
         help="Show rare options, too.",
     ),
 ]
@@ -75,7 +74,7 @@ def command_of(name: str, kind: Any) -> Any:
     `repeats` takes several values, and has them joined by semicolons. The docstring is the help.
     """
 
-    def call(**values: Any) -> None:
+    def call(help_all: bool = False, **values: Any) -> None:
         for key, value in values.items():
             if key in repeated:
                 values[key] = "; ".join(value) if value else None

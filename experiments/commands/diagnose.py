@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from experiments.diagnosis import Diagnosis, Difference
     from experiments.diagnosis.expectation import Expectation
     from experiments.measurements import Curve, Failure, Measurements
+    from experiments.profiles.profile_document import Calibrated
     from topologies.catalogue import Blueprint
     from topologies.topology import Topology
 
@@ -145,25 +146,27 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.calibration.libraries import library
         from experiments.diagnosis import simulated
         from experiments.diagnosis.expectation import profiled
-        from experiments.profiles import find as find_profile
         from topologies.catalogue import find
 
-        machine = self.optional_blueprint
-        if self.profile is None:
+        machine, profile = self.optional_blueprint, self._calibrated
+        if profile is None:
             return simulated(partial(_of_curve, machine)) if machine else None
-        profile = find_profile(self.profile)
         known = machine or find(profile.machine)
         kind = library(profile.library).on(known)
         return profiled(profile, kind, partial(_of_curve, known), self.level)
 
-    def _parameters(self) -> dict[str, output.Value]:
-        from experiments.profiles import find as find_profile
+    @cached_property
+    def _calibrated(self) -> Calibrated | None:
+        from experiments.profiles import find
 
+        return None if self.profile is None else find(self.profile)
+
+    def _parameters(self) -> dict[str, output.Value]:
         machine = self.optional_blueprint
         return {
             "logs": ",".join(map(str, self.logs)),
             "topology": machine.text if machine else None,
-            "profile": find_profile(self.profile).profile if self.profile else None,
+            "profile": self._calibrated.profile if self._calibrated else None,
             "family": self.family,
             "in_place": self.in_place,
         }

@@ -33,12 +33,9 @@ if TYPE_CHECKING:
 
 _INIT = re.compile(r"env://|tcp://[^\s/:]+:\d{1,5}|file:///\S+", re.ASCII)
 _COPIES = 3
-"""Buffers of V that every rank needs at least: numbers to begin with, where they change, what must
-come out."""
+"""Buffers of V that a rank needs at least: its numbers, where they change, what must come out."""
 MOST_PROCESSES = 1024
 """On one machine."""
-LONGEST = 86_400.0
-"""Seconds of --budget and --timeout, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,8 +260,8 @@ class Measure(FormatOptions):
 
 def _parse_time(name: str, text: str) -> float:
     value = parse_seconds(text)
-    if not 0.1 <= value <= LONGEST:
-        raise InputError(f"{name} {text!r}: 100ms to {LONGEST:.0f}s")
+    if not 0.1 <= value <= 86_400.0:
+        raise InputError(f"{name} {text!r}: 100ms to 86400s")
     return value
 
 
@@ -392,8 +389,7 @@ def _keep(record: ResultFile, total: int) -> Callable[[ResultRow], None]:
 
 
 def _kept(record: Record) -> str:
-    verb = "is" if len(record.rows) == 1 else "are"
-    points = output.counted(len(record.rows), "point")
+    points, verb = output.counted(len(record.rows), "point"), "are" if record.rows[1:] else "is"
     return f"{points} {verb} kept in {record.path}" if record.path and record.rows else ""
 
 

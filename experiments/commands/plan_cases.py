@@ -193,10 +193,9 @@ def _setting(
         times = calibrated_by(Path(options.calibrate_compute), times, setting.groups)
         fitted = {"scale": f"{times.scale:.6g}", "launch_s": f"{times.launch:.6g}"}
     gpus = blueprint.whole().ranks if blueprint.kind != "shape" else None
-    if options.p is not None:
-        counts = parse_counts(options.p)
-        if len(counts) > 1:
-            raise InputError(f"--p {options.p[:40]}: with auto one number of GPUs")
+    if (p := options.p) is not None:
+        if len(counts := parse_counts(p)) > 1:
+            raise InputError(f"--p {p[:40]}: with auto one number of GPUs")
         gpus = counts[0]
         if gpus < 1:
             raise InputError(f"--p {options.p[:40]}: take 1 GPU or more")

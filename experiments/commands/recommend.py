@@ -12,14 +12,9 @@ import typer
 
 from experiments import output
 from experiments.commands.answer import Answer, Drawing, check_files
-from experiments.options.completion import (
-    algorithm_names,
-    algorithm_options,
-    collective_names,
-    completer,
-)
+from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.machine_options import library_of
-from experiments.options.options import ReportOptions
+from experiments.options.options import CollectiveName, ReportOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.terms import footnote
 from topologies.errors import InputError
@@ -39,8 +34,6 @@ if TYPE_CHECKING:
     from experiments.simulations.tuner_file import Line
     from experiments.simulations.winners import Winner
 
-SHOWN = 12
-"""Algorithms in a picture, at most."""
 USUAL_SIZES = "1KiB..1GiB:x4"
 
 
@@ -50,7 +43,8 @@ class Recommend(SimulationOptions, ReportOptions):
 
     The table has the algorithm, its protocol, channels and messages, how far it is from the best
     lower bound, and what it gains over the default of the library. With several numbers of ranks,
-    the table is a map: the winner at each size and number, and its lead over the second.
+    the table is a map: the winner at each size and number, and its lead over the second. The
+    collective is all_reduce, if neither --collective nor --algo says another one.
     """
 
     EXAMPLES: ClassVar = (
@@ -64,21 +58,10 @@ class Recommend(SimulationOptions, ReportOptions):
             autocompletion=completer(algorithm_names, algorithm_options),
         ),
     ] = None
-    collective: Annotated[
-        str | None,
-        typer.Option(
-            help="The collective, like all_gather.  [default: that of --algo; all_reduce]",
-            autocompletion=completer(collective_names),
-        ),
-    ] = None
+    collective: CollectiveName = None
     p: Annotated[
         str | None,
-        typer.Option(
-            "--p",
-            "--gpus",
-            help="Numbers of ranks: 8, 8..128:x2. Several make a map.  [default: all of the "
-            "machine; 8 of a shape]",
-        ),
+        typer.Option("--p", "--gpus", help="Numbers of ranks: 8, 8..128:x2. Several make a map."),
     ] = None
     size: Annotated[
         str | None,
@@ -98,6 +81,11 @@ class Recommend(SimulationOptions, ReportOptions):
     def sizes(self) -> list[float]:
         """In bytes, from the least."""
         return sorted(parse_sizes(self.size or USUAL_SIZES))
+
+    @cached_property
+    def point(self) -> float | None:
+        """The size at which all algorithms are compared, in bytes."""
+        return None if self.explain is None else parse_bytes(self.explain)
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -125,9 +113,7 @@ class Recommend(SimulationOptions, ReportOptions):
             raise InputError(f"--algo {other.name}: it is {other.collective.name}, expected {name}")
         known = library_of(self.profile, self.library)
         if self.nccl_tuner is not None and known not in (None, NCCL):
-            raise InputError(
-                f"--nccl-tuner {self.nccl_tuner}: it is NCCL's, and the library is not"
-            )
+            raise InputError(f"--nccl-tuner {self.nccl_tuner}: it is NCCL's, the library is not")
         runs = self.calibration.runs if self.calibration else None
         if self.nccl_tuner is not None:
             runs = partial(library_choices.runs, NCCL.on(self.machine))
@@ -158,7 +144,7 @@ class Recommend(SimulationOptions, ReportOptions):
         if self.nccl_tuner:
             check_tuner(self.question.collective, self.sizes[0])
         if self.explain is not None:
-            answer, text, lines = _explained(self, parse_bytes(self.explain))
+            answer, text, lines = _explained(self)
         else:
             answer, text, lines = _map(self) if len(self.ranks) > 1 else _by_size(self)
         answer.write(plot=self.plot, report=self.report)
@@ -180,7 +166,7 @@ def _answer(
         "collective": question.collective,
         "p": ",".join(map(str, request.ranks)),
         "topology": request.machine.text,
-        "size": request.explain and format_bytes(parse_bytes(request.explain)),
+        "size": request.point and format_bytes(request.point),
         "profile": question.profile.name if question.profile else None,
     }
     about = parameters, request.machine, question.profile
@@ -329,11 +315,12 @@ def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
     ]
 
 
-def _explained(request: Recommend, nbytes: float) -> tuple[Answer, str, Sequence[Line]]:
+def _explained(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     """All algorithms at one size. Below are those that the library cannot run."""
     from experiments.profiles.interval_levels import level_of
     from experiments.simulations.winners import OWN
 
+    nbytes = request.point or 0.0
     rows = _answers(request, request.ranks[0]).explained(nbytes)
     level = level_of(request.question.profile)
     sure = ["expected", f"{level:.0%} of runs", "slower"] if level else []
@@ -378,7 +365,7 @@ def _curves(
     curves = {
         case.algorithm.name: [answers.seconds(case, row.size_B) for row in rows]
         for case in answers.cases
-        if case.algorithm.name in list(names)[:SHOWN]
+        if case.algorithm.name in list(names)[:12]  # more curves cannot be told apart
     }
     return recommendation_drawing(rows, curves, crossovers, _title(request))
 

@@ -47,7 +47,7 @@ class Train(TrainingOptions, SimulationOptions, TraceOptions, ReportOptions, Exe
             learning_runs.check_alone(self.timeline, self.execution)
             learning = learning_runs.parse(self, self, self, self)
             return learning_runs.run(learning, self.out, self.plot, self.format, self.report)
-        from experiments.commands import training_runs
+        from experiments.commands import train_runs
 
         grid = self.request(self, self, self)
-        return training_runs.run(grid, files, self.format, self.execution, self.plot)
+        return train_runs.run(grid, files, self.format, self.execution, self.plot)

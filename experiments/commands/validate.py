@@ -19,12 +19,7 @@ from experiments.options.machine_options import MachineOptions, RuleOptions, lib
 from experiments.options.options import AlgorithmFile, EngineName, Engines
 from experiments.options.profile_options import ProfileOptions
 from topologies.errors import InputError
-from topologies.units import (
-    format_bandwidth,
-    format_bytes,
-    format_seconds,
-    in_binary,
-)
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

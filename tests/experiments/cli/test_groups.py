@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import pytest
 import typer
-from typer.testing import CliRunner
 
 from experiments.cli import app
 from experiments.cli.command_classes import command_of
@@ -39,7 +39,9 @@ class Visit(Place):
         return 3
 
 
-def test_the_fields_of_a_class_are_options_its_own_first() -> None:
+def test_the_fields_of_a_class_are_options_its_own_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     command = command_of("visit", Visit)
     names = [option.name for option in command.params]
     assert names == ["name", "again", "note", "city", "street", "help_all"]
@@ -47,15 +49,15 @@ def test_the_fields_of_a_class_are_options_its_own_first() -> None:
         (["Ada"], Visit(name="Ada")),
         (["Ada", "--street", "Main", "--again"], Visit(name="Ada", street="Main", again=True)),
     ):
-        done = CliRunner().invoke(command, words)
-        assert (done.exit_code, done.stdout) == (3, f"{visit}\n")
+        assert command.main(words, standalone_mode=False) == 3
+        assert capsys.readouterr().out == f"{visit}\n"
 
 
-def test_a_rare_option_is_in_the_second_help() -> None:
-    shown = [
-        CliRunner().invoke(command_of("visit", Visit), [word]).stdout
-        for word in ("--help", "--help-all")
-    ]
+def test_a_rare_option_is_in_the_second_help(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for word in ("--help", "--help-all"):
+        command_of("visit", Visit).main([word], standalone_mode=False)
+        shown.append(capsys.readouterr().out)
     assert ["--street" in text for text in shown] == [False, True]
     assert all("Visit somebody." in text and "simctl visit Ada" in text for text in shown)
 

@@ -23,7 +23,7 @@ Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
         ("run --algo all", "simctl sweep --collective all_reduce takes all of it"),
         ("train --strategy zero3", "take fsdp, or a plan of any stage, like simctl plan zero=3"),
         ("train --strategy zero-1", "plan zero=1,micro=1"),
-        ("train --strategy fsdp2", "take fsdp, or a plan of any stage, like simctl plan zero=3"),
+        ("train --strategy fsdp2", "take fsdp, or a plan of any stage, like simctl plan zero=2"),
         ("train llama3_8b", "write the model as --model llama3_8b"),
         ("report a.csv --out b.txt", "b.txt"),
         ("train --plan dp=2", "it is a command: simctl plan dp=8"),

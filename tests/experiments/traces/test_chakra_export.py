@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.commands.run_chakra import usual_algorithms
-from experiments.commands.training_runs import run as command
+from experiments.commands.train_runs import run as command
 from experiments.output import RunFiles
 from experiments.traces.chakra_export import chakra_files
 from experiments.traces.chakra_workload import Workload, read_workload

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.commands import training_runs as train
+from experiments.commands import train_runs as train
 from experiments.options.machine_options import MachineOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles

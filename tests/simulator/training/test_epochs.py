@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.commands import training_runs as train
+from experiments.commands import train_runs as train
 from experiments.options.machine_options import MachineOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles

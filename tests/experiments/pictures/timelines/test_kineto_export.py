@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from experiments.commands.training_runs import run as command
+from experiments.commands.train_runs import run as command
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.output import RunFiles

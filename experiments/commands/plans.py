@@ -15,8 +15,9 @@ from experiments.options.training_options import PlanOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Plans(PlanOptions, SimulationOptions, TraceOptions, ReportOptions, ExecutionOptions):
-    """Train a transformer under data, tensor, pipeline, context and expert parallelism.
+    """Simulate parallel training, or find the fastest plan.
 
+    A transformer is trained under a plan of data, tensor, pipeline, context and expert parallelism.
     The report has the time of a step, where it goes, and the memory of a device. Several plans, and
     strategies beside them, are a table. auto finds the fastest plans.
     """
@@ -56,6 +57,6 @@ class Plans(PlanOptions, SimulationOptions, TraceOptions, ReportOptions, Executi
         case = parse(self, self, self, self)
         if isinstance(case, planned_runs.PlanRequest | planned_runs.SearchRequest):
             return planned_runs.run(case, files, self.format, self.plot, self.execution)
-        from experiments.commands import training_runs
+        from experiments.commands import train_runs
 
-        return training_runs.run(case, files, self.format, self.execution, self.plot)
+        return train_runs.run(case, files, self.format, self.execution, self.plot)
