@@ -130,13 +130,20 @@ def _read(option: Any, context: Any, value: Any) -> Any:
             return Path(value)
         if issubclass(kind, Enum) and value in [member.value for member in kind]:
             return kind(value)
-        if kind is int and re.fullmatch(r"-?\d{1,18}", value, re.ASCII):
-            info = option.type_descriptor.parameter_info
-            if (info.min is None or info.min <= int(value)) and (
-                info.max is None or int(value) <= info.max
-            ):
-                return int(value)
+        if kind is int:
+            return _whole(value, option)
     return type(option).process_value(option, context, value)
+
+
+def _whole(text: str, option: Any) -> int:
+    """The whole number of an option. Raises InputError with the range of the option."""
+    info = option.type_descriptor.parameter_info
+    number = int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else None
+    low, high = info.min, info.max
+    if number is not None and (low is None or low <= number) and (high is None or number <= high):
+        return number
+    limits = [f" from {low}"] * (low is not None) + [f" to {high}"] * (high is not None)
+    raise InputError(f"{option.opts[0]} {text[:40]!r}: expected a whole number{''.join(limits)}")
 
 
 def check_kept(request: Any) -> None:

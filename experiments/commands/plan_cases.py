@@ -198,7 +198,7 @@ def _setting(
             raise InputError(f"--p {p[:40]}: with auto one number of GPUs")
         gpus = counts[0]
         if gpus < 1:
-            raise InputError(f"--p {options.p[:40]}: take 1 GPU or more")
+            raise InputError(f"--p {p[:40]}: take 1 GPU or more")
     parameters = {
         "model": options.model,
         "device": device,
