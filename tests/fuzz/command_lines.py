@@ -44,7 +44,8 @@ def _commands(group: Any, above: Path) -> Iterator[tuple[Path, tuple[Any, ...]]]
         if hasattr(command, "commands"):
             yield from _commands(command, (*above, name))
         else:
-            yield (*above, name), tuple(command.params)
+            options = (each for each in command.params if each.name != "help_all")
+            yield (*above, name), tuple(options)
 
 
 def annotation(parameter: Any) -> Any:
