@@ -23,8 +23,8 @@ from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
     from experiments.calibration.calibrated_profile import Calibration
-    from experiments.calibration.libraries import Library
-    from experiments.calibration.observations import Points, Series
+    from experiments.calibration.library import Library
+    from experiments.calibration.observations import FitCurve, FitPoints
     from experiments.calibration.outliers import Outlier
     from experiments.profiles.profile_document import Calibrated, Estimated
     from simulator.effects.labels import Ineffective

@@ -206,7 +206,7 @@ def _text(
 
 def _between(differences: Sequence[Difference]) -> Iterator[str]:
     from experiments.diagnosis.advice import advice
-    from experiments.diagnosis.findings import Finding, Kind
+    from experiments.diagnosis.findings import Finding, FindingKind
 
     if differences:
         yield "\nbetween set-ups"

@@ -79,7 +79,7 @@ def run(request: JudgingOptions) -> int:
 
 def _measured(
     request: JudgingOptions, profile: Calibrated, kind: Library
-) -> tuple[Sequence[Curve], Points]:
+) -> tuple[Sequence[Curve], FitPoints]:
     """The curves of the runs, and their points. Notes say what is skipped or doubtful."""
     measurements = read_all(request.logs, request.family)
     curves = chosen_curves(measurements.curves, request.only, request.forced)
@@ -135,7 +135,9 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
     return generation
 
 
-def _judge(simulated: Profile, machine: Blueprint, kind: Library, measured: Points) -> list[Judged]:
+def _judge(
+    simulated: Profile, machine: Blueprint, kind: Library, measured: FitPoints
+) -> list[Judged]:
     """Every curve simulated under the profile as it is."""
     progress = output.Progress("algorithms and numbers of ranks")
 

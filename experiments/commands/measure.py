@@ -27,9 +27,9 @@ from topologies.errors import InputError
 from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
 
 if TYPE_CHECKING:
-    from experiments.measure.launcher import Place
-    from experiments.measure.points import Plan
-    from experiments.measure.result_rows import Record, ResultRow
+    from experiments.measure.launcher import RankPlace
+    from experiments.measure.points import MeasurementPlan
+    from experiments.measure.result_rows import ResultFile, ResultRow
 
 _INIT = re.compile(r"env://|tcp://[^\s/:]+:\d{1,5}|file:///\S+", re.ASCII)
 _COPIES = 3
@@ -107,11 +107,11 @@ class Measure(FormatOptions):
         """Measure and print; 1 if a result is wrong or a rank fails, which keeps what was
         measured."""
         from experiments.measure.launcher import find_place
-        from experiments.measure.result_rows import Record
+        from experiments.measure.result_rows import ResultFile
 
         place = None if self._counts else find_place(os.environ)
         try:
-            record = Record(None) if place and place.rank else self._record()
+            record = ResultFile(None) if place and place.rank else self._record()
             plans = self._plans(place)
         except InputError:
             if place and place.rank:
@@ -135,7 +135,7 @@ class Measure(FormatOptions):
             raise InputError(f"--nproc {self.nproc}: 1 to {MOST_PROCESSES} processes")
         return counts
 
-    def _plans(self, place: Place | None) -> list[Plan]:
+    def _plans(self, place: RankPlace | None) -> list[MeasurementPlan]:
         """What to measure, for each number of ranks. Raises InputError for what cannot be."""
         from experiments.measure.points import parse_names, points
 
@@ -159,9 +159,9 @@ class Measure(FormatOptions):
         return plans
 
     @property
-    def _plan(self) -> Plan:
+    def _plan(self) -> MeasurementPlan:
         """A plan without ranks and points. Raises InputError for options that have no meaning."""
-        from experiments.measure.points import BACKENDS, DEVICES, ITEMS, Plan
+        from experiments.measure.points import BACKENDS, DEVICES, ITEMS, MeasurementPlan
 
         device = self.device or ("cuda" if self.backend == "nccl" else "cpu")
         for name, value, choices in (
@@ -177,7 +177,7 @@ class Measure(FormatOptions):
             )
         if self.repetitions < 1 or self.warmup < 1:
             raise InputError(f"repetitions = {self.repetitions}, warmup = {self.warmup}: 1 or more")
-        return Plan(
+        return MeasurementPlan(
             self.backend,
             device,
             self.dtype,
@@ -191,15 +191,15 @@ class Measure(FormatOptions):
             self.seed,
         )
 
-    def _record(self) -> Record:
-        from experiments.measure.result_rows import Record, read_rows
+    def _record(self) -> ResultFile:
+        from experiments.measure.result_rows import ResultFile, read_rows
 
         out, resume = self.out, self.resume
         if resume and out is None:
             raise InputError("--resume of which file: name it with --out")
         if out is None:
-            return Record(None)
-        record = Record(out)
+            return ResultFile(None)
+        record = ResultFile(out)
         output.check_writable(out, (".csv",))
         output.check_writable(record.meta)
         if out.exists() and not resume:
@@ -208,7 +208,7 @@ class Measure(FormatOptions):
             record.rows += read_rows(out)
         return record
 
-    def _finished(self, record: Record, work: Callable[[], None]) -> int:
+    def _finished(self, record: ResultFile, work: Callable[[], None]) -> int:
         """The exit code; whatever ends the work, the table of what was measured is printed."""
         from experiments.measure.blame import MeasurementFailed
         from experiments.measure.result_rows import cells
@@ -233,7 +233,7 @@ class Measure(FormatOptions):
             print(f"simctl: {text}", file=sys.stderr)  # noqa: T201
         return 1 if wrong or failure is not None else 0
 
-    def _provenance(self, plans: Sequence[Plan], record: Record) -> str:
+    def _provenance(self, plans: Sequence[MeasurementPlan], record: ResultFile) -> str:
         """As of every table; what was known of one that is resumed is under `before`."""
         written = {"out", "resume", "format"}
         parameters = {
@@ -347,7 +347,7 @@ def _check_device(plan: MeasurementPlan) -> None:
         find_device(plan, plan.ranks - 1)
 
 
-def _without(plan: Plan, record: Record) -> Plan:
+def _without(plan: MeasurementPlan, record: ResultFile) -> MeasurementPlan:
     """The plan without what has been measured."""
     from experiments.measure.result_rows import key_of
 
@@ -366,7 +366,7 @@ def _measure_here(plans: Sequence[MeasurementPlan], record: ResultFile) -> None:
             launch(plan, keep)
 
 
-def _measure_as(place: Place, plan: Plan, record: Record) -> None:
+def _measure_as(place: RankPlace, plan: MeasurementPlan, record: ResultFile) -> None:
     from experiments.measure.cluster import take_part
     from experiments.measure.launcher import meeting_point
 
@@ -388,7 +388,7 @@ def _keep(record: ResultFile, total: int) -> Callable[[ResultRow], None]:
     return keep
 
 
-def _kept(record: Record) -> str:
+def _kept(record: ResultFile) -> str:
     points, verb = output.counted(len(record.rows), "point"), "are" if record.rows[1:] else "is"
     return f"{points} {verb} kept in {record.path}" if record.path and record.rows else ""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from experiments.simulations.sweep_rows import SweepRow
     from simulator.collectives import Algorithm
     from simulator.collectives.proof import WrongAlgorithm
-    from simulator.profile import Run
+    from simulator.profile import ProfileRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         case, outcome = self._simulated(output.Progress("built and proven, simulated"))
         return [judge(case, outcome).record()]
 
-    def _simulated(self, progress: output.Progress) -> tuple[Case, Run]:
+    def _simulated(self, progress: output.Progress) -> tuple[Case, ProfileRun]:
         """The collective at its size."""
         from experiments.options.values import parse_rank_count
         from experiments.simulations import workload

@@ -119,7 +119,7 @@ def _in_full(job: Job, ranks: int, path: Path) -> Job:
     """The job with all transfers of all ranks, which pictures show."""
     written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
     plan = job.plan(ranks)
-    if plan.blocks or plan.shifts is not None:
+    if plan.is_outline or plan.shifts is not None:
         output.note(f"--timeline {path}: all transfers of all ranks are simulated")
         try:
             written.plan(ranks)

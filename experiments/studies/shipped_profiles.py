@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from experiments import output, profiles
-from experiments.commands import calibrate
+from experiments.commands.calibrate import Calibrate
 from topologies.errors import InputError
 
 SHIPPED = {
@@ -38,6 +38,11 @@ def main(
         only = "nccl" if name == "abci_v100" else None
         # The other two are of curves where the library chose the algorithm.
         forced = name not in ("abci_v100", "h100_cluster")
-        request = calibrate.Request([folder], family=SHIPPED[name], only=only, forced=forced)
         output.say(f"\n{name}\n")
-        calibrate.run(request, place / f"{name}.yaml", "table")
+        Calibrate(
+            files=[folder],
+            family=SHIPPED[name],
+            only=only,
+            forced=forced,
+            out=place / f"{name}.yaml",
+        ).run()
