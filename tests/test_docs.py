@@ -171,7 +171,7 @@ def test_every_command_is_documented_with_its_help(command: str, printed: Printe
     block = re.search(rf"## simctl {command}\n\n```text\n(.*?)\n```", path.read_text(), re.DOTALL)
     assert block is not None
     assert checked(path, block[1], printed(*command.split(), "--help-all"))
-    assert f"`simctl {command.split()[0]}`" in (ROOT / "README.md").read_text()
+    assert f"`simctl {command.split()[0]}`" in (ROOT / "docs" / "README.md").read_text()
 
 
 def test_no_command_is_missing(printed: Printed) -> None:
