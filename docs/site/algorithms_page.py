@@ -18,7 +18,7 @@ This page lists all {count} algorithms by collective. For each algorithm it says
 framework uses it, and names the source of this claim.
 
 - [Patterns](patterns.md) says what each collective achieves.
-- `simctl algos` prints the formula, assumptions and source of each algorithm.
+- `simctl list algos` prints the formula, assumptions and source of each algorithm.
 - A library that uses an algorithm may give it another name, and cut messages in another way.
 - "Unverified" marks a source that we know from memory and have not read again.
 """
