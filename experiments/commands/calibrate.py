@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from experiments.calibration.calibrated_profile import Calibration
     from experiments.calibration.library import Library
     from experiments.calibration.observations import FitCurve, FitPoints
-    from experiments.calibration.outliers import Outlier
     from experiments.profiles.profile_document import Calibrated, Estimated
     from simulator.effects.labels import Ineffective
     from topologies.catalogue import Blueprint
@@ -105,11 +104,11 @@ class Calibrate(RunOptions, FormatOptions):
             library_of,
             points,
         )
-        from experiments.calibration.curve_choice import chosen_curves
+        from experiments.calibration.fit import outliers
+        from experiments.calibration.known_paths import machine_for
         from experiments.calibration.libraries import library
-        from experiments.calibration.machine_builder import machine_for
-        from experiments.calibration.outliers import outliers
         from experiments.measurements import doubts, read_all, setups
+        from experiments.measurements.setups import chosen_curves
         from experiments.profiles import write
 
         files, links = self.files, self.links or []
@@ -151,7 +150,7 @@ class Calibrate(RunOptions, FormatOptions):
             if curve.source not in names
         ]
         ignored += label_detection.fallen_back(unfitted, chosen, calibration.fit.profile, built)
-        for line in (*map(_ignored, ignored), *map(_unlike, outliers(calibration.fit))):
+        for line in (*map(_ignored, ignored), *starmap(_unlike, outliers(calibration.fit))):
             output.note(line)
         profile = document(
             calibration, called, where, _sources(measured.curves), _made((*files, *links)), ignored

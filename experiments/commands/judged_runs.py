@@ -28,6 +28,7 @@ from experiments.calibration.prediction import (
 )
 from experiments.commands.answer import Answer, check_files
 from experiments.measurements import Curve, doubts, read_all, setups
+from experiments.measurements.setups import chosen_curves
 from experiments.options.log_options import JudgingOptions
 from experiments.options.values import parse_tolerance
 from experiments.profiles import find

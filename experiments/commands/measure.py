@@ -161,13 +161,13 @@ class Measure(FormatOptions):
     @property
     def _plan(self) -> MeasurementPlan:
         """A plan without ranks and points. Raises InputError for options that have no meaning."""
-        from experiments.measure.points import BACKENDS, DEVICES, ITEMS, MeasurementPlan
+        from experiments.measure.points import BACKENDS, DEVICES, ELEMENT_BYTES, MeasurementPlan
 
         device = self.device or ("cuda" if self.backend == "nccl" else "cpu")
         for name, value, choices in (
             ("backend", self.backend, BACKENDS),
             ("device", device, DEVICES),
-            ("dtype", self.dtype, tuple(ITEMS)),
+            ("dtype", self.dtype, tuple(ELEMENT_BYTES)),
         ):
             if value not in choices:
                 raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(choices)}")
@@ -271,7 +271,7 @@ def _wait_for_the_end() -> None:
     Rank 0 prints the message. torchrun ends all ranks as soon as one of them is gone, so that
     another rank that leaves first would cut off the message.
     """
-    from experiments.measure.blame import GRACE
+    from experiments.measure.blame import GRACE_SECONDS
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.sigtimedwait({signal.SIGTERM}, GRACE_SECONDS)

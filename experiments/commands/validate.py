@@ -64,9 +64,9 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
 
     def run(self) -> int:
         """Print every curve beside its simulation, or the errors of the profile on all."""
-        from experiments.calibration.curve_choice import chosen_curves
         from experiments.commands import judged_runs
         from experiments.measurements import read_all
+        from experiments.measurements.setups import chosen_curves
 
         self._check()
         if self.held_out:
