@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -105,6 +105,7 @@ def command_of(name: str, kind: Any) -> Any:
     return command
 
 
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     """The annotations of the options, by name."""
     hints = get_type_hints(kind, include_extras=True)
