@@ -22,11 +22,11 @@ from experiments.pictures.timelines.step_spans import StepSpans, strategy_spans
 from simulator.steps.kinds import BACKWARD
 from simulator.training.buckets import Bucket, initial, rebuilt
 from simulator.training.ddp import DDP
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from experiments.pictures.timelines.tracks import Boxes
+    from experiments.pictures.timelines.spans import Columns
     from simulator.schedules.timeline import Timeline
     from simulator.training.plan import Plan
 
@@ -47,8 +47,8 @@ def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> Film:
     """The film of a step of DDP."""
     buckets = (initial if strategy.find_unused else rebuilt)(plan.model, strategy.bucket)
     spans = strategy_spans(plan, timeline)
-    boxes = spans.boxes.take(spans.boxes.rank < plan.workers)
-    bucket = spans.graph.bucket[spans.tasks(boxes)]
+    boxes = spans.boxes.take(spans.boxes.row < plan.workers)
+    bucket = spans.graph.bucket[boxes.task]
     times = _times(plan, spans, buckets)
     palette = colours(spans.kinds)
     keys = {kind: Key(kind, palette[kind]) for kind in spans.kinds}
@@ -57,8 +57,8 @@ def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> Film:
         "buckets",
         [*STATES, *keys.values()],
         [
-            Task(rank, lane, begin, end, keys[spans.kinds[phase]], item)
-            for rank, lane, begin, end, phase, item in rows_of(*boxes[:5], bucket)
+            Task(rank, lane, begin, end, keys[spans.legend[kind]], item)
+            for rank, lane, begin, end, kind, item in rows_of(*boxes[:5], bucket)
         ],
         [
             Change(moment, rank, item, state)
@@ -124,7 +124,7 @@ def _events(end: float, buckets: list[Bucket], times: Moments) -> list[Event]:
     return merged([*events, Event(end, "optimizer", "All ranks update the parameters.")], end)
 
 
-def _figures(plan: Plan, timeline: Timeline, boxes: Boxes) -> list[Figure]:
+def _figures(plan: Plan, timeline: Timeline, boxes: Columns) -> list[Figure]:
     """Bytes moved, and communication behind computation and beside it, as means of ranks."""
     remote = np.flatnonzero(timeline.schedule.remote)
     order = remote[np.argsort(timeline.finish[remote])]
@@ -132,22 +132,22 @@ def _figures(plan: Plan, timeline: Timeline, boxes: Boxes) -> list[Figure]:
     moved = np.append(0.0, np.cumsum(timeline.schedule.nbytes[order]))
     return [
         Figure("bytes moved", "bytes", arrived, moved, jumps=True),
-        *overlap_figures(boxes, np.arange(plan.workers, dtype=np.int32), timeline.makespan),
+        *overlap_figures(boxes, plan.workers, timeline.makespan),
     ]
 
 
-def overlap_figures(boxes: Boxes, places: Ints, end: float) -> list[Figure]:
-    """Communication behind computation and beside it, as means of places."""
+def overlap_figures(boxes: Columns, rows: int, end: float) -> list[Figure]:
+    """Communication behind computation and beside it, as means of rows."""
     moments = np.linspace(0.0, end, SAMPLES)
     hidden, exposed = np.zeros(SAMPLES), np.zeros(SAMPLES)
-    for rank in places.tolist():
-        mine = boxes.take(boxes.rank == rank)
+    for row in range(rows):
+        mine = boxes.take(boxes.row == row)
         sends, computes = mine.take(mine.lane > 0), mine.take(mine.lane == 0)
         computing, sending, either = (
             covered(each.start, each.end, moments) for each in (computes, sends, mine)
         )
-        hidden += (computing + sending - either) / len(places)
-        exposed += (either - computing) / len(places)
+        hidden += (computing + sending - either) / rows
+        exposed += (either - computing) / rows
     return [
         Figure("hidden communication", "seconds", moments, np.maximum(hidden, 0.0)),
         Figure("exposed communication", "seconds", moments, np.maximum(exposed, 0.0)),

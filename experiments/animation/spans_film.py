@@ -24,35 +24,34 @@ def spans_film(spans: StepSpans) -> Film:
     Raises InputError for too many rows or tasks.
     """
     boxes, graph, end = spans.device_boxes, spans.graph, spans.timeline.makespan
-    places, many = spans.places.tolist(), len(boxes.rank)
+    places, many = spans.places.tolist(), len(boxes.row)
     if len(places) > MOST_ROWS or many > MOST_BOXES:
         raise InputError(
             f"{len(places)} rows with {many} tasks: an animation shows {MOST_ROWS} and "
             f"{MOST_BOXES} at most, take fewer ranks, layers, micro-batches or steps"
         )
-    item, items = graph.micro[spans.tasks(boxes)], "micro-batches"
+    item, items = graph.micro[boxes.task], "micro-batches"
     if not (graph.micro >= 0).any():
         # Servers are in the step of the last worker.
-        ends = spans.ends[:, np.minimum(boxes.rank, spans.workers - 1)]
+        ends = spans.ends[:, np.minimum(boxes.row, spans.workers - 1)]
         item, items = np.sum(ends[:-1] < boxes.end * (1 - 1e-12), axis=0), "steps"
-    row = np.searchsorted(spans.places, boxes.rank)
     lane = np.searchsorted(np.union1d(boxes.lane, COMPUTE), boxes.lane)
     palette = colours(spans.kinds)
     keys = {kind: Key(kind, palette[kind], kind[0].upper()) for kind in spans.kinds}
     tasks = [
-        Task(place, stream, begin, until, keys[spans.kinds[phase]], number)
-        for place, stream, begin, until, phase, number in rows_of(row, lane, *boxes[2:5], item)
+        Task(place, stream, begin, until, keys[spans.legend[kind]], number)
+        for place, stream, begin, until, kind, number in rows_of(boxes.row, lane, *boxes[2:5], item)
     ]
     main = [task for task in tasks if task.lane == COMPUTE and task.item >= 0]
     changes = [Change(task.begin, task.row, task.item, task.key) for task in main]
     changes += [Change(task.end, task.row, task.item, WAITS) for task in main]
     names = [spans.place_name(place) for place in places]
-    items_of = dict(zip(boxes.first.tolist(), item.tolist(), strict=True))
+    items_of = dict(zip(spans.first[boxes.task].tolist(), item.tolist(), strict=True))
     flights, events = _flights(spans, items_of), _events(names, main, end)
     states = [AHEAD, WAITS, *dict.fromkeys(keys.values())]
     step = Step(names, items, states, tasks, changes, flights, events)
     facts = [f"The run takes {format_seconds(end)}.", *spans.remarks]
-    return step_film(step, overlap_figures(boxes, spans.places, end), facts)
+    return step_film(step, overlap_figures(boxes, len(places), end), facts)
 
 
 def _flights(spans: StepSpans, item: dict[int, int]) -> list[Flight]:

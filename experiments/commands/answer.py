@@ -111,7 +111,7 @@ class Answer:
     ) -> None:
         """Draw the timeline of collectives, and write the result and a report."""
         if files.timeline:
-            from experiments.pictures.timelines.collective_file import write_collective
+            from experiments.pictures.timelines.timeline_file import write_collective
 
             write_collective(timeline, files, title, self.parameters)
 

@@ -84,9 +84,10 @@ class Pipelines(FormatOptions):
             output.write(actions, pipeline_csv(runs[0].pipeline))
         if plot:
             from experiments.pictures.figure_file import write_figure
-            from experiments.pictures.timelines.pipeline_picture import pipeline_drawing
+            from experiments.pictures.timelines.painter import timeline_drawing
+            from experiments.pictures.timelines.pipeline_spans import pipeline_spans
 
-            write_figure(plot, pipeline_drawing(runs))
+            write_figure(plot, timeline_drawing(*map(pipeline_spans, runs)))
         records = [_record(each, self.kept) for each in runs]
         answer = Answer("pipelines", records, records)
         answer.show(self.format, lambda: output.render(records, CELLS) + NOTE)

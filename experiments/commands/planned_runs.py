@@ -20,7 +20,7 @@ from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Setting, interval_of, work_of
 from experiments.parallel.plan_text import Plan
-from experiments.pictures.timelines.trace_folder import check_timeline, write_timeline
+from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.profiles.interval_levels import level_of
 from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes

@@ -13,7 +13,7 @@ from experiments.commands.answer import Answer, check_files
 from experiments.execution.choice import HERE, Execution
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
-from experiments.pictures.timelines.trace_folder import (
+from experiments.pictures.timelines.timeline_file import (
     FILES,
     check_timeline,
     is_folder,

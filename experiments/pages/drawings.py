@@ -8,9 +8,8 @@ from experiments.pages.machine_use import MachineUse
 from experiments.pages.memory_curves import MemoryCurves
 from experiments.pages.packed import pack
 from experiments.pages.page import Scene
-from experiments.pages.spans import IDLE, Spans, thinned
 from experiments.pictures.timelines.palette import FILLS, Fill, colours
-from experiments.pictures.timelines.tracks import bands
+from experiments.pictures.timelines.spans import IDLE, Spans, common_steps, thinned
 
 STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
 """The stripes of canvas.js that look like matplotlib's hatches."""
@@ -44,7 +43,7 @@ def timeline_scene(spans: Spans, title: str = "Timeline", note: str = "") -> Sce
     data |= {
         "nodes": some.nodes.tolist(),
         "main": some.main,
-        "steps": some.steps.tolist(),
+        "steps": common_steps(some),
         "makespan": some.makespan or 1.0,
         "colours": colours(kind for kind in some.kinds if kind != IDLE),
         "cause_colours": {cause: _fill(cause).ink for cause in some.causes},
@@ -108,11 +107,7 @@ def _fill(cause: str) -> Fill:
 
 def _bands(spans: Spans) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """0 for idle spans, and from 1 on for others, so that no two of a row and lane overlap."""
-    columns = spans.columns
-    idle = spans.kinds.index(IDLE) if IDLE in spans.kinds else -1
-    band = np.zeros(len(columns.row), dtype=np.int64)
-    drawn = np.flatnonzero(columns.kind != idle)
-    lane = columns.row[drawn].astype(np.int64) * len(spans.lanes) + columns.lane[drawn]
-    slack = 1e-9 * spans.makespan
-    band[drawn] = 1 + bands(lane, columns.start[drawn], columns.end[drawn] - slack)
+    drawn = ~spans.idle
+    band = np.zeros(len(drawn), dtype=np.int64)
+    band[drawn] = 1 + spans.bands(spans.columns.take(drawn))
     return np.minimum(band, MOST_BANDS)

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.pages.link_courses import Courses, courses_of
 from experiments.pages.machine_places import Places, places_of
-from experiments.pages.stored import MOST, Stored
+from experiments.pictures.timelines.stored import MOST, Stored
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology

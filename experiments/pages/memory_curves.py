@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.pages.stored import Stored
+from experiments.pictures.timelines.stored import Stored
 from simulator.analysis.memory import Memory
 from topologies.errors import InputError
 from topologies.topology import Floats

@@ -4,7 +4,8 @@ import re
 
 from experiments.names import rank_name
 from experiments.pictures.figure_file import to_bytes
-from experiments.pictures.timelines.collective_picture import collective_drawing
+from experiments.pictures.timelines.collective_spans import collective_spans
+from experiments.pictures.timelines.painter import timeline_drawing
 from simulator.collectives.in_network import fit_nvls
 from simulator.engines import simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -23,7 +24,7 @@ def test_the_only_server_has_no_number() -> None:
 
 def test_a_timeline_calls_a_switch_a_switch() -> None:
     fitted = fit_nvls(machine("hgx_h100").build(8), 8, 2.0**20)
-    figure = collective_drawing(simulate(fitted.schedule, fitted.topology), "nvls")
+    figure = timeline_drawing(collective_spans(simulate(fitted.schedule, fitted.topology)))
     picture = to_bytes(figure, "svg").decode()
     labels = re.findall(r"<!-- (.*?) -->", picture)
     assert "switch 0" in labels

@@ -13,9 +13,7 @@ from experiments.pages.memory_curves import MemoryCurves, curves_of
 from experiments.pages.reports.report_file import write
 from experiments.pages.reports.result import Result
 from experiments.pages.reports.result_file import to_text
-from experiments.pages.run_spans import spans_of_run
-from experiments.pages.spans import thinned
-from experiments.pages.training_spans import spans_of_training
+from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from simulator.analysis import memory
 from simulator.analysis.critical_path import trace_back
@@ -44,7 +42,7 @@ def _memory(held: Memory, timeline: Timeline) -> MemoryCurves:
 def run_details(timeline: Timeline) -> Mapping[str, Any]:
     """What the result of collectives has besides its report."""
     return {
-        "spans": thinned(spans_of_run(timeline)),
+        "spans": collective_spans(timeline, trace_back(timeline)),
         "use": use_of(timeline),
         "memory": _memory(memory.trace(timeline.schedule, timeline), timeline),
     }
@@ -54,7 +52,7 @@ def training_details(training: TrainingRun) -> Mapping[str, Any]:
     """What the result of a training run has besides its report."""
     plan, timeline, held = training.plan, training.timeline, training.memory
     return {
-        "spans": thinned(spans_of_training(strategy_spans(plan, timeline), training.path)),
+        "spans": strategy_spans(plan, timeline).spans(training.path),
         "use": None if plan.is_outline else use_of(timeline),
         "memory": held and _memory(held, timeline),
     }
@@ -62,4 +60,4 @@ def training_details(training: TrainingRun) -> Mapping[str, Any]:
 
 def step_details(step: Step) -> Mapping[str, Any]:
     """What the result of a step of a plan has besides its report."""
-    return {"spans": thinned(spans_of_training(step_spans(step), trace_back(step.timeline)))}
+    return {"spans": step_spans(step).spans(trace_back(step.timeline))}

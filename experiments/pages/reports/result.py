@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from experiments.pages.machine_use import MachineUse
     from experiments.pages.memory_curves import MemoryCurves
-    from experiments.pages.spans import Spans
+    from experiments.pictures.timelines.spans import Spans
 
 
 class Picture(NamedTuple):

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments import output
-from experiments.pages import machine_use, memory_curves, spans
+from experiments.pages import machine_use, memory_curves
 from experiments.pages.reports.report_models import ANSWERS, StoredResult
 from experiments.pages.reports.result import Result
+from experiments.pictures.timelines import spans
 from topologies.errors import InputError
 from topologies.readers.contents import contents
 from topologies.readers.mistakes import Mistakes, spelling

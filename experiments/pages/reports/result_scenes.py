@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.pages.drawings import machine_scene, memory_scene, timeline_scene
 from experiments.pages.page import Block, Lines
 from experiments.pages.reports.result import Result
-from experiments.pages.spans import Spans
+from experiments.pictures.timelines.spans import Spans
 
 
 def scenes(result: Result) -> list[Block]:

@@ -1,17 +1,16 @@
-"""The boxes of a picture: no more than the eye can tell apart."""
+"""The boxes of a picture of spans: no more than the eye can tell apart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from experiments.pictures.timelines.tracks import Boxes, bands
-from simulator.schedules.timeline import Timeline
-from topologies.topology import Floats
+from experiments.pictures.timelines.spans import MESSAGES, Columns, Flags, Spans, united
+from topologies.topology import Floats, Ints
 
 PIXELS = 1400
 """Approximate width of the time axis."""
@@ -24,115 +23,126 @@ BOXES = 200_000
 
 
 class Bars(NamedTuple):
-    """Boxes as they are drawn."""
+    """Spans as they are drawn, a row for each."""
 
-    boxes: Boxes
+    columns: Columns
     band: npt.NDArray[np.int64]
-    """The band of its lane on which each box is drawn."""
-    several: npt.NDArray[np.bool_]
-    """Whether a box stands for several neighbours of one kind."""
-    hidden: npt.NDArray[np.bool_]
-    """Whether a box is communication that computations hide."""
-    whole: npt.NDArray[np.bool_]
-    """Whether a box begins and ends what it shows, shape (boxes, 2)."""
-    kinds: Sequence[str]
-    """The kind of each phase. All boxes of a kind have one colour and one line in the legend."""
-
-    def wide(self, timeline: Timeline) -> npt.NDArray[np.bool_]:
-        """Whether each box has edges."""
-        return np.asarray(self.boxes.end - self.boxes.start >= SEAM * timeline.makespan / PIXELS)
+    """The band of its lane on which each is drawn."""
+    hidden: Flags
+    """Whether it is communication that computations hide."""
+    whole: Flags
+    """Whether it begins and ends what it shows, shape (boxes, 2)."""
 
     def take(self, chosen: npt.NDArray[Any]) -> Bars:
         """Some of the boxes."""
-        band, several, hidden, whole = (column[chosen] for column in self[1:5])
-        return Bars(self.boxes.take(chosen), band, several, hidden, whole, self.kinds)
+        band, hidden, whole = (column[chosen] for column in self[1:])
+        return Bars(self.columns.take(chosen), band, hidden, whole)
+
+    def united(self, joined: Flags) -> Bars:
+        """Boxes as one with the box behind them where `joined` says so."""
+        first = np.flatnonzero(np.append(True, ~joined)[: len(self.band)])
+        return self.take(first)._replace(columns=united(self.columns, joined))
 
 
-def thinnest(timeline: Timeline) -> float:
-    """Seconds as wide as the thinnest box."""
-    return THINNEST * timeline.makespan / PIXELS
+def look_of(spans: Spans, columns: Columns) -> Ints:
+    """What is drawn alike has one number: a kind, or behind all kinds a cause."""
+    return np.where(columns.cause >= 0, len(spans.kinds) + columns.cause, columns.kind)
 
 
-def arranged(boxes: Boxes, timeline: Timeline, kinds: Sequence[str]) -> Bars:
-    """Put boxes that overlap on different bands, and join narrow neighbours.
+def bars_of(spans: Spans) -> tuple[Bars, list[str]]:
+    """The boxes of all spans but of the idle time of the main lane, and remarks on what is not
+    drawn as it is.
 
-    Neighbours of one kind that touch become one box if both are narrow, or if most boxes of their
-    kind are.
+    Communication is cut where its rank begins or ends to compute. Neighbours of one kind that
+    touch become one box if both are narrow, or if most boxes of their kind are. The thinnest boxes
+    are widened. Of too many, the longest are drawn.
     """
-    slack, seam = 1e-9 * timeline.makespan, SEAM * timeline.makespan / PIXELS
-    lane = boxes.rank.astype(np.int64) * (int(boxes.lane.max(initial=0)) + 1) + boxes.lane
-    band = bands(lane, boxes.start, boxes.end - slack)
-    order = np.lexsort((boxes.start, band, lane))
-    boxes, band, lane = boxes.take(order), band[order], lane[order]
-    kind = np.unique(kinds, return_inverse=True)[1][boxes.phase]
-    narrow = boxes.end - boxes.start < seam
-    for number in np.unique(kind):
-        narrow |= (kind == number) & (np.median(narrow[kind == number]) > 0)
-    joined = (lane[1:] == lane[:-1]) & (band[1:] == band[:-1]) & (kind[1:] == kind[:-1])
-    joined &= narrow[1:] & narrow[:-1] & (boxes.start[1:] <= boxes.end[:-1] + slack)
-    first = np.flatnonzero(np.append(True, ~joined)[: len(lane)])
-    last = np.append(first[1:], len(lane))[: len(first)] - 1
-    plain = np.zeros(len(first), dtype=np.bool_)
-    whole = np.ones((len(first), 2), dtype=np.bool_)
-    boxes = boxes.take(first)._replace(end=boxes.end[last])
-    return Bars(boxes, band[first], last > first, plain, whole, kinds)
-
-
-def widened(bars: Bars, timeline: Timeline) -> Bars:
-    """Give every box the least width, and join those of one kind that overlap then."""
-    boxes, least = bars.boxes, thinnest(timeline)
-    thin = boxes.end - boxes.start < least
-    start = np.where(thin, (boxes.start + boxes.end - least) / 2, boxes.start)
-    start = np.where(thin, np.clip(start, 0.0, timeline.makespan - least), start)
-    boxes = boxes._replace(start=start, end=np.where(thin, start + least, boxes.end))
-    kind = np.unique(bars.kinds, return_inverse=True)[1][boxes.phase]
-    joined = thin[1:] & thin[:-1] & (start[1:] < boxes.end[:-1])
-    for column in (boxes.rank, boxes.lane, bars.band, kind, bars.hidden):
-        joined &= column[1:] == column[:-1]
-    first = np.flatnonzero(np.append(True, ~joined)[: len(start)])
-    last = np.append(first[1:], len(start))[: len(first)] - 1
-    wide = bars._replace(boxes=boxes).take(first)
-    wide = wide._replace(boxes=wide.boxes._replace(end=boxes.end[last]))
-    return wide._replace(several=wide.several | (last > first))
-
-
-def longest(bars: Bars) -> tuple[Bars, list[str]]:
-    """At most 200,000 boxes, the longest, and remarks on what is not drawn as it is."""
-    boxes, remarks = bars.boxes, []
-    if bars.several.any():
+    columns, main, pixel = spans.columns, spans.main, (spans.makespan or 1.0) / PIXELS
+    drawn = ~(spans.idle & (columns.lane == main)) if main >= 0 else columns.row >= 0
+    if main >= 0 and MESSAGES in spans.lanes:
+        drawn &= columns.lane != list(spans.lanes).index(MESSAGES)
+    bars = _arranged(spans, columns.take(drawn), pixel)
+    if main >= 0:
+        columns, workers = bars.columns, len(spans.rows) if spans.workers is None else spans.workers
+        talks = (columns.lane != main) & (columns.nbytes > 0) & (columns.row < workers)
+        busy = joined_times(columns.take(columns.lane == main), 1e-9 * spans.makespan)
+        bars = with_hidden(bars, talks, busy, THINNEST * pixel)
+    bars, remarks = _widened(spans, bars, THINNEST * pixel), []
+    if (bars.columns.members > 1).any():
         remarks.append("narrow neighbours of one kind are drawn as one")
-    if len(boxes.rank) <= BOXES:
-        return bars, remarks
-    chosen = np.sort(np.argsort(boxes.start - boxes.end, kind="stable")[:BOXES])
-    remarks.append(f"the longest {BOXES} of {len(boxes.rank)} boxes are drawn")
-    return bars.take(chosen), remarks
+    if len(bars.band) > BOXES:
+        remarks.append(f"the longest {BOXES} of {len(bars.band)} boxes are drawn")
+        length = bars.columns.start - bars.columns.end
+        bars = bars.take(np.sort(np.argsort(length, kind="stable")[:BOXES]))
+    return bars, remarks
 
 
-def with_hidden(
-    bars: Bars, talking: npt.NDArray[np.bool_], busy: Mapping[int, Floats], least: float
-) -> Bars:
+def _arranged(spans: Spans, columns: Columns, pixel: float) -> Bars:
+    """Boxes that overlap on different bands; narrow neighbours as one."""
+    band = spans.bands(columns)
+    order = np.lexsort((columns.start, band, columns.lane, columns.row))
+    columns, band = columns.take(order), band[order]
+    look = look_of(spans, columns)
+    narrow = columns.end - columns.start < SEAM * pixel
+    for number in np.unique(look):
+        narrow |= (look == number) & (np.median(narrow[look == number]) > 0)
+    joined = narrow[1:] & narrow[:-1]
+    joined &= columns.start[1:] <= columns.end[:-1] + 1e-9 * spans.makespan
+    for column in (columns.row, columns.lane, band, look):
+        joined &= column[1:] == column[:-1]
+    whole = np.ones((len(band), 2), dtype=np.bool_)
+    return Bars(columns, band, np.zeros(len(band), dtype=np.bool_), whole).united(joined)
+
+
+def _widened(spans: Spans, bars: Bars, least: float) -> Bars:
+    """Give every box that is not of idle time the least width, and join those of one kind that
+    overlap then."""
+    columns = bars.columns
+    thin = (columns.end - columns.start < least) & (columns.cause < 0)
+    start = np.where(thin, (columns.start + columns.end - least) / 2, columns.start)
+    start = np.where(thin, np.clip(start, 0.0, max(spans.makespan - least, 0.0)), start)
+    columns = columns._replace(start=start, end=np.where(thin, start + least, columns.end))
+    joined = thin[1:] & thin[:-1] & (start[1:] < columns.end[:-1])
+    for column in (columns.row, columns.lane, bars.band, look_of(spans, columns), bars.hidden):
+        joined &= column[1:] == column[:-1]
+    return bars._replace(columns=columns).united(joined)
+
+
+def joined_times(columns: Columns, slack: float) -> dict[int, Floats]:
+    """When some span of each row lasts, shape (2, n): intervals in order that are further apart
+    than `slack`."""
+    times = {}
+    for row in np.unique(columns.row).tolist():
+        mine = np.flatnonzero(columns.row == row)
+        mine = mine[np.argsort(columns.start[mine], kind="stable")]
+        start, until = columns.start[mine], np.maximum.accumulate(columns.end[mine])
+        begins = np.append(True, start[1:] > until[:-1] + slack)
+        times[row] = np.stack((start[begins], until[np.append(begins[1:], True)]))
+    return times
+
+
+def with_hidden(bars: Bars, talks: Flags, busy: Mapping[int, Floats], least: float) -> Bars:
     """Cut communications where their rank begins or ends to compute.
 
-    `talking` says which boxes communicate, and `busy` when each rank computes, shape (2, n), as
+    `talks` says which boxes communicate, and `busy` when each row computes, shape (2, n), as
     intervals in order that do not touch. A piece that would be narrower than `least` seconds goes
     with the rest of its box, and a whole box that is narrower is what most of it is.
     """
-    owner, starts, ends, hidden = list[int](), list[float](), list[float](), list[bool]()
-    rank, start, end = (column.tolist() for column in (bars.boxes.rank, *bars.boxes[2:4]))
-    for row, talks in enumerate(talking.tolist()):
-        pieces = [(start[row], end[row], False)]
-        if talks and rank[row] in busy:
-            pieces = _pieces(start[row], end[row], busy[rank[row]], least)
-        for begin, until, covered in pieces:
-            owner.append(row)
-            starts.append(begin)
-            ends.append(until)
-            hidden.append(covered)
+    owner, pieces = list[int](), list[tuple[float, float, bool]]()
+    columns = bars.columns
+    rows = zip(columns.row.tolist(), columns.start.tolist(), columns.end.tolist(), strict=True)
+    for place, (row, start, end) in enumerate(rows):
+        own = [(start, end, False)]
+        if talks[place] and row in busy:
+            own = _pieces(start, end, busy[row], least)
+        owner += [place] * len(own)
+        pieces += own
+    start, end, hidden = np.array(pieces, dtype=np.float64).reshape(-1, 3).T
+    same = np.diff(owner, prepend=-1, append=len(talks)) == 0
     cut = bars.take(np.array(owner, dtype=np.int64))
-    same = np.diff(owner, prepend=-1, append=len(talking)) == 0
     return cut._replace(
-        boxes=cut.boxes._replace(start=np.array(starts), end=np.array(ends)),
-        hidden=np.array(hidden, dtype=np.bool_),
+        columns=cut.columns._replace(start=start, end=end),
+        hidden=hidden > 0,
         whole=~np.stack((same[:-1], same[1:]), axis=1),
     )
 
@@ -146,9 +156,8 @@ def _pieces(
     if end - start < least:
         covered = sum(inside[1::2]) - sum(inside[::2])
         return [(start, end, bool(2 * covered > end - start))]
-    times = [start, *inside, end]
     pieces = list[tuple[float, float, bool]]()
-    for place, (begin, until) in enumerate(pairwise(times)):
+    for place, (begin, until) in enumerate(pairwise([start, *inside, end])):
         covered = place % 2 == 1
         if until - begin < least and pieces:
             pieces[-1] = pieces[-1][0], until, pieces[-1][2]

@@ -3,226 +3,357 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
-from experiments.names import rank_name
+from experiments.names import link_name
 from experiments.pictures.figure_file import GREY
-from experiments.pictures.timelines import legend
-from experiments.pictures.timelines.bars import Bars
-from experiments.pictures.timelines.bubble_boxes import add_filled, draw_bubbles
-from experiments.pictures.timelines.palette import (
-    FILLS,
-    HIDDEN,
-    QUEUE,
-    Fill,
-    colours,
-    ink_on,
-    pale,
-)
-from experiments.pictures.timelines.rows import FULL, Places, corners_of
-from experiments.pictures.timelines.stretches import Stretches
-from experiments.pictures.timelines.texts import (
-    LARGEST,
-    LETTER,
-    SMALLEST,
-    TEXT,
-    fitting,
-    write,
-)
-from experiments.pictures.timelines.tracks import kind_of
-from simulator.schedules.timeline import Timeline
-from simulator.training.plan import COMPUTE
-from topologies.topology import Ints
+from experiments.pictures.timelines.bars import PIXELS, SEAM, bars_of, look_of
+from experiments.pictures.timelines.chart import FULL, INK, POINTS, Chart
+from experiments.pictures.timelines.palette import FILLS, HIDDEN, Fill, colours, ink_on, pale
+from experiments.pictures.timelines.spans import Columns, Spans
+from topologies.topology import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH = 13.5
 """Width of the picture in inches."""
-HIGHEST, LOWEST, MARGIN = 11.5, 3.0, 1.3
-"""Inches: all rows together at most, the picture at least, and the space above and below the
-rows."""
-POINTS = 670
-"""Approximate width of the time axis, in points."""
-NAMES = 32
-"""At most this many ranks are named."""
-BETWEEN = "0.955"
-"""The background between lanes."""
+LOWEST, MARGIN, BELOW = 3.0, 1.3, 0.5
+"""Inches: the picture at least, and the space above and below the rows, of a single timeline and
+of several."""
+STEPS = 20
+"""At most this many steps are named."""
+LABELLED = 0.02
+"""Idle time of at least this share of its step is labelled."""
+LETTER, SMALLEST = 0.58, 4.5
+"""Width of a letter as a share of its height; and its height in points at least."""
+TEXT, BETWEEN = "0.25", "0.955"
+"""The grey of texts beside boxes and on idle time, and the background between lanes."""
+LEGEND, KINDS = 8.5, 20
+"""Of the legend: the height of letters in points, and the kinds that it lists at most."""
+SAMPLE = "#777777"
+"""The colour that shows how hidden and exposed communication differ."""
+MEANINGS = {
+    "transfer": "transfer: data is on its way",
+    "contention": "contention: data queues\nbehind other ranks",
+    "slower peer": "slower peer: another rank\nor lane still computes",
+    "drain": "drain: nothing left to do",
+    "fill": "fill: no work has come yet",
+    "launch": "launch: the CPU is late",
+}
+"""What each cause of idle time means."""
 
 
-@dataclass(frozen=True, eq=False)
-class Chart:
-    """The boxes of a timeline and where they are drawn."""
+def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
+    """Draw all lanes of every rank, coloured by kind; of several timelines below each other, on
+    one scale of time.
 
-    timeline: Timeline
-    bars: Bars
-    places: Places
-    ranks: Ints
-    """The rank of each row."""
-    row: float
-    """Height of a row in inches, if all rows fit into the picture."""
-    names: Sequence[str]
-    """What each phase of the boxes is called."""
-    what: str = "rank"
-    """What each row is of."""
-    bubbles: Stretches | None = None
-    """The idle time of the top lanes. Without it, white is idle in all rows."""
-    place_name: Callable[[int], str] | None = None
-    """What each rank is called; None: as in its schedule."""
-
-    @cached_property
-    def inches(self) -> float:
-        """The height of all rows together."""
-        return min(self.row * len(self.ranks), HIGHEST)
-
-    @cached_property
-    def every(self) -> int:
-        """Only every so many ranks are named."""
-        return -(-len(self.ranks) // NAMES)
-
-    @cached_property
-    def colours(self) -> dict[str, str]:
-        """The colour of each kind of box."""
-        phases = np.unique(self.bars.boxes.phase).tolist()
-        kinds = dict.fromkeys(self.bars.kinds[phase] for phase in phases)
-        queue = {kind: FILLS["contention"].colour for kind in kinds if kind == QUEUE}
-        return colours(kind for kind in kinds if kind != QUEUE) | queue
-
-    def points(self, seconds: float) -> float:
-        """The approximate width of a duration, in points."""
-        return seconds * (POINTS / (self.timeline.makespan or 1.0))
-
-    def tall(self, height: float) -> float:
-        """The height of a share of a row, in points."""
-        return 72 * self.inches / len(self.ranks) * height
-
-    def letters(self, height: float) -> float:
-        """The height, in points, of letters that fit into a box of this height."""
-        return min(LARGEST, self.tall(height) / 1.25)
-
-
-def paint(chart: Chart, title: str, remarks: Sequence[str]) -> tuple[Figure, Axes]:
-    """Draw and label all boxes, name the ranks and lanes, and explain colours in a legend.
-
-    Labels are left out above 32 ranks. The `remarks` are written below the title.
+    The main lane is on top. A communication lasts from entering to leaving; what computations hide
+    of it is pale and hatched. Idle time is filled by cause, and large parts of it are labelled. At
+    the right is the share of the run for which each worker does not compute. Above 32 ranks there
+    are no labels, narrow neighbours of one kind are one box, and of over 200,000 boxes the longest
+    are drawn: the picture says so.
     """
-    handles = _handles(chart)
-    height = max(chart.inches + MARGIN, legend.inches(handles), LOWEST)
+    longest = max(spans.makespan for spans in panels) or 1.0
+    charts = [Chart(spans, *bars_of(spans), longest) for spans in panels]
+    kinds = dict.fromkeys(kind for chart in charts for kind in chart.kinds)
+    palette = colours(kinds)
+    handles = _handles(charts, palette)
+    alone = len(panels) == 1
+    heights = [chart.inches + (MARGIN if alone else BELOW) for chart in charts]
+    lines = sum(1 + str(handle.get_label()).count("\n") for handle in handles)
+    height = max(sum(heights), (lines + 1) * LEGEND * 1.62 / 72, LOWEST)
     with mpl.rc_context({"hatch.linewidth": 0.5}):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        axes = figure.add_subplot(facecolor=BETWEEN, xlim=(0, chart.timeline.makespan or 1.0))
-        axes.set_ylim(len(chart.ranks) - 0.5, -0.5)
-        axes.xaxis.set_major_formatter(EngFormatter("s"))
-        axes.set_xlabel("time")
-        _draw_boxes(axes, chart)
-        if chart.bubbles:
-            draw_bubbles(axes, chart, chart.bubbles)
-        if chart.every == 1:
-            _label_boxes(axes, chart)
-        else:
-            remarks = [
-                *remarks,
-                f"one {chart.what} in {chart.every} is named, boxes have no labels",
-            ]
-        remarks = [*remarks, *_name_rows(axes, chart)]
-        figure.suptitle(title, parse_math=False)
-        axes.set_title("\n".join(remarks), loc="left", fontsize=8, color=TEXT, parse_math=False)
-        legend.add(figure, handles)
-    return figure, axes
-
-
-def _draw_boxes(axes: Axes, chart: Chart) -> None:
-    """Boxes in the colour of their kind, hidden communication hatched, and white edges of wide
-    boxes."""
-    boxes, places, bars = chart.bars.boxes, chart.places, chart.bars
-    if not chart.bubbles:
-        rows = np.arange(len(chart.ranks))
-        axes.barh(rows, chart.timeline.makespan, FULL, color="white", zorder=0)
-    corners = corners_of(boxes.start, boxes.end, places.middle, places.height)
-    kinds = np.array(bars.kinds)[boxes.phase]
-    for kind, colour in chart.colours.items():
-        mine = kinds == kind
-        for hidden in (False, True) if bars.hidden[mine].any() else (False,):
-            fill = Fill(pale(colour), HIDDEN, colour) if hidden else Fill(colour, "", colour)
-            fill = FILLS["contention"] if kind == QUEUE else fill
-            drawn = corners[mine & (bars.hidden == hidden)]
-            add_filled(axes, drawn, f"hidden {kind}" if hidden else kind, fill)
-    wide = bars.wide(chart.timeline)
-    for side, edge in ((0, (0, 3)), (1, (1, 2))):
-        lines = LineCollection(
-            list(corners[wide & bars.whole[:, side]][:, edge]), colors="white", linewidths=0.6
+        grid = figure.subplots(len(charts), 1, squeeze=False, height_ratios=heights)
+        for axes, chart in zip(grid[:, 0], charts, strict=True):
+            _paint(axes, chart, palette)
+            if alone:
+                _explain(axes, chart)
+        figure.suptitle(title or None, parse_math=False)
+        legend = figure.legend(
+            handles=handles, loc="outside right upper", frameon=False, fontsize=LEGEND
         )
+        for handle, text in zip(handles, legend.get_texts(), strict=True):
+            if isinstance(handle, Line2D):
+                text.set(fontweight="bold", position=(-24, 0))
+    return figure
+
+
+def _remarks(chart: Chart) -> list[str]:
+    """What the picture shows, and for how long workers wait."""
+    spans, what = chart.spans, chart.spans.what
+    if spans.main < 0:
+        used = np.flatnonzero((chart.tall > 0).any(axis=0)).tolist()
+        *first, last = [spans.lanes[lane] for lane in used] or ["sends"]
+        verbs = " and ".join([", ".join(first), last] if first else [last])
+        return [f"what each {what} {verbs}, and why it waits", *_longest_waits(spans)]
+    about = f"what each {what} computes and communicates, and why it is idle"
+    share = chart.shares
+    least, most = int(np.argmin(share)), int(np.argmax(share))
+    mean, low, high = (f"{value:.1%}" for value in (share.mean(), share[least], share[most]))
+    if low == high:
+        return [about, f"not computing: {mean} of the run of every {what}"]
+    ends = f"from {low} ({spans.rows[least]}) to {high} ({spans.rows[most]})"
+    return [about, f"not computing: {mean} of the run, {ends}"]
+
+
+def _longest_waits(spans: Spans) -> list[str]:
+    """A remark that names the links for which messages wait longest behind other ranks."""
+    columns = spans.columns
+    causes = [k for k, cause in enumerate(spans.causes) if cause == "contention"]
+    queues = columns.take(np.isin(columns.cause, causes) & (columns.link >= 0))
+    seconds = np.bincount(queues.link, queues.end - queues.start, len(spans.links))
+    order = np.argsort(-seconds, kind="stable")[: np.count_nonzero(seconds)].tolist()
+    names = list(dict.fromkeys(link_name(spans.links[link]) for link in order))[:3]
+    return [f"messages wait longest for {', '.join(names)}"] if names else []
+
+
+def _paint(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
+    """Draw and label all boxes, and name the ranks and lanes."""
+    spans, rows = chart.spans, len(chart.spans.rows)
+    axes.set(facecolor=BETWEEN, xlim=(0, chart.seconds), ylim=(rows - 0.5, -0.5))
+    axes.xaxis.set_major_formatter(EngFormatter("s"))
+    if spans.main < 0:
+        axes.barh(np.arange(rows), spans.makespan, FULL, color="white", zorder=0)
+    _draw_boxes(axes, chart, palette)
+    remarks = [*spans.remarks, *chart.thinned]
+    if chart.every == 1:
+        _label_boxes(axes, chart, palette)
+        _label_idle(axes, chart)
+    else:
+        remarks.append(f"one {spans.what} in {chart.every} is named, boxes have no labels")
+    remarks += _name_rows(axes, chart)
+    axes.set_title("\n".join(remarks), loc="left", fontsize=8, color=TEXT, parse_math=False)
+    _draw_steps(axes, chart)
+
+
+def _explain(axes: Axes, chart: Chart) -> None:
+    """Say above a picture of its own what it shows, and at the right each worker's share of the
+    run in which it is idle."""
+    remarks = "\n".join([*_remarks(chart), axes.get_title(loc="left")]).strip()
+    axes.set_title(remarks, loc="left", fontsize=8, color=TEXT, parse_math=False)
+    axes.set_xlabel("time")
+    if chart.spans.main < 0:
+        return
+    rows = np.arange(0, chart.workers, chart.every)
+    right = axes.secondary_yaxis("right")
+    shares = [f"{share:.0%}" for share in chart.shares[rows]]
+    right.set_yticks(chart.middle[rows, chart.spans.main], shares)
+    right.tick_params(length=0, labelsize=8)
+    right.set_ylabel("not computing, share of the run", labelpad=8)
+
+
+def _draw_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
+    """Boxes in the colour of their kind or with the fill of their cause, hidden communication
+    hatched, and white edges of wide boxes."""
+    spans, bars, columns = chart.spans, chart.bars, chart.bars.columns
+    corners, look = _corners(columns, *chart.boxes), look_of(spans, columns)
+    for number in np.unique(look).tolist():
+        if number >= len(spans.kinds):
+            cause = spans.causes[number - len(spans.kinds)]
+            _add_filled(axes, corners[look == number], f"idle: {cause}", FILLS[cause])
+            continue
+        kind = spans.kinds[number]
+        colour = palette[kind]
+        for hidden in (False, True) if bars.hidden[look == number].any() else (False,):
+            fill = Fill(pale(colour), HIDDEN, colour) if hidden else Fill(colour, "", colour)
+            drawn = corners[(look == number) & (bars.hidden == hidden)]
+            _add_filled(axes, drawn, f"hidden {kind}" if hidden else kind, fill)
+    wide = (columns.end - columns.start >= SEAM * chart.seconds / PIXELS) & (columns.cause < 0)
+    for side, edge in ((0, (0, 3)), (1, (1, 2))):
+        sides = list(corners[wide & bars.whole[:, side]][:, edge])
+        lines = LineCollection(sides, colors="white", linewidths=0.6)
         axes.add_collection(lines).set_rasterized(True)
+    idle, main = chart.idle, chart.spans.main
+    places = chart.middle[idle.row, main], chart.tall[idle.row, main] * INK
+    below = _corners(idle, *places)
+    for number in np.unique(idle.cause).tolist():
+        cause = spans.causes[number]
+        drawn = below[idle.cause == number]
+        _add_filled(axes, drawn, f"idle: {cause}", FILLS[cause]).set_zorder(0.4)
 
 
-def _label_boxes(axes: Axes, chart: Chart) -> None:
-    """Write into each box its phase, or a shorter text if only that fits.
+def _corners(columns: Columns, middle: Floats, height: Floats) -> Floats:
+    """The corners of each box, shape (boxes, 4, 2)."""
+    bottom, top = middle - height / 2, middle + height / 2
+    x = np.stack((columns.start, columns.end, columns.end, columns.start), axis=1)
+    return np.stack((x, np.stack((bottom, bottom, top, top), axis=1)), axis=2)
 
-    The shorter texts are the phase without its first word, a bucket's number and the first word.
-    Boxes that stand for several neighbours get their kind only.
-    """
-    boxes, places, bars = chart.bars.boxes, chart.places, chart.bars
-    least = LETTER * SMALLEST * chart.timeline.makespan / POINTS
-    for k in np.flatnonzero(boxes.end - boxes.start > least).tolist():
-        phase = chart.names[boxes.phase[k]]
-        size, detail = chart.letters(float(places.height[k])), phase.partition(" ")[2]
-        number = re.findall(r"\d+$", detail) if boxes.lane[k] != COMPUTE else []
-        kind = bars.kinds[boxes.phase[k]]
-        words = [kind] if bars.several[k] else [phase, detail, *number, kind_of(phase)]
-        if chart.what != "rank" and not bars.several[k]:
-            words = [phase, kind]
-        if kind == QUEUE:
-            words = [phase, phase.removeprefix("waits for "), "queue"]
-        middle = (boxes.start[k] + boxes.end[k]) / 2, places.middle[k]
-        text = fitting(words, chart.points(boxes.end[k] - boxes.start[k]), size)
-        colour = chart.colours[kind]
-        hatched = bars.hidden[k] or kind == QUEUE
-        ink = "black" if hatched else ink_on(colour)
-        behind = (pale(colour) if bars.hidden[k] else colour) if hatched else None
-        write(axes, *middle, text, size, ink, behind)
+
+def _add_filled(axes: Axes, corners: Floats, label: str, fill: Fill) -> PolyCollection:
+    """Add boxes with one fill."""
+    boxes = PolyCollection(
+        list(corners),
+        label=label,
+        facecolor=fill.colour,
+        edgecolor=fill.ink,
+        linewidth=0,
+        hatch=fill.hatch or None,
+        rasterized=True,
+    )
+    axes.add_collection(boxes)
+    return boxes
+
+
+def _label_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
+    """Write into each box its name, or a shorter text if only that fits: the name without its
+    first word, a number at its end, and the kind. Boxes that stand for several get their kind."""
+    spans, bars, columns = chart.spans, chart.bars, chart.bars.columns
+    least = LETTER * SMALLEST * chart.seconds / POINTS
+    middle, height = chart.boxes
+    for k in np.flatnonzero(columns.end - columns.start > least).tolist():
+        if idle := bool(columns.cause[k] >= 0):
+            words, colour = (
+                _reasons(spans, columns, k),
+                FILLS[spans.causes[columns.cause[k]]].colour,
+            )
+        else:
+            name, kind = spans.names[columns.name[k]], spans.kinds[columns.kind[k]]
+            detail, colour = name.partition(" ")[2], palette[kind]
+            number = re.findall(r"\b\d+$", detail)
+            words = [kind] if columns.members[k] > 1 else [name, detail, *number, kind]
+        size = chart.letters(float(height[k]))
+        text = _fitting(words, chart.points(columns.end[k] - columns.start[k]), size)
+        behind = pale(colour) if bars.hidden[k] else colour if idle else None
+        ink = "black" if behind else ink_on(colour)
+        x = (columns.start[k] + columns.end[k]) / 2
+        _write(axes, (x, middle[k]), text, size, ink, behind)
+
+
+def _label_idle(axes: Axes, chart: Chart) -> None:
+    """Write into large idle times of main lanes their cause, and their share of the step."""
+    spans, idle, main = chart.spans, chart.idle, chart.spans.main
+    length, middle = idle.end - idle.start, (idle.start + idle.end) / 2
+    ends = spans.steps if len(spans.steps) else np.full((1, 1), spans.makespan)
+    each = np.broadcast_to(ends, (len(ends), max(chart.workers, 1)))
+    step = np.minimum((each[:, idle.row] < middle).sum(axis=0), len(each) - 1)
+    seconds = np.diff(each, axis=0, prepend=0.0)[step, idle.row]
+    share = length / np.maximum(seconds, length)
+    for k in np.flatnonzero(share >= LABELLED).tolist():
+        words, cause = _reasons(spans, idle, k), spans.causes[idle.cause[k]]
+        size = chart.letters(float(chart.tall[idle.row[k], main] * INK))
+        texts = [*(f"{word}, {share[k]:.0%}" for word in words), *words, f"{share[k]:.0%}"]
+        texts = ["drain"] if cause == "drain" else texts
+        text = _fitting(texts, chart.points(length[k]) - size / 2, size)
+        place = middle[k], chart.middle[idle.row[k], main]
+        _write(axes, place, text, size, TEXT, FILLS[cause].colour)
+
+
+def _reasons(spans: Spans, columns: Columns, k: int) -> list[str]:
+    """Texts for idle time, the longest first: what it waits for, and its cause in a word."""
+    cause, peer, link = spans.causes[columns.cause[k]], columns.peer[k], columns.link[k]
+    if cause == "contention" and link >= 0:
+        name = link_name(spans.links[link])
+        return [f"waits for {name}", name, cause]
+    if cause == "slower peer" and peer >= 0 and spans.peers[peer] != spans.rows[columns.row[k]]:
+        return [f"slower peer: {spans.peers[peer]}", spans.peers[peer], cause]
+    return [cause]
+
+
+def _fitting(words: Sequence[str], points: float, size: float) -> str:
+    """The first of the texts that fits into `points` in legible letters of this size, or ""."""
+    fits = (word for word in words if word and len(word) * LETTER * size < points)
+    return next(fits, "") if size >= SMALLEST else ""
+
+
+def _write(
+    axes: Axes, place: tuple[float, float], text: str, size: float, colour: str, behind: str | None
+) -> None:
+    """Write a text into the middle of a box, and cover what is `behind` it with a colour."""
+    if not text:
+        return
+    plain, centred = text.replace("$", r"\$"), {"ha": "center", "va": "center_baseline"}
+    written = axes.text(*place, plain, centred, fontsize=size, color=colour)
+    written.set(in_layout=False, clip_on=True)
+    if behind:
+        written.set_bbox({"facecolor": behind, "edgecolor": "none", "pad": 0.5})
 
 
 def _name_rows(axes: Axes, chart: Chart) -> list[str]:
     """Name ranks, and their lanes where they are tall enough. Returns a remark if they are not."""
-    schedule = chart.timeline.schedule
-    rows = np.arange(0, len(chart.ranks), chart.every)
-    serving = np.flatnonzero(chart.ranks >= schedule.workers)
-    if len(serving) == 1:
-        rows = np.append(rows[rows <= serving[0] - chart.every], serving)
-    name_of = chart.place_name or partial(rank_name, schedule)
-    names = [name_of(rank) for rank in chart.ranks[rows].tolist()]
-    axes.set_yticks(rows, [name.removeprefix(f"{chart.what} ") for name in names])
-    axes.set_ylabel(chart.what)
-    lanes = [lane for lane in chart.places.lanes if lane[2]]
-    order = list(dict.fromkeys(name for *_, name in lanes))
-    size = min([6.5, *(chart.tall(height) / 1.1 for _, height, _ in lanes)])
+    spans, tall, what = chart.spans, chart.tall, chart.spans.what
+    rows = np.arange(0, len(tall), chart.every)
+    if chart.workers == len(tall) - 1:
+        # A lone server is always named.
+        rows = np.append(rows[rows <= chart.workers - chart.every], chart.workers)
+    names = [spans.rows[row].removeprefix(f"{what} ") for row in rows.tolist()]
+    axes.set_yticks(rows, names)
+    axes.set_ylabel(what)
+    drawn = np.nonzero(tall.T)[::-1]
+    lanes = [spans.lanes[lane] for lane in drawn[1].tolist()]
+    order = list(dict.fromkeys(lanes))
+    heights = 72 * chart.inches / len(tall) * tall[*drawn]
+    size = float(min(6.5, heights.min(initial=np.inf) / 1.1))
     if len(order) < 2:
         return []
     if size < SMALLEST or chart.every > 1:
         return [f"each row, from the top: {', '.join(order)}"]
     axes.yaxis.remove_overlapping_locs = False
-    axes.set_yticks([middle for middle, *_ in lanes], [name for *_, name in lanes], minor=True)
+    axes.set_yticks(chart.middle[*drawn], lanes, minor=True)
     axes.tick_params(axis="y", which="minor", labelsize=size, length=0, pad=2)
     longest = max(map(len, order))
     axes.tick_params(axis="y", which="major", length=0, pad=longest * LETTER * size + 6)
     return []
 
 
-def _handles(chart: Chart) -> list[legend.Handle]:
-    """The kinds in their colours, how hidden communication is drawn, and the causes of bubbles."""
-    handles = legend.kinds(chart.colours)
-    if chart.bars.hidden.any():
-        handles += legend.communication()
-    if chart.bubbles:
-        return [*handles, *legend.causes(chart.bubbles.causes)]
-    return [*handles, Patch(facecolor="white", edgecolor=GREY, label="idle")]
+def _draw_steps(axes: Axes, chart: Chart) -> None:
+    """Draw a line at the end of each step, and name the steps above.
+
+    Workers that do not wait for each other have a line each, and no names.
+    """
+    ends, names, rows = chart.spans.steps, chart.spans.step_names, len(chart.spans.rows)
+    if not len(ends):
+        return
+    if ends.shape[1] == 1:
+        times = ends[:, 0]
+        lines = axes.vlines(times[:-1], -0.5, rows - 0.5)
+        above, every = axes.secondary_xaxis("top"), -(-len(times) // STEPS)
+        above.set_xticks(((np.append(0.0, times[:-1]) + times) / 2)[::every], names[::every])
+        above.tick_params(length=0, labelsize=8)
+    else:
+        row = np.broadcast_to(np.arange(ends.shape[1]), ends.shape).ravel()
+        lines = axes.vlines(ends.ravel(), row - 0.5, row + 0.5)
+    lines.set(color="0.2", linewidth=0.8, linestyle=(0, (4, 2)), zorder=0.5)
+
+
+def _handles(charts: Sequence[Chart], palette: dict[str, str]) -> list[Patch | Line2D]:
+    """The kinds in their colours, of many only some; how hidden communication is drawn; and the
+    causes of idle time."""
+    names = list(palette)
+    picks = np.linspace(0, len(names) - 1, min(len(names), KINDS), dtype=int).tolist()
+    handles: list[Patch | Line2D] = [
+        Patch(facecolor=palette[names[k]], label=names[k]) for k in picks
+    ]
+    if len(names) > KINDS:
+        handles.append(Patch(facecolor="none", label=f"... {len(names)} in all"))
+    if any(chart.bars.hidden.any() for chart in charts):
+        hidden = Patch(facecolor=pale(SAMPLE), edgecolor=SAMPLE, linewidth=0, hatch=HIDDEN)
+        hidden.set_label("hidden behind computing")
+        exposed = Patch(facecolor=SAMPLE, label="exposed")
+        handles += [_heading("communication"), exposed, hidden]
+    causes = {cause for chart in charts for cause in chart.spans.causes}
+    if known := [cause for cause in MEANINGS if cause in causes]:
+        handles.append(_heading("idle, by cause"))
+    for cause in known:
+        colour, hatch, ink = FILLS[cause]
+        look = Patch(facecolor=colour, edgecolor=ink, linewidth=0.4, hatch=hatch)
+        look.set_label(MEANINGS[cause])
+        handles.append(look)
+    if any(chart.spans.main < 0 for chart in charts):
+        handles.append(Patch(facecolor="white", edgecolor=GREY, label="idle"))
+    return handles
+
+
+def _heading(text: str) -> Line2D:
+    """A line of text without a colour."""
+    return Line2D([], [], linestyle="none", label=text)

@@ -11,11 +11,11 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex, to_rgb
 
-from experiments.pictures.timelines.tracks import kind_of
-
 COLOURS = {
     "forward": "#56b4e9",
     "backward": "#0072b2",
+    "backward for inputs": "#44aa99",
+    "backward for weights": "#e69f00",
     "optimizer": "#009e73",
     "update": "#117733",
     "all-reduce": "#e69f00",
@@ -40,9 +40,10 @@ COLOURS = {
 """The colours of the usual kinds, after Okabe and Ito and after Tol."""
 SPARE = ("#44aa99", "#88ccee", "#6699cc", "#aa4466", "#4477aa", "#a6761d")
 """The colours of other kinds."""
-
-QUEUE = "queue behind other ranks"
-"""The kind of a message that waits for a link."""
+DARK = 0.62
+"""What is left of the light of a colour in later stages."""
+LATER = ", later stages"
+"""The ending of kinds of a pipeline that are drawn darker."""
 
 
 class Fill(NamedTuple):
@@ -78,16 +79,18 @@ def pale(colour: str) -> str:
 def colours(kinds: Iterable[str]) -> dict[str, str]:
     """A colour for each kind, the usual kinds first.
 
-    A kind has the usual colour of its first word, unless two kinds begin with that word. The colour
+    A kind has its usual colour, or that of its first word if no other begins with it. The colour
     of any other kind follows from its name; many of them get a gradient instead.
     """
-    names = list(dict.fromkeys(kinds))
-    times = Counter(map(kind_of, names))
+    every = list(dict.fromkeys(kinds))
+    names = list(dict.fromkeys(name.removesuffix(LATER) for name in every))
+    first_word = {name: name.partition(" ")[0] for name in names}
+    times = Counter(first_word.values())
     chosen = {
         name: colour
         for word, colour in COLOURS.items()
         for name in names
-        if kind_of(name) == word and times[word] == 1
+        if name == word or (first_word[name] == word and times[word] == 1)
     }
     unnamed = [name for name in names if name not in chosen]
     if len(unnamed) > len(SPARE):
@@ -97,7 +100,11 @@ def colours(kinds: Iterable[str]) -> dict[str, str]:
         first = crc32(name.encode()) % len(SPARE)
         turn = SPARE[first:] + SPARE[:first]
         chosen[name] = next(colour for colour in turn if colour not in chosen.values())
-    return chosen
+    for name in every:
+        if name.endswith(LATER):
+            red, green, blue = to_rgb(chosen[name.removesuffix(LATER)])
+            chosen[name] = to_hex((DARK * red, DARK * green, DARK * blue))
+    return {name: colour for name, colour in chosen.items() if name in every}
 
 
 def ink_on(colour: str) -> str:

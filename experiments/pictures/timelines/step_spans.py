@@ -12,8 +12,29 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.names import members_name, rank_name, standing
-from experiments.pictures.timelines.tracks import Boxes, boxes_of
-from simulator.analysis.bubble_spans import BubbleSpans, bubble_spans, gaps_without_causes
+from experiments.pictures.timelines.collective_spans import (
+    RunRows,
+    last_link,
+    on_path,
+    sender_at,
+)
+from experiments.pictures.timelines.spans import (
+    IDLE,
+    MESSAGES,
+    NO_PATH,
+    STEPS,
+    Columns,
+    Spans,
+    pieces_of,
+)
+from simulator.analysis.bubble_spans import (
+    BUBBLE_CAUSES,
+    BubbleSpans,
+    bubble_spans,
+    gaps_without_causes,
+)
+from simulator.analysis.bubbles import CONTENTION
+from simulator.analysis.critical_path import PARTS, SEGMENT_PARTS, Path
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
@@ -95,39 +116,133 @@ class StepSpans:
             return members_name(self.graph, place)
         return rank_name(self.timeline.schedule, place).replace("rank", self.what)
 
-    def tasks(self, boxes: Boxes) -> Ints:
-        """The task of each box."""
-        return np.asarray(np.searchsorted(self.first, boxes.first, side="right") - 1)
-
     @property
     def lanes(self) -> tuple[str, ...]:
         """The names of the lanes of a place."""
         return self.graph.lanes
 
     @cached_property
-    def boxes(self) -> Boxes:
-        """Computations and communications that take time. A rank is a place, a phase is a place in
-        `names`."""
-        graph, first, last = self.graph, self.first, self.last
-        boxes = boxes_of(self.timeline, graph.place, graph.lane, first, last)
-        return boxes._replace(phase=self.name[first]).take(boxes.end > boxes.start)
-
-    @cached_property
     def places(self) -> Ints:
         """The places that are shown."""
         place = self.graph.place
-        return np.union1d(place[place < self.workers], self.boxes.rank).astype(np.int32)
+        taking = self.timeline.finish[self.last] > self.timeline.start[self.first]
+        return np.union1d(place[place < self.workers], place[taking]).astype(np.int32)
 
     @cached_property
-    def bubbles(self) -> BubbleSpans:
-        """The idle time of the main lane of the workers that are shown."""
-        spans = self.idle()
-        return spans.take((spans.rank < self.workers) & np.isin(spans.rank, self.places))
+    def kind(self) -> Ints:
+        """The kind of each name, a place in `legend`."""
+        places = {kind: place for place, kind in enumerate(self.legend)}
+        return np.array([places[kind] for kind in self.kinds], dtype=np.int32)
+
+    @cached_property
+    def boxes(self) -> Columns:
+        """Computations and communications that take time. A communication lasts from entering to
+        leaving."""
+        start, end = self.timeline.start[self.first], self.timeline.finish[self.last]
+        task, graph = np.flatnonzero(end > start), self.graph
+        name = self.name[self.first[task]]
+        return Columns.of(
+            np.searchsorted(self.places, graph.place[task]),
+            start[task],
+            end[task],
+            lane=graph.lane[task],
+            kind=self.kind[name],
+            name=name,
+            nbytes=np.where(self.call[task] < 0, 0.0, graph.nbytes[task]),
+            peer=graph.peer[task],
+            task=task,
+        )
 
     @property
-    def device_boxes(self) -> Boxes:
+    def device_boxes(self) -> Columns:
         """All boxes but those of a CPU."""
         return self.boxes.take(self.boxes.lane != self.host)
+
+    @cached_property
+    def bubbles(self) -> Columns:
+        """The idle time of the main lane of the workers that are shown. The peer is who sends or
+        computes what the worker waits for."""
+        spans, timeline = self.idle(), self.timeline
+        spans = spans.take((spans.rank < self.workers) & np.isin(spans.rank, self.places))
+        operation, known = spans.operation, spans.operation >= 0
+        return Columns.of(
+            np.searchsorted(self.places, spans.rank),
+            spans.start,
+            spans.end,
+            lane=spans.lane,
+            kind=len(self.legend),
+            name=len(self.names),
+            cause=spans.cause,
+            awaited=np.where(known, self.name[operation], -1),
+            peer=np.where(known & (spans.cause >= 0), sender_at(timeline, operation), -1),
+            link=np.where(spans.cause == CONTENTION, spans.medium, last_link(timeline, operation)),
+        )
+
+    def spans(self, path: Path | None = None) -> Spans:
+        """What pictures and pages show, and the critical path if that is given. Below
+        communications are their messages, if they were simulated at their time."""
+        run = RunRows(self.timeline, self.places, on_path(self.timeline, path))
+        boxes, task = self.boxes, self.boxes.task
+        critical = run.through[self.first[task]] | run.through[self.last[task]]
+        parts = boxes._replace(critical=critical), self.bubbles, self._messages(run)
+        return self._described(run.ranks, path).having(*parts)
+
+    def traced_spans(self) -> Spans:
+        """What a trace shows: all spans of all places, also the steps of each worker."""
+        every = np.arange(self.timeline.schedule.ranks, dtype=np.int32)
+        run, spans = (
+            RunRows(self.timeline, every, on_path(self.timeline, None)),
+            self._described(every),
+        )
+        steps, workers = np.indices(self.ends.shape).reshape(2, -1)
+        start = np.vstack((np.zeros(self.ends.shape[1]), self.ends[:-1]))
+        kind, name = len(spans.kinds) - 1, len(self.names) + 1 + steps
+        times = start.ravel(), self.ends.ravel()
+        each = Columns.of(workers, *times, lane=len(spans.lanes) - 1, kind=kind, name=name)
+        parts = (part._replace(row=self.places[part.row]) for part in (self.boxes, self.bubbles))
+        return spans.having(*parts, each, self._messages(run), most=None)
+
+    def _messages(self, run: RunRows) -> Columns:
+        sent = run.sends(len(self.lanes))
+        name = self.name[sent.task]
+        return sent._replace(name=name, kind=self.kind[name])
+
+    def _described(self, places: Ints, path: Path | None = None) -> Spans:
+        """The spans without columns, and the places that are rows."""
+        timeline, graph = self.timeline, self.graph
+        machine, lanes = timeline.routed.machine, (*self.lanes, MESSAGES, STEPS)
+        names, ends = [self.place_name(k) for k in range(timeline.schedule.ranks)], self.ends
+        lost = ["" if useful else " (lost)" for useful in self.useful.tolist()]
+        steps = [f"{k}{lost}" for k, lost in zip(self.numbers.tolist(), lost, strict=True)]
+        if self.together:
+            ends = ends.max(axis=1, keepdims=True)
+        return Spans(
+            rows=tuple(names[place] for place in places.tolist()),
+            nodes=machine.node[machine.placement[places]].astype(np.int32),
+            lanes=lanes,
+            kinds=(*self.legend, IDLE, "user_annotation"),
+            names=(*self.names, IDLE, *(f"ProfilerStep#{step}" for step in steps)),
+            peers=names,
+            links=timeline.routed.topology.medium_names,
+            causes=BUBBLE_CAUSES,
+            parts=PARTS,
+            main=COMPUTE,
+            steps=np.maximum.accumulate(ends) if len(ends) > 1 else np.zeros((0, 1)),
+            makespan=timeline.makespan,
+            remarks=self.remarks,
+            columns=self.boxes,
+            path=NO_PATH if path is None else pieces_of(path, places, self._lanes_of(path)),
+            workers=int((places < self.workers).sum()),
+            places=places,
+            step_names=[f"step {step}" for step in steps],
+            labels={"stage": graph.stage, "layer": graph.layer, "micro_batch": graph.micro},
+        )
+
+    def _lanes_of(self, path: Path) -> Ints:
+        """The lane of each segment of a critical path."""
+        lane, messages = self.timeline.schedule.lane[path.operation], len(self.lanes)
+        computes = (path.part == SEGMENT_PARTS.index("compute")) & (path.operation >= 0)
+        return np.where(computes, lane, messages).astype(np.int32)
 
 
 def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
@@ -232,7 +347,7 @@ def step_spans(step: Step, attempts: Sequence[Attempt] = (Attempt(0),)) -> StepS
         host=HOST,
         names=tuple(kinds),
         kinds=tuple(kinds.values()),
-        legend=(*KINDS[:TRANSFER], *STREAMS, *KINDS[TRANSFER:RESTART], KINDS[HOOKS]),
+        legend=(*KINDS[:TRANSFER], *STREAMS, *KINDS[TRANSFER : RESTART + 1], KINDS[HOOKS]),
         name=name_of,
         phase=phase_of,
         calls=tuple(calls),

@@ -13,9 +13,8 @@ import pytest
 from browser import Open
 from experiments.pages.drawings import timeline_scene
 from experiments.pages.page import Page, to_html
-from experiments.pages.run_spans import spans_of_run
-from experiments.pages.spans import Columns, Spans
-from experiments.pages.training_spans import spans_of_training
+from experiments.pictures.timelines.collective_spans import collective_spans
+from experiments.pictures.timelines.spans import Columns, Spans
 from experiments.pictures.timelines.step_spans import strategy_spans
 from simulator.analysis.critical_path import trace_back
 from simulator.collectives import find
@@ -39,13 +38,13 @@ def training() -> Spans:
     setting = Setting(topology, 4, 2)
     plan = DDP(bucket=1e6).plan(Model("model", 8, layers, optimizer=5e-4), setting)
     timeline = train(plan, TrainingRules())
-    return spans_of_training(strategy_spans(plan, timeline), trace_back(timeline))
+    return strategy_spans(plan, timeline).spans(trace_back(timeline))
 
 
 def collective(ranks: int = 16) -> Spans:
     """A ring on nodes of 8 GPUs."""
     machine = find_machine("hgx_h100").build(ranks, 0)
-    return spans_of_run(simulate(find("ring").on(machine, ranks, 1e8).schedule, machine))
+    return collective_spans(simulate(find("ring").on(machine, ranks, 1e8).schedule, machine))
 
 
 def opened(open_page: Open, folder: Path, spans: Spans, **window: object) -> Tab:

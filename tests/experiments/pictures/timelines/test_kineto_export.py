@@ -20,8 +20,7 @@ from experiments.output import RunFiles
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
-from experiments.pictures.timelines.kineto_document import STREAM
-from experiments.pictures.timelines.kineto_export import kineto_files
+from experiments.pictures.timelines.kineto_export import STREAM, kineto_files
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from experiments.trace_choice import ALL, TraceChoice
 from experiments.training.job import Job

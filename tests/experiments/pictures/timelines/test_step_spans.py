@@ -11,13 +11,13 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
+from experiments.pictures.timelines.painter import timeline_drawing
 from experiments.pictures.timelines.step_spans import (
     Communication,
     StepSpans,
     step_spans,
     strategy_spans,
 )
-from experiments.pictures.timelines.training_picture import training_drawing
 from simulator.analysis.bubble_spans import BubbleSpans, gaps_without_causes
 from simulator.analysis.bubbles import bubbles
 from simulator.parallel.group_times import GroupTimes
@@ -57,7 +57,7 @@ def test_gaps_add_up_to_the_bubbles(
     np.testing.assert_allclose(idle, bubbles(timeline).total[:ranks], atol=1e-12)
     boxes = strategy_spans(plan, timeline).boxes
     main = boxes.take(boxes.lane == COMPUTE)
-    busy = np.bincount(main.rank, main.end - main.start, ranks + 1)[:ranks]
+    busy = np.bincount(main.row, main.end - main.start, ranks + 1)[:ranks]
     np.testing.assert_allclose(idle + busy, timeline.makespan)
     assert (idle_gaps.end > idle_gaps.start).all()
 
@@ -97,9 +97,9 @@ def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:
     plan, timeline = run(DDP(bucket=1000.0, launch=1e-4), 3)
     boxes = strategy_spans(plan, timeline).boxes
     talking, computing = boxes.take(boxes.lane > 0), boxes.take(boxes.lane == 0)
-    assert len(talking.rank) == 3 * 2
+    assert len(talking.row) == 3 * 2
     assert set(talking.lane.tolist()) == {1}
-    assert len(computing.rank) == 3 * (2 + 2 + 1)
+    assert len(computing.row) == 3 * (2 + 2 + 1)
 
 
 def planned(text: str) -> StepSpans:
@@ -114,7 +114,7 @@ def planned(text: str) -> StepSpans:
 def test_a_step_with_ddp_shows_copies_on_the_device_and_hooks_on_the_cpu() -> None:
     spans = planned("dp=4,ddp=yes")
     lanes = {
-        name: {spans.lanes[lane] for lane in spans.boxes.lane[spans.boxes.phase == number]}
+        name: {spans.lanes[lane] for lane in spans.boxes.lane[spans.boxes.name == number]}
         for number, name in enumerate(spans.names)
     }
     assert lanes["copy"] == lanes["copy 0"] == {"compute"}
@@ -125,16 +125,16 @@ def test_a_step_with_ddp_shows_copies_on_the_device_and_hooks_on_the_cpu() -> No
 def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bubbles() -> None:
     spans = planned("tp=2,pp=2,batch=4")
     graph, boxes = spans.graph, spans.boxes
-    tasks = spans.tasks(boxes)
+    tasks = boxes.task
     assert spans.worker_of.tolist() == [0, 0, 1, 1]
     assert spans.groups["tp"].tolist() == [[0, 1], [2, 3]]
     assert {Communication("all_reduce", "tp"), Communication("send", "send")} <= {*spans.calls}
-    named = np.array(spans.names)[boxes.phase]
+    named = np.array(spans.names)[boxes.name]
     assert set(graph.micro[tasks[named == "forward 1"]].tolist()) == {1}
     calls = spans.call[tasks[named == "tp all_reduce"]].tolist()
     assert {spans.calls[call] for call in calls} == {Communication("all_reduce", "tp")}
     assert (spans.call[tasks[boxes.lane == COMPUTE]] == -1).all()
-    shown = training_drawing(spans, "title").axes[0].get_title(loc="left").splitlines()
+    shown = timeline_drawing(spans.spans()).axes[0].get_title(loc="left").splitlines()
     assert shown[0] == "what each device computes and communicates, and why it is idle"
     assert shown[1].startswith("not computing: ")
     assert shown[2] == "A row stands for 2 ranks of 4: they do the same at the same time."

@@ -1,30 +1,42 @@
-"""The picture of a training run: its boxes, labels and colours, and what it does not show."""
+"""Pictures of timelines: their boxes, labels and colours, and what they do not show."""
 
 from __future__ import annotations
 
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.timelines import bars
+from experiments.pictures.timelines.collective_spans import collective_spans
+from experiments.pictures.timelines.painter import timeline_drawing
 from experiments.pictures.timelines.palette import COLOURS, FILLS, pale
+from experiments.pictures.timelines.pipeline_spans import pipeline_spans
 from experiments.pictures.timelines.step_spans import strategy_spans
-from experiments.pictures.timelines.training_picture import training_drawing
 from simulator.analysis.bubble_spans import bubble_spans
+from simulator.collectives import find
+from simulator.engines import simulate
+from simulator.parallel.pipeline_times import StageTimes, pipeline_times
+from simulator.parallel.pipelines import find as find_pipeline
+from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import rotations
 from simulator.schedules.timeline import Timeline
 from simulator.training.asgd import ASGD
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
 from simulator.training.plan import Plan
+from topologies.catalogue import find as machine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +45,7 @@ Run = Callable[..., tuple[Plan, Timeline]]
 
 
 def drawn(run: tuple[Plan, Timeline]) -> tuple[Figure, Axes]:
-    figure = training_drawing(strategy_spans(*run), "title")
+    figure = timeline_drawing(strategy_spans(*run).spans(), title="title")
     return figure, figure.axes[0]
 
 
@@ -55,12 +67,14 @@ def words(axes: Axes) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["png", "svg", pytest.param("pdf", marks=pytest.mark.exhaustive)])
 def test_a_picture_is_a_file_of_its_kind(run: Run, kind: str) -> None:
-    picture = to_bytes(training_drawing(strategy_spans(*run(ranks=2)), "title"), kind)
+    picture = to_bytes(timeline_drawing(strategy_spans(*run(ranks=2)).spans(), title="title"), kind)
     assert picture.startswith({"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF"}[kind])
     if kind == "png":
         assert struct.unpack(">II", picture[16:24]) == (2025, 450)
     if kind != "svg":
-        assert picture == to_bytes(training_drawing(strategy_spans(*run(ranks=2)), "title"), kind)
+        assert picture == to_bytes(
+            timeline_drawing(strategy_spans(*run(ranks=2)).spans(), title="title"), kind
+        )
 
 
 def test_a_box_is_a_computation_or_a_communication(run: Run) -> None:
@@ -72,7 +86,7 @@ def test_a_box_is_a_computation_or_a_communication(run: Run) -> None:
         "optimizer": 4 * 2,
         "all-reduce": 4 * 2,
         "hidden all-reduce": 4 * 2,
-        "bubble: transfer": 4 * 2,
+        "idle: transfer": 4 * 2,
     }
 
 
@@ -88,7 +102,7 @@ def test_boxes_are_where_and_when_things_happen(run: Run) -> None:
     ] * 2
     assert max(end for _, end, *_ in boxes_of["all-reduce"]) == pytest.approx(last)
     spans = bubble_spans(timeline)
-    assert [box[:2] for box in boxes_of["bubble: transfer"]] == [
+    assert [box[:2] for box in boxes_of["idle: transfer"]] == [
         pytest.approx((spans.start[row], spans.end[row])) for row in range(2)
     ]
     rows = zip(boxes_of["optimizer"], boxes_of["all-reduce"], strict=True)
@@ -124,7 +138,7 @@ def test_ranks_bubbles_and_boxes_are_labelled(run: Run) -> None:
         "backward",
         "optimizer",
         "all-reduce",
-        "bubbles, by cause",
+        "idle, by cause",
         "transfer: data is on its way",
     ]
 
@@ -208,7 +222,7 @@ def test_the_usual_kinds_have_their_colours(run: Run) -> None:
             if isinstance(collection, PolyCollection):
                 face_colours = [to_hex(colour) for colour in np.asarray(collection.get_facecolor())]
                 label = str(collection.get_label())
-                hidden, cause = label.removeprefix("hidden "), label.removeprefix("bubble: ")
+                hidden, cause = label.removeprefix("hidden "), label.removeprefix("idle: ")
                 chosen = FILLS[cause].colour if cause != label else COLOURS[hidden]
                 assert face_colours == [chosen if hidden == label else pale(chosen)]
 
@@ -245,7 +259,7 @@ def test_too_many_boxes_are_thinned_and_it_says_so(
 ) -> None:
     monkeypatch.setattr(bars, "BOXES", 8)
     _, axes = drawn(run(ranks=2))
-    drawn_boxes = {kind: rows for kind, rows in boxes(axes).items() if "bubble" not in kind}
+    drawn_boxes = {kind: rows for kind, rows in boxes(axes).items() if "idle" not in kind}
     assert sum(map(len, drawn_boxes.values())) == 8
     assert len(drawn_boxes["backward"]) == 4
     assert "the longest 8 of 14 boxes are drawn" in axes.get_title(loc="left")
@@ -254,5 +268,135 @@ def test_too_many_boxes_are_thinned_and_it_says_so(
 def test_a_lone_worker_and_a_dollar_in_a_name(run: Run) -> None:
     alone = run(DDP(broadcast_buffers=False), ranks=1, name="$w$")
     assert legend(drawn(alone)[0]) == ["forward", "backward", "optimizer"]
-    picture = to_bytes(training_drawing(strategy_spans(*alone), "alone with $x_{$"), "svg").decode()
+    picture = to_bytes(
+        timeline_drawing(strategy_spans(*alone).spans(), title="alone with $x_{$"), "svg"
+    ).decode()
     assert {"forward $w$0", "alone with $x_{$"} <= set(re.findall(r"<!-- (.*?) -->", picture))
+
+
+def ran(name: str, ranks: int, reduction: float = 0.0) -> Timeline:
+    """A collective of 1 MB on links of 1 GB/s."""
+    algorithm = find(name)
+    links = machine("star").with_links(bandwidth=1e9, latency=1e-6)
+    topology = replace(links, reduction=reduction).build(ranks, algorithm.servers)
+    return simulate(algorithm.build(ranks, 1e6), topology)
+
+
+def shown(timeline: Timeline) -> Axes:
+    spans = collective_spans(timeline, everyone=True)
+    return timeline_drawing(spans, title="title").axes[0]
+
+
+def lanes(axes: Axes) -> list[str]:
+    """The lanes of each row."""
+    ticks = zip(axes.get_yticks(minor=True), axes.get_yticklabels(minor=True), strict=True)
+    return [tick.get_text() for _, tick in sorted(ticks, key=lambda tick: tick[0])]
+
+
+def test_a_message_is_a_box_of_its_sender_and_of_its_receiver() -> None:
+    axes = shown(ran("ring", 4))
+    boxes_of = boxes(axes)
+    assert {phase: len(rows) for phase, rows in boxes_of.items()} == {
+        "reduce-scatter": 2 * 4 * 3,
+        "all-gather": 2 * 4 * 3,
+        "idle: transfer": 4 * 5,
+        "idle: drain": 4,
+    }
+    assert [box[:2] for box in boxes_of["reduce-scatter"][:2]] == [
+        pytest.approx((0.0, 250e-6)),
+        pytest.approx((252e-6, 502e-6)),
+    ]
+    for row in range(4):
+        messages = boxes_of["reduce-scatter"] + boxes_of["all-gather"]
+        inside = [box for box in messages if row - 0.5 < box[2] < row + 0.5]
+        assert [box[3] < row for box in inside] == [True, True, True, False, False, False] * 2
+        assert all(box[3] < row + 0.5 for box in inside)
+    assert lanes(axes) == ["sends", "receives"] * 4
+    assert axes.get_title(loc="left") == "what each rank sends and receives, and why it waits"
+
+
+def test_a_message_that_queues_names_its_link() -> None:
+    """Three workers push at once. After the first two, the last queues at the server's port."""
+    axes = shown(ran("parameter_server", 4))
+    queues = [box[:2] for box in boxes(axes)["idle: contention"]]
+    assert queues == [
+        pytest.approx((1e-6, 1001e-6), rel=1e-2),
+        pytest.approx((1e-6, 2001e-6), rel=1e-2),
+    ]
+    assert "waits for switch->gpu0" in [text.get_text() for text in axes.texts]
+    assert "messages wait longest for switch->gpu0" in axes.get_title(loc="left")
+
+
+def test_additions_are_boxes_of_the_receiver() -> None:
+    timeline = ran("tree_reduce", 2, reduction=1e-9)
+    axes = shown(timeline)
+    assert lanes(axes) == ["sends", "receives", "merges"] * 2
+    rows = boxes(axes)["reduce"]
+    assert sorted((round(box[2]), *np.round(np.array(box[:2]) * 1e6)) for box in rows) == [
+        (0, 2, 1002),
+        (0, 1002, 2002),
+        (1, 0, 1000),
+    ]
+
+
+@given(st.sampled_from(["ring", "tree", "naive", "parameter_server_apart"]), st.integers(2, 7))
+def test_boxes_do_not_overlap(name: str, ranks: int) -> None:
+    pieces = [box for rows in boxes(shown(ran(name, ranks, 5e-10))).values() for box in rows]
+    for left, right in combinations(pieces, 2):
+        separate = left[1] <= right[0] + 1e-9 or right[1] <= left[0] + 1e-9
+        assert separate or left[3] <= right[2] or right[3] <= left[2]
+
+
+def test_computations_are_above_messages() -> None:
+    builder = ScheduleBuilder(2, 1e6, phase="work")
+    builder.compute(0, 1e-3)
+    builder.phase("send")
+    builder.copy(0, 1, slot=0)
+    timeline = simulate(builder.build(), machine("star").with_links(bandwidth=1e9).build(2))
+    boxes_of = boxes(shown(timeline))
+    (work,), (sent, received) = boxes_of["work"], boxes_of["send"]
+    assert work[3] < sent[2] < sent[3] < 0.5 < received[2]
+
+
+def test_phases_are_in_the_legend_and_in_boxes() -> None:
+    figure = timeline_drawing(collective_spans(ran("tree", 2)))
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts[:4] == ["reduce", "broadcast", "idle, by cause", "transfer: data is on its way"]
+    labels = [text.get_text() for text in figure.axes[0].texts]
+    assert [label for label in labels if label not in ("transfer", "drain")] == [
+        *("broadcast", "reduce", "reduce", "broadcast")
+    ]
+
+
+def test_many_phases_have_different_colours_and_a_short_legend() -> None:
+    figure = timeline_drawing(collective_spans(ran("naive_serial", 24)))
+    shapes = [c for c in figure.axes[0].collections if isinstance(c, PolyCollection)]
+    assert len({tuple(np.ravel(shape.get_facecolor())) for shape in shapes}) == 24 + 3
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts[20] == "... 24 in all"
+
+
+def test_all_ranks_are_drawn_where_one_stands_for_all() -> None:
+    ring, star = find("ring"), machine("star").with_links(bandwidth=1e9).build(8)
+    whole, fold = (ring.on(star, 8, 1e6, group) for group in (None, rotations(8)))
+    assert fold.schedule.fold is not None
+    part, full = (boxes(shown(simulate(run.schedule, run.topology))) for run in (fold, whole))
+    for phase, rows in full.items():
+        assert np.array(sorted(part[phase])) == pytest.approx(np.array(sorted(rows)))
+
+
+def test_pipelines_are_below_each_other_with_the_numbers_of_micro_batches() -> None:
+    runs = [
+        pipeline_times(find_pipeline(name).build(2, 4), StageTimes(1e-3, 1e-3, 1e-3))
+        for name in ("1f1b", "interleaved")
+    ]
+    upper, lower = timeline_drawing(*map(pipeline_spans, runs)).axes
+    assert upper.get_title(loc="left").startswith("1f1b: 15ms, 3ms idle, 3ms within")
+    assert upper.get_xlim() == lower.get_xlim()
+    rows = boxes(upper)
+    assert {kind: len(pieces) for kind, pieces in rows.items()} == {
+        **{"forward": 2 * 4, "backward": 2 * 4},
+        **{"idle: fill": 1, "idle: slower peer": 3, "idle: drain": 1},
+    }
+    assert "forward, later stages" in boxes(lower)
+    assert {"2", "backward 2"} <= set(words(upper))

@@ -1,28 +1,32 @@
-"""The Chrome trace of a collective: complete, bounded, and nothing overlaps on a track."""
+"""What ranks send, how long they hold links, and the trace of it."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chrome_traces import assert_disjoint, covering, slices
 from experiments.names import rank_name
-from experiments.pictures.timelines import trace_file
-from experiments.pictures.timelines.collective_trace import collective_trace
+from experiments.pictures.timelines.chrome_trace import chrome_trace
+from experiments.pictures.timelines.collective_spans import sends, traced_spans
 from experiments.trace_choice import TraceChoice
-from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.timeline import Sharing, Timeline
+from simulator.training.asgd import ASGD
+from simulator.training.ddp import DDP
+from simulator.training.plan import Plan
 from topologies.catalogue import find as machine
-from topologies.errors import InputError
 
+Run = Callable[..., tuple[Plan, Timeline]]
 SHARED = st.sampled_from(["fifo", "fair"])
 NAMES = ["ring", "tree", "naive", "parameter_server_apart", "pairwise", "halving_doubling"]
 
@@ -43,9 +47,8 @@ def ran(
 
 
 def traced(timeline: Timeline, **parameters: object) -> dict[str, Any]:
-    trace: dict[str, Any] = json.loads(
-        collective_trace(timeline, parameters), parse_constant=pytest.fail
-    )
+    text = chrome_trace(traced_spans(timeline), timeline, parameters, "take fewer ranks")
+    trace: dict[str, Any] = json.loads(text, parse_constant=pytest.fail)
     return trace
 
 
@@ -55,7 +58,8 @@ def test_a_choice_leaves_out_ranks_and_transfers_and_changes_nothing_else(
 ) -> None:
     timeline = ran(name, 6 if find(name).defined(6) else 8)
     choice = TraceChoice(tuple(sorted(ranks)), transfers)
-    part = json.loads(collective_trace(timeline, {}, choice))["traceEvents"]
+    about = traced_spans(timeline), timeline, {}, "take fewer ranks"
+    part = json.loads(chrome_trace(*about, choice=choice))["traceEvents"]
     whole = traced(timeline)["traceEvents"]
 
     def without_track(events: list[dict[str, Any]]) -> list[str]:
@@ -101,7 +105,7 @@ def test_a_rank_sends_the_bytes_of_its_phases(name: str, ranks: int, sharing: Sh
     assert len({(event["pid"], event["name"]) for event in phases}) == len(phases)
     for event in phases:
         total = sent.pop((event["pid"], event["name"]), 0.0)
-        assert event["args"]["bytes"] == pytest.approx(total, abs=ranks)
+        assert event["args"].get("bytes", 0) == pytest.approx(total, abs=ranks)
     assert not sent
 
 
@@ -153,23 +157,34 @@ def test_arrows_lead_from_transfers_into_phases() -> None:
         assert covering(trace, ends["f"][number])["name"] == phase
 
 
-def test_the_memory_of_each_rank_is_a_counter() -> None:
-    timeline = ran("ring", 3)
-    counted = [event for event in traced(timeline)["traceEvents"] if event["ph"] == "C"]
-    assert {event["pid"] for event in counted} == {0, 1, 2}
-    peak = memory.trace(timeline.schedule, timeline).peak
-    assert max(event["args"]["bytes"] for event in counted) == round(peak)
+@pytest.mark.parametrize("shape", ["star", "bus", "ring", "full_mesh"])
+def test_in_turn_no_two_transfers_hold_a_medium_at_once(run: Run, shape: str) -> None:
+    _, timeline = run(DDP(streams=2, bucket=0.0), 5, layers=4, shape=shape)
+    sent = sends(timeline)
+    assert len(sent.operation) == int(timeline.schedule.remote.sum())
+    for medium in set(sent.medium.tolist()):
+        mine = np.flatnonzero(sent.medium == medium)
+        mine = mine[np.argsort(sent.start[mine], kind="stable")]
+        assert (sent.start[mine][1:] >= sent.end[mine][:-1] - 1e-12).all()
 
 
-def test_a_large_trace_loses_its_last_transfers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    whole = len(slices(traced(ran("ring", 4))))
-    monkeypatch.setattr(trace_file, "EVENTS", whole - 5)
-    trace = traced(ran("ring", 4))
-    assert len(slices(trace)) == whole - 5
-    assert "the trace has the earliest 19 of 24 transfers" in trace["otherData"]["note"]
-    assert "the earliest 19 of 24" in capsys.readouterr().err
-    monkeypatch.setattr(trace_file, "EVENTS", 7)
-    with pytest.raises(InputError, match=r"without transfers, at most 7: take fewer ranks"):
-        traced(ran("ring", 4))
+def test_a_transfer_holds_its_first_medium_for_its_bytes(run: Run) -> None:
+    _, timeline = run(ASGD(), 2, bandwidth=1e6)
+    sent = sends(timeline)
+    np.testing.assert_allclose(
+        sent.end - sent.start, timeline.schedule.nbytes[sent.operation] / 1e6
+    )
+    names = [timeline.routed.topology.medium_names[medium] for medium in sent.medium.tolist()]
+    assert set(names) == {"gpu0->switch", "gpu1->switch", "gpu2->switch"}
+
+
+def test_under_fair_sharing_a_transfer_holds_it_until_its_last_byte_is_sent(run: Run) -> None:
+    _, timeline = run(DDP(bucket=1000.0), 3, sharing="fair")
+    sent = sends(timeline)
+    np.testing.assert_allclose(sent.end, timeline.sent[sent.operation])
+
+
+def test_of_the_media_of_its_first_link_it_is_the_one_that_it_holds_longest(run: Run) -> None:
+    _, timeline = run(ranks=3, shape="bus")
+    medium = sends(timeline).medium.tolist()
+    assert {timeline.routed.topology.medium_names[number] for number in medium} == {"bus"}

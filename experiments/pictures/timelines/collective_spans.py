@@ -10,78 +10,152 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.names import rank_name, standing
-from experiments.pages.critical_pieces import pieces_of
-from experiments.pages.span_names import Chart, Names, assembled
-from experiments.pages.spans import IDLE, Columns, Spans
-from experiments.pictures.timelines.tracks import all_computations, merges, sends
+from experiments.pictures.timelines.spans import (
+    IDLE,
+    MOST,
+    NO_PATH,
+    Columns,
+    Flags,
+    Spans,
+    pieces_of,
+)
 from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, SLOWER_PEER, TRANSFER
 from simulator.analysis.contention import waited
-from simulator.analysis.critical_path import Path, trace_back
+from simulator.analysis.critical_path import PARTS, Path
 from simulator.analysis.queue_spans import QueueSpans, queue_spans
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Floats, Ints
 
-LANES = ("computes", "sends", "queues", "receives", "merges")
-COMPUTES, SENDS, QUEUES, RECEIVES, MERGES = range(len(LANES))
+LANES = ("computes", "sends", "queues", "receives", "merges", "phases")
+COMPUTES, SENDS, QUEUES, RECEIVES, MERGES, PHASES = range(len(LANES))
 MOST_QUEUED = 500_000
 """Of more operations, messages say how long they wait on their way, but not for which link."""
+MOST_UNFOLDED = 200_000
+"""A picture shows all ranks of a folded schedule if they have at most so many spans."""
 ROUNDING = 1e-9
 """A share of the makespan: shorter waits are rounding errors of differences."""
 _ON_LANE = np.array([COMPUTES, SENDS, SENDS, SENDS, MERGES, MERGES], dtype=np.int32)
 """The lane of each part of a critical path, in the order of SEGMENT_PARTS."""
 
 
-def spans_of_run(timeline: Timeline, path: Path | None = None) -> Spans:
-    """The spans of a collective. `path` is its critical path, if it is known.
+def collective_spans(
+    timeline: Timeline, path: Path | None = None, *, everyone: bool = False
+) -> Spans:
+    """The spans of a collective, and its critical path if that is given.
 
     Between two messages that it sends, a rank first waits for what it must have received or
-    computed, then for its link. Of a folded schedule, the rows are the ranks that stand for all.
+    computed, then for its link. Of a folded schedule, the rows are the ranks that stand for all;
+    `everyone` shows all ranks, if their spans are not too many.
     """
+    run = run_rows(timeline, path)
+    parts = run.computes(), run.sends(SENDS), run.queues(), run.receives(), run.merges()
+    return _described(run, path, (*parts, run.stalls()), everyone)
+
+
+def traced_spans(timeline: Timeline) -> Spans:
+    """What a trace of a collective shows: all computations, messages and merges, and from when to
+    when each rank takes part in each phase."""
+    run = run_rows(timeline)
+    parts = run.computes(), run.sends(SENDS), run.merges(), run.phases()
+    return _described(run, None, parts, False, None)
+
+
+def _described(
+    run: RunRows,
+    path: Path | None,
+    parts: tuple[Columns, ...],
+    everyone: bool,
+    most: int | None = MOST,
+) -> Spans:
+    timeline, ranks = run.timeline, run.ranks
     schedule, machine = timeline.schedule, timeline.routed.machine
-    ranks = np.union1d(schedule.rank, timeline.routed.peer).astype(np.int32)
-    found = trace_back(timeline) if path is None else path
-    run = Run(timeline, ranks, on_path(timeline, found))
-    chart = Chart(
-        tuple(rank_name(schedule, rank) for rank in ranks.tolist()),
-        machine.node[machine.placement[ranks]],
-        timeline.makespan,
-        remarks=(standing(len(ranks), schedule.ranks),) * (schedule.fold is not None),
+    columns, remarks = Columns.joined(*parts), ()
+    if schedule.fold is not None:
+        remarks = (standing(len(ranks), schedule.ranks),)
+        if everyone and len(columns.row) * schedule.members <= MOST_UNFOLDED:
+            columns, remarks = run.unfolded(columns), ()
+            ranks = np.arange(schedule.ranks, dtype=np.int32)
+    phases, names = (
+        (*schedule.phases, IDLE),
+        [rank_name(schedule, k) for k in range(schedule.ranks)],
     )
-    media, phases = timeline.routed.topology.medium_names, (*schedule.phases, IDLE)
-    names = Names(
-        LANES,
-        phases.__getitem__,
-        phases.__getitem__,
-        lambda rank: rank_name(schedule, rank),
-        lambda medium: media[medium],
-        CAUSES,
-    )
-    parts = [
-        run.computes(),
-        run.sends(SENDS),
-        run.queues(),
-        run.receives(),
-        run.merges(),
-        run.stalls(),
-    ]
-    pieces = pieces_of(found, ranks, lambda path: _ON_LANE[path.part])
-    return assembled(chart, parts, pieces, names)
+    return Spans(
+        rows=tuple(names[rank] for rank in ranks.tolist()),
+        nodes=machine.node[machine.placement[ranks]].astype(np.int32),
+        lanes=LANES,
+        kinds=phases,
+        names=phases,
+        peers=names,
+        links=timeline.routed.topology.medium_names,
+        causes=CAUSES,
+        parts=PARTS,
+        main=-1,
+        steps=np.zeros((0, 1)),
+        makespan=timeline.makespan,
+        remarks=remarks,
+        columns=columns,
+        path=NO_PATH if path is None else pieces_of(path, ranks, _ON_LANE[path.part]),
+        places=ranks,
+    ).having(columns, most=most)
 
 
-def on_path(timeline: Timeline, path: Path) -> npt.NDArray[np.bool_]:
+def run_rows(timeline: Timeline, path: Path | None = None) -> RunRows:
+    """The ranks that send or receive as rows."""
+    ranks = np.union1d(timeline.schedule.rank, timeline.routed.peer).astype(np.int32)
+    return RunRows(timeline, ranks, on_path(timeline, path))
+
+
+def on_path(timeline: Timeline, path: Path | None) -> Flags:
     """Whether the critical path runs through each operation."""
     through = np.zeros(len(timeline.schedule), dtype=np.bool_)
-    through[path.operation[(path.seconds > 0) & (path.operation >= 0)]] = True
+    if path is not None:
+        through[path.operation[(path.seconds > 0) & (path.operation >= 0)]] = True
     return through
 
 
-class Run(NamedTuple):
+class Sends(NamedTuple):
+    """When a transfer held a medium of its first link: transfers between two ranks."""
+
+    operation: Ints
+    """The transfer."""
+    medium: Ints
+    """The medium."""
+    start: Floats
+    """Since when, in seconds."""
+    end: Floats
+    """Until when, in seconds."""
+
+
+def sends(timeline: Timeline) -> Sends:
+    """Transfers between two ranks while they hold that medium of their first link which they hold
+    longest."""
+    topology, schedule = timeline.routed.topology, timeline.schedule
+    first = np.diff(timeline.hops[0], prepend=-1) > 0
+    operation, link, node = (column[first] for column in timeline.hops)
+    indptr, media = topology.link_indptr, topology.link_media
+    count = np.diff(indptr)[link]
+    row = np.repeat(np.arange(len(link)), count)
+    begins = np.cumsum(count) - count
+    medium = media[indptr[link[row]] + np.arange(len(row)) - begins[row]]
+    seconds = (
+        topology.medium_gap[medium]
+        + schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
+    )
+    longest = np.maximum.reduceat(seconds, begins) if len(seconds) else seconds
+    chosen = np.flatnonzero(seconds == longest[row])
+    chosen = chosen[np.diff(row[chosen], prepend=-1) > 0]
+    start = timeline.node_start[node]
+    end = timeline.sent[operation] if timeline.sharing == "fair" else start + longest
+    return Sends(operation, medium[chosen], start, end)
+
+
+class RunRows(NamedTuple):
     """A timeline, the ranks that are rows, and the operations on the critical path."""
 
     timeline: Timeline
     ranks: Ints
-    through: npt.NDArray[np.bool_]
+    through: Flags
 
     def row(self, rank: npt.NDArray[np.integer]) -> Ints:
         """The row of each rank."""
@@ -95,22 +169,65 @@ class Run(NamedTuple):
             "kind": phase,
             "name": phase,
             "critical": self.through[operation],
+            "task": operation,
             "nbytes": schedule.nbytes[operation],
         }
 
     def computes(self) -> Columns:
         """What ranks compute."""
-        boxes = all_computations(self.timeline)
-        about = self.about(boxes.first) | {"nbytes": np.zeros(1)}
-        row = self.row(boxes.rank)
-        return Columns.of(row, boxes.start, boxes.end, lane=COMPUTES, **about)
+        timeline, schedule = self.timeline, self.timeline.schedule
+        taking = (schedule.kind == COMPUTE) & (timeline.finish > timeline.start)
+        operation = np.flatnonzero(taking).astype(np.int32)
+        return Columns.of(
+            self.row(schedule.rank[operation]),
+            timeline.start[operation],
+            timeline.finish[operation],
+            lane=COMPUTES,
+            **self.about(operation) | {"nbytes": 0},
+        )
 
     def merges(self) -> Columns:
-        """What ranks merge and copy."""
-        boxes = merges(self.timeline)
-        about = self.about(boxes.first) | {"peer": sender_at(self.timeline, boxes.first)}
-        row = self.row(self.folded(boxes.rank))
-        return Columns.of(row, boxes.start, boxes.end, lane=MERGES, **about)
+        """What ranks merge and copy: additions and local copies that take time."""
+        timeline, schedule = self.timeline, self.timeline.schedule
+        start = timeline.node_start[timeline.routed.node_indptr[1:] - 1]
+        local = (schedule.kind != COMPUTE) & ~schedule.remote
+        taking = (local | (schedule.reduces == 1)) & (start < timeline.finish)
+        operation = np.flatnonzero(taking).astype(np.int32)
+        return Columns.of(
+            self.row(self.folded(schedule.peer[operation])),
+            start[operation],
+            timeline.finish[operation],
+            lane=MERGES,
+            peer=sender_at(timeline, operation),
+            **self.about(operation),
+        )
+
+    def phases(self) -> Columns:
+        """The part of each rank in each phase, from its first message to its last, with the bytes
+        that it sends. Messages are those that it sends or receives."""
+        timeline, schedule = self.timeline, self.timeline.schedule
+        shape = len(self.ranks), len(schedule.phases)
+        first, last, nbytes = np.full(shape, np.inf), np.zeros(shape), np.zeros(shape)
+        moves = np.flatnonzero(schedule.kind != COMPUTE)
+        for rank in (schedule.rank, timeline.routed.peer):
+            place = self.row(self.folded(rank[moves])), schedule.phase[moves]
+            np.minimum.at(first, place, timeline.start[moves])
+            np.maximum.at(last, place, timeline.finish[moves])
+        sender = self.row(schedule.rank[moves]), schedule.phase[moves]
+        np.add.at(nbytes, sender, (schedule.nbytes * schedule.remote)[moves])
+        row, phase = np.nonzero(last > first)
+        times, sent = (first[row, phase], last[row, phase]), nbytes[row, phase]
+        return Columns.of(row, *times, lane=PHASES, kind=phase, name=phase, nbytes=sent)
+
+    def unfolded(self, columns: Columns) -> Columns:
+        """The spans of all ranks, each like those of the rank that stands for it."""
+        schedule = self.timeline.schedule
+        ranks = np.arange(schedule.ranks, dtype=np.int32)
+        stands = self.row(self.folded(ranks))
+        low, high = (np.searchsorted(columns.row, stands, side) for side in ("left", "right"))
+        ends = zip(low.tolist(), high.tolist(), strict=True)
+        every = columns.take(np.concatenate([np.arange(*end) for end in ends]))
+        return every._replace(row=np.repeat(ranks, high - low))
 
     def folded(self, rank: Ints) -> Ints:
         """The rank that stands for each."""
@@ -120,16 +237,15 @@ class Run(NamedTuple):
     def sends(self, lane: int) -> Columns:
         """Messages of the ranks while they hold the first link."""
         timeline, schedule, sent = self.timeline, self.timeline.schedule, sends(self.timeline)
-        taking = sent.end > sent.start
-        taking &= np.isin(schedule.rank[sent.operation], self.ranks)
-        operation = sent.operation[taking]
+        taking = np.isin(schedule.rank[sent.operation], self.ranks)
+        operation, medium, start, end = (column[taking] for column in sent)
         return Columns.of(
             self.row(schedule.rank[operation]),
-            sent.start[taking],
-            sent.end[taking],
+            start,
+            end,
             lane=lane,
             peer=schedule.peer[operation],
-            link=sent.medium[taking],
+            link=medium,
             waited=waited(timeline)[0][operation] if len(operation) else np.zeros(0),
             **self.about(operation),
         )

@@ -12,9 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.pages.run_spans import spans_of_run
-from experiments.pages.spans import Spans, from_document, thinned, to_document
-from experiments.pages.training_spans import spans_of_training
+from experiments.pictures.timelines.collective_spans import collective_spans
+from experiments.pictures.timelines.spans import (
+    Spans,
+    bands,
+    from_document,
+    partition,
+    thinned,
+    to_document,
+)
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from grouped_cases import each_case
 from refusals import refusal
@@ -62,7 +68,7 @@ def seconds_of(spans: Spans, row: int, cause: str) -> float:
 
 
 def test_a_run_has_messages_and_why_ranks_wait() -> None:
-    spans = spans_of_run(run_of())
+    spans = collective_spans(run_of())
     columns = spans.columns
     assert spans.rows == ("rank 0", "rank 1", "rank 2", "rank 3")
     assert spans.lanes == ("sends", "receives")
@@ -76,7 +82,7 @@ def test_a_run_has_messages_and_why_ranks_wait() -> None:
 
 
 def test_queues_name_the_link() -> None:
-    spans = spans_of_run(run_of("parameter_server"))
+    spans = collective_spans(run_of("parameter_server"))
     columns = spans.columns
     queued = columns.take(columns.lane == spans.lanes.index("queues"))
     links = {spans.links[link] for link in queued.link.tolist()}
@@ -90,7 +96,7 @@ def test_of_a_folded_run_some_ranks_stand_for_all() -> None:
     folded = fold(algorithm, machine, 16, lambda shifts: True)
     assert folded is not None
     routed = folded[1]
-    spans = spans_of_run(simulate(routed.schedule, machine))
+    spans = collective_spans(simulate(routed.schedule, machine))
     assert len(spans.rows) == 1
     assert spans.remarks == (
         "1 of 16 ranks stands for all: the others do the same at the same time.",
@@ -102,7 +108,7 @@ def test_of_a_folded_run_some_ranks_stand_for_all() -> None:
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_training_has_bubbles_by_cause(symmetric: bool) -> None:
     plan, timeline = training_of(symmetric)
-    spans = spans_of_training(strategy_spans(plan, timeline), trace_back(timeline))
+    spans = strategy_spans(plan, timeline).spans(trace_back(timeline))
     expected = bubbles(timeline).seconds
     for cause, seconds in enumerate(expected[0].tolist()):
         name = ("transfer", "contention", "slower peer", "drain")[cause]
@@ -117,7 +123,7 @@ def test_training_has_bubbles_by_cause(symmetric: bool) -> None:
 
 def test_the_critical_path_runs_from_the_start_to_the_end() -> None:
     path = trace_back(run_of())
-    spans = spans_of_run(run_of(), path)
+    spans = collective_spans(run_of(), path)
     pieces = spans.path
     assert pieces.start[0] == 0.0
     assert pieces.end[-1] == pytest.approx(spans.makespan)
@@ -133,7 +139,7 @@ def test_a_step_of_a_plan_has_a_row_for_each_device() -> None:
     times = GroupTimes(star(degrees.ranks, bandwidth=1e9), degrees)
     pipeline = find_pipeline("1f1b").build(devices=2, micro_batches=4)
     step = write(Work((stage,) * 2, pipeline, times))
-    spans = spans_of_training(step_spans(step), trace_back(step.timeline))
+    spans = step_spans(step).spans(trace_back(step.timeline))
     assert spans.rows == ("device 0", "device 1")
     assert spans.remarks == ("A row stands for 4 ranks of 8: they do the same at the same time.",)
     assert "forward 3" in spans.names
@@ -142,7 +148,7 @@ def test_a_step_of_a_plan_has_a_row_for_each_device() -> None:
 
 @given(most=st.integers(1, 60))
 def test_thinned_spans_stand_for_all_and_say_so(most: int) -> None:
-    spans = spans_of_run(run_of())
+    spans = collective_spans(run_of())
     fewer = thinned(spans, most)
     total = int(spans.columns.members.sum())
     assert len(fewer.columns.row) <= most
@@ -153,14 +159,36 @@ def test_thinned_spans_stand_for_all_and_say_so(most: int) -> None:
     assert (fewer.columns.start <= fewer.columns.end).all()
 
 
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair)))
+)
+
+
+@given(INTERVALS)
+def test_bands_do_not_overlap_and_are_as_few_as_can_be(intervals: list[tuple[int, int]]) -> None:
+    start, end = np.array(sorted(intervals), dtype=np.int64).reshape(-1, 2).T
+    band = partition(start, end)
+    for number in set(band.tolist()):
+        mine = band == number
+        assert (start[mine][1:] >= end[mine][:-1]).all()
+    deepest = max((((start <= time) & (time < end)).sum() for time in range(40)), default=0)
+    points = int((start == end).any())
+    assert deepest <= band.max(initial=-1) + 1 <= deepest + points
+
+
+def test_only_crowded_tracks_have_several_bands() -> None:
+    track, start, end = np.array([[0, 0, 1, 1, 1], [0, 5, 0, 3, 6], [5, 9, 6, 4, 7]])
+    assert bands(track, start, end).tolist() == [0, 0, 0, 1, 0]
+
+
 def document() -> dict[str, Any]:
     """Spans as a file stores them."""
-    made: dict[str, Any] = json.loads(json.dumps(to_document(spans_of_run(run_of()))))
+    made: dict[str, Any] = json.loads(json.dumps(to_document(collective_spans(run_of()))))
     return made
 
 
 def test_spans_come_back_from_a_file() -> None:
-    spans = spans_of_run(run_of())
+    spans = collective_spans(run_of())
     back = from_document(document(), "r.json")
     assert to_document(back) == to_document(spans)
 
@@ -212,7 +240,7 @@ def test_any_other_document_is_refused(value: object) -> None:
 
 
 def test_many_ranks_are_drawn_as_few_spans() -> None:
-    spans = spans_of_run(run_of("ring", 64))
+    spans = collective_spans(run_of("ring", 64))
     small = thinned(spans, 500)
     assert len(small.columns.row) <= 500
     assert np.unique(small.columns.row).size == 64
@@ -227,14 +255,15 @@ def test_every_algorithm_and_strategy_has_spans() -> None:
             fitted = algorithm.on(topology, 8, 1e6)
         except InputError:
             continue
-        check(spans_of_run(simulate(fitted.schedule, fitted.topology)))
+        timeline = simulate(fitted.schedule, fitted.topology)
+        check(collective_spans(timeline, trace_back(timeline)))
     layers = tuple(Layer(f"fc{k}", 1e-3, 2e-3, tensors=(Tensor("w", 1e6),)) for k in range(2))
     for name in strategies():
         strategy = find_strategy(name)()
         topology = find_machine("star").build(4, strategy.servers(4))
         plan = strategy.plan(Model("model", 8, layers), Setting(topology, 4, 2))
         timeline = train(plan, TrainingRules())
-        check(spans_of_training(strategy_spans(plan, timeline), trace_back(timeline)))
+        check(strategy_spans(plan, timeline).spans(trace_back(timeline)))
 
 
 def check(spans: Spans) -> None:

@@ -1,5 +1,4 @@
-"""The files of the timeline of a training run, by its ending: one, or a folder with one of each
-rank."""
+"""The files of a timeline, by its ending: one, or a folder with one of each rank."""
 
 from __future__ import annotations
 
@@ -11,11 +10,13 @@ from experiments import output
 from experiments.trace_choice import ALL, TraceChoice
 
 if TYPE_CHECKING:
+    from experiments.pictures.timelines.spans import Spans
     from experiments.pictures.timelines.step_spans import StepSpans
     from simulator.analysis.memory import Memory
+    from simulator.schedules.timeline import Timeline
     from simulator.steps.step_graph import StepGraph
 
-FILES = (*output.PICTURES, ".json")
+FILES = (*output.PICTURES, output.RESULT)
 """The endings of timelines that are files."""
 CHAKRA = ".chakra"
 """The ending of a folder of Chakra traces. Without an ending it holds Kineto traces."""
@@ -66,12 +67,38 @@ def write_timeline(
         from experiments.pictures.timelines.kineto_export import kineto_files
 
         output.write_folder(timeline, kineto_files(step(), device, parameters, choice))
-    elif timeline.suffix.lower() == ".json":
-        from experiments.pictures.timelines.training_trace import training_trace
+    elif timeline.suffix.lower() == output.RESULT:
+        from experiments.pictures.timelines.chrome_trace import chrome_trace
 
-        output.write(timeline, training_trace(step(), parameters, memory, choice))
+        made, remedy = step(), "take fewer steps or micro-batches"
+        about = made.traced_spans(), made.timeline, parameters, remedy
+        output.write(timeline, chrome_trace(*about, memory=memory, choice=choice))
     else:
-        from experiments.pictures.figure_file import write_figure
-        from experiments.pictures.timelines.training_picture import training_drawing
+        _draw(timeline, step().spans(), title)
 
-        write_figure(timeline, training_drawing(step(), title))
+
+def write_collective(
+    timeline: Timeline, files: output.RunFiles, title: str, parameters: Mapping[str, object]
+) -> None:
+    """Write the timeline of collectives, if it has a file: a Chrome trace if that ends in .json,
+    else a picture. Raises InputError."""
+    if files.timeline is None:
+        return
+    from experiments.pictures.timelines import collective_spans
+
+    if files.is_trace:
+        from experiments.pictures.timelines.chrome_trace import chrome_trace
+        from simulator.analysis import memory
+
+        about = collective_spans.traced_spans(timeline), timeline, parameters, "take fewer ranks"
+        held = memory.trace(timeline.schedule, timeline)
+        output.write(files.timeline, chrome_trace(*about, memory=held, choice=files.trace))
+    else:
+        _draw(files.timeline, collective_spans.collective_spans(timeline, everyone=True), title)
+
+
+def _draw(file: Path, spans: Spans, title: str) -> None:
+    from experiments.pictures.figure_file import write_figure
+    from experiments.pictures.timelines.painter import timeline_drawing
+
+    write_figure(file, timeline_drawing(spans, title=title))

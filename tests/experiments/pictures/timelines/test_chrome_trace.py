@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chrome_traces import assert_disjoint, covering, nanoseconds, slices
-from experiments.pictures.timelines import trace_file
+from experiments.pictures.timelines import chrome_trace as writer
+from experiments.pictures.timelines.chrome_trace import chrome_trace, microseconds
 from experiments.pictures.timelines.step_spans import strategy_spans
-from experiments.pictures.timelines.trace_slices import microseconds
-from experiments.pictures.timelines.training_trace import training_trace
+from simulator.analysis.memory import Memory
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training import find
 from simulator.training.conditions import Conditions, Failure
@@ -30,10 +31,18 @@ Run = Callable[..., tuple[Plan, Timeline]]
 
 
 def traced(run: tuple[Plan, Timeline], **parameters: object) -> dict[str, Any]:
-    trace: dict[str, Any] = json.loads(
-        training_trace(strategy_spans(*run), parameters), parse_constant=pytest.fail
-    )
+    trace: dict[str, Any] = json.loads(written(*run, parameters), parse_constant=pytest.fail)
     return trace
+
+
+def written(
+    plan: Plan,
+    timeline: Timeline,
+    parameters: Mapping[str, object] = MappingProxyType({}),
+    memory: Memory | None = None,
+) -> str:
+    spans = strategy_spans(plan, timeline).traced_spans()
+    return chrome_trace(spans, timeline, parameters, "take fewer steps", memory=memory)
 
 
 def test_times_are_microseconds(run: Run) -> None:
@@ -185,7 +194,7 @@ def test_steps_are_named_as_kineto_does(run: Run) -> None:
     plan, timeline = run(ranks=2, steps=2, conditions=Conditions(failure=Failure(0, 0, 1e-3)))
     steps = [event for event in slices(traced((plan, timeline)), "steps") if event["pid"] == 0]
     assert [(step["name"], step["args"]) for step in steps] == [
-        ("ProfilerStep#0", {"lost": True}),
+        ("ProfilerStep#0 (lost)", {}),
         ("ProfilerStep#0", {}),
         ("ProfilerStep#1", {}),
     ]
@@ -219,7 +228,7 @@ def test_arrows_lead_from_transfers_into_communications(run: Run, sharing: Shari
 
 
 def test_many_transfers_have_no_arrows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_file, "ARROWS", 3)
+    monkeypatch.setattr(writer, "ARROWS", 3)
     assert not [event for event in traced(run(ranks=2))["traceEvents"] if event["ph"] in "sf"]
 
 
@@ -229,7 +238,7 @@ def test_what_is_too_large_loses_its_last_transfers(
     plan, timeline = run(ranks=3)
     whole = slices(traced((plan, timeline)))
     sent = sorted(event["ts"] for event in slices(traced((plan, timeline)), "sends"))
-    monkeypatch.setattr(trace_file, "EVENTS", len(whole) - 5)
+    monkeypatch.setattr(writer, "EVENTS", len(whole) - 5)
     trace = traced((plan, timeline))
     assert len(slices(trace)) == len(whole) - 5
     assert sorted(event["ts"] for event in slices(trace, "sends")) == sent[:-5]
@@ -241,15 +250,15 @@ def test_what_is_too_large_loses_its_last_transfers(
 def test_what_is_too_large_without_transfers_is_refused(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_file, "EVENTS", 10)
+    monkeypatch.setattr(writer, "EVENTS", 10)
     with pytest.raises(InputError, match=r"events without transfers, at most 10: take fewer steps"):
-        training_trace(strategy_spans(*run(ranks=3)), {})
+        written(*run(ranks=3))
 
 
 def test_the_memory_of_each_rank_is_a_counter(run: Run) -> None:
     plan, timeline = run(ranks=3)
     memory = footprint(plan, timeline)
-    trace = json.loads(training_trace(strategy_spans(plan, timeline), {}, memory))
+    trace = json.loads(written(plan, timeline, {}, memory))
     counted = [event for event in trace["traceEvents"] if event["ph"] == "C"]
     assert {event["pid"] for event in counted} == {0, 1, 2}
     assert max(event["args"]["bytes"] for event in counted) == round(memory.peak)
