@@ -18,7 +18,7 @@ from simulator.analysis.contention import waited
 from simulator.analysis.memory import Memory
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats
 
 EVENTS = 1_000_000
 """A trace has at most this many complete events."""
@@ -27,14 +27,15 @@ COUNTED = 2000
 ARROWS = 20_000
 """Up to this many transfers, an arrow leads from each to the communication that receives it."""
 Nanoseconds = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.integer]
 
 
 class _Slices(NamedTuple):
     """Complete events, a row for each span."""
 
-    place: Ints
+    place: Integers
     """The rank."""
-    track: Ints
+    track: Integers
     """Its track, from 1 on."""
     start: Nanoseconds
     end: Nanoseconds
@@ -151,7 +152,9 @@ def _described(
     """What a slice is that is no transfer. The numbers are its bytes and labels."""
     nbytes, *labels = numbers
     title, category = spans.names[name], spans.kinds[kind].partition(" ")[0]
-    args = {word: k for word, k in zip(spans.labels, labels, strict=True) if k >= 0}
+    args: dict[str, object] = {
+        word: k for word, k in zip(spans.labels, labels, strict=True) if k >= 0
+    }
     args |= {"bytes": round(nbytes)} if nbytes > 0 else {}
     if spans.kinds[kind] == IDLE:
         why = spans.causes[cause] if cause >= 0 else "not known"

@@ -70,7 +70,7 @@ def _described(
 ) -> Spans:
     timeline, ranks = run.timeline, run.ranks
     schedule, machine = timeline.schedule, timeline.routed.machine
-    columns, remarks = Columns.joined(*parts), ()
+    columns, remarks = Columns.joined(*parts), tuple[str, ...]()
     if schedule.fold is not None:
         remarks = (standing(len(ranks), schedule.ranks),)
         if everyone and len(columns.row) * schedule.members <= MOST_UNFOLDED:
@@ -132,7 +132,8 @@ def sends(timeline: Timeline) -> Sends:
     longest."""
     topology, schedule = timeline.routed.topology, timeline.schedule
     first = np.diff(timeline.hops[0], prepend=-1) > 0
-    operation, link, node = (column[first] for column in timeline.hops)
+    operation, link = (column[first] for column in timeline.hops[:2])
+    node = timeline.hops[2][first]
     indptr, media = topology.link_indptr, topology.link_media
     count = np.diff(indptr)[link]
     row = np.repeat(np.arange(len(link)), count)
@@ -238,14 +239,14 @@ class RunRows(NamedTuple):
         """Messages of the ranks while they hold the first link."""
         timeline, schedule, sent = self.timeline, self.timeline.schedule, sends(self.timeline)
         taking = np.isin(schedule.rank[sent.operation], self.ranks)
-        operation, medium, start, end = (column[taking] for column in sent)
+        operation = sent.operation[taking]
         return Columns.of(
             self.row(schedule.rank[operation]),
-            start,
-            end,
+            sent.start[taking],
+            sent.end[taking],
             lane=lane,
             peer=schedule.peer[operation],
-            link=medium,
+            link=sent.medium[taking],
             waited=waited(timeline)[0][operation] if len(operation) else np.zeros(0),
             **self.about(operation),
         )

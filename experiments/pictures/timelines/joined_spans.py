@@ -22,10 +22,10 @@ def joined_spans(before: Spans, after: Spans) -> Spans:
         for table in (*WORDS.values(), "parts")
     }
     columns, path = after.columns, after.path
-    columns = columns._replace(
-        row=behind("rows", columns.row),
-        **{name: behind(table, getattr(columns, name)) for name, table in WORDS.items()},
-    )
+    moved: dict[str, Any] = {
+        name: behind(table, getattr(columns, name)) for name, table in WORDS.items()
+    }
+    columns = columns._replace(row=behind("rows", columns.row), **moved)
     path = Pieces(
         behind("rows", path.row),
         behind("lanes", path.lane),
@@ -45,6 +45,6 @@ def joined_spans(before: Spans, after: Spans) -> Spans:
         makespan=max(before.makespan, after.makespan),
         remarks=tuple(dict.fromkeys((*before.remarks, *after.remarks, *counted_on))),
         columns=Columns.joined(before.columns, columns),
-        path=Pieces._make(np.concatenate(pair) for pair in zip(before.path, path, strict=True)),
+        path=Pieces._make(np.concatenate(pair) for pair in zip(*[before.path, path], strict=True)),
     )
     return thinned(joined.compact())

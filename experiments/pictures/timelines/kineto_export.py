@@ -96,8 +96,8 @@ def _kernels(step: StepSpans) -> Columns:
     restarts = np.array([kind == KINDS[RESTART] for kind in step.kinds])[boxes.name]
     boxes = boxes.take((step.places[boxes.row] < step.workers) & ~restarts)
     received = boxes.take(boxes.peer >= 0)
-    received = received._replace(row=np.searchsorted(step.places, received.peer))
-    return Columns._make(np.concatenate(pair) for pair in zip(boxes, received, strict=True))
+    row = np.searchsorted(step.places, received.peer).astype(np.int32)
+    return Columns.joined(boxes, received._replace(row=row))
 
 
 def _about(step: StepSpans, boxes: Columns) -> list[tuple[str, str, str]]:

@@ -79,7 +79,8 @@ def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
             _paint(axes, chart, palette)
             if alone:
                 _explain(axes, chart)
-        figure.suptitle(title or None, parse_math=False)
+        if title:
+            figure.suptitle(title, parse_math=False)
         legend = figure.legend(
             handles=handles, loc="outside right upper", frameon=False, fontsize=LEGEND
         )

@@ -186,7 +186,7 @@ class Spans:
             used[table].append(getattr(columns, name))
         used["lanes"].append(path.lane)
         used["parts"].append(path.part)
-        words, place = dict[str, tuple[str, ...]](), dict[str, Ints]()
+        words, place = dict[str, Any](), dict[str, Ints]()
         for table, numbers in used.items():
             words[table], place[table] = _occurring(numbers, getattr(self, table))
         moved = {name: place[table][getattr(columns, name)] for name, table in WORDS.items()}
@@ -365,12 +365,12 @@ def from_document(document: object, name: str) -> Spans:
     begins with `name`, if anything in it does not fit."""
     file = Stored(document, name)
     part, pieces = file.part("columns"), file.part("path")
-    words = {name: file.words(name) for name in ("rows", *WORDS.values(), "parts")}
+    words: dict[str, Any] = {key: file.words(key) for key in ("rows", *WORDS.values(), "parts")}
     count = file.whole_number("count", 0, STORED)
     known: dict[str, Any] = {"row": part.places("row", count, words["rows"])}
-    for column, table in WORDS.items():
+    for column, words_of in WORDS.items():
         least = 0 if column in ("lane", "kind", "name") else -1
-        known[column] = part.places(column, count, words[table], least)
+        known[column] = part.places(column, count, words[words_of], least)
     known["members"] = part.whole("members", count, 1, 2**31 - 1)
     known["critical"] = part.whole("critical", count, 0, 1)
     known |= {key: part.reals(key, count) for key in ("start", "end", "nbytes", "waited")}

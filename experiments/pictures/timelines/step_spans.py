@@ -184,7 +184,8 @@ class StepSpans:
         run = RunRows(self.timeline, self.places, on_path(self.timeline, path))
         boxes, task = self.boxes, self.boxes.task
         critical = run.through[self.first[task]] | run.through[self.last[task]]
-        parts = boxes._replace(critical=critical), self.bubbles, self._messages(run)
+        boxes = boxes._replace(critical=critical.astype(np.int32))
+        parts = boxes, self.bubbles, self._messages(run)
         return self._described(run.ranks, path).having(*parts)
 
     def traced_spans(self) -> Spans:

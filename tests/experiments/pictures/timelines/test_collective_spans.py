@@ -58,8 +58,8 @@ def test_a_choice_leaves_out_ranks_and_transfers_and_changes_nothing_else(
 ) -> None:
     timeline = ran(name, 6 if find(name).defined(6) else 8)
     choice = TraceChoice(tuple(sorted(ranks)), transfers)
-    about = traced_spans(timeline), timeline, {}, "take fewer ranks"
-    part = json.loads(chrome_trace(*about, choice=choice))["traceEvents"]
+    text = chrome_trace(traced_spans(timeline), timeline, {}, "", choice=choice)
+    part = json.loads(text)["traceEvents"]
     whole = traced(timeline)["traceEvents"]
 
     def without_track(events: list[dict[str, Any]]) -> list[str]:

@@ -283,8 +283,7 @@ def ran(name: str, ranks: int, reduction: float = 0.0) -> Timeline:
 
 
 def shown(timeline: Timeline) -> Axes:
-    spans = collective_spans(timeline, everyone=True)
-    return timeline_drawing(spans, title="title").axes[0]
+    return timeline_drawing(collective_spans(timeline, everyone=True)).axes[0]
 
 
 def lanes(axes: Axes) -> list[str]:
@@ -393,8 +392,7 @@ def test_pipelines_are_below_each_other_with_the_numbers_of_micro_batches() -> N
     upper, lower = timeline_drawing(*map(pipeline_spans, runs)).axes
     assert upper.get_title(loc="left").startswith("1f1b: 15ms, 3ms idle, 3ms within")
     assert upper.get_xlim() == lower.get_xlim()
-    rows = boxes(upper)
-    assert {kind: len(pieces) for kind, pieces in rows.items()} == {
+    assert {kind: len(pieces) for kind, pieces in boxes(upper).items()} == {
         **{"forward": 2 * 4, "backward": 2 * 4},
         **{"idle: fill": 1, "idle: slower peer": 3, "idle: drain": 1},
     }
