@@ -302,7 +302,7 @@ def run_plan(run: PlanRun, out: Path, parameters: Parameters) -> None:
 def run_pipeline(pipeline: Pipeline, times: StageTimes, out: Path, parameters: Parameters) -> None:
     """Write the animation of a step of a pipeline. `times` are those of a device's whole share of
     the model."""
-    from experiments.animation.pipeline_film import pipeline_film
+    from experiments.animation.spans_film import pipeline_film
     from simulator.parallel.pipeline_times import of_stages, pipeline_times
 
     check_out(out)

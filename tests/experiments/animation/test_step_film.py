@@ -5,7 +5,7 @@ import pytest
 
 from experiments.animation.ddp_film import covered
 from experiments.animation.film import Film
-from experiments.animation.pipeline_film import STATES, pipeline_film
+from experiments.animation.spans_film import STATES, pipeline_film
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times
 from simulator.parallel.pipelines import find, orders
 
