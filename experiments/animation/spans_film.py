@@ -78,9 +78,7 @@ def pipeline_film(times: PipelineTimes, transfer: float) -> Film:
     """
     pipeline = times.pipeline
     if pipeline.devices < 2:
-        raise InputError(
-            f"{pipeline.devices} devices: an animation shows 2 to {MOST_ROWS} of them"
-        )
+        raise InputError(f"{pipeline.devices} devices: an animation shows 2 to {MOST_ROWS} of them")
     _check(pipeline.devices, len(pipeline))
     if not times.step:
         raise InputError("the step takes 0s: there is nothing to animate, use --forward 1ms")

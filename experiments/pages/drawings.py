@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 
 from experiments.pages.machine_use import MachineUse
@@ -56,48 +58,25 @@ def timeline_scene(spans: Spans, title: str = "Timeline", note: str = "") -> Sce
 
 def machine_scene(use: MachineUse, title: str = "The machine", note: str = "") -> Scene:
     """A machine with its links coloured by use, and a slider of time."""
-    places = use.places
-    data: dict[str, object] = {
-        "devices": list(places.names),
-        "device_kinds": list(places.kinds),
-        "kinds": list(use.kinds),
-        "makespan": use.makespan,
-        "parts": use.busy.shape[1],
-        "remarks": list(use.remarks),
-        "columns": pack(
-            {
-                "device_kind": places.kind,
-                "node": places.node,
-                "x": places.x.astype(np.float32),
-                "y": places.y.astype(np.float32),
-                "width": places.width.astype(np.float32),
-                "source": use.source,
-                "target": use.target,
-                "kind": use.kind,
-                "members": use.members,
-                "bandwidth": use.bandwidth,
-                "latency": use.latency,
-                "busy": use.busy.ravel(),
-                "nbytes": use.nbytes.ravel().astype(np.float32),
-            }
-        ),
-    }
-    return Scene(title, "machine", data, note, ("canvas",))
+    return Scene(title, "machine", _data(use), note, ("canvas",))
 
 
 def memory_scene(curves: MemoryCurves, title: str = "Memory over time", note: str = "") -> Scene:
     """Memory over time: the band of all ranks, a chosen rank, and duplicate data."""
-    columns = {
-        name: getattr(curves, name).ravel().astype(np.float32)
-        for name in ("held", "least", "mean", "most", "redundant")
-    }
-    data = {
-        "rows": list(curves.rows),
-        "makespan": curves.makespan or 1.0,
-        "remarks": list(curves.remarks),
-        "columns": pack(columns),
-    }
+    data = _data(curves) | {"makespan": curves.makespan or 1.0}
     return Scene(title, "memory", data, note, ("canvas",))
+
+
+def _data(record: MachineUse | MemoryCurves) -> dict[str, object]:
+    """Names and numbers of a record, and its columns packed."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    columns = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    packed = {
+        name: column.ravel().astype(np.float32 if column.dtype.kind == "f" else column.dtype)
+        for name, column in columns.items()
+    }
+    others = {name: value for name, value in values.items() if name not in columns}
+    return {**others, "columns": pack(packed)}
 
 
 def _fill(cause: str) -> Fill:

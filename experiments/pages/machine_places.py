@@ -23,11 +23,12 @@ Numbers = npt.NDArray[np.int64]
 class Places(NamedTuple):
     """Boxes and where they are."""
 
-    names: tuple[str, ...]
-    kinds: tuple[str, ...]
+    devices: tuple[str, ...]
+    """Their names."""
+    device_kinds: tuple[str, ...]
     """Kinds of devices."""
-    kind: Ints
-    """A place in `kinds`."""
+    device_kind: Ints
+    """A place in `device_kinds`."""
     node: Ints
     """The node of each box; -1 for none."""
     x: Floats

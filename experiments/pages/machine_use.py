@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.pages.link_courses import Courses, courses_of
-from experiments.pages.machine_places import Places, places_of
+from experiments.pages.machine_places import places_of
 from experiments.pictures.timelines.stored import MOST, Stored
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
@@ -25,8 +25,14 @@ class MachineUse:
 
     makespan: float
     """Seconds of the run."""
-    places: Places
-    """The devices."""
+    devices: tuple[str, ...]
+    """The boxes of devices, each with the columns of :class:`Places`."""
+    device_kinds: tuple[str, ...]
+    device_kind: Ints
+    node: Ints
+    x: Floats
+    y: Floats
+    width: Floats
     kinds: tuple[str, ...]
     """The kinds of links."""
     source: Ints
@@ -41,6 +47,8 @@ class MachineUse:
     """Bytes/s of all of them together; 0 if it is unlimited."""
     latency: Floats
     """Seconds."""
+    parts: int
+    """Equal parts of the run."""
     busy: Ints
     """The share of the time that the link is in use, in thousandths, shape (links, parts)."""
     nbytes: Floats
@@ -74,7 +82,7 @@ def use_of(timeline: Timeline) -> MachineUse:
     unlimited = ~np.isfinite(np.bincount(number, machine.bandwidth[drawn], count))
     return MachineUse(
         makespan=timeline.makespan,
-        places=places,
+        **places._asdict(),
         kinds=tuple(names.tolist()),
         source=pairs[0][kept].astype(np.int32),
         target=pairs[1][kept].astype(np.int32),
@@ -82,8 +90,9 @@ def use_of(timeline: Timeline) -> MachineUse:
         members=np.bincount(number, minlength=count)[kept].astype(np.int32),
         bandwidth=np.where(unlimited, 0.0, total)[kept],
         latency=machine.latency[drawn][first][kept],
+        parts=busy.shape[1],
         busy=np.round(FULL * busy[kept] / np.maximum(total[kept, None], 1e-300)).astype(np.int32),
-        nbytes=nbytes[kept],
+        nbytes=np.round(nbytes[kept]),
         remarks=remarks,
     )
 
@@ -115,60 +124,33 @@ def _busiest(nbytes: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.sort(np.argsort(-nbytes.sum(axis=1), kind="stable")[:MOST_LINKS])
 
 
-def to_document(use: MachineUse) -> dict[str, object]:
-    """The use as JSON: matrices row by row, in whole bytes."""
-    return {
-        "makespan": use.makespan,
-        "devices": list(use.places.names),
-        "device_kinds": list(use.places.kinds),
-        "device_kind": use.places.kind.tolist(),
-        "node": use.places.node.tolist(),
-        "x": use.places.x.tolist(),
-        "y": use.places.y.tolist(),
-        "width": use.places.width.tolist(),
-        "kinds": list(use.kinds),
-        "source": use.source.tolist(),
-        "target": use.target.tolist(),
-        "kind": use.kind.tolist(),
-        "members": use.members.tolist(),
-        "bandwidth": use.bandwidth.tolist(),
-        "latency": use.latency.tolist(),
-        "parts": use.busy.shape[1],
-        "busy": use.busy.ravel().tolist(),
-        "nbytes": np.round(use.nbytes).ravel().tolist(),
-        "remarks": list(use.remarks),
-    }
-
-
 def from_document(document: object, name: str) -> MachineUse:
-    """The use of a document that :func:`to_document` made. Raises InputError."""
+    """The use of a document that :func:`stored.to_document` made. Raises InputError."""
     file = Stored(document, name)
-    devices, kinds, words = (file.words(key) for key in ("devices", "device_kinds", "kinds"))
-    far, count = -1e6, len(devices)
-    places = Places(
-        devices,
-        kinds,
-        file.places("device_kind", count, kinds),
-        file.whole("node", count, -1, 2**31 - 1),
-        file.reals("x", count, far),
-        file.reals("y", count, far),
-        file.reals("width", count),
-    )
-    source = file.places("source", None, devices)
+    devices, device_kinds, kinds = map(file.words, ("devices", "device_kinds", "kinds"))
+    count, most = len(devices), 2**31 - 1
+    source, width = file.places("source", None, devices), file.reals("width", count)
     links, parts = len(source), file.whole_number("parts", 1, 10_000)
     if links * parts > MOST:
         raise InputError(f"{name}: {links} links with {parts} parts are too many")
     return MachineUse(
-        file.real("makespan"),
-        places,
-        words,
-        source,
-        file.places("target", links, devices),
-        file.places("kind", links, words),
-        file.whole("members", links, 1, 2**31 - 1),
-        file.reals("bandwidth", links),
-        file.reals("latency", links),
-        file.whole("busy", links * parts, 0, FULL + 1).reshape(links, parts),
-        file.reals("nbytes", links * parts).reshape(links, parts),
-        file.words("remarks"),
+        makespan=file.real("makespan"),
+        devices=devices,
+        device_kinds=device_kinds,
+        device_kind=file.places("device_kind", count, device_kinds),
+        node=file.whole("node", count, -1, most),
+        x=file.reals("x", count, -1e6),
+        y=file.reals("y", count, -1e6),
+        width=width,
+        kinds=kinds,
+        source=source,
+        target=file.places("target", links, devices),
+        kind=file.places("kind", links, kinds),
+        members=file.whole("members", links, 1, most),
+        bandwidth=file.reals("bandwidth", links),
+        latency=file.reals("latency", links),
+        parts=parts,
+        busy=file.whole("busy", links * parts, 0, FULL + 1).reshape(links, parts),
+        nbytes=file.reals("nbytes", links * parts).reshape(links, parts),
+        remarks=file.words("remarks"),
     )

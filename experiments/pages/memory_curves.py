@@ -20,7 +20,7 @@ SHOWN = 64
 
 @dataclass(frozen=True, eq=False)
 class MemoryCurves:
-    """Bytes in equal parts of the run: the most in each part."""
+    """Whole bytes in equal parts of the run: the most in each part."""
 
     makespan: float
     """Seconds of the run."""
@@ -47,7 +47,7 @@ def curves_of(memory: Memory, names: Sequence[str], makespan: float) -> MemoryCu
     low, high, total = np.full(PARTS, np.inf), np.zeros(PARTS), np.zeros(PARTS)
     kept = []
     for rank in range(count):
-        held = most_in_parts(*memory.of(rank), makespan)
+        held = np.round(most_in_parts(*memory.of(rank), makespan))
         low, high, total = np.minimum(low, held), np.maximum(high, held), total + held
         if rank in chosen:
             kept.append(held)
@@ -57,9 +57,9 @@ def curves_of(memory: Memory, names: Sequence[str], makespan: float) -> MemoryCu
         tuple(names[rank] for rank in chosen.tolist()),
         np.array(kept).reshape(len(chosen), PARTS),
         np.where(np.isfinite(low), low, 0.0),
-        total / max(count, 1),
+        np.round(total / max(count, 1)),
         high,
-        most_in_parts(memory.times, memory.redundant, makespan),
+        np.round(most_in_parts(memory.times, memory.redundant, makespan)),
         (remark,) * (len(chosen) < count),
     )
 
@@ -79,26 +79,8 @@ def most_in_parts(times: Floats, levels: Floats, makespan: float, parts: int = P
     return np.maximum(np.asarray(result, dtype=np.float64), 0.0)
 
 
-def to_document(curves: MemoryCurves) -> dict[str, object]:
-    """The curves as JSON, in whole bytes."""
-    return {
-        "makespan": curves.makespan,
-        "rows": list(curves.rows),
-        "remarks": list(curves.remarks),
-        "held": _rounded(curves.held),
-        "least": _rounded(curves.least),
-        "mean": _rounded(curves.mean),
-        "most": _rounded(curves.most),
-        "redundant": _rounded(curves.redundant),
-    }
-
-
-def _rounded(column: Floats) -> list[float]:
-    return np.round(column).ravel().tolist()
-
-
 def from_document(document: object, name: str) -> MemoryCurves:
-    """The curves of a document that :func:`to_document` made. Raises InputError."""
+    """The curves of a document that :func:`stored.to_document` made. Raises InputError."""
     file = Stored(document, name)
     rows, least = file.words("rows"), file.reals("least")
     parts = len(least)
@@ -109,8 +91,6 @@ def from_document(document: object, name: str) -> MemoryCurves:
         rows,
         file.reals("held", len(rows) * parts).reshape(len(rows), parts),
         least,
-        file.reals("mean", parts),
-        file.reals("most", parts),
-        file.reals("redundant", parts),
+        *(file.reals(name, parts) for name in ("mean", "most", "redundant")),
         file.words("remarks"),
     )

@@ -10,7 +10,7 @@ from experiments import output
 from experiments.pages import machine_use, memory_curves
 from experiments.pages.reports.report_models import ANSWERS, StoredResult
 from experiments.pages.reports.result import Result
-from experiments.pictures.timelines import spans
+from experiments.pictures.timelines import spans, stored
 from topologies.errors import InputError
 from topologies.readers.contents import contents
 from topologies.readers.mistakes import Mistakes, spelling
@@ -33,9 +33,9 @@ def to_text(result: Result) -> str:
     if result.spans:
         document["spans"] = spans.to_document(result.spans)
     if result.use:
-        document["use"] = machine_use.to_document(result.use)
+        document["use"] = stored.to_document(result.use)
     if result.memory:
-        document["memory"] = memory_curves.to_document(result.memory)
+        document["memory"] = stored.to_document(result.memory)
     return json.dumps(output.plain(document), allow_nan=False, separators=(",", ":"))
 
 
@@ -54,23 +54,23 @@ def read_result(path: Path) -> Result:
         document = json.loads(data)
     except (ValueError, RecursionError):
         raise InputError(f"{path} is no complete JSON: store the result again") from None
-    stored = checked(path, StoredResult, document)
-    if stored.simctl != VERSION:
-        raise InputError(f"{path} has version {stored.simctl} of the format: expected {VERSION}")
-    if stored.kind not in ANSWERS:
+    file = checked(path, StoredResult, document)
+    if file.simctl != VERSION:
+        raise InputError(f"{path} has version {file.simctl} of the format: expected {VERSION}")
+    if file.kind not in ANSWERS:
         raise InputError(
-            f"{path}: no such kind of result {stored.kind[:40]!r}: there are {', '.join(ANSWERS)}"
+            f"{path}: no such kind of result {file.kind[:40]!r}: there are {', '.join(ANSWERS)}"
         )
-    checked(path, ANSWERS[stored.kind], stored.report, ("report",))
-    origin: dict[str, Any] = stored.origin.model_dump()
+    checked(path, ANSWERS[file.kind], file.report, ("report",))
+    origin: dict[str, Any] = file.origin.model_dump()
     return Result(
-        stored.kind,
-        stored.report,
+        file.kind,
+        file.report,
         origin,
-        left_out=stored.left_out,
-        spans=_part(spans.from_document, stored.spans, f"{path}: spans"),
-        use=_part(machine_use.from_document, stored.use, f"{path}: use"),
-        memory=_part(memory_curves.from_document, stored.memory, f"{path}: memory"),
+        left_out=file.left_out,
+        spans=_part(spans.from_document, file.spans, f"{path}: spans"),
+        use=_part(machine_use.from_document, file.use, f"{path}: use"),
+        memory=_part(memory_curves.from_document, file.memory, f"{path}: memory"),
     )
 
 

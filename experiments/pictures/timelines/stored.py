@@ -1,8 +1,9 @@
-"""Columns and names of a JSON document, each checked as it is read."""
+"""Records of columns and names as JSON documents, each checked as it is read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,19 @@ MOST = 1_000_000
 """Entries of a list, at most."""
 LONGEST = 500
 """Letters of a name, at most."""
+
+
+def to_document(record: Any) -> dict[str, object]:
+    """A dataclass of columns, names and numbers as JSON: matrices row by row."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    return {
+        name: value.ravel().tolist()
+        if isinstance(value, np.ndarray)
+        else list(value)
+        if isinstance(value, tuple)
+        else value
+        for name, value in values.items()
+    }
 
 
 class Stored:

@@ -11,6 +11,7 @@ from experiments.pages import machine_use
 from experiments.pages.link_courses import courses_of, spread
 from experiments.pages.machine_places import MOST_BOXES
 from experiments.pages.machine_use import FULL, MachineUse, use_of
+from experiments.pictures.timelines.stored import to_document
 from refusals import refusal
 from simulator.collectives import find
 from simulator.collectives.symmetry import fold
@@ -55,7 +56,7 @@ def test_links_carry_the_bytes_of_all_messages(sharing: Sharing) -> None:
     drawn = use_of(timeline)
     assert drawn.nbytes.sum() == pytest.approx(2 * timeline.schedule.volume)
     assert (drawn.busy == FULL).all()
-    assert set(drawn.places.kinds) == {"gpu", "switch"}
+    assert set(drawn.device_kinds) == {"gpu", "switch"}
     assert drawn.bandwidth.tolist() == [1e9] * 8
 
 
@@ -72,7 +73,7 @@ def test_a_folded_run_uses_the_links_of_all_ranks() -> None:
 
 def test_a_large_machine_is_drawn_by_node_and_switch() -> None:
     drawn = use("ring", "hgx_h100", 64)
-    assert [name for name in drawn.places.names if name.startswith("node")] == [
+    assert [name for name in drawn.devices if name.startswith("node")] == [
         f"node {k}" for k in range(8)
     ]
     inside = drawn.source == drawn.target
@@ -83,12 +84,12 @@ def test_a_large_machine_is_drawn_by_node_and_switch() -> None:
 
 def test_very_many_ranks_share_boxes() -> None:
     drawn = use("ring", "ring", 300)
-    assert len(drawn.places.names) == MOST_BOXES
+    assert len(drawn.devices) == MOST_BOXES
 
 
 def test_the_use_comes_back_from_a_file() -> None:
-    made = json.loads(json.dumps(machine_use.to_document(use("ring", "dgx1", 8))))
-    assert machine_use.to_document(machine_use.from_document(made, "r.json")) == made
+    made = json.loads(json.dumps(to_document(use("ring", "dgx1", 8))))
+    assert to_document(machine_use.from_document(made, "r.json")) == made
     assert "9 entries" in refusal(machine_use.from_document, {**made, "x": [0.0] * 9}, "r.json")
     assert "too many" in refusal(
         machine_use.from_document,

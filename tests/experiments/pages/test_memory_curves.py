@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.pages.memory_curves import (
-    SHOWN,
-    curves_of,
-    from_document,
-    most_in_parts,
-    to_document,
-)
+from experiments.pages.memory_curves import SHOWN, curves_of, from_document, most_in_parts
+from experiments.pictures.timelines.stored import to_document
 from refusals import refusal
 from simulator.analysis import memory
 from simulator.collectives import find
