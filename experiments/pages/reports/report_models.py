@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
 MOST = 200_000
 """Entries of a list or mapping, at most."""
@@ -37,193 +37,135 @@ class Row(BaseModel):
     __pydantic_extra__: dict[str, Scalar]
 
 
-class SweepPoint(Row):
-    """A point of a sweep."""
-
-    algorithm: Text
-    ranks: Count
-    size_B: Amount
-    time_s: Amount
-    bound_s: Amount | None
-    over_bound: Amount | None = None
-    algbw_Bps: Amount | None = None
-    busbw_Bps: Amount | None = None
-    verdict: Text
+def part(base: type[BaseModel] = Part, **fields: Any) -> Any:
+    """A mapping with these keys and the types of their values; (type, value) for a key that may be
+    missing."""
+    shapes = {
+        name: each if isinstance(each, tuple) else (each, ...) for name, each in fields.items()
+    }
+    return create_model(base.__name__, __base__=base, **shapes)
 
 
-class RunRow(Row):
-    """A training run among several."""
-
-    model: Text
-    strategy: Text
-    ranks: Count
-    step_s: Amount
-    samples_per_s: Amount
-    efficiency: Amount
-    exposed_s: Amount
-    hidden_s: Amount
-    twice_bandwidth_s: Amount | None = None
-    half_latency_s: Amount | None = None
-    twice_compute_s: Amount | None = None
+def rows(**columns: Any) -> Any:
+    """A table with at least one row, and at least these columns."""
+    return Annotated[list[part(Row, **columns)], Field(min_length=1, max_length=MOST)]
 
 
-class LearntRow(Row):
-    """What a network learns along a run."""
-
-    network: Text
-    strategy: Text
-    target: Amount
-    target_s: Amount | None
-    accuracy: Amount
-    idle: Amount
-    seconds: Amount
-    curve: Records = Field([])
+def several(kind: Any, most: int = MOST) -> Any:
+    """A list."""
+    return Annotated[list[kind], Field(max_length=most)]
 
 
-class PlanRow(Row):
-    """A plan of a search."""
-
-    model: Text
-    gpus: Count
-    plan: Text
-    bound_s: Amount
-    step_s: Amount | None
-    tokens_per_s: Amount | None
-    mfu: Amount | None = None
-    memory_bytes: Amount
-    loses_to: Text | None
+def named(kind: Any, most: int = MOST) -> Any:
+    """A mapping from names."""
+    return Annotated[dict[Text, kind], Field(max_length=most)]
 
 
-class Waiting(Part):
-    """Who waits on which link, behind whom."""
-
-    where: Text
-    waits: Text
-    behind: Texts
-    seconds: Amount
-
-
-Waits = Annotated[list[Waiting], Field(max_length=MOST)]
-
-
-class RunAnswer(Part):
-    """What `simctl run` answers."""
-
-    summary: Record
-    critical_path_s: Seconds
-    contention: Waits
-    busiest: Records
-    worth_s: Seconds
-    chosen: Texts
-    ranks_simulated: int
-    unsure: Texts | None = None
-    grid_s: Real | None = None
-    grid_error_s: Real | None = None
-
-
-class GroupsAnswer(Part):
-    """What `simctl run --groups` answers."""
-
-    time_s: Amount
-    wrong: Text
-    calls: Answers
-    contention: Waits
-    grid_s: Real | None = None
-    grid_error_s: Real | None = None
-
-
-class WorkloadAnswer(Part):
-    """What `simctl run --chakra` answers."""
-
-    time_s: Amount
-    ranks: Answers
-    communication: Records
-    critical_path_s: Seconds
-    longest: Records
-    contention: Waits
-
-
-class Change(Part):
-    """Seconds of a step on a changed machine."""
-
-    first_order: Real | None
-    simulated: Real | None
-
-
-class Rank(Part):
-    """What a rank does, in seconds of the run."""
-
-    rank: int
-    computing_s: Amount
-    exposed_s: Amount
-    hidden_s: Amount
-    bubble_s: Seconds
-
-
-class TrainAnswer(Part):
-    """What `simctl train` answers on one run."""
-
-    summary: Record
-    steps_s: Numbers
-    step_numbers: list[int]
-    steps_lost: list[bool]
-    critical_path_s: Seconds
-    critical_path_by_phase_s: Seconds
-    contention: Waits
-    what_if_s: Annotated[dict[Text, Change], Field(max_length=100)]
-    ranks: Annotated[list[Rank], Field(max_length=MOST)]
-    memory: JsonValue
-    staleness: Numbers
-    simulated: Record
-    chosen: Texts
-    model_source: Text
-
-
-class PlanMemory(Part):
-    """What GPUs of a plan hold, in bytes."""
-
-    advice: Text
-    capacity: Amount
-    missing: Amount
-    fullest_device: int
-    devices: Records
-    over_time: JsonValue
-    zero: Records
-
-
-class PlanAnswer(Part):
-    """What `simctl plan` answers."""
-
-    summary: Record
-    critical_path_s: Seconds
-    devices: Records
-    memory: PlanMemory
-    router: Record
-    proven: Record
-    shared: Records = Field([])
-    waits: Records = Field([])
-
-
-class PlansAnswer(Part):
-    """What `simctl plan auto` answers."""
-
-    left_out: Annotated[dict[Text, int], Field(max_length=1000)]
-    plans: Annotated[list[PlanRow], Field(min_length=1, max_length=MOST)]
-    parts_s: Annotated[
-        dict[Text, Annotated[dict[Text, float], Field(max_length=100)]], Field(max_length=MOST)
-    ]
-
-
-ANSWERS: dict[str, object] = {
-    "run": RunAnswer,
-    "groups": GroupsAnswer,
-    "workload": WorkloadAnswer,
-    "train": TrainAnswer,
-    "runs": Annotated[list[RunRow], Field(min_length=1, max_length=MOST)],
-    "learn": Annotated[list[LearntRow], Field(min_length=1, max_length=MOST)],
-    "plan": PlanAnswer,
-    "plans": PlansAnswer,
-    "sweep": Annotated[list[SweepPoint], Field(min_length=1, max_length=MOST)],
+GRID = {"grid_s": (Real | None, None), "grid_error_s": (Real | None, None)}
+WAITS = several(part(where=Text, waits=Text, behind=Texts, seconds=Amount))
+"""Who waits on which link, behind whom."""
+CHANGE = part(first_order=Real | None, simulated=Real | None)
+"""Seconds of a step on a changed machine."""
+RANK = part(rank=int, computing_s=Amount, exposed_s=Amount, hidden_s=Amount, bubble_s=Seconds)
+"""What a rank does, in seconds of the run."""
+HELD = part(
+    advice=Text,
+    capacity=Amount,
+    missing=Amount,
+    fullest_device=int,
+    devices=Records,
+    over_time=JsonValue,
+    zero=Records,
+)
+"""What GPUs of a plan hold, in bytes."""
+STEP = {"model": Text, "step_s": Amount}
+ANSWERS: dict[str, Any] = {
+    "run": part(
+        summary=Record,
+        critical_path_s=Seconds,
+        contention=WAITS,
+        busiest=Records,
+        worth_s=Seconds,
+        chosen=Texts,
+        ranks_simulated=int,
+        unsure=(Texts | None, None),
+        **GRID,
+    ),
+    "groups": part(time_s=Amount, wrong=Text, calls=Answers, contention=WAITS, **GRID),
+    "workload": part(
+        time_s=Amount,
+        ranks=Answers,
+        communication=Records,
+        critical_path_s=Seconds,
+        longest=Records,
+        contention=WAITS,
+    ),
+    "train": part(
+        summary=Record,
+        steps_s=Numbers,
+        step_numbers=list[int],
+        steps_lost=list[bool],
+        critical_path_s=Seconds,
+        critical_path_by_phase_s=Seconds,
+        contention=WAITS,
+        what_if_s=named(CHANGE, 100),
+        ranks=several(RANK),
+        memory=JsonValue,
+        staleness=Numbers,
+        simulated=Record,
+        chosen=Texts,
+        model_source=Text,
+    ),
+    "runs": rows(
+        **STEP,
+        strategy=Text,
+        ranks=Count,
+        samples_per_s=Amount,
+        efficiency=Amount,
+        exposed_s=Amount,
+        hidden_s=Amount,
+    ),
+    "learn": rows(
+        network=Text,
+        strategy=Text,
+        target=Amount,
+        target_s=Amount | None,
+        accuracy=Amount,
+        idle=Amount,
+        seconds=Amount,
+        curve=(Records, Field([])),
+    ),
+    "plan": part(
+        summary=Record,
+        critical_path_s=Seconds,
+        devices=Records,
+        memory=HELD,
+        router=Record,
+        proven=Record,
+        shared=(Records, Field([])),
+        waits=(Records, Field([])),
+    ),
+    "plans": part(
+        left_out=named(int, 1000),
+        plans=rows(
+            **STEP | {"step_s": Amount | None},
+            gpus=Count,
+            plan=Text,
+            bound_s=Amount,
+            tokens_per_s=Amount | None,
+            memory_bytes=Amount,
+            loses_to=Text | None,
+        ),
+        parts_s=named(named(float, 100)),
+    ),
+    "sweep": rows(
+        algorithm=Text,
+        ranks=Count,
+        size_B=Amount,
+        time_s=Amount,
+        bound_s=Amount | None,
+        verdict=Text,
+    ),
 }
 """The shape of each kind that is stored."""
 
