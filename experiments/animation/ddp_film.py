@@ -8,13 +8,13 @@ import numpy as np
 
 from experiments.animation.film import Figure, Film, Key, rows_of
 from experiments.animation.step_film import (
-    SAMPLES,
     Change,
     Event,
-    Flight,
     Step,
     Task,
     merged,
+    messages,
+    overlap_figures,
     step_film,
 )
 from experiments.pictures.timelines.palette import colours
@@ -40,7 +40,6 @@ STATES = (
     Key("travels", "#e69f00", "→"),
     Key("averaged", "#009e73", "✓"),
 )
-MOST_FLIGHTS = 20_000
 
 
 def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> Film:
@@ -65,7 +64,7 @@ def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> Film:
             for place, state in enumerate(STATES[1:])
             for (item, rank), moment in np.ndenumerate(times[:, :, place])
         ],
-        _flights(spans),
+        messages(spans, spans.graph.bucket),
         _events(timeline.makespan, buckets, times),
     )
     facts = [f"A step takes {format_seconds(timeline.makespan)}. It has {plan.words[0]}."]
@@ -92,18 +91,6 @@ def _times(plan: Plan, spans: StepSpans, buckets: list[Bucket]) -> Moments:
     times[graph.bucket[calls], graph.place[calls], 2] = begin[calls]
     times[graph.bucket[calls], graph.place[calls], 3] = end[calls]
     return times
-
-
-def _flights(spans: StepSpans) -> list[Flight]:
-    """The messages of buckets; none if there are too many to draw."""
-    timeline, schedule = spans.timeline, spans.timeline.schedule
-    chosen = np.flatnonzero(schedule.remote & (timeline.finish > timeline.start))
-    item = spans.graph.bucket[np.searchsorted(spans.first, chosen, side="right") - 1]
-    chosen, item = chosen[item >= 0], item[item >= 0]
-    if len(chosen) > MOST_FLIGHTS:
-        return []
-    columns = timeline.start, timeline.finish, schedule.rank, schedule.peer
-    return [Flight(*row) for row in rows_of(*(column[chosen] for column in columns), item)]
 
 
 def _events(end: float, buckets: list[Bucket], times: Moments) -> list[Event]:
@@ -134,33 +121,3 @@ def _figures(plan: Plan, timeline: Timeline, boxes: Columns) -> list[Figure]:
         Figure("bytes moved", "bytes", arrived, moved, jumps=True),
         *overlap_figures(boxes, plan.workers, timeline.makespan),
     ]
-
-
-def overlap_figures(boxes: Columns, rows: int, end: float) -> list[Figure]:
-    """Communication behind computation and beside it, as means of rows."""
-    moments = np.linspace(0.0, end, SAMPLES)
-    hidden, exposed = np.zeros(SAMPLES), np.zeros(SAMPLES)
-    for row in range(rows):
-        mine = boxes.take(boxes.row == row)
-        sends, computes = mine.take(mine.lane > 0), mine.take(mine.lane == 0)
-        computing, sending, either = (
-            covered(each.start, each.end, moments) for each in (computes, sends, mine)
-        )
-        hidden += (computing + sending - either) / rows
-        exposed += (either - computing) / rows
-    return [
-        Figure("hidden communication", "seconds", moments, np.maximum(hidden, 0.0)),
-        Figure("exposed communication", "seconds", moments, np.maximum(exposed, 0.0)),
-    ]
-
-
-def covered(begin: Floats, end: Floats, moments: Floats) -> Floats:
-    """For how long at least one of some spans has covered the time up to each moment."""
-    order = np.argsort(begin)
-    ends = np.maximum.accumulate(np.append(0.0, end[order]))
-    length = np.maximum(0.0, ends[1:] - np.maximum(begin[order], ends[:-1]))
-    sums = np.append(0.0, np.cumsum(length))
-    knots = np.stack((ends[1:] - length, ends[1:]), axis=1).ravel()
-    sofar = np.stack((sums[:-1], sums[1:]), axis=1).ravel()
-    known = np.interp(moments, np.append(0.0, knots), np.append(0.0, sofar))
-    return np.asarray(known)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.animation.ddp_film import MOST_FLIGHTS, overlap_figures
 from experiments.animation.film import Figure, Film, Key, rows_of
 from experiments.animation.step_film import (
     SAMPLES,
@@ -17,6 +16,8 @@ from experiments.animation.step_film import (
     Step,
     Task,
     merged,
+    messages,
+    overlap_figures,
     step_film,
 )
 from experiments.pictures.timelines.palette import colours
@@ -25,7 +26,6 @@ from simulator.parallel.pipeline_times import PipelineTimes
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, KINDS, WEIGHTS
 from simulator.training.plan import COMPUTE
 from topologies.errors import InputError
-from topologies.topology import Ints
 from topologies.units import format_seconds
 
 STATES = (
@@ -64,10 +64,11 @@ def spans_film(spans: StepSpans) -> Film:
         Task(place, stream, begin, until, keys[kind], number)
         for place, stream, begin, until, kind, number in rows_of(boxes.row, lane, *boxes[2:5], item)
     ]
-    items_of = dict(zip(spans.first[boxes.task].tolist(), item.tolist(), strict=True))
+    items_of = np.zeros(len(graph), dtype=np.int32)
+    items_of[boxes.task] = np.maximum(item, 0)
     facts = [f"The run takes {format_seconds(end)}.", *spans.remarks]
     figures = overlap_figures(boxes, len(rows), end)
-    return _film(rows, items, tasks, _messages(spans, items_of), figures, facts)
+    return _film(rows, items, tasks, messages(spans, items_of), figures, facts)
 
 
 def pipeline_film(times: PipelineTimes, transfer: float) -> Film:
@@ -77,7 +78,7 @@ def pipeline_film(times: PipelineTimes, transfer: float) -> Film:
     Raises InputError for too many devices or actions, or a step that takes no time.
     """
     pipeline = times.pipeline
-    if pipeline.devices < 2:
+    if not 2 <= pipeline.devices <= MOST_ROWS:
         raise InputError(f"{pipeline.devices} devices: an animation shows 2 to {MOST_ROWS} of them")
     _check(pipeline.devices, len(pipeline))
     if not times.step:
@@ -155,28 +156,6 @@ def _events(rows: list[str], main: list[Task], tasks: list[Task]) -> list[Event]
         events.append(Event(end, title, f"{text[0].upper()}{text[1:]}."))
         before = end
     return merged([*events, Event(step, "end", "All is done.")], step)
-
-
-def _messages(spans: StepSpans, item: dict[int, int]) -> list[Flight]:
-    """The messages between places; none if there are too many to draw."""
-    timeline, schedule = spans.timeline, spans.timeline.schedule
-    peer: Ints = spans.graph.peer
-    sends = np.flatnonzero((peer >= 0) & (timeline.finish > timeline.start)[spans.first])
-    chosen, peers = spans.first[sends], peer[sends]
-    if schedule.remote.any():
-        remote = schedule.remote & (timeline.finish > timeline.start)
-        chosen = np.flatnonzero(remote).astype(np.int32)
-        peers = schedule.peer[chosen]
-    if len(chosen) > MOST_FLIGHTS:
-        return []
-    columns = timeline.start[chosen], timeline.finish[chosen], schedule.rank[chosen], peers
-    row = {place: number for number, place in enumerate(spans.places.tolist())}
-    first = spans.first[np.searchsorted(spans.first, chosen, side="right") - 1]
-    return [
-        Flight(begin, end, row[rank], row[to], max(0, item.get(operation, 0)))
-        for begin, end, rank, to, operation in rows_of(*columns, first)
-        if rank in row and to in row
-    ]
 
 
 def _transfers(times: PipelineTimes, transfer: float) -> list[Flight]:

@@ -25,8 +25,11 @@ from experiments.animation.film import (
     TimedShape,
     changing,
     moving,
+    rows_of,
 )
-from topologies.topology import Floats
+from experiments.pictures.timelines.spans import Columns
+from experiments.pictures.timelines.step_spans import StepSpans
+from topologies.topology import Floats, Ints
 
 NOTE = (
     "A row is a device. Its numbered cells are {items}: colour and sign say in which state each "
@@ -38,6 +41,8 @@ WIDE, NARROW = (1010.0, 88.0), (300.0, 58.0)
 FEW, SMALL, LARGE = 8, (16, 8, 8), (24, 14, 14)
 """Rows up to which they are large; and pixels of the height of cells, of a lane, and of the gap to
 the next row."""
+MOST_FLIGHTS = 20_000
+"""Messages that are drawn, at most."""
 SAMPLES = 400
 """Moments at which figures are sampled."""
 CELL, NAME = 64.0, 16.0
@@ -207,3 +212,55 @@ def merged(events: Sequence[Event], end: float) -> list[Event]:
         if event.time - (result[-1].time if result else 0.0) > 1e-6 * end:
             result.append(event)
     return result
+
+
+def messages(spans: StepSpans, item: Ints) -> list[Flight]:
+    """The messages between places, each with the item of its task; those without one are left out.
+    None if there are too many to draw."""
+    timeline, schedule = spans.timeline, spans.timeline.schedule
+    taking, peers = timeline.finish > timeline.start, schedule.peer
+    chosen = np.flatnonzero(schedule.remote & taking)
+    if not schedule.remote.any():
+        # The calls of a plan are priced: its messages are tasks.
+        chosen = spans.first[(spans.graph.peer >= 0) & taking[spans.first]]
+        peers = spans.graph.peer
+    task = np.searchsorted(spans.first, chosen, side="right") - 1
+    row = np.full(max(schedule.ranks, len(peers)) + 1, -1)
+    row[spans.places] = np.arange(len(spans.places))
+    columns = timeline.start[chosen], timeline.finish[chosen], schedule.rank[chosen], peers[chosen]
+    begin, end, sender, receiver = columns
+    drawn = (item[task] >= 0) & (row[sender] >= 0) & (row[receiver] >= 0)
+    if np.count_nonzero(drawn) > MOST_FLIGHTS:
+        return []
+    every = begin, end, row[sender], row[receiver], item[task]
+    return [Flight(*each) for each in rows_of(*(column[drawn] for column in every))]
+
+
+def overlap_figures(boxes: Columns, rows: int, end: float) -> list[Figure]:
+    """Communication behind computation and beside it, as means of rows."""
+    moments = np.linspace(0.0, end, SAMPLES)
+    hidden, exposed = np.zeros(SAMPLES), np.zeros(SAMPLES)
+    for row in range(rows):
+        mine = boxes.take(boxes.row == row)
+        sends, computes = mine.take(mine.lane > 0), mine.take(mine.lane == 0)
+        computing, sending, either = (
+            covered(each.start, each.end, moments) for each in (computes, sends, mine)
+        )
+        hidden += (computing + sending - either) / rows
+        exposed += (either - computing) / rows
+    return [
+        Figure("hidden communication", "seconds", moments, np.maximum(hidden, 0.0)),
+        Figure("exposed communication", "seconds", moments, np.maximum(exposed, 0.0)),
+    ]
+
+
+def covered(begin: Floats, end: Floats, moments: Floats) -> Floats:
+    """For how long at least one of some spans has covered the time up to each moment."""
+    order = np.argsort(begin)
+    ends = np.maximum.accumulate(np.append(0.0, end[order]))
+    length = np.maximum(0.0, ends[1:] - np.maximum(begin[order], ends[:-1]))
+    sums = np.append(0.0, np.cumsum(length))
+    knots = np.stack((ends[1:] - length, ends[1:]), axis=1).ravel()
+    sofar = np.stack((sums[:-1], sums[1:]), axis=1).ravel()
+    known = np.interp(moments, np.append(0.0, knots), np.append(0.0, sofar))
+    return np.asarray(known)

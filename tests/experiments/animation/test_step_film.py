@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from experiments.animation.ddp_film import covered
 from experiments.animation.film import Film
 from experiments.animation.spans_film import STATES, pipeline_film
+from experiments.animation.step_film import covered
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times
 from simulator.parallel.pipelines import find, orders
 
