@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from experiments.pages.page import Block, Facts, Lines, Page, Table, Words
+from experiments.pages.page import Block, Facts, Lines, Page, Table
 
 SPECIAL = re.compile(r"([\\`*{}\[\]<>|#~&@$]|(?<![^\W_])_|_(?![^\W_]))")
 """What GitHub reads as something else than text. An @ would notify somebody."""
@@ -42,9 +42,6 @@ def _block(block: Block) -> Iterator[str]:
     elif isinstance(block, Lines):
         yield f"## {escaped(block.title)}"
         yield "\n".join(f"- {escaped(line)}" for line in block.lines)
-    elif isinstance(block, Words):
-        yield f"## {escaped(block.title)}"
-        yield "\n".join(f"    {line}" for line in block.text.splitlines())
 
 
 def _table(table: Table) -> str:

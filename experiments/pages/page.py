@@ -90,15 +90,6 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Words:
-    """Text as it was printed, in letters of one width."""
-
-    title: str
-    text: str
-    kind: str = "words"
-
-
-@dataclass(frozen=True)
 class Lines:
     """Short remarks, each on a line of its own."""
 
@@ -107,7 +98,7 @@ class Lines:
     kind: str = "lines"
 
 
-Block = Table | Figure | Scene | Facts | Words | Lines
+Block = Table | Figure | Scene | Facts | Lines
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 @mpl.rc_context(style.STYLE)
 def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
     """Time by size above, bus bandwidth below; abnormal sizes in red."""
-    figure = Figure(figsize=(10, 7.5), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True)
+    figure, (upper, lower) = style.panels(7.5, 2)
     curve = diagnosis.curve
     _draw(upper, diagnosis, None)
     _draw(lower, diagnosis, diagnosis.busbw * diagnosis.columns.seconds)

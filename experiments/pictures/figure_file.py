@@ -12,8 +12,6 @@ from matplotlib.text import Text
 
 from experiments import output
 
-GREY = "0.55"
-
 
 def to_bytes(figure: Figure, kind: str) -> bytes:
     """The figure as a file: "png", "svg" or "pdf". The same figure gives the same bytes."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -30,8 +29,7 @@ def learning_drawing(runs: Sequence[LearningRun]) -> Figure:
         of_kind = [run for run in runs if run.row.disturbance == kind]
         for number, run in enumerate(of_kind[: style.MOST_CURVES]):
             seconds = [point.seconds for point in run.curve]
-            look: Any = {"color": style.colour(number), "label": run.row.strategy, "markersize": 4}
-            look |= {"marker": style.marker(number), "markevery": style.sparse(len(seconds))}
+            look = {**style.look(number, len(seconds)), "label": run.row.strategy, "markersize": 4}
             handles += loss.plot(seconds, [point.loss for point in run.curve], **look)
             accuracy.plot(seconds, [point.accuracy for point in run.curve], **look)
         style.entitle(loss, f"{runs[0].row.ranks} workers, {kind or 'alike'}")
@@ -45,6 +43,5 @@ def learning_drawing(runs: Sequence[LearningRun]) -> Figure:
     rows[1, 0].xaxis.set_major_formatter(EngFormatter("s"))
     handles.append(Line2D([], [], color=style.GREY, linestyle=":", label="target"))
     most = max(sum(run.row.disturbance == kind for run in runs) for kind in kinds)
-    left = most - style.MOST_CURVES
-    style.legend_beside(figure, handles, *([f"not drawn: {left} more"] if left > 0 else []))
+    style.legend_beside(figure, handles, *style.not_drawn(most - style.MOST_CURVES))
     return figure

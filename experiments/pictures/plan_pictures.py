@@ -16,8 +16,7 @@ GIGA = 1e9
 def memory_drawing(result: SearchResult) -> Figure:
     """Simulated plans by their time, the fastest with its name; all others by the bound of their
     time."""
-    figure = Figure(figsize=(10, 6), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = style.panels(6)
     rest = [place for place in range(len(result.plans)) if place not in result.simulated]
     axes.plot(
         [result.memory[place] / GIGA for place in rest],

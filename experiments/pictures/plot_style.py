@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import (
     EngFormatter,
@@ -27,7 +28,6 @@ from topologies.units import format_bytes, in_binary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
 
 STYLE: Any = {
     "font.size": 10,
@@ -56,10 +56,6 @@ MOST_TICKS = 8
 """The labelled ticks of an axis of sizes or ranks, about."""
 TITLE, LEGEND = 88, 34
 """The characters of a line of a title and of a legend, at most."""
-
-
-BAND = 0.16
-"""How opaque a band of intervals is."""
 INTERVAL = "interval of a run"
 """The label of such a band."""
 
@@ -86,6 +82,23 @@ def darker(name: str) -> str:
     return to_hex((red, green, blue))
 
 
+def panels(height: float, rows: int = 1, **more: Any) -> tuple[Figure, list[Axes]]:
+    """An empty picture of so many inches, with panels below each other that share their x axis."""
+    figure = Figure(figsize=(10, height), layout="constrained")
+    grid = figure.subplots(rows, 1, sharex=True, squeeze=False, **more)
+    return figure, list(grid[:, 0])
+
+
+def look(number: int, points: int = 0) -> Any:
+    """The colour and marker of a curve by its number. Of many points some have a marker."""
+    return {"color": colour(number), "marker": marker(number), "markevery": sparse(points)}
+
+
+def not_drawn(count: int, what: str = "more") -> list[str]:
+    """A line of the legend that says how many are left out, if any are."""
+    return [f"not drawn: {count} {what}"] if count > 0 else []
+
+
 def sparse(count: int) -> int:
     """The step between the points of a curve that have a marker."""
     return max(1, count // 16)
@@ -94,7 +107,7 @@ def sparse(count: int) -> int:
 def band(axes: Axes, x: Iterable[float], low: Any, high: Any, name: str, label: str = "") -> None:
     """Intervals from `low` to `high` behind a line of the colour `name`; at one place, a bar."""
     places = list(x)
-    look: Any = {"color": name, "alpha": BAND, "zorder": 1, "label": label or None}
+    look: Any = {"color": name, "alpha": 0.16, "zorder": 1, "label": label or None}
     if len(places) > 1:
         axes.fill_between(places, low, high, linewidth=0, **look)
     else:

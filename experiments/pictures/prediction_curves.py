@@ -53,7 +53,7 @@ def prediction_drawing(title: str, judged: Sequence[Judged]) -> Figure:
     for axes in grid.flat[max(0, len(shown) - across) : len(shown)]:
         axes.tick_params(labelbottom=True)
     figure.suptitle(f"{title}: measured and predicted times", fontsize=12)
-    left = [f"not drawn: {len(panels) - MOST} more algorithms"] if len(panels) > MOST else []
+    left = style.not_drawn(len(panels) - MOST, "more algorithms")
     sure = any(row.interval for _, rows in judged for row in rows)
     style.legend_beside(figure, _handles(looks, sure=sure), *left)
     return figure

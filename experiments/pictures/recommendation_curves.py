@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -23,12 +22,10 @@ def recommendation_drawing(
 
     Vertical lines are sizes from which another algorithm is faster.
     """
-    figure = Figure(figsize=(10, 5.5), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = style.panels(5.5)
     sizes = [row.size_B for row in rows]
     for number, (name, seconds) in enumerate(curves.items()):
-        look: Any = {"color": style.colour(number), "marker": style.marker(number), "label": name}
-        axes.plot(sizes, seconds, markersize=4, linewidth=1.1, **look)
+        axes.plot(sizes, seconds, label=name, markersize=4, linewidth=1.1, **style.look(number))
     axes.plot(sizes, [row.bound_s for row in rows], "--", color=style.GREY, label="best bound")
     for crossover in crossovers:
         line = axes.axvline(crossover.size_B, color=style.GREY, linewidth=0.9, linestyle=":")

@@ -64,15 +64,13 @@ def sweep_drawing(
     by_size = len({row.size_B for row in rows}) > len({row.ranks for row in rows})
     metric = metric or ("busbw" if by_size else "time")
     curves, left_out = _curves(rows, by_size)
-    figure = Figure(figsize=(10, 5.5), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = style.panels(5.5)
     for curve in curves:
         _draw(axes, curve, metric, by_size)
     _draw_bounds(axes, curves, metric, by_size)
     colours = {curve.name: curve.colour for curve in curves}
     points = _draw_measured(axes, measured[:MOST_MEASURED], rows, (metric, by_size), colours)
-    if len(measured) > MOST_MEASURED:
-        left_out.append(f"not drawn: {len(measured) - MOST_MEASURED} more measured curves")
+    left_out += style.not_drawn(len(measured) - MOST_MEASURED, "more measured curves")
     (style.size_axis if by_size else style.rank_axis)(axes, _places(rows, by_size))
     _value_axis(axes, metric)
     style.entitle(axes, _title(rows, metric, subject, by_size))
@@ -136,9 +134,8 @@ def _left_out(
     slow = [name for name in names if name not in kept_names]
     if slow:
         yield f"not drawn, as slower: {', '.join(slow)}"
-    if len(kept) < len(others):
-        what = "numbers of ranks" if by_size else "sizes"
-        yield f"not drawn: {len(others) - len(kept)} of {len(others)} {what}"
+    what = "numbers of ranks" if by_size else "sizes"
+    yield from style.not_drawn(len(others) - len(kept), f"of {len(others)} {what}")
 
 
 def _spread(values: list[float], most: int) -> list[float]:

@@ -79,8 +79,7 @@ def scaling_drawing(
 
     A single job has what changes of the machine would do, dashed.
     """
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    figure, (upper, lower) = style.panels(6.5, 2, height_ratios=(2, 1))
     curves = series(records, swept)
     shown = dict(list(curves.items())[: style.MOST_CURVES])
     ideal = max(
@@ -113,8 +112,7 @@ def scaling_drawing(
         handles.append(style.band_handle())
     if any(scaling(curve).end is not None for curve in shown.values()):
         handles.append(Line2D([], [], **END, label="last number that pays"))
-    more = [f"not drawn: {len(curves) - len(shown)} more"] if len(shown) < len(curves) else []
-    style.legend_beside(figure, handles, *more)
+    style.legend_beside(figure, handles, *style.not_drawn(len(curves) - len(shown)))
     return figure
 
 
@@ -140,17 +138,10 @@ def _scaling_curve(
     end = scaling(curve).end
     for axes, key in zip(both, ("samples_per_s", "efficiency"), strict=True):
         values = [_number(record, key) for record in curve]
-        look: Any = {"color": style.colour(number), "marker": style.marker(number)}
-        axes.plot(p, values, label=label, markevery=style.sparse(len(p)), **look)
-        sure = [record for record in curve if _is_sure(record)]
-        if sure:
-            low, high = (
-                [
-                    _number(record, key) * _number(record, "step_s") / _number(record, name)
-                    for record in sure
-                ]
-                for name in ("high_s", "low_s")
-            )
+        axes.plot(p, values, label=label, **style.look(number, len(p)))
+        if sure := list(filter(_is_sure, curve)):
+            whole = [_number(record, key) * _number(record, "step_s") for record in sure]
+            low, high = (np.divide(whole, ends) for ends in reversed(_ends(sure)))
             places = [_number(record, "ranks") for record in sure]
             style.band(axes, places, low, high, style.colour(number))
         if end is not None:
@@ -177,23 +168,20 @@ def swept_drawing(
 ) -> Figure:
     """Step time, and what of it is exposed communication, at each value of an option; a line a
     number of workers."""
-    figure = Figure(figsize=(10, 5.5), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = style.panels(5.5)
     values = list(dict.fromkeys(str(record[swept]) for record in records))
     numbers = list(dict.fromkeys(record["ranks"] for record in records))
     handles = []
     for number, p in enumerate(numbers[: style.MOST_CURVES]):
         curve = [record for record in records if record["ranks"] == p]
         place = [values.index(str(record[swept])) for record in curve]
-        look: Any = {"color": style.colour(number), "marker": style.marker(number)}
+        look = style.look(number)
         step, exposed = ([_number(record, key) for record in curve] for key in TIMES)
         handles += axes.plot(place, step, label=f"{p} workers", **look)
         axes.plot(place, exposed, "--", **look)
-        sure = [record for record in curve if _is_sure(record)]
-        if sure:
-            low, high = ([_number(record, end) for record in sure] for end in ("low_s", "high_s"))
+        if sure := list(filter(_is_sure, curve)):
             places = [values.index(str(record[swept])) for record in sure]
-            style.band(axes, places, low, high, style.colour(number))
+            style.band(axes, places, *_ends(sure), style.colour(number))
     handles.append(Line2D([], [], color="0.2", label="a step"))
     handles.append(Line2D([], [], color="0.2", linestyle="--", label="exposed communication"))
     handles += [style.band_handle()] if any(map(_is_sure, records)) else []
@@ -211,9 +199,8 @@ def swept_drawing(
     axes.set_xlabel(swept)
     axes.set_ylabel("time a step")
     style.entitle(axes, f"{_title(records, swept)} on {machine}: time a step by {swept}")
-    left = len(numbers) - style.MOST_CURVES
-    more = [f"not drawn: {left} more numbers of workers"] if left > 0 else []
-    style.legend_beside(figure, handles, *more)
+    left = style.not_drawn(len(numbers) - style.MOST_CURVES, "more numbers of workers")
+    style.legend_beside(figure, handles, *left)
     return figure
 
 
@@ -221,8 +208,7 @@ def swept_drawing(
 def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
     """A bar a strategy: what its step consists of, and its samples per second."""
     shown = list(records)[: style.MOST_CURVES]
-    figure = Figure(figsize=(10, 1.8 + 0.55 * len(shown)), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = style.panels(1.8 + 0.55 * len(shown))
     starts = [0.0] * len(shown)
     longest = max(_number(record, "step_s") for record in shown)
     parts = PARTS_WITH_PLANS if "idle_s" in shown[0] else PARTS
@@ -237,8 +223,8 @@ def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
         axes.text(max(end, _number(record, "high_s")), place, words, va="center", fontsize=9)
     sure = [place for place, record in enumerate(shown) if _is_sure(record)]
     if sure:
-        low, high = ([_number(shown[place], end) for place in sure] for end in ("low_s", "high_s"))
-        axes.hlines(sure, low, high, color="k", linewidth=2, label=style.INTERVAL)
+        ends = _ends([shown[place] for place in sure])
+        axes.hlines(sure, *ends, color="k", linewidth=2, label=style.INTERVAL)
     axes.set_xlim(0, 1.25 * max(*starts, *(_number(record, "high_s") for record in shown)))
     axes.set_yticks(
         range(len(shown)), [style.folded(str(record["strategy"]), 24) for record in shown]
@@ -248,8 +234,7 @@ def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
     axes.xaxis.set_major_formatter(EngFormatter("s"))
     axes.set_xlabel("time a step, mean of the workers")
     style.entitle(axes, f"{_title(records, 'strategy')} on {machine}, p = {records[0]['ranks']}")
-    left = len(records) - len(shown)
-    style.legend_beside(figure, None, *([f"not drawn: {left} more"] if left else []))
+    style.legend_beside(figure, None, *style.not_drawn(len(records) - len(shown)))
     return figure
 
 
@@ -275,6 +260,11 @@ def _speed_up(record: Record) -> float:
 def _is_sure(record: Record) -> bool:
     """Whether the step has an interval."""
     return record.get("low_s") is not None
+
+
+def _ends(records: Sequence[Record]) -> list[list[float]]:
+    """The ends of the intervals of steps: the lower ones, then the upper ones."""
+    return [[_number(record, end) for record in records] for end in ("low_s", "high_s")]
 
 
 def _number(record: Record, key: str) -> float:

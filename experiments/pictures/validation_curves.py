@@ -25,8 +25,7 @@ LOOKS: dict[str, Any] = {
 @mpl.rc_context(style.STYLE)
 def validation_drawing(validation: Validation) -> Figure:
     """Measured and predicted time by size, fitted and unseen points apart, and the error below."""
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    figure, (upper, lower) = style.panels(6.5, 2, height_ratios=(3, 1))
     size = [point.size_B for point in validation.points]
     predicted = [point.predicted_s for point in validation.points]
     label = f"predicted: {validation.algorithm}, simulated"
@@ -54,13 +53,8 @@ def validation_drawing(validation: Validation) -> Figure:
 def _roles(validation: Validation) -> dict[str, list[ComparedPoint]]:
     """The points by what they were to the fit."""
     roles: dict[str, list[ComparedPoint]] = {}
+    others = "measured, unseen" if validation.fit else "measured"
     for point in validation.points:
-        role = (
-            "measured, fitted"
-            if point.fitted
-            else "measured, unseen"
-            if validation.fit
-            else "measured"
-        )
+        role = "measured, fitted" if point.fitted else others
         roles.setdefault("wrong result" if point.wrong else role, []).append(point)
     return roles

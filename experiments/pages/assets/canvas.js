@@ -37,14 +37,6 @@ function surface(parent, label, draw) {
   return area;
 }
 
-/** The colours of the page. */
-function theme() {
-  const style = getComputedStyle(document.documentElement);
-  const names = ["ground", "panel", "ink", "quiet", "rule", "accent"];
-  const colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-  return { ...colours, dark: matchMedia("(prefers-color-scheme: dark)").matches };
-}
-
 /** A box of words over a drawing. Screen readers read it when it changes. */
 function tip(parent) {
   const box = element(parent, "div", "tip");
@@ -117,10 +109,4 @@ function tickLabel(time, step, largest) {
   const [unit, name] = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]].find(([size]) => largest >= size) || [1e-9, "ns"];
   const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(step / unit) + 1e-9)));
   return `${(time / unit).toFixed(digits)} ${name}`;
-}
-
-/** Whether white letters are easier to read on a colour like #0072b2. */
-function isDark(colour) {
-  const [red, green, blue] = [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
-  return 0.299 * red + 0.587 * green + 0.114 * blue < 128;
 }

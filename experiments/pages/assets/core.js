@@ -25,6 +25,20 @@ function element(parent, tag, name = "", text = "") {
   return made;
 }
 
+/** The colours of the page. */
+function theme() {
+  const style = getComputedStyle(document.documentElement);
+  const names = ["ground", "panel", "ink", "quiet", "rule", "accent"];
+  const colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  return { ...colours, dark: matchMedia("(prefers-color-scheme: dark)").matches };
+}
+
+/** Whether white letters are easier to read on a colour like #0072b2. */
+function isDark(colour) {
+  const [red, green, blue] = [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
+  return 0.299 * red + 0.587 * green + 0.114 * blue < 128;
+}
+
 /** Seconds in words: 12.3 µs. */
 function seconds(time) {
   const size = Math.abs(time);

@@ -91,7 +91,7 @@ function filmPicture(root, data) {
     [still.width, still.height] = [view.canvas.width, view.canvas.height];
     under = still.getContext("2d");
     under.setTransform(context.getTransform());
-    brush = brushOf(pageColours());
+    brush = brushOf(theme());
     drawn = null;
   }
 

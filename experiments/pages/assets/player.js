@@ -145,13 +145,6 @@ function sharpCanvas(parent, label) {
   return { canvas, fit };
 }
 
-/** The colours of the page's style: ground, panel, ink, quiet, rule, accent. */
-function pageColours() {
-  const style = getComputedStyle(document.documentElement);
-  const names = ["ground", "panel", "ink", "quiet", "rule", "accent"];
-  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-}
-
 /** Calls `action` when the window changes its size, the page its colours. */
 function whenChanged(parent, action) {
   let width = parent.clientWidth;
@@ -164,10 +157,7 @@ function whenChanged(parent, action) {
 }
 
 /** Black or white: what is easier to read on a colour. */
-function inkOn(colour) {
-  const [r, g, b] = [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
-  return 0.299 * r + 0.587 * g + 0.114 * b < 128 ? "#ffffff" : "#000000";
-}
+const inkOn = (colour) => (isDark(colour) ? "#ffffff" : "#000000");
 
 /** Text in the middle of a place, if its letters are large enough to read. */
 function write(context, text, x, y, size, colour, align = "center") {

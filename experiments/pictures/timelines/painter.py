@@ -15,7 +15,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
 from experiments.names import link_name
-from experiments.pictures.figure_file import GREY
 from experiments.pictures.timelines.bars import PIXELS, SEAM, bars_of, look_of
 from experiments.pictures.timelines.chart import FULL, INK, POINTS, Chart
 from experiments.pictures.timelines.palette import FILLS, HIDDEN, Fill, colours, ink_on, pale
@@ -351,7 +350,7 @@ def _handles(charts: Sequence[Chart], palette: dict[str, str]) -> list[Patch | L
         look.set_label(MEANINGS[cause])
         handles.append(look)
     if any(chart.spans.main < 0 for chart in charts):
-        handles.append(Patch(facecolor="white", edgecolor=GREY, label="idle"))
+        handles.append(Patch(facecolor="white", edgecolor="0.55", label="idle"))
     return handles
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from browser import Open
 from experiments.pages.inline_svg import inline_svg
 from experiments.pages.packed import TYPES, embedded, pack
-from experiments.pages.page import Cell, Facts, Figure, Heading, Page, Table, Words, to_html
+from experiments.pages.page import Cell, Facts, Figure, Heading, Page, Table, to_html
 
 HOSTILE = "<script>alert(1)</script>\"'&\0</script><!--<img src=x onerror=alert(2)>"
 
@@ -35,7 +35,6 @@ def page_of(text: str) -> Page:
             Figure("A figure", svg[0], text),
             Figure("Another", svg[1]),
             Facts(text, {text: text}),
-            Words(text, text),
         ],
         {"data.json": {text: text}},
     )
@@ -45,7 +44,7 @@ def test_a_page_shows_hostile_text_as_text(open_page: Open, tmp_path: Path) -> N
     file = tmp_path / "page.html"
     file.write_text(to_html(page_of(HOSTILE)), encoding="utf-8")
     page = open_page(file)
-    assert page.locator("section").count() == 5
+    assert page.locator("section").count() == 4
     assert page.locator("img").count() == 0
     shown = page.locator("h1").text_content()
     assert shown == HOSTILE.replace("\0", "")
