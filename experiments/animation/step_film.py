@@ -219,7 +219,7 @@ def messages(spans: StepSpans, item: Ints) -> list[Flight]:
     None if there are too many to draw."""
     timeline, schedule = spans.timeline, spans.timeline.schedule
     taking, peers = timeline.finish > timeline.start, schedule.peer
-    chosen = np.flatnonzero(schedule.remote & taking)
+    chosen = np.flatnonzero(schedule.remote & taking).astype(np.int32)
     if not schedule.remote.any():
         # The calls of a plan are priced: its messages are tasks.
         chosen = spans.first[(spans.graph.peer >= 0) & taking[spans.first]]

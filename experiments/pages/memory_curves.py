@@ -91,6 +91,8 @@ def from_document(document: object, name: str) -> MemoryCurves:
         rows,
         file.reals("held", len(rows) * parts).reshape(len(rows), parts),
         least,
-        *(file.reals(name, parts) for name in ("mean", "most", "redundant")),
+        file.reals("mean", parts),
+        file.reals("most", parts),
+        file.reals("redundant", parts),
         file.words("remarks"),
     )

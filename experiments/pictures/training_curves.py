@@ -262,9 +262,10 @@ def _is_sure(record: Record) -> bool:
     return record.get("low_s") is not None
 
 
-def _ends(records: Sequence[Record]) -> list[list[float]]:
+def _ends(records: Sequence[Record]) -> tuple[list[float], list[float]]:
     """The ends of the intervals of steps: the lower ones, then the upper ones."""
-    return [[_number(record, end) for record in records] for end in ("low_s", "high_s")]
+    low, high = ([_number(record, end) for record in records] for end in ("low_s", "high_s"))
+    return low, high
 
 
 def _number(record: Record, key: str) -> float:

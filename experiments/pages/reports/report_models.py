@@ -40,20 +40,20 @@ class Row(BaseModel):
 def part(base: type[BaseModel] = Part, **fields: Any) -> Any:
     """A mapping with these keys and the types of their values; (type, value) for a key that may be
     missing."""
-    shapes = {
+    shapes: dict[str, Any] = {
         name: each if isinstance(each, tuple) else (each, ...) for name, each in fields.items()
     }
     return create_model(base.__name__, __base__=base, **shapes)
 
 
+def several(kind: Any, least: int = 0) -> Any:
+    """A list."""
+    return Annotated[list[kind], Field(min_length=least, max_length=MOST)]
+
+
 def rows(**columns: Any) -> Any:
     """A table with at least one row, and at least these columns."""
-    return Annotated[list[part(Row, **columns)], Field(min_length=1, max_length=MOST)]
-
-
-def several(kind: Any, most: int = MOST) -> Any:
-    """A list."""
-    return Annotated[list[kind], Field(max_length=most)]
+    return several(part(Row, **columns), 1)
 
 
 def named(kind: Any, most: int = MOST) -> Any:
@@ -61,7 +61,7 @@ def named(kind: Any, most: int = MOST) -> Any:
     return Annotated[dict[Text, kind], Field(max_length=most)]
 
 
-GRID = {"grid_s": (Real | None, None), "grid_error_s": (Real | None, None)}
+GRID: dict[str, Any] = {"grid_s": (Real | None, None), "grid_error_s": (Real | None, None)}
 WAITS = several(part(where=Text, waits=Text, behind=Texts, seconds=Amount))
 """Who waits on which link, behind whom."""
 CHANGE = part(first_order=Real | None, simulated=Real | None)
