@@ -151,7 +151,7 @@ def _described(
 ) -> str:
     """What a slice is that is no transfer. The numbers are its bytes and labels."""
     nbytes, *labels = numbers
-    title, category = spans.names[name], spans.kinds[kind].partition(" ")[0]
+    title, category = spans.names[name], spans.kinds[kind]
     args: dict[str, object] = {
         word: k for word, k in zip(spans.labels, labels, strict=True) if k >= 0
     }

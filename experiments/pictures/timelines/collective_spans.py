@@ -57,7 +57,7 @@ def traced_spans(timeline: Timeline) -> Spans:
     """What a trace of a collective shows: all computations, messages and merges, and from when to
     when each rank takes part in each phase."""
     run = run_rows(timeline)
-    parts = run.computes(), run.sends(SENDS), run.merges(), run.phases()
+    parts = run.computes(), run.merges(), run.phases(), run.sends(SENDS)
     return _described(run, None, parts, False, None)
 
 
@@ -70,11 +70,11 @@ def _described(
 ) -> Spans:
     timeline, ranks = run.timeline, run.ranks
     schedule, machine = timeline.schedule, timeline.routed.machine
-    columns, remarks = Columns.joined(*parts), tuple[str, ...]()
+    columns, remarks = Columns.behind(*parts), tuple[str, ...]()
     if schedule.fold is not None:
         remarks = (standing(len(ranks), schedule.ranks),)
         if everyone and len(columns.row) * schedule.members <= MOST_UNFOLDED:
-            columns, remarks = run.unfolded(columns), ()
+            columns, remarks = run.unfolded(Columns.joined(columns)), ()
             ranks = np.arange(schedule.ranks, dtype=np.int32)
     phases, names = (
         (*schedule.phases, IDLE),

@@ -97,7 +97,7 @@ def _kernels(step: StepSpans) -> Columns:
     boxes = boxes.take((step.places[boxes.row] < step.workers) & ~restarts)
     received = boxes.take(boxes.peer >= 0)
     row = np.searchsorted(step.places, received.peer).astype(np.int32)
-    return Columns.joined(boxes, received._replace(row=row))
+    return Columns.behind(boxes, received._replace(row=row))
 
 
 def _about(step: StepSpans, boxes: Columns) -> list[tuple[str, str, str]]:
@@ -132,10 +132,10 @@ def _steps(step: StepSpans, worker: int, rank: int) -> Iterator[str]:
     """The steps of a worker, each from the end of the step before; of a plan one that lasts for
     the whole run."""
     numbers, ends = step.numbers.tolist(), nanoseconds(step.ends[:, worker])
-    if step.what != "rank":
-        numbers, ends = [0], nanoseconds(np.array([step.timeline.makespan]))
     starts = np.append(0, ends[:-1])
     times = microseconds(starts).tolist(), ((ends - starts) / 1000).tolist()
+    if step.what != "rank":
+        numbers, times = [0], ([0.0], [step.timeline.makespan * 1e6])
     for number, start, length in zip(numbers, *times, strict=True):
         yield (
             f'{{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{number}", '

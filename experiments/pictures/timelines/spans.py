@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.pictures.timelines.stored import LONGEST, Stored
-from experiments.pictures.timelines.stored import MOST as STORED
+from experiments.pictures.timelines import stored
 from simulator.analysis.critical_path import SEGMENT_PARTS, Path
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
@@ -26,8 +25,6 @@ MESSAGES = "messages"
 """The lane of messages below the lanes on which ranks compute and communicate."""
 STEPS = "steps"
 """The lane of the steps of a training run, in traces."""
-AT_RECEIVER = ("reduction", "copy")
-"""Parts of a critical path whose place is a rank: the one that merges."""
 Flags = npt.NDArray[np.bool_]
 
 
@@ -85,9 +82,14 @@ class Columns(NamedTuple):
         )
 
     @classmethod
+    def behind(cls, *parts: Columns) -> Columns:
+        """The spans of some parts, one part behind the other."""
+        return cls._make(np.concatenate(column) for column in zip(*parts, strict=True))
+
+    @classmethod
     def joined(cls, *parts: Columns) -> Columns:
         """All spans, by row, lane and time."""
-        every = cls._make(np.concatenate(column) for column in zip(*parts, strict=True))
+        every = cls.behind(*parts)
         return every.take(np.lexsort((every.start, every.lane, every.row)))
 
 
@@ -200,11 +202,10 @@ class Spans:
         )
 
     def having(self, *parts: Columns, most: int | None = MOST) -> Spans:
-        """These spans with the columns of some parts: no more than `most`, and then none that takes
-        no time."""
-        columns = Columns.joined(*parts)
+        """These spans with the columns of some parts; with `most`, in order and no more."""
         if most is None:
-            return replace(self, columns=columns).compact()
+            return replace(self, columns=Columns.behind(*parts)).compact()
+        columns = Columns.joined(*parts)
         columns = columns.take(columns.end > columns.start)
         return thinned(replace(self, columns=columns), most).compact()
 
@@ -217,7 +218,7 @@ def _occurring(numbers: Sequence[Ints], words: Sequence[str]) -> tuple[tuple[str
     places: dict[str, int] = {}
     known = np.flatnonzero(np.bincount(every + 1, minlength=1)) - 1
     for number in known[known >= 0].tolist():
-        table[number] = places.setdefault(words[number][:LONGEST], len(places))
+        table[number] = places.setdefault(words[number][: stored.LONGEST], len(places))
     return tuple(places), table
 
 
@@ -277,7 +278,8 @@ def pieces_of(path: Path, ranks: Ints, lane: Ints) -> Pieces:
     order = np.flatnonzero(path.seconds > 0)[::-1]
     path, lane = path.take(order), lane[order].astype(np.int32)
     end = np.cumsum(path.seconds)
-    merges = [SEGMENT_PARTS.index(part) for part in AT_RECEIVER]
+    # What merges is at the receiver.
+    merges = [SEGMENT_PARTS.index(part) for part in ("reduction", "copy")]
     rank = np.where(np.isin(path.part, merges), path.where, path.rank)
     row = np.searchsorted(ranks, rank).clip(max=len(ranks) - 1)
     row = np.where(ranks[row] == rank, row, -1).astype(np.int32)
@@ -363,10 +365,10 @@ def _plain(column: npt.NDArray[Any]) -> object:
 def from_document(document: object, name: str) -> Spans:
     """The spans of a document that :func:`to_document` made. Raises InputError of one line, which
     begins with `name`, if anything in it does not fit."""
-    file = Stored(document, name)
+    file = stored.Stored(document, name)
     part, pieces = file.part("columns"), file.part("path")
     words: dict[str, Any] = {key: file.words(key) for key in ("rows", *WORDS.values(), "parts")}
-    count = file.whole_number("count", 0, STORED)
+    count = file.whole_number("count", 0, stored.MOST)
     known: dict[str, Any] = {"row": part.places("row", count, words["rows"])}
     for column, words_of in WORDS.items():
         least = 0 if column in ("lane", "kind", "name") else -1

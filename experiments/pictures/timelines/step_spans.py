@@ -4,7 +4,7 @@ them reads."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -131,8 +131,7 @@ class StepSpans:
     @cached_property
     def kind(self) -> Ints:
         """The kind of each name, a place in `legend`."""
-        places = {kind: place for place, kind in enumerate(self.legend)}
-        return np.array([places[kind] for kind in self.kinds], dtype=np.int32)
+        return np.array([self.legend.index(kind) for kind in self.kinds], dtype=np.int32)
 
     @cached_property
     def boxes(self) -> Columns:
@@ -189,7 +188,8 @@ class StepSpans:
         return self._described(run.ranks, path).having(*parts)
 
     def traced_spans(self) -> Spans:
-        """What a trace shows: all spans of all places, also the steps of each worker."""
+        """What a trace shows: all spans of all places, also the steps of each worker; of devices
+        of a pipeline the work alone."""
         every = np.arange(self.timeline.schedule.ranks, dtype=np.int32)
         run, spans = (
             RunRows(self.timeline, every, on_path(self.timeline, None)),
@@ -200,8 +200,15 @@ class StepSpans:
         kind, name = len(spans.kinds) - 1, len(self.names) + 1 + steps
         times = start.ravel(), self.ends.ravel()
         each = Columns.of(workers, *times, lane=len(spans.lanes) - 1, kind=kind, name=name)
-        parts = (part._replace(row=self.places[part.row]) for part in (self.boxes, self.bubbles))
-        return spans.having(*parts, each, self._messages(run), most=None)
+        boxes, bubbles = (
+            part._replace(row=self.places[part.row]) for part in (self.boxes, self.bubbles)
+        )
+        # A trace sorts communications by the part of the step that they belong to.
+        boxes = boxes._replace(kind=self.kind[self.phase[boxes.task]])
+        if self.what == "device":
+            names = tuple(rank_name(self.timeline.schedule, place) for place in every.tolist())
+            return replace(spans, rows=names).having(boxes, most=None)
+        return spans.having(each, bubbles, boxes, self._messages(run), most=None)
 
     def _messages(self, run: RunRows) -> Columns:
         sent = run.sends(len(self.lanes))
