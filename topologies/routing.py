@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import _distance_kernels, _kernels, _pair_kernels
-from topologies._compile import kernel
 from topologies.errors import InputError
+from topologies.jit import kernel
 from topologies.topology import Floats, Ints, Routes, Topology
 
 Longs = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 from simulator.kernels import dependencies
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from topologies._compile import kernel
+from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 LOCAL = 0.25

@@ -36,15 +36,14 @@ class Doctor:
 
     def run(self) -> int:
         """Print what a bug report needs."""
-
-        from topologies._compile import code_cache
+        from topologies import compilation
 
         rows = [["python", platform.python_version(), platform.platform()]]
         rows += [[package, version(package), ""] for package in PACKAGES]
         rows += [[package, _installed(package), ""] for package in EXTRAS]
         floors = {floor: import_module(floor).__file__ or "" for floor in FLOORS}
         rows += [[floor, "", str(Path(file).parent)] for floor, file in floors.items()]
-        rows.append(["compiled code", "", str(code_cache.folder())])
+        rows.append(["compiled code", "", str(compilation.folder())])
         output.say(output.align(rows))
         return 0
 

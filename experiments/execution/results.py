@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from experiments import output
 from experiments.execution.executor import Executor
 from experiments.execution.journal import Journal
-from topologies._compile import is_compiling, is_loaded
+from topologies.jit import is_loaded
 from topologies.resources import duration
 
 T = TypeVar("T")
@@ -87,10 +87,9 @@ class Countdown:
         self._done += 1
         self._spent += self._costs[number]
         self._left -= self._costs[number]
-        compiling, loaded = is_compiling(), is_loaded()
-        if compiling or loaded != self._loaded:
-            self._start, self._spent, self._loaded = monotonic(), 0.0, loaded and not compiling
-        remark = ", compiling" if compiling else ""
+        if is_loaded() != self._loaded:
+            self._start, self._spent, self._loaded = monotonic(), 0.0, is_loaded()
+        remark = ""
         if self._spent > FEW * self._left:
             seconds = (monotonic() - self._start) * self._left / self._spent
             remark = f", {duration(seconds)} left"

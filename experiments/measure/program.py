@@ -13,8 +13,8 @@ from experiments.measure.signals import with_signals
 from experiments.measure.slot_layout import ElementSpan, Ints, slot_bounds, slot_span
 from simulator.kernels import dependencies
 from simulator.schedules.schedule import COMPUTE, Schedule
-from topologies._compile import kernel
 from topologies.errors import InputError
+from topologies.jit import kernel
 
 
 class Message(NamedTuple):

@@ -22,8 +22,8 @@ from simulator.collectives import Algorithm
 from simulator.collectives.operation_counts import estimate
 from simulator.engines import REFERENCE_COST
 from simulator.profile import Profile
-from topologies._compile import CROSSOVER, pays
 from topologies.errors import InputError
+from topologies.jit import CROSSOVER, pays
 from topologies.topology import Topology
 
 SMALL = 64

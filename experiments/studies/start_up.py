@@ -97,13 +97,13 @@ def crossovers(repeats: int = 7) -> list[list[str]]:
     """Whole sweeps, forced each way: from when on it pays to load compiled code."""
     rows = [["sweep", "never compiled", "always compiled", "chosen"]]
     script = (
-        "from topologies import _compile\n_compile.CROSSOVER = {}\n"
+        "from topologies import jit\n_compile.CROSSOVER = {}\n"
         "from experiments.cli import main\nmain()"
     )
     for last in (8, 12, 16, 20, 24, 32, 48):
         words = ["sweep", "--p", f"2..{last}", "--format", "csv"]
         times = []
-        for limit in ("10**12", "-1", "_compile.CROSSOVER"):
+        for limit in ("10**12", "-1", "jit.CROSSOVER"):
             seconds = []
             for _ in range(repeats + 1):  # the first run warms the caches
                 begin = perf_counter()

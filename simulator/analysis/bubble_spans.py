@@ -23,7 +23,7 @@ from simulator.analysis.queue_spans import queued_media, sections
 from simulator.kernels import queues
 from simulator.kernels.path import latest
 from simulator.schedules.timeline import Timeline
-from topologies._compile import kernel
+from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 BUBBLE_CAUSES = (*CAUSES, "fill", "launch")

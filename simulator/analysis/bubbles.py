@@ -12,7 +12,7 @@ from simulator.kernels import queues
 from simulator.kernels.queues import Gaps
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
-from topologies._compile import kernel
+from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 CAUSES = ("transfer", "contention", "slower peer", "drain")

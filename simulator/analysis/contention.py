@@ -8,7 +8,7 @@ import numpy.typing as npt
 from simulator.kernels import queues
 from simulator.kernels.records import History
 from simulator.schedules.timeline import Occupancy, Timeline
-from topologies._compile import kernel
+from topologies.jit import kernel
 from topologies.topology import Floats
 
 ROUNDING = 1e-9

@@ -13,8 +13,8 @@ from simulator.analysis.contention import history
 from simulator.kernels import path
 from simulator.schedules.schedule import Flags
 from simulator.schedules.timeline import Timeline
-from topologies._compile import kernel
 from topologies.errors import InputError
+from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 Part = Literal["compute", "latency", "gap", "serialisation", "reduction", "copy"]

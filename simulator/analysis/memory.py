@@ -16,7 +16,7 @@ from simulator.kernels.copies import Copies, Events, Levels, follow
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
-from topologies._compile import compiled, pays
+from topologies.jit import compiled, pays
 from topologies.topology import Floats, Ints
 
 ROUNDING = 1e-12
@@ -119,7 +119,7 @@ def trace(
 def _trace(course: Course, place: Ints, holdings: Changes | None, live: Changes | None) -> Memory:
     """`place` is where the bytes of each rank are counted, as in :class:`Levels`."""
     schedule = course.schedule
-    layout, is_compiled = _layout(schedule), pays(2 * len(schedule), fill, follow)
+    layout, is_compiled = _layout(schedule), pays(2 * len(schedule))
     form = _arrays if is_compiled else _lists
     order, operations = _by_time(course.finish), schedule.operations
     moments = Moments(order, course.start, course.finish, ROUNDING * course.makespan)

@@ -4,11 +4,10 @@ from functools import partial
 from typing import Literal
 
 from simulator.engines.overflow import check_times
-from simulator.kernels import fair_sharing, first_come
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Sharing, Timeline
-from topologies import _compile
+from topologies import jit
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -64,10 +63,7 @@ def run(
         raise InputError(f"sharing is {sharing!r}: the routes are folded for 'fair'")
     check_times(routed)
     grid = _grid(routed, sharing, fair_tolerance)
-    loop = fair_sharing.simulate if sharing == "fair" else first_come.simulate
-    if engine == "compiled" or (
-        engine == "auto" and _compile.pays(_work(routed.schedule, sharing), loop)
-    ):
+    if engine == "compiled" or (engine == "auto" and jit.pays(_work(routed.schedule, sharing))):
         from simulator.engines import compiled
 
         return compiled.run(routed, sharing, store_and_forward, grid)

@@ -15,7 +15,7 @@ from simulator.kernels.repeats import Parts, Steps
 from simulator.schedules.flow_routes import flow_routes, limiting
 from simulator.schedules.routed import Routed
 from simulator.schedules.timeline import Sharing, Timeline
-from topologies._compile import compiled
+from topologies.jit import compiled
 
 
 def run(

@@ -13,7 +13,7 @@ from simulator.kernels.records import Times, Turns, Work
 from simulator.kernels.repeats import Parts, Steps
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import COMPUTE
-from topologies._compile import kernel
+from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 Places = npt.NDArray[np.int64]

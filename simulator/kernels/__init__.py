@@ -6,8 +6,6 @@ and bytes, or uint64 data, C-contiguous. Its annotations say what it takes and r
 compiled as they are: an array of two dimensions is `Annotated[Floats, 2]`. A call with other arrays
 raises TypeError. :mod:`simulator.kernels.registry` lists all kernels, in the order of need.
 
-A kernel calls functions of this package only. The name of its compiled code is a hash of its file
-and of the files of the records and functions that it imports
-(:mod:`topologies._compile.code_cache`). A function that a kernel calls makes no arrays or lists,
-and no function has functions or comprehensions in it.
+A kernel calls functions of this package only (:mod:`topologies.compilation`). A function that a
+kernel calls makes no arrays or lists, and no function has functions or comprehensions in it.
 """

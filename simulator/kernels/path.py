@@ -90,7 +90,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
                 waiter, place = i, node
                 since = ready_at(routes, network, times, nbytes[i], i, hop, fair, store_and_forward)
             occupant = np.int64(cause[node])
-            holder = np.int64(np.searchsorted(nodes, occupant, side="right") - 1)
+            holder = np.int64(owner(nodes, occupant))
             at = indptr[route[holder]] + occupant - nodes[holder]
             wait = Wait(waiter, start[node] - since, occupant, place)
             if at < indptr[route[holder] + 1]:
@@ -304,6 +304,19 @@ def shared(
                 if (off, m) < (nearest, medium):
                     medium, nearest = m, off
     return medium
+
+
+def owner(nodes: Ints, node: Index) -> Index:
+    """The operation of a node, by halving. With `np.searchsorted`, Numba's array functions and
+    scipy would be imported wherever the compiled walk is loaded."""
+    low, high = 0, len(nodes)
+    while low < high:
+        middle = (low + high) // 2
+        if nodes[middle] <= node:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
 
 
 def latest(predecessors: Csr, finish: Floats, nodes: Ints, i: Index) -> Index:

@@ -14,7 +14,7 @@ from simulator.kernels import (
     rates,
 )
 from topologies import _distance_kernels, _flow_kernels, _kernels, _pair_kernels
-from topologies._compile import Kernel
+from topologies.jit import Kernel
 
 KERNELS: tuple[Kernel, ...] = (
     dependencies.derive,

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from simulator.kernels import dependencies
 from simulator.kernels.dependencies import Groups, Waits
 from simulator.kernels.records import Accesses, Csr, Flags
-from topologies._compile import kernel
 from topologies.errors import InputError
+from topologies.jit import kernel
 from topologies.topology import Ints
 
 Longs = npt.NDArray[np.int64]

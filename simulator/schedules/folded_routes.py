@@ -17,8 +17,8 @@ from simulator.schedules.folding import Fold, spread
 from simulator.schedules.orbits import Crossed, NotSymmetric, Orbits
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Longs, Shifts
-from topologies._compile import kernel
 from topologies.columns import Words, distinct
+from topologies.jit import kernel
 from topologies.routing import find_routes
 from topologies.topology import Ints, Topology
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from simulator.kernels import dependencies
 from simulator.schedules.schedule import TRANSFER, Schedule
-from topologies._compile import kernel
+from topologies.jit import kernel
 from topologies.topology import Ints
 
 Longs = npt.NDArray[np.int64]

@@ -14,8 +14,8 @@ from simulator.kernels import dependencies
 from simulator.kernels.records import Csr, Operations
 from simulator.kernels.records import Flags as Flags
 from simulator.schedules.folding import Fold
-from topologies._compile import kernel
 from topologies.errors import InputError
+from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from simulator.kernels import execution
 from simulator.schedules.causes import absent
 from simulator.schedules.schedule import Schedule
-from topologies._compile import kernel
+from topologies.jit import kernel
 from topologies.topology import Ints
 
 Data = npt.NDArray[np.uint64]

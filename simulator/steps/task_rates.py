@@ -12,8 +12,8 @@ from simulator.kernels.rates import COMPUTES, TALKS, Course, Loop, Room, Tasks, 
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Flags
 from simulator.schedules.timeline import Timeline
-from topologies._compile import kernel
 from topologies.errors import InputError
+from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 COST = 4

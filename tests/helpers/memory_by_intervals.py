@@ -12,7 +12,7 @@ from simulator.kernels.records import Flags, Floats, Ints, Operations, Values
 from simulator.schedules import semantics
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.timeline import Timeline
-from topologies._compile import kernel
+from topologies.jit import kernel
 
 _NONE = -1
 

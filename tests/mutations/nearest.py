@@ -11,9 +11,8 @@ from pathlib import Path
 FLOORS = ("simulator", "topologies")
 LAWS = "tests/laws"
 OWN = (
-    "test_compile.py",
-    "test_code_cache.py",
-    "test_compiling_together.py",
+    "test_jit.py",
+    "test_compilation.py",
     "test_buckets_torch.py",
 )
 """Test files that start processes or import torch: for the mutants of their module alone."""

@@ -69,7 +69,7 @@ def test_a_seed_draws_the_same_lines_every_time_and_each_once() -> None:
         ("simulator/engines/fair.py", "tests/simulator/engines/test_fair.py"),
         ("simulator/collectives/gloo.py", "tests/simulator/collectives/test_gloo.py"),
         ("topologies/routing.py", "tests/topologies/test_routing.py"),
-        ("topologies/_compile/code_cache.py", "tests/simulator/engines/test_code_cache.py"),
+        ("topologies/compilation.py", "tests/topologies/test_compilation.py"),
     ],
 )
 def test_doctests_come_first_then_the_tests_of_the_file_and_the_laws_last(

@@ -8,8 +8,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from grouped_cases import each_case
-from topologies._compile import compiled
 from topologies._distance_kernels import Edges, distances
+from topologies.jit import compiled
 from topologies.shapes import SHAPES
 
 

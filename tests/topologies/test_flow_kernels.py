@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from topologies._compile import compiled
 from topologies._flow_kernels import least_flow
+from topologies.jit import compiled
 
 MOST = 40
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routes import devices_of
-from topologies._compile import compiled
 from topologies.clusters import cluster
 from topologies.errors import InputError
+from topologies.jit import compiled
 from topologies.link import Link
 from topologies.routing import distances, find_routes
 from topologies.shapes import SHAPES, fat_tree, leaf_spine, ring

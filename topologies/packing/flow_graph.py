@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies._compile import kernel
 from topologies._flow_kernels import least_flow
+from topologies.jit import kernel
 from topologies.topology import Flags, Floats, Topology
 
 Longs = npt.NDArray[np.int64]

@@ -30,7 +30,7 @@ from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from topologies import shapes
-from topologies._compile import compiled
+from topologies.jit import compiled
 from topologies.topology import Floats, Topology
 from transfers import arrival as arrival_of
 from transfers import head, slower_by, slowest_hop

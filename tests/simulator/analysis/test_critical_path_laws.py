@@ -30,7 +30,7 @@ from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Sharing, Timeline
 from topologies import shapes
-from topologies._compile import compiled
+from topologies.jit import compiled
 from topologies.topology import Floats, Topology
 
 SHAPES: list[Callable[..., Topology]] = [

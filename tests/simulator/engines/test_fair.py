@@ -16,7 +16,7 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from small_machines import route_of
 from small_schedules import between, messages
-from topologies import _compile, shapes
+from topologies import jit, shapes
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Topology
@@ -313,11 +313,11 @@ def test_everyone_to_everyone_through_a_switch_takes_what_each_port_carries(
 def test_much_that_meets_is_left_to_the_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def pays(work: int, *kernels: _compile.Kernel) -> bool:
+    def pays(work: int) -> bool:
         asked.append(work)
         return True
 
-    monkeypatch.setattr(_compile, "pays", pays)
+    monkeypatch.setattr(jit, "pays", pays)
     everyone, topology = find("naive").build(24, 1e6), shapes.star(24, bandwidth=1e9)
     fifo, shared = simulate(everyone, topology), simulate(everyone, topology, sharing="fair")
     assert fifo.makespan == pytest.approx(shared.makespan, rel=1e-9)

@@ -15,7 +15,7 @@ from flows_in_use import MEDIA, OPERATIONS, Flows, routes_of_flows
 from simulator.engines.fair import max_min_rates
 from simulator.kernels import flow_levels, flow_limits, level_filling
 from simulator.kernels.flows import Heap
-from topologies._compile import Kernel, compiled
+from topologies.jit import Kernel, compiled
 
 bandwidths = st.lists(st.integers(1, 9), min_size=MEDIA, max_size=MEDIA)
 

@@ -19,8 +19,8 @@ from simulator.kernels import repeats
 from simulator.kernels.repeats import Parts
 from simulator.schedules.alike_steps import alike_steps
 from simulator.schedules.routed import Routed, in_ticks
-from topologies._compile import compiled
 from topologies.clusters import cluster
+from topologies.jit import compiled
 from topologies.shapes import star
 from topologies.topology import Floats, Topology
 

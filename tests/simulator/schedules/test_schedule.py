@@ -33,8 +33,8 @@ from simulator.schedules.routed import route
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import rotations
-from topologies._compile import compiled
 from topologies.errors import InputError
+from topologies.jit import compiled
 from topologies.shapes import star
 
 MODULES = tuple(iter_modules(kernel_package.__path__))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import ancestors, predecessors
-from topologies._compile import compiled
 from topologies.errors import InputError
+from topologies.jit import compiled
 
 NAN, INF = float("nan"), float("inf")
 

@@ -31,8 +31,8 @@ from simulator.training.plan_simulation import TrainingRules, train
 from simulator.training.replay import Replay, Replayed
 from simulator.training.strategy import Strategy
 from simulator.training.trainer import Trainer
-from topologies._compile import compiled
 from topologies.catalogue import find
+from topologies.jit import compiled
 from topologies.topology import Topology
 
 ALGORITHMS = ["ring", "rings", "tree", "naive", "halving_doubling", "parameter_server"]

@@ -1,0 +1,116 @@
+"""Compiled kernels, and the folder in which they are kept."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from compiling_processes import CHAIN, COMPILE_ONE, DEPTHS, PACKAGES, run
+from simulator.kernels import dependencies
+from topologies import compilation
+from topologies.jit import compiled
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="files without owners and modes")
+FOLDER = "from topologies import compilation\nplace = compilation.folder()\n"
+
+
+def test_numba_has_the_private_parts_that_are_used() -> None:
+    """Without these, drop `load` in `compiled` (half a second more for each process), or find how a
+    function counts no references (`_nrt`)."""
+    code = numba.njit(cache=False, _nrt=False, forceinline=True, no_cpython_wrapper=True)(
+        dependencies.sort
+    )
+    assert hasattr(numba.core.caching.FunctionCache, "_load_overload")
+    assert hasattr(code, "_cache")
+    assert callable(numba.core.runtime.rtsys.initialize)
+
+
+def test_a_call_with_other_types_is_refused() -> None:
+    with pytest.raises(TypeError, match="No matching definition"):
+        compiled(dependencies.chain)(np.ones(1), np.zeros(2, np.int32), np.zeros(0, np.int32))
+
+
+def test_a_second_process_finds_what_the_first_compiled(tmp_path: Path) -> None:
+    for hits in (0, 1):
+        assert run(COMPILE_ONE, SIMCTL_CACHE_DIR=str(tmp_path)) == ([DEPTHS, hits], "")
+    (folder,) = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.exhaustive
+def test_a_kernel_is_compiled_again_when_a_function_of_another_file_changes(tmp_path: Path) -> None:
+    """Numba by itself would take the old code."""
+    for package in ("simulator", "topologies"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PACKAGES / package, tmp_path / package, ignore=ignored)
+    kernels = tmp_path / "simulator" / "kernels"
+    head = "from simulator.kernels.records import Floats\n"
+    (kernels / "caller.py").write_text(
+        f"{head}from simulator.kernels.firsts import first\n"
+        "def call(column: Floats) -> float:\n    return first(column)\n"
+    )
+    code = f"{CHAIN}\nfrom simulator.kernels.caller import call\n"
+    code += "answer = compiled(call)(np.ones(1)), len(compiled(call).stats.cache_hits)"
+    for added, hits in ((0, 0), (0, 1), (2, 0)):
+        text = f"{head}def first(column: Floats) -> float:\n    return column[0] + {added}.0\n"
+        if not hits:
+            (kernels / "firsts.py").write_text(text)
+        answer, _ = run(code, tmp_path, SIMCTL_CACHE_DIR=str(tmp_path / "cache"))
+        assert answer == [1.0 + added, hits]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
+def test_in_a_folder_of_others_a_process_compiles_in_memory_and_says_so_once(
+    mode: int, tmp_path: Path
+) -> None:
+    code = f"{FOLDER}place.mkdir(parents=True)\nplace.chmod({mode})\n{COMPILE_ONE}"
+    code += "compiled(dependencies.invert)"
+    (depths, _), error = run(code, SIMCTL_CACHE_DIR=str(tmp_path))
+    assert depths == DEPTHS
+    assert error.count("compiled code is not cached: another user can write ") == 1
+    assert [*tmp_path.glob("*/*")] == []
+
+
+def test_code_of_another_user_is_not_loaded(tmp_path: Path) -> None:
+    code = f"import os\nuser = os.geteuid()\nos.geteuid = lambda: user + 1\n{COMPILE_ONE}"
+    (depths, _), error = run(code, SIMCTL_CACHE_DIR=str(tmp_path))
+    assert depths == DEPTHS
+    assert error.count("another user can write") == 1
+
+
+def test_where_no_folder_can_be_made_a_process_compiles_in_memory(tmp_path: Path) -> None:
+    (depths, _), error = run(COMPILE_ONE, SIMCTL_CACHE_DIR="/dev/null/x")
+    assert depths == DEPTHS
+    assert "(set SIMCTL_CACHE_DIR)" in error
+
+
+@pytest.mark.parametrize(
+    ("environment", "count"),
+    [
+        ({"SIMCTL_COMPILE": ""}, 1),
+        ({"SIMCTL_COMPILE": "", "CI": "true"}, 0),
+        ({"SIMCTL_COMPILE": "needed"}, 0),
+        ({"SIMCTL_COMPILE": "all", "CI": "true"}, 1),
+    ],
+    ids=["default", "CI", "needed", "all in CI"],
+)
+def test_one_process_compiles_beside_the_first_command_unless_that_is_switched_off(
+    environment: dict[str, str], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = list[object]()
+    monkeypatch.setattr(compilation.subprocess, "Popen", lambda line, **_: started.append(line))
+    monkeypatch.setattr(compilation, "folder", lambda: tmp_path)
+    monkeypatch.setattr(compilation, "_is_usable", lambda: True)
+    for name, value in ({"CI": ""} | environment).items():
+        monkeypatch.setenv(name, value)
+    assert not compilation.is_complete()
+    assert not compilation.is_complete(), "and no second process while the first is at it"
+    assert len(started) == count
+    os.utime(tmp_path / "lock", (0, 0)) if count else None
+    assert not compilation.is_complete()
+    assert len(started) == 2 * count, "and another one after a killed one"
+    (tmp_path / "complete").touch()
+    assert compilation.is_complete()
