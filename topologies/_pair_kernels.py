@@ -7,35 +7,13 @@ from heapq import heappop, heappush
 from typing import Annotated, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.int8]
-Index = int | np.integer
-_FAR = np.int64(2**61)
+from topologies._kernels import FAR, Bytes, Index, Ints, Longs, Ways
+
 _BEFORE, _AFTER, _PLACE, _NEXT = 0, 1, 2, 3
 """The columns of the links that a search has followed: the device that a link leaves, the one that
 it enters, its place in row 0 of the ways, and the next link by which a shortest way leaves the same
 device, or -1."""
-
-
-class Ways(NamedTuple):
-    """The links out of every device (row 0 of each column) and into every device (row 1), in the
-    order in which a route chooses."""
-
-    indptr: Annotated[Longs, 2]
-    """The links of device d are those from `indptr[side, d]` to `indptr[side, d + 1]`."""
-    ends: Annotated[Ints, 2]
-    """The device at the other end of each of these links."""
-    places: Annotated[Longs, 2]
-    """Where each of these links stands in row 0."""
-    ticks: Longs
-    """The latency of the links of row 0."""
-    link: Ints
-    """The number of the links of row 0."""
-    node: Ints
-    """The node of each device, or -1."""
 
 
 class Sides(NamedTuple):
@@ -74,7 +52,7 @@ def between(
     """
     devices = len(ways.node)
     sides = Sides(
-        np.full((2, devices), _FAR, np.int64),
+        np.full((2, devices), FAR, np.int64),
         np.zeros((2, devices), np.int64),
         np.zeros((2, devices), np.int8),
         np.empty((2, devices), np.int32),
@@ -90,7 +68,7 @@ def between(
     backward = [(np.int64(0), np.int64(0), np.int64(0))]
     salt = np.zeros(3, np.int64)
     for pair in range(len(sources)):
-        used[:], best[0], best[1] = 0, _FAR, 0
+        used[:], best[0], best[1] = 0, FAR, 0
         for side in range(2):
             heap, device = (forward if side == 0 else backward), targets[pair]
             if side == 0:
@@ -103,7 +81,7 @@ def between(
                 heap = forward if side == 0 else backward
                 while len(heap) > 0 and sides.settled[side, heap[0][2]]:
                     heappop(heap)
-                sides.top[side, 0] = heap[0][0] if len(heap) > 0 else _FAR
+                sides.top[side, 0] = heap[0][0] if len(heap) > 0 else FAR
                 sides.top[side, 1] = heap[0][1] if len(heap) > 0 else 0
             if has_met(sides):
                 break
@@ -127,7 +105,7 @@ def between(
                     if is_nearer(sides, side, neighbor, total, hops + 1):
                         reach(sides, side, neighbor, total, hops + 1)
                         heappush(heap, (np.int64(total), np.int64(hops + 1), np.int64(neighbor)))
-        if best[0] < _FAR:
+        if best[0] < FAR:
             if end + best[1] > len(links):
                 longer = np.empty(2 * (end + best[1]), np.int32)
                 for place in range(end):
@@ -155,7 +133,7 @@ def degree(ways: Ways, side: Index, device: Index) -> int:
 def reach(sides: Sides, side: Index, device: Index, ticks: Index, hops: Index) -> None:
     """A way between a device and the end of a side is the shortest yet; perhaps also the way over
     it from end to end."""
-    if sides.ticks[side, device] == _FAR:
+    if sides.ticks[side, device] == FAR:
         sides.reached[side, sides.used[side]] = device
         sides.used[side] += 1
     sides.ticks[side, device], sides.hops[side, device] = ticks, hops
@@ -305,7 +283,7 @@ def forget(sides: Sides) -> None:
     for side in range(2):
         for k in range(sides.used[side]):
             device = sides.reached[side, k]
-            sides.ticks[side, device], sides.hops[side, device] = _FAR, 0
+            sides.ticks[side, device], sides.hops[side, device] = FAR, 0
             sides.settled[side, device], sides.marks[device] = 0, 0
             sides.first[device] = -1
         sides.used[side] = 0

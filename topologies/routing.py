@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from topologies import _distance_kernels, _kernels, _pair_kernels
+from topologies import _kernels, _pair_kernels
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints, Routes, Topology
@@ -198,8 +198,8 @@ class _Graph:
             return routes
         groups = np.append(first, len(order)).astype(np.int64)
         shortest = kernel(_kernels.shortest, len(targets) * self.topology.links + len(order))
-        pairs = _kernels.Pairs(targets.astype(np.int32), groups, begins[order], salts[order])
-        indptr, links = shortest(self.graph, pairs)
+        to, sources = targets.astype(np.int32), begins[order].astype(np.int32)
+        indptr, links = shortest(self.ways, to, groups, sources, salts[order])
         length = np.diff(indptr)
         back = np.argsort(order, kind="stable")
         starts = np.zeros(len(order) + 1, dtype=np.int64)
@@ -208,23 +208,15 @@ class _Graph:
         return starts, links[np.repeat(indptr[:-1][back], length[back]) + offset]
 
     @cached_property
-    def graph(self) -> _kernels.Graph:
-        """The links of every device, as the search for many sources of a target takes them."""
-        ways = self.ways
-        into = np.stack((ways.ends[1].astype(np.int64), ways.places[1]), axis=1)
-        columns = ways.indptr[1], into, ways.indptr[0], ways.ends[0]
-        return _kernels.Graph(*columns, ways.link, ways.ticks, ways.node)
-
-    @cached_property
-    def ways(self) -> _pair_kernels.Ways:
-        """The links of every device, as the search for pairs takes them."""
+    def ways(self) -> _kernels.Ways:
+        """The links of every device, as searches take them."""
         topology, devices = self.topology, self.devices
         order_by = np.arange(topology.links) if topology.paths == "link" else topology.target
         leaving = np.lexsort((order_by, topology.source))
         place = np.empty(topology.links, dtype=np.int64)
         place[leaving] = np.arange(topology.links)
         entering = np.lexsort((topology.source, topology.target))
-        return _pair_kernels.Ways(
+        return _kernels.Ways(
             np.stack((_indptr(topology.source, devices), _indptr(topology.target, devices))),
             np.stack((topology.target[leaving], topology.source[entering])),
             np.stack((np.arange(topology.links), place[entering])),
@@ -271,7 +263,6 @@ def _all_pairs(topology: Topology, devices: Ints) -> Floats:
 
 def _from_sources(topology: Topology, devices: Ints) -> Floats:
     least = np.empty((len(devices), len(topology.device_names)))
-    edges = _distance_kernels.Edges(topology.source, topology.target, topology.latency)
-    search = kernel(_distance_kernels.distances, len(devices) * topology.links)
-    search(edges, devices.astype(np.int32), least)
+    search = kernel(_kernels.distances, len(devices) * topology.links)
+    search(topology.source, topology.target, topology.latency, devices.astype(np.int32), least)
     return least

@@ -13,7 +13,7 @@ from simulator.kernels import (
     queues,
     rates,
 )
-from topologies import _distance_kernels, _flow_kernels, _kernels, _pair_kernels
+from topologies import _flow_kernels, _kernels, _pair_kernels
 from topologies.jit import Kernel
 
 KERNELS: tuple[Kernel, ...] = (
@@ -27,7 +27,7 @@ KERNELS: tuple[Kernel, ...] = (
     cells.fill,
     copies.follow,
     _pair_kernels.between,
-    _distance_kernels.distances,
+    _kernels.distances,
     path.walk,
     _kernels.shortest,
     _flow_kernels.least_flow,

@@ -8,9 +8,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from grouped_cases import each_case
-from topologies._distance_kernels import Edges, distances
+from topologies._kernels import Floats, Ints, distances
 from topologies.jit import compiled
 from topologies.shapes import SHAPES
+
+Edges = tuple[Ints, Ints, Floats]
 
 
 @st.composite
@@ -20,19 +22,19 @@ def graphs(draw: st.DrawFn) -> tuple[int, Edges]:
     device = st.integers(0, devices - 1)
     links = draw(st.lists(st.tuples(device, device, st.integers(0, 5)), max_size=20))
     source, target = (np.array([link[k] for link in links], dtype=np.int32) for k in (0, 1))
-    return devices, Edges(source, target, np.array([link[2] for link in links], dtype=np.float64))
+    return devices, (source, target, np.array([link[2] for link in links], dtype=np.float64))
 
 
 @given(graphs())
 def test_distances_are_dijkstras(graph: tuple[int, Edges]) -> None:
-    devices, edges = graph
+    devices, (source, target, latency) = graph
     wanted = np.full((devices, devices), np.inf)
     np.fill_diagonal(wanted, 0.0)
-    np.minimum.at(wanted, (edges.source, edges.target), edges.latency)
+    np.minimum.at(wanted, (source, target), latency)
     for via in range(devices):
         wanted = np.minimum(wanted, wanted[:, [via]] + wanted[via])
     least = np.empty((devices, devices))
-    distances(edges, np.arange(devices, dtype=np.int32), least)
+    distances(source, target, latency, np.arange(devices, dtype=np.int32), least)
     assert np.array_equal(least, wanted)
 
 
@@ -40,18 +42,18 @@ def test_distances_are_dijkstras(graph: tuple[int, Edges]) -> None:
 def test_large_shapes_have_the_distances_of_scipy(shape: str) -> None:
     """To the bit, compiled or not: the sums along a way are the same."""
     topology = SHAPES[shape](512, bandwidth=1e9, latency=1.1e-6)
-    edges = Edges(topology.source, topology.target, topology.latency)
+    edges = topology.source, topology.target, topology.latency
     devices, starts = len(topology.device_names), topology.placement[[0, 100]].astype(np.int32)
-    table = csr_array((edges.latency, (edges.source, edges.target)), shape=(devices, devices))
+    table = csr_array((edges[2], edges[:2]), shape=(devices, devices))
     for search in (distances, compiled(distances)):
         least = np.empty((2, devices))
-        search(edges, starts, least)
+        search(*edges, starts, least)
         assert np.array_equal(least, dijkstra(table, indices=starts))
 
 
 @pytest.mark.parametrize("shape", ["ring", "torus", "star"])
 def test_devices_of_a_regular_shape_are_looked_at_once(shape: str) -> None:
     topology = SHAPES[shape](1024, bandwidth=1e9, latency=1e-6)
-    edges = Edges(topology.source, topology.target, topology.latency)
+    edges = topology.source, topology.target, topology.latency
     least = np.empty((1, len(topology.device_names)))
-    assert distances(edges, topology.placement[:1].astype(np.int32), least) <= least.size
+    assert distances(*edges, topology.placement[:1].astype(np.int32), least) <= least.size
