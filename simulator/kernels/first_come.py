@@ -35,10 +35,12 @@ def simulate(
     reduces, peer = work.operations.reduces, work.operations.peer
     reduction, copy, latency = work.ranks.reduction, work.ranks.copy, work.network.latency
     ready, finish, start = times.ready, times.finish, times.start
-    first, followers = successors.indptr, successors.indices
+    # Numba takes the type of a list from what is in it.
     heap: list[tuple[float, Any, Any]] = [(0.0, np.int64(0), np.int64(0))]
     heap.clear()
     before, waiting = work.predecessors.indptr, np.empty(len(ready), np.int32)
+    # `append` or `heappush` is written out each time: a function that a kernel calls counts no
+    # references, and so cannot let the heap grow.
     for j in range(len(waiting)):
         waiting[j] = before[j + 1] - before[j]
         if waiting[j] == 0 and not append(runs, ready[j], nodes[j], j):
@@ -53,27 +55,29 @@ def simulate(
         else:
             break
         hop = node - nodes[i]
-        place, hops = indptr[route[i]], indptr[route[i] + 1] - indptr[route[i]]
+        first, hops = indptr[route[i]], indptr[route[i] + 1] - indptr[route[i]]
         if hop < hops:
-            link = links[place + hop]
-            begin, sent = cross(work, times, media, i, node, link, now)
+            link = links[first + hop]
+            start[node], sent = cross(work, times, media, i, node, link, now)
             finish[i] = max(finish[i], sent) + latency[link]
             if hop + 1 < hops:
-                head = finish[i] if store_and_forward else begin + latency[link]
+                head = finish[i] if store_and_forward else start[node] + latency[link]
                 if not append(runs, head, node + 1, i):
                     heappush(heap, (head, node + 1, i))
                 continue
             if reduces[i]:
+                # A copy may hold the lane at the peer, even if to reduce takes no time.
                 if reduction[peer[i]] > 0.0 or copy[peer[i]] > 0.0:
                     if not append(runs, finish[i], node + 1, i):
                         heappush(heap, (finish[i], node + 1, i))
                     continue
                 start[node + 1] = finish[i]
         else:
-            serve(work, times, lanes, i, node, now)
+            occupy(work, times, lanes, i, node, now)
+        # The operation is finished: what waited for it alone is ready.
         done, last = done + 1, max(last, i)
-        for k in range(first[i], first[i + 1]):
-            j = followers[k]
+        for k in range(successors.indptr[i], successors.indptr[i + 1]):
+            j = successors.indices[k]
             ready[j] = max(ready[j], finish[i])
             waiting[j] -= 1
             if waiting[j] == 0 and not append(runs, ready[j], nodes[j], j):
@@ -87,42 +91,45 @@ def simulate(
 def cross(
     work: Work, times: Times, media: Turns, i: Index, node: Index, link: Index, now: float
 ) -> tuple[float, float]:
-    """Take all media of a link at the same time; returns when the first byte enters and the last
+    """Book the media of a link once all are free; returns when the first byte enters and the last
     has."""
-    network, begin = work.network, now
+    network, start = work.network, now
     for k in range(network.indptr[link], network.indptr[link + 1]):
         medium = network.media[k]
-        if media.free[medium] > begin:
-            begin = media.free[medium]
-            times.cause[node] = media.holder[medium]
-    times.start[node], sent = begin, begin
+        if media.free[medium] > start:
+            start, times.cause[node] = media.free[medium], media.holder[medium]
+    sent = start
     for k in range(network.indptr[link], network.indptr[link + 1]):
         medium = network.media[k]
         seconds = network.gap[medium] + work.operations.nbytes[i] / network.bandwidth[medium]
-        seconds = seconds + network.grid - network.grid
-        if media.holder[medium] < 0:
-            media.first[medium] = now
-        media.free[medium], media.holder[medium], media.last[medium] = begin + seconds, node, now
+        seconds = seconds + network.grid - network.grid  # to whole ticks, if there are any
+        hold(media, medium, node, now, start, seconds)
         sent = max(sent, media.free[medium])
-    return begin, sent
+    return start, sent
 
 
-def serve(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: float) -> None:
-    """Take a lane for a computation, or for the work at the end of a transfer."""
+def occupy(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: float) -> None:
+    """Take a turn on a lane, for a computation or to merge or copy at the receiver; the operation
+    is finished at its end."""
     operations, ranks = work.operations, work.ranks
     if operations.kind[i] == COMPUTE:
         lane = operations.rank[i] * (ranks.lanes + 1) + operations.lane[i]
         seconds = operations.seconds[i]
     else:
         peer = operations.peer[i]
+        # The lane behind those of computations.
         lane = peer * (ranks.lanes + 1) + ranks.lanes
         cost = ranks.reduction[peer] if operations.reduces[i] else ranks.copy[peer]
         seconds = operations.nbytes[i] * cost + work.network.grid - work.network.grid
-    begin = now
+    times.start[node] = now
     if lanes.free[lane] > now:
-        begin = lanes.free[lane]
-        times.cause[node] = lanes.holder[lane]
-    times.start[node], times.finish[i] = begin, begin + seconds
-    if lanes.holder[lane] < 0:
-        lanes.first[lane] = now
-    lanes.free[lane], lanes.holder[lane], lanes.last[lane] = times.finish[i], node, now
+        times.start[node], times.cause[node] = lanes.free[lane], lanes.holder[lane]
+    hold(lanes, lane, node, now, times.start[node], seconds)
+    times.finish[i] = lanes.free[lane]
+
+
+def hold(turns: Turns, k: Index, node: Index, now: float, start: float, seconds: float) -> None:
+    """Hold a medium or lane from `start` on, for a node that has arrived now."""
+    if turns.holder[k] < 0:
+        turns.first[k] = now
+    turns.free[k], turns.holder[k], turns.last[k] = start + seconds, node, now

@@ -76,27 +76,35 @@ class Room(NamedTuple):
     """Tasks of each call without a lane, in the row of its first task."""
     talking: Ints
     """Communications of each place."""
-    stacks: Annotated[Ints, 2]
-    """Tasks that became ready, and calls that began at a rate of their own, shape (2, tasks)."""
+    arrived: Ints
+    """A stack of tasks that became ready."""
+    begun: Ints
+    """A stack of the first tasks of calls that began at a rate of their own."""
     active: Ints
     """The first tasks of calls whose rates depend on others."""
-    calls: Annotated[Floats, 2]
-    """Of the first task of each call: the seconds alone that were left when its rate changed, when
-    that was, its rate, the next one, and what it would be if no flow gave way, shape (tasks, 5)."""
+    left: Floats
+    """Of the first task of each call: the seconds alone that were left when its rate changed."""
+    since: Floats
+    """When that was."""
+    rate: Floats
+    next_rate: Floats
+    fair: Floats
+    """The next rate, if no flow gave way."""
     limit: Ints
     """The medium that limits the rate of each call; -1 for none."""
     row: Ints
     """The usage of the phase in which each call is."""
-    media: Annotated[Floats, 2]
-    """Of each medium: what is left of it, the flows of calls without a rate, and when it was last
-    marked, shape (media, 3)."""
+    spare: Floats
+    """What is left of each medium."""
+    flows: Floats
+    """The flows on each medium of calls without a rate."""
+    turn: Floats
+    """When each medium was last marked."""
     counts: npt.NDArray[np.int64]
     """Numbers by the names below."""
 
 
 READY, BEGUN, ACTIVE, CHANGED, SHARED, DONE = range(6)
-LEFT, SINCE, RATE, NEXT, FAIR = range(5)
-FLOWS, TURN = 1, 2
 
 
 class Loop(NamedTuple):
@@ -131,7 +139,7 @@ def simulate(loop: Loop) -> int:
         while True:
             while counts[BEGUN] > 0:
                 counts[BEGUN] -= 1
-                first = room.stacks[BEGUN, counts[BEGUN]]
+                first = room.begun[counts[BEGUN]]
                 heappush(ends, (now + loop.tasks.seconds[first], np.int64(first)))
             # What takes no time ends before anything else arrives.
             if len(ends) > 0 and ends[0][0] <= now:
@@ -142,7 +150,7 @@ def simulate(loop: Loop) -> int:
                 break
             while counts[READY] > 0:
                 counts[READY] -= 1
-                heappush(arrivals, np.int64(room.stacks[READY, counts[READY]]))
+                heappush(arrivals, np.int64(room.arrived[counts[READY]]))
         if counts[CHANGED] > 0:
             share_out(loop, now)
         if len(ends) == 0 and counts[ACTIVE] == 0:
@@ -158,7 +166,7 @@ def simulate(loop: Loop) -> int:
             mark(loop, i)
             left = loop.tasks.seconds[i] * loop.usages.until[room.row[i]]
             if left > 0.0:
-                room.calls[i, LEFT], room.calls[i, SINCE] = left, now
+                room.left[i], room.since[i] = left, now
                 room.row[i] += 1
                 room.limit[i] = -1
                 mark(loop, i)
@@ -170,9 +178,9 @@ def simulate(loop: Loop) -> int:
 
 def end_of(loop: Loop, i: Index) -> float:
     """When the phase of a call ends at its rate."""
-    calls, later = loop.room.calls, loop.usages.until[loop.room.row[i]]
-    left = max(0.0, calls[i, LEFT] - loop.tasks.seconds[i] * later)
-    return float(calls[i, SINCE] + left / calls[i, RATE])
+    room = loop.room
+    left = max(0.0, room.left[i] - loop.tasks.seconds[i] * loop.usages.until[room.row[i]])
+    return float(room.since[i] + left / room.rate[i])
 
 
 def arrive(loop: Loop, i: Index, now: float) -> None:
@@ -197,11 +205,11 @@ def enter(loop: Loop, i: Index, now: float) -> None:
         return
     slows = tasks.role[first] == COMPUTES and loop.slowdown > 0.0
     if tasks.seconds[first] == 0.0 or not (room.row[first] > 0 or slows):
-        room.stacks[BEGUN, room.counts[BEGUN]] = first
+        room.begun[room.counts[BEGUN]] = first
         room.counts[BEGUN] += 1
         return
-    room.calls[first, LEFT], room.calls[first, SINCE] = tasks.seconds[first], now
-    room.calls[first, RATE] = 1.0
+    room.left[first], room.since[first] = tasks.seconds[first], now
+    room.rate[first] = 1.0
     room.active[room.counts[ACTIVE]] = first
     room.counts[ACTIVE] += 1
     mark(loop, first)
@@ -220,7 +228,7 @@ def release(loop: Loop, first: Index, now: float) -> None:
             j = successors.indices[k]
             room.waiting[j] -= 1
             if room.waiting[j] == 0:
-                room.stacks[READY, room.counts[READY]] = j
+                room.arrived[room.counts[READY]] = j
                 room.counts[READY] += 1
         if room.behind[i] >= 0:
             enter(loop, room.behind[i], now)
@@ -243,40 +251,40 @@ def mark(loop: Loop, i: Index) -> None:
     usages, room = loop.usages, loop.room
     room.counts[CHANGED] = 1
     for n in range(usages.indptr[room.row[i]], usages.indptr[room.row[i] + 1]):
-        room.media[usages.medium[n], TURN] = room.counts[SHARED]
+        room.turn[usages.medium[n]] = room.counts[SHARED]
 
 
 def share_out(loop: Loop, now: float) -> None:
     """New rates of the calls that share marked media, directly or through others."""
     tasks, usages, room = loop.tasks, loop.usages, loop.room
-    calls, media, counts = room.calls, room.media, room.counts
+    counts = room.counts
     growing, before = 0, -1
     for k in range(counts[ACTIVE]):
         i = room.active[k]
         row = room.row[i]
-        calls[i, NEXT] = calls[i, RATE] if usages.indptr[row] < usages.indptr[row + 1] else 1.0
+        room.next_rate[i] = room.rate[i] if usages.indptr[row] < usages.indptr[row + 1] else 1.0
     while growing > before:
         before = growing
         for k in range(counts[ACTIVE]):
             i = room.active[k]
             begin, end = usages.indptr[room.row[i]], usages.indptr[room.row[i] + 1]
             for n in range(begin, end):
-                if calls[i, NEXT] != GROWS and media[usages.medium[n], TURN] == counts[SHARED]:
-                    calls[i, NEXT], room.limit[i] = GROWS, -1
+                if room.next_rate[i] != GROWS and room.turn[usages.medium[n]] == counts[SHARED]:
+                    room.next_rate[i], room.limit[i] = GROWS, -1
                     growing += 1
                     mark(loop, i)
                     for other in range(begin, end):
-                        media[usages.medium[other], LEFT] = 1.0
+                        room.spare[usages.medium[other]] = 1.0
     while growing > 0:
         growing = grow(loop, growing)
     for k in range(counts[ACTIVE]):
         i = room.active[k]
         if tasks.role[i] == COMPUTES and room.talking[tasks.place[i]] > 0:
-            calls[i, NEXT] = min(calls[i, NEXT], 1.0 / (1.0 + loop.slowdown))
-        if calls[i, NEXT] != calls[i, RATE]:
-            took = now - calls[i, SINCE]
-            calls[i, LEFT] = max(0.0, calls[i, LEFT] - took * calls[i, RATE])
-            calls[i, SINCE], calls[i, RATE] = now, calls[i, NEXT]
+            room.next_rate[i] = min(room.next_rate[i], 1.0 / (1.0 + loop.slowdown))
+        if room.next_rate[i] != room.rate[i]:
+            took = now - room.since[i]
+            room.left[i] = max(0.0, room.left[i] - took * room.rate[i])
+            room.since[i], room.rate[i] = now, room.next_rate[i]
     counts[CHANGED] = 0
     counts[SHARED] += 1
 
@@ -287,31 +295,31 @@ def grow(loop: Loop, growing: int) -> int:
     On each medium all flows get the same share of what is left. Calls for which that is enough
     have full speed. If there are none, those that get least by their tightest medium have that."""
     usages, room = loop.usages, loop.room
-    calls, media, least, satisfied = room.calls, room.media, 1.0, False
+    least, satisfied = 1.0, False
     # First flows are 0, then they are counted, then shared out, and then calls take their shares.
     for part in range(4):
         for k in range(room.counts[ACTIVE]):
             i = room.active[k]
-            if calls[i, NEXT] != GROWS:
+            if room.next_rate[i] != GROWS:
                 continue
             if part == 2:
-                calls[i, FAIR] = 1.0
-            takes = calls[i, FAIR] == 1.0 if satisfied else calls[i, FAIR] <= least * (1.0 + CLOSE)
+                room.fair[i] = 1.0
+            takes = room.fair[i] == 1.0 if satisfied else room.fair[i] <= least * (1.0 + CLOSE)
             for n in range(usages.indptr[room.row[i]], usages.indptr[room.row[i] + 1]):
                 m, share, flows = usages.medium[n], usages.share[n], usages.flows[n]
                 if part < 2:
-                    media[m, FLOWS] = flows + media[m, FLOWS] if part == 1 else 0.0
+                    room.flows[m] = flows + room.flows[m] if part == 1 else 0.0
                 elif part == 2:
-                    fair = max(0.0, media[m, LEFT]) / media[m, FLOWS] * flows
-                    if fair < calls[i, FAIR] * share:
-                        calls[i, FAIR], room.limit[i] = fair / share, m
+                    fair = max(0.0, room.spare[m]) / room.flows[m] * flows
+                    if fair < room.fair[i] * share:
+                        room.fair[i], room.limit[i] = fair / share, m
                 elif takes:
-                    media[m, LEFT] -= calls[i, FAIR] * share
+                    room.spare[m] -= room.fair[i] * share
             if part == 2:
-                satisfied = satisfied or calls[i, FAIR] == 1.0
-                least = min(least, calls[i, FAIR])
+                satisfied = satisfied or room.fair[i] == 1.0
+                least = min(least, room.fair[i])
             elif part == 3 and takes:
-                calls[i, NEXT] = calls[i, FAIR]
+                room.next_rate[i] = room.fair[i]
                 growing -= 1
     return growing
 
@@ -329,11 +337,11 @@ def account(loop: Loop, took: float) -> None:
                 for n in range(usages.indptr[room.row[j]], usages.indptr[room.row[j] + 1]):
                     if j == i or usages.medium[n] != limit:
                         continue
-                    used = usages.share[n] * room.calls[j, RATE]
+                    used = usages.share[n] * room.rate[j]
                     if part == 0:
                         others += used
                         continue
                     pair = tasks.lane[i] % loop.lanes * loop.lanes + tasks.lane[j] % loop.lanes
-                    lost = took * (1.0 - room.calls[i, RATE]) * used / others
+                    lost = took * (1.0 - room.rate[i]) * used / others
                     loop.course.lost[limit, pair] += lost
-                    loop.course.lost[len(room.media) + limit, pair] += took
+                    loop.course.lost[len(room.spare) + limit, pair] += took

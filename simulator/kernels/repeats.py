@@ -20,12 +20,14 @@ NEVER = 2**62
 PART, NEXT, ROWS = 0, 1, 2
 """Places in `Steps.at`: the part of the run, after how many operations to look at the state next,
 and the number of states that are kept."""
-HEAD = 4
+DONE, NOW, LOW, HIGH, HEAD = range(5)
 """A state begins with the number of operations that are done, the time of the next event, the first
 operation with an event, and the last that has begun. The holders of media and lanes follow, until
-when they are held, and the last arrivals there. The rest is compared."""
-ENTRY = 5
-"""Numbers of each operation with an event, and of each that is partly ready."""
+when they are held, and the last arrivals there. The rest is compared. States are of any length, and
+are compared number by number: so they lie in one array."""
+OPERATION, HOP, READY, EVENT, FINISH, ENTRY = range(6)
+"""Numbers of each operation with an event, and of each that is partly ready: times count from the
+next event."""
 MOST = ENTRY * ROOM // 4
 """More numbers than these have no state that is restored: that would take long."""
 
@@ -186,7 +188,8 @@ def describe(
     at = steps.rows[row]
     if row + 2 > len(steps.rows) or at + HEAD + 5 * places + until - low > len(states):
         return False
-    states[at], states[at + 1], states[at + 2], states[at + 3] = done, now, low, high
+    states[at + DONE], states[at + NOW] = done, now
+    states[at + LOW], states[at + HIGH] = low, high
     rounds = done // steps.width[steps.at[PART]]
     node, first = rounds * nodes_of(moment, steps), rounds * steps.width[steps.at[PART]]
     at += HEAD
@@ -205,9 +208,10 @@ def describe(
             continue
         if at + ENTRY > len(states):
             return False
-        states[at], states[at + 1], states[at + 2] = i - first, hop, ready - now
-        states[at + 3] = steps.time[i] - now if hop > 0 else 0.0
-        states[at + 4] = times.finish[i] - now if hop > 1 else 0.0
+        states[at + OPERATION], states[at + HOP] = i - first, hop
+        states[at + READY] = ready - now
+        states[at + EVENT] = steps.time[i] - now if hop > 0 else 0.0
+        states[at + FINISH] = times.finish[i] - now if hop > 1 else 0.0
         at += ENTRY
     steps.rows[row + 1] = at
     steps.at[ROWS] = row + 1
@@ -252,13 +256,14 @@ def jump_of(moment: Moment, steps: Steps, earlier: Index) -> Jump:
     """The furthest way to go on within the part, given that the last state is an earlier one."""
     part, last, states = steps.at[PART], steps.at[ROWS] - 1, steps.states
     first, now, width = steps.rows[earlier], steps.rows[last], steps.width[steps.at[PART]]
-    shift, seconds = np.int64(states[now] - states[first]), states[now + 1] - states[first + 1]
+    shift = np.int64(states[now + DONE] - states[first + DONE])
+    seconds = states[now + NOW] - states[first + NOW]
     # The last operations are not skipped: what comes after the part waits for them.
     most = steps.end[part] - 1 - steps.reach[part] - width
     row = last
-    periods = (most - np.int64(states[now + 3])) // shift
+    periods = (most - np.int64(states[now + HIGH])) // shift
     for k in range(earlier + 1, last):
-        if states[steps.rows[k] + 3] + (periods + 1) * shift <= most:
+        if states[steps.rows[k] + HIGH] + (periods + 1) * shift <= most:
             row = k
     if periods < 0 or steps.rows[last + 1] - now > MOST:
         row, periods = last, 0
@@ -270,12 +275,12 @@ def jump_of(moment: Moment, steps: Steps, earlier: Index) -> Jump:
 def advance(moment: Moment, steps: Steps, jump: Jump) -> int:
     """Bring a run to where it is after the jump; returns how many operations are done thereby."""
     states, last = steps.states, steps.rows[steps.at[ROWS] - 1]
-    low, high = np.int64(states[last + 2]), np.int64(states[last + 3])
+    low, high = np.int64(states[last + LOW]), np.int64(states[last + HIGH])
     for i in range(low, high + 1):
         if steps.hop[i] == 0 and moment.waiting[i] == 0:
             steps.hop[i] = -1
     moved, end = jump.periods * jump.shift, steps.end[steps.at[PART]]
-    row, until = steps.rows[jump.row], np.int64(states[steps.rows[jump.row] + 3]) + moved + 1
+    row, until = steps.rows[jump.row], np.int64(states[steps.rows[jump.row] + HIGH]) + moved + 1
     for i in range(low, until):
         if (i > high or steps.hop[i] >= 0) and is_done(moment, steps, jump, i - moved):
             moment.times.finish[i] = moment.times.finish[i - jump.shift] + jump.seconds
@@ -287,7 +292,7 @@ def advance(moment: Moment, steps: Steps, jump: Jump) -> int:
                 fill(moment, jump, i, max(0, steps.hop[i] - 1), count_nodes(moment, i))
     advance_turns(moment, steps, jump)
     restore(moment, steps, jump)
-    return int(states[row] - states[last] + moved)
+    return int(states[row + DONE] - states[last + DONE] + moved)
 
 
 def count_nodes(moment: Moment, i: Index) -> Index:
@@ -302,7 +307,7 @@ def waiting_of(moment: Moment, steps: Steps, row: Index) -> Index:
 
 def is_done(moment: Moment, steps: Steps, jump: Jump, i: Index) -> bool:
     """Whether an operation is done in the state to which the jump leads."""
-    low = np.int64(steps.states[steps.rows[jump.row] + 2])
+    low = np.int64(steps.states[steps.rows[jump.row] + LOW])
     if i < low:
         return True
     return bool(steps.states[waiting_of(moment, steps, jump.row) + i - low] == 0.0)
@@ -357,25 +362,25 @@ def restore(moment: Moment, steps: Steps, jump: Jump) -> None:
     """Let operations wait, and events come, as in the state to which the jump leads."""
     states, times, runs = steps.states, moment.times, moment.runs
     row, part, at = steps.rows[jump.row], steps.at[PART], waiting_of(moment, steps, jump.row)
-    low, moved = np.int64(states[row + 2]), jump.periods * jump.shift
-    until = min(np.int64(states[row + 3]) + steps.reach[part] + 1, steps.end[part])
+    low, moved = np.int64(states[row + LOW]), jump.periods * jump.shift
+    until = min(np.int64(states[row + HIGH]) + steps.reach[part] + 1, steps.end[part])
     for i in range(low, until):
         moment.waiting[i + moved] = max(0.0, states[at + i - low])
     for run in range(runs.used[0]):
         runs.ends[run, 0], runs.ends[run, 1] = 0, 0
         runs.heads[run], runs.tails[run] = np.inf, -np.inf
-    now = states[row + 1] + jump.periods * jump.seconds
-    first = np.int64(states[row]) // steps.width[part] * steps.width[part] + moved
+    now = states[row + NOW] + jump.periods * jump.seconds
+    first = np.int64(states[row + DONE]) // steps.width[part] * steps.width[part] + moved
     for place in range(at + until - low, steps.rows[jump.row + 1], ENTRY):
-        i, hop = np.int64(states[place]) + first, np.int64(states[place + 1])
-        times.ready[i] = now + states[place + 2]
+        i, hop = np.int64(states[place + OPERATION]) + first, np.int64(states[place + HOP])
+        times.ready[i] = now + states[place + READY]
         if hop > 1:
-            times.finish[i] = now + states[place + 4]
+            times.finish[i] = now + states[place + FINISH]
             if steps.fills:
                 fill(moment, jump, i, max(0, steps.hop[i] - 1), hop - 1)
         if hop > 0:
             node = moment.work.routes.nodes[i] + hop - 1
-            insert(runs, now + states[place + 3], node, i)
+            insert(runs, now + states[place + EVENT], node, i)
 
 
 def insert(runs: Runs, time: float, node: Index, operation: Index) -> None:

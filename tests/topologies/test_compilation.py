@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import numba
@@ -101,7 +102,7 @@ def test_one_process_compiles_beside_the_first_command_unless_that_is_switched_o
     environment: dict[str, str], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = list[object]()
-    monkeypatch.setattr(compilation.subprocess, "Popen", lambda line, **_: started.append(line))
+    monkeypatch.setattr(subprocess, "Popen", lambda line, **_: started.append(line))
     monkeypatch.setattr(compilation, "folder", lambda: tmp_path)
     monkeypatch.setattr(compilation, "_is_usable", lambda: True)
     for name, value in ({"CI": ""} | environment).items():
