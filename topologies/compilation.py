@@ -96,8 +96,14 @@ def is_complete() -> bool:
         logger.info("compiling for this machine, once: about 20 s")
         line = [sys.executable, "-P", "-m", "simulator.kernels"]
         path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        subprocess.Popen(line, env=os.environ | path, start_new_session=True, **silent)  # type: ignore[call-overload]
+        subprocess.Popen(
+            line,
+            env=os.environ | path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     return False
 
 
@@ -119,12 +125,11 @@ def folder() -> Path:
 
     Numba looks at the file of a kernel for changes, not at those of the functions that it calls.
     """
-    packages, patterns = Path(__file__).parents[1], ("topologies/*.py", "simulator/kernels/*.py")
     # Numba does not load code of files that were moved or written anew.
     files = [
         (str(file), file.stat().st_mtime, file.read_bytes())
-        for pattern in patterns
-        for file in sorted(packages.glob(pattern))
+        for pattern in ("topologies/*kernels.py", "topologies/comp*.py", "simulator/kernels/*.py")
+        for file in sorted(Path(__file__).parents[1].glob(pattern))
     ]
     cpu = get_host_cpu_name(), get_host_cpu_features().flatten()
     key = sha256(repr((files, numba.__version__, sys.version, cpu)).encode()).hexdigest()
