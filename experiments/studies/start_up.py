@@ -97,8 +97,7 @@ def crossovers(repeats: int = 7) -> list[list[str]]:
     """Whole sweeps, forced each way: from when on it pays to load compiled code."""
     rows = [["sweep", "never compiled", "always compiled", "chosen"]]
     script = (
-        "from topologies import jit\njit.CROSSOVER = {}\n"
-        "from experiments.cli import main\nmain()"
+        "from topologies import jit\njit.CROSSOVER = {}\nfrom experiments.cli import main\nmain()"
     )
     for last in (8, 12, 16, 20, 24, 32, 48):
         words = ["sweep", "--p", f"2..{last}", "--format", "csv"]

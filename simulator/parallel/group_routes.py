@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm, Fitted
 from simulator.collectives.operation_counts import estimate
@@ -21,9 +20,10 @@ from simulator.collectives.symmetry import fold
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.shifts import Longs
 from simulator.steps.side_by_side import side_by_side
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Flags, Floats, Ints, Topology
 
 FEW = 4096
 """Operations of a group that are sooner simulated than folded."""
@@ -33,10 +33,9 @@ ROUTES = 2**18
 """Routes of all groups that are compared, at most. Beyond, the groups on the nodes of the first
 group of a place stand for all."""
 CHAIN = 8
-"""So often a part is run behind itself."""
+"""How often a part runs behind itself."""
 PARTS = 4
 """Parts of a place that are simulated, at most: those with the busiest media."""
-Longs = npt.NDArray[np.int64]
 
 
 class Loads(NamedTuple):
@@ -122,12 +121,14 @@ class Laid:
             routed = self.parts[number]
             child = routed.schedule
             cut, scratch = np.split(child.shares, [child.buffer], axis=-1)
-            columns = {"slots": cut, "scratch": scratch, "switches": child.switches}
-            builder, ends = ScheduleBuilder(child.workers, 1.0, **columns), list[Ints]()
-            ranks = np.arange(child.workers)
+            builder = ScheduleBuilder(
+                child.workers, 1.0, slots=cut, scratch=scratch, switches=child.switches
+            )
+            ends = list[Ints]()
             for _ in range(CHAIN):
                 builder.inline(child)
-                ends.append(builder.compute(ranks, 0.0, reads=0, writes=0, count=child.buffer))
+                ranks, count = np.arange(child.workers), child.buffer
+                ends.append(builder.compute(ranks, 0.0, reads=0, writes=0, count=count))
             self._chains[number] = route(builder.build(), routed.topology), np.stack(ends)
         return self._chains[number]
 
@@ -261,7 +262,7 @@ def _pairs(schedule: Schedule) -> _Pairs:
     return _Pairs(ends, *(np.tile(column, len(elements)) for column in sums))
 
 
-def _neighbours(topology: Topology, groups: Ints, place: Ints) -> npt.NDArray[np.bool_]:
+def _neighbours(topology: Topology, groups: Ints, place: Ints) -> Flags:
     """Which groups have a rank on a node of the first group of their place."""
     node = topology.node[topology.placement[groups]]
     near = np.zeros(len(groups), dtype=np.bool_)
@@ -318,7 +319,7 @@ def _use(topology: Topology, placements: Ints, place: Ints, pairs: _Pairs) -> _U
     return _Use(np.split(links, ends[1:-1]), hops.reshape(count, -1), busiest, loads, pairs.nbytes)
 
 
-def _limits(topology: Topology) -> npt.NDArray[np.bool_]:
+def _limits(topology: Topology) -> Flags:
     """Which media take time, so that transfers may wait for each other there."""
     return np.asarray(np.isfinite(topology.medium_bandwidth) | (topology.medium_gap > 0))
 
@@ -367,7 +368,7 @@ def _keys(
     return list(zip(*pieces, strict=True))
 
 
-def _pieces(end: Longs, rows: npt.NDArray[np.generic]) -> list[bytes]:
+def _pieces(end: Longs, rows: Floats | Ints) -> list[bytes]:
     """The rows of each part. Thousands of slices of bytes take a fraction of the time of those of
     an array."""
     whole, at = rows.tobytes(), [0, *(end * rows.strides[0]).tolist()]
@@ -387,9 +388,8 @@ def _crowded(topology: Topology, use: _Use, group: int, place: int) -> Topology:
     media."""
     crossed, media = topology.crossings(use.links[group])
     sizes = np.repeat(use.sizes, use.hops[group])[crossed]
-    alone = np.bincount(
-        media, sizes / topology.medium_bandwidth[media], len(topology.medium_bandwidth)
-    )
+    seconds = sizes / topology.medium_bandwidth[media]
+    alone = np.bincount(media, seconds, len(topology.medium_bandwidth))
     mine = use.media.place == place
     total = np.bincount(use.media.medium[mine], use.media.seconds[mine], len(alone))[: len(alone)]
     times = np.divide(total, alone, where=alone > 0, out=np.ones_like(alone))
