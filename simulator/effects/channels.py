@@ -28,7 +28,7 @@ class PeerChannels(NamedTuple):
     def of(self, ranks: Floats | float, nbytes: Floats | float) -> Floats:
         """The channels of a message of `nbytes` among `ranks` on one node.
 
-        >>> few = Channels("node", 1 / 20.4e9)
+        >>> few = PeerChannels("node", 1 / 20.4e9)
         >>> few.of(8, np.array([1.0, 2.0**26, 2.0**27, 2.0**34])).tolist()
         [4.0, 4.0, 8.0, 32.0]
         """

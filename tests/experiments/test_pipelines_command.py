@@ -66,7 +66,6 @@ def test_mistakes_are_one_line(simctl: Simctl, tmp_path: Path) -> None:
         (["gpipe", "--forward", "1"], "1"),
         (["zb_auto", "--micro-batches", 10**5], "too many to search"),
         (["gpipe", "--micro-batches", 10**9], "too many"),
-        (["gpipe", "--micro-batches", 7000, "--plot", tmp_path / "a.png"], "for a picture"),
     ):
         done = simctl("pipelines", *arguments)
         assert done.returncode == 2
@@ -84,7 +83,7 @@ def test_a_picture_is_drawn(simctl: Simctl, tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     done = simctl("pipelines", "zb_v,1f1b", "--devices", 2, "--micro-batches", 4, "--plot", path)
     assert done.returncode == 0, done.stderr
-    assert path.read_text().count("<image") == 2
+    assert path.read_text().count("<image") == 2 * 2  # boxes, and idle time by its cause
 
 
 def test_the_page_names_every_order() -> None:

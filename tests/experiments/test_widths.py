@@ -15,7 +15,7 @@ LOG = Path(__file__).parents[2] / "examples" / "alps_gh200_p16_aws-ofi-1.9.2.log
     [
         f"diagnose {LOG}",
         "recommend --topology hgx_h100:nodes=4 --size 16KiB",
-        "topo list",
+        "list machines",
         "topo show hgx_h100",
         "train --model resnet50 --p 2",
         "report {folder}/sweep.csv --out {folder}/sweep.md",
