@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from experiments.algorithm_files import contents_of
-from experiments.algorithm_files.goal.goal_program import GoalProgram
-from experiments.algorithm_files.goal.goal_reader import read_goal
+from experiments.algorithm_files.goal.goal_reader import GoalProgram, read_goal
 from experiments.algorithm_files.msccl.lowering import FIFO, Lowering
 from experiments.algorithm_files.msccl.msccl_program import Program
 from experiments.algorithm_files.msccl.reader import read_program

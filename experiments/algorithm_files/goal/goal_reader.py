@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from experiments.algorithm_files.goal.goal_program import GoalProgram, Operation, Wait
 from topologies.errors import InputError
 from topologies.readers.file_checks import check_text
 
-MOST_RANKS = 2**16
-MOST_SIZE = 2**50
-MOST_TAG = 2**32 - 1
-MOST_LANE = 255
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(\*/|\Z)", re.DOTALL)
 _LABEL = r"[A-Za-z][A-Za-z0-9_]*"
 _RANKS = re.compile(r"num_ranks\s+(\d+)", re.ASCII)
@@ -22,20 +18,46 @@ _OPERATION = re.compile(
     re.ASCII,
 )
 _WAIT = re.compile(rf"({_LABEL})\s+(i?requires)\s+({_LABEL})", re.ASCII)
-_LONGEST = 80
+
+
+class GoalOperation(NamedTuple):
+    """A send, a receive or a computation of a rank."""
+
+    kind: str
+    """send, recv or calc."""
+    rank: int
+    peer: int
+    """The other rank; the rank itself of a calc."""
+    size: int
+    """Bytes, or nanoseconds of a calc."""
+    tag: int
+    cpu: int
+    nic: int
+    line: int
+
+
+class GoalProgram(NamedTuple):
+    """What a GOAL file says: operations of ranks, and what each waits for."""
+
+    ranks: int
+    operations: tuple[GoalOperation, ...]
+    """Rank by rank, in the order of the file."""
+    waits: tuple[tuple[int, int, bool], ...]
+    """The number of an operation, that of another of its rank for which it waits, and whether it
+    waits for the start of that (irequires) instead of its end."""
 
 
 def read_goal(text: str, file: str) -> GoalProgram:
     """The program in the GOAL file `file`. Raises InputError with the line if it is none."""
-    return _Reader(file).read(check_text(text, file))
+    return _GoalReader(file).read(check_text(text, file))
 
 
-class _Reader:
+class _GoalReader:
     def __init__(self, file: str) -> None:
         self.file, self.line = file, 0
         self.ranks, self.rank, self.open = -1, -1, False
-        self.operations: list[Operation] = []
-        self.waits: list[Wait] = []
+        self.operations: list[GoalOperation] = []
+        self.waits: list[tuple[int, int, bool]] = []
         self.labels: dict[str, int] = {}
         self.pending: list[tuple[str, str, bool, int]] = []
 
@@ -56,13 +78,13 @@ class _Reader:
         if self.ranks < 0:
             if not (match := _RANKS.fullmatch(words)):
                 raise self._mistake(words, "it begins with num_ranks N")
-            self.ranks = self._whole(match[1], "num_ranks", MOST_RANKS)
+            self.ranks = self._whole(match[1], "num_ranks", 2**16)
             if not self.ranks:
                 raise self._mistake(words, "1 rank or more")
         elif not self.open:
             if not (match := _RANK.fullmatch(words)):
                 raise self._mistake(words, f"expected rank {self.rank + 1} {{")
-            rank = self._whole(match[1], "rank", MOST_RANKS)
+            rank = self._whole(match[1], "rank", 2**16)
             if rank != self.rank + 1 or rank >= self.ranks:
                 raise self._mistake(
                     words, f"ranks are in order, from 0 to {self.ranks - 1}, once each"
@@ -88,15 +110,15 @@ class _Reader:
         if len(dict(named)) < len(named):
             raise self._mistake(words, "tag, cpu and nic are there once")
         for name, value in named:
-            options[name] = self._whole(value, name, MOST_TAG if name == "tag" else MOST_LANE)
+            options[name] = self._whole(value, name, 2**32 - 1 if name == "tag" else 255)
         place = self.rank if calc else self._whole(peer, "rank", self.ranks - 1)
-        amount = self._whole(time or size, "size", MOST_SIZE)
+        amount = self._whole(time or size, "size", 2**50)
         if label:
             if label in self.labels:
                 raise self._mistake(words, f"rank {self.rank} has a label {label[:40]} already")
             self.labels[label] = len(self.operations)
         self.operations.append(
-            Operation(kind or calc, self.rank, place, amount, **options, line=self.line)
+            GoalOperation(kind or calc, self.rank, place, amount, **options, line=self.line)
         )
 
     def _end(self) -> None:
@@ -106,7 +128,7 @@ class _Reader:
                 if label not in self.labels:
                     self.line = line
                     raise self._mistake("", f"rank {self.rank} has no label {label[:40]}")
-            self.waits.append(Wait(self.labels[later], self.labels[earlier], start))
+            self.waits.append((self.labels[later], self.labels[earlier], start))
         self.pending, self.open = [], False
 
     def _whole(self, digits: str, name: str, most: int) -> int:
@@ -119,9 +141,6 @@ class _Reader:
         return int(digits)
 
     def _mistake(self, words: str, right: str) -> InputError:
-        shown = words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
-        return InputError(
-            f"{self.file} line {self.line}: {shown!r}: {right}"
-            if words
-            else f"{self.file} line {self.line}: {right}"
-        )
+        shown = words if len(words) <= 80 else f"{words[:80]}..."
+        wrong = f"{shown!r}: {right}" if words else right
+        return InputError(f"{self.file} line {self.line}: {wrong}")
