@@ -71,7 +71,7 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
 
         return read_python(content, path)
     if suffix == ".xml":
-        from experiments.algorithm_files.msccl.algorithm import algorithm_of
+        from experiments.algorithm_files.msccl.lowering import algorithm_of
         from experiments.algorithm_files.msccl.reader import read_program
 
         program = read_program(decoded(content, name), name)
@@ -79,8 +79,8 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
             read = algorithm_of(program, _count(option, "loops"))
         return {option: _placed(read, name)}
     if suffix == ".json":
-        from experiments.algorithm_files.mscclpp.plan_algorithm import algorithm_of as of_plan
         from experiments.algorithm_files.mscclpp.plan_reader import read_plan
+        from experiments.algorithm_files.mscclpp.plan_schedule import algorithm_of as of_plan
 
         with _place_of(name):
             algorithm = of_plan(read_plan(decoded(content, name), "plan"))

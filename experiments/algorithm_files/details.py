@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.algorithm_files import contents_of
 from experiments.algorithm_files.goal.goal_reader import GoalProgram, read_goal
 from experiments.algorithm_files.msccl.lowering import FIFO, Lowering
-from experiments.algorithm_files.msccl.msccl_program import Program
+from experiments.algorithm_files.msccl.msccl_program import MscclProgram
 from experiments.algorithm_files.msccl.reader import read_program
 from experiments.algorithm_files.msccl.writer import write_program
 from experiments.algorithm_files.mscclpp.plan_reader import read_plan
@@ -52,7 +52,7 @@ def rewritten(text: str) -> str | None:
     return write_program(_program(path, content)) if path.suffix.lower() == ".xml" else None
 
 
-def _program(path: Path, content: bytes) -> Program:
+def _program(path: Path, content: bytes) -> MscclProgram:
     return read_program(content.decode("utf-8-sig"), path.name)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -34,7 +34,7 @@ Clock = npt.NDArray[np.int32]
 """How many instructions of each lane are known to be done."""
 
 
-class Place(NamedTuple):
+class LanePlace(NamedTuple):
     """Where in a file an instruction stands."""
 
     rank: int
@@ -45,7 +45,7 @@ class Place(NamedTuple):
         return f"gpu {self.rank}, thread block {self.lane}, step {self.step}"
 
 
-class Move(NamedTuple):
+class LaneMove(NamedTuple):
     """Data from slots of a rank to slots of a peer, which may be the rank itself."""
 
     rank: int
@@ -61,7 +61,7 @@ class Move(NamedTuple):
     there."""
 
 
-class Post(NamedTuple):
+class EventPost(NamedTuple):
     """The next event of a name."""
 
     event: Event
@@ -69,7 +69,7 @@ class Post(NamedTuple):
     """How many of the last moves that were on their way must have arrived."""
 
 
-class Wait(NamedTuple):
+class EventWait(NamedTuple):
     """Wait until an event of a name has happened so many times."""
 
     event: Event
@@ -78,27 +78,12 @@ class Wait(NamedTuple):
     """What is waited for, in words."""
 
 
-class Instruction(NamedTuple):
-    """A step of a lane, or a part of one."""
-
-    place: Place
-    action: Move | Post | Wait
-
-
-Lane = Iterable[Instruction]
-
-
-class Layout(NamedTuple):
-    """The slots of a rank."""
-
-    ranks: int
-    buffer: int
-    scratch: int
-    nbytes: float = 1.0
+Lane = Iterable[tuple[LanePlace, LaneMove | EventPost | EventWait]]
+"""The steps of a lane, or parts of them."""
 
 
 @dataclass
-class Run:
+class LaneRun:
     """The moves of all lanes in an order that they allow."""
 
     moves: array[int] = field(default_factory=lambda: array("q"))
@@ -108,27 +93,27 @@ class Run:
     stuck: str = ""
     """Why the lanes block each other, if they do."""
 
-    def schedule(self, layout: Layout, ends: Sequence[Move] = ()) -> Schedule:
-        """The moves as a schedule, and then those of `ends`, which wait for what they read or
-        overwrite."""
+    def schedule(
+        self, ranks: int, buffer: int, scratch: int, ends: Iterable[LaneMove] = ()
+    ) -> Schedule:
+        """The moves as a schedule for V = 1 byte, with so many slots in the buffer of a rank and
+        behind it, and then those of `ends`, which wait for what they read or overwrite."""
         last = np.array([move[:COLUMNS] for move in ends], dtype=np.int64).reshape(-1, COLUMNS)
         moves = np.array(self.moves, dtype=np.int64).reshape(-1, COLUMNS)
         waits = np.array(self.waits, dtype=np.int32).reshape(-1, 2).T
-        builder = ScheduleBuilder(
-            layout.ranks, layout.nbytes, slots=layout.buffer, scratch=layout.scratch
-        )
+        builder = ScheduleBuilder(ranks, 1.0, slots=buffer, scratch=scratch)
         names = "rank", "peer", "source", "target", "count", "reduces", "lane"
         values = dict(zip(names, np.concatenate([moves, last]).T, strict=True))
         return sequence(builder, values, (waits[0], waits[1]))
 
 
-def run(lanes: Iterable[Lane], check: bool = True) -> Run:
+def run(lanes: Iterable[Lane], check: bool = True) -> LaneRun:
     """Run the lanes until all are done, or none can go on.
 
     With `check`, raises InputError with both places if two moves use the same slots in no fixed
     order, and one of them writes. Raises InputError if there are too many instructions.
     """
-    state = _State([iter(lane) for lane in lanes], check)
+    state = _LaneState(lanes, check)
     ready = deque(range(len(state.lanes)))
     while ready:
         ready.extend(state.advance(ready.popleft()))
@@ -141,26 +126,26 @@ def run(lanes: Iterable[Lane], check: bool = True) -> Run:
 class _Access(NamedTuple):
     lane: int
     time: int
-    place: Place
+    place: LanePlace
 
 
-class _State:
-    def __init__(self, lanes: list[Iterator[Instruction]], check: bool) -> None:
-        self.lanes, self.result = lanes, Run()
+class _LaneState:
+    def __init__(self, lanes: Iterable[Lane], check: bool) -> None:
+        self.lanes, self.result = [iter(lane) for lane in lanes], LaneRun()
         self.instructions, self.posts = 0, 0
         """How many instructions and posts there were."""
-        self.next = [next(lane, None) for lane in lanes]
+        self.next = [next(lane, None) for lane in self.lanes]
         """The next instruction of each lane; None if it is done."""
-        self.ranks = np.array([first.place.rank if first else -1 for first in self.next])
+        self.ranks = np.array([first[0].rank if first else -1 for first in self.next])
         """The rank of each lane that has any instruction."""
-        self.frontier: list[dict[int, int]] = [{} for _ in lanes]
+        self.frontier: list[dict[int, int]] = [{} for _ in self.lanes]
         """The moves after which a lane goes on: the last of each other lane, which comes after its
         earlier ones, and messages."""
-        self.posted: list[list[int]] = [[] for _ in lanes]
+        self.posted: list[list[int]] = [[] for _ in self.lanes]
         self.happened: dict[Event, list[dict[int, int]]] = defaultdict(list)
         self.clocks_of: dict[Event, list[Clock]] = defaultdict(list)
         self.waiting: dict[Event, list[int]] = defaultdict(list)
-        self.clock = np.zeros((len(lanes), len(lanes) if check else 0), dtype=np.int32)
+        self.clock = np.zeros((len(self.lanes), len(self.lanes) if check else 0), dtype=np.int32)
         self.check, self.slots = check, 0
         self.written: dict[tuple[int, int], _Access] = {}
         self.read: dict[tuple[int, int], dict[int, _Access]] = defaultdict(dict)
@@ -171,12 +156,12 @@ class _State:
         woken: list[int] = []
         while (instruction := self.next[lane]) is not None:
             place, action = instruction
-            if isinstance(action, Wait):
+            if isinstance(action, EventWait):
                 if len(self.happened[action.event]) < action.times:
                     self.waiting[action.event].append(lane)
                     return woken
                 self._join(lane, action)
-            elif isinstance(action, Post):
+            elif isinstance(action, EventPost):
                 woken += self._post(lane, action)
             else:
                 self._move(lane, action, place)
@@ -184,7 +169,7 @@ class _State:
             self.instructions += 1
             if self.instructions > MOST:
                 raise InputError(f"the program has more than {MOST} steps")
-            if isinstance(action, Post) and action.arrives:
+            if isinstance(action, EventPost) and action.arrives:
                 return [*woken, lane]
         return woken
 
@@ -193,7 +178,7 @@ class _State:
         for instruction in self.next:
             if instruction is not None:
                 place, action = instruction
-                assert isinstance(action, Wait)
+                assert isinstance(action, EventWait)
                 return f"{place} waits for {action.reason}"
         return ""
 
@@ -210,7 +195,7 @@ class _State:
                     f"thread block of gpu {rank} waits for it"
                 )
 
-    def _join(self, lane: int, wait: Wait) -> None:
+    def _join(self, lane: int, wait: EventWait) -> None:
         if wait.times > 0:
             frontier = self.frontier[lane]
             for mover, move in self.happened[wait.event][wait.times - 1].items():
@@ -219,7 +204,7 @@ class _State:
                 clock = self.clocks_of[wait.event][wait.times - 1]
                 np.maximum(self.clock[lane], clock, out=self.clock[lane])
 
-    def _post(self, lane: int, post: Post) -> list[int]:
+    def _post(self, lane: int, post: EventPost) -> list[int]:
         moves = self.frontier[lane].copy()
         if post.arrives:
             moves = {-1 - move: move for move in self.posted[lane][-post.arrives :]}
@@ -234,7 +219,7 @@ class _State:
             self.clocks_of[post.event].append(self.clock[lane].copy())
         return self.waiting.pop(post.event, [])
 
-    def _move(self, lane: int, move: Move, place: Place) -> None:
+    def _move(self, lane: int, move: LaneMove, place: LanePlace) -> None:
         number = len(self.result.moves) // COLUMNS
         self.result.moves.extend(move[:COLUMNS])
         for earlier in self.frontier[lane].values():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.algorithm_files.msccl.msccl_program import REDUCES, Gpu, MscclProgram, ThreadBlock
+
 Steps = Sequence[str]
 NOP = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'
 NO_WAIT = (-1, -1)
@@ -143,3 +145,48 @@ SHAPES = {
     "scattered": scattered(),
     "shifted": shifted(),
 }
+
+
+def canonical(program: MscclProgram) -> tuple[object, ...]:
+    """The same for all files that say the same: without names, sizes, lines, nops, and the numbers
+    of thread blocks and steps.
+
+    Thread blocks are numbered by channel, peers and steps.
+    """
+    gpus = tuple(_canonical(gpu) for gpu in program.gpus)
+    return program.collective, program.chunks, program.in_place, gpus
+
+
+def _canonical(gpu: Gpu) -> tuple[object, ...]:
+    order = sorted(range(len(gpu.blocks)), key=lambda number: _key(gpu.blocks[number]))
+    rank = {number: place for place, number in enumerate(order)}
+    places = [
+        {step.number: place for place, step in enumerate(block.steps)} for block in gpu.blocks
+    ]
+    blocks = tuple(
+        (
+            gpu.blocks[number].send,
+            gpu.blocks[number].receive,
+            gpu.blocks[number].channel,
+            tuple(
+                (
+                    step.kind,
+                    step.source if step.kind in ("s", "cpy", *REDUCES) else None,
+                    None if step.kind in ("s", "rrs") else step.target,
+                    step.count,
+                    tuple(
+                        sorted((rank[other], places[other][waited]) for other, waited in step.waits)
+                    ),
+                    step.flag,
+                )
+                for step in gpu.blocks[number].steps
+            ),
+        )
+        for number in order
+    )
+    return gpu.inputs, gpu.outputs, gpu.scratch, blocks
+
+
+def _key(block: ThreadBlock) -> tuple[object, ...]:
+    steps = tuple((step.kind, step.source, step.target, step.count) for step in block.steps)
+    return block.channel, block.send, block.receive, steps

@@ -14,12 +14,11 @@ from experiments.algorithm_files.msccl.msccl_program import (
     MOST_CHANNELS,
     MOST_COUNT,
     MOST_STEPS,
-    Block,
+    BlockStep,
     Chunks,
-    Flag,
     Gpu,
-    Program,
-    Step,
+    MscclProgram,
+    ThreadBlock,
 )
 from simulator.collectives import Algorithm
 from simulator.engines import simulate
@@ -54,19 +53,15 @@ class _Lane(NamedTuple):
     receive: int
 
 
-class _Place(NamedTuple):
-    """A step of a GPU."""
-
-    lane: _Lane
-    number: int
-    """Its place among the steps of the thread block."""
+_Place = tuple[_Lane, int]
+"""A step of a GPU: its thread block, and its place among the steps of that."""
 
 
 @dataclass
 class _Draft:
     """A GPU's steps, and the places that each waits for."""
 
-    lanes: dict[_Lane, list[tuple[Step, list[_Place]]]] = field(
+    lanes: dict[_Lane, list[tuple[BlockStep, list[_Place]]]] = field(
         default_factory=lambda: defaultdict(list)
     )
     adders: dict[int, _Place] = field(default_factory=dict)
@@ -75,7 +70,7 @@ class _Draft:
 
 def program_of(
     algorithm: Algorithm, schedule: Schedule, machine: Topology | None = None
-) -> Program:
+) -> MscclProgram:
     """The program of a schedule of an algorithm, in place.
 
     Every thread block sends to one peer or receives from one peer, or works locally. Its steps are
@@ -103,7 +98,7 @@ def program_of(
             f"{algorithm.name} on {ranks} ranks needs {channels} channels: MSCCL has "
             f"{MOST_CHANNELS}, take fewer ranks"
         )
-    return Program(
+    return MscclProgram(
         algorithm.name[:63],
         collective,
         PROTOCOL,
@@ -196,7 +191,7 @@ def _drafts(schedule: Schedule, order: list[int], buffer: str) -> list[_Draft]:
                 draft, needed = drafts[end], list(waits[end])
                 if end == peer and reduces:
                     needed += _one_adder(draft, target + first, size)
-                place = _Place(key, len(draft.lanes[key]))
+                place = key, len(draft.lanes[key])
                 draft.lanes[key].append((step, needed))
                 added[end].append(place)
                 if end == peer and step.kind != "s":
@@ -221,20 +216,20 @@ def _steps(
     ends: tuple[Chunks, Chunks],
     size: int,
     reduces: bool,
-) -> list[tuple[int, _Lane, Step]]:
+) -> list[tuple[int, _Lane, BlockStep]]:
     """The steps of a transfer: its GPU, thread block and step."""
     source, target = ends
     if rank == peer:
-        return [(rank, _Lane(channel, -1, -1), Step("re" if reduces else "cpy", *ends, size))]
+        return [(rank, _Lane(channel, -1, -1), BlockStep("re" if reduces else "cpy", *ends, size))]
     ranks = schedule.ranks
     more = ((peer - rank) % ranks - 1) // BLOCKS_OF_CHANNEL
     channel += schedule.lanes * more
     return [
-        (rank, _Lane(channel, peer, -1), Step("s", source, source, size)),
+        (rank, _Lane(channel, peer, -1), BlockStep("s", source, source, size)),
         (
             peer,
             _Lane(channel, -1, rank),
-            Step("rrc" if reduces else "r", target, target, size),
+            BlockStep("rrc" if reduces else "r", target, target, size),
         ),
     ]
 
@@ -244,7 +239,7 @@ def _one_adder(draft: _Draft, slot: int, size: int) -> list[_Place]:
     return [draft.adders[each] for each in range(slot, slot + size) if each in draft.adders]
 
 
-def _blocks(algorithm: Algorithm, draft: _Draft, rank: int) -> tuple[Block, ...]:
+def _blocks(algorithm: Algorithm, draft: _Draft, rank: int) -> tuple[ThreadBlock, ...]:
     """The thread blocks of a GPU, with numbers for blocks and steps."""
     order = {lane: number for number, lane in enumerate(draft.lanes)}
     if len(order) > MOST_BLOCKS:
@@ -267,25 +262,22 @@ def _blocks(algorithm: Algorithm, draft: _Draft, rank: int) -> tuple[Block, ...]
             replace(
                 step,
                 waits=tuple(
-                    Flag(order[place.lane], numbers[place.lane][place.number])
-                    for place in needed[lane][number]
+                    (order[other], numbers[other][place]) for other, place in needed[lane][number]
                 ),
-                flag=_Place(lane, number) in raised,
+                flag=(lane, number) in raised,
                 number=numbers[lane][number],
             )
             for number, (step, _) in enumerate(draft.lanes[lane])
         )
-        blocks.append(Block(lane.send, lane.receive, lane.channel, steps))
+        blocks.append(ThreadBlock(lane.send, lane.receive, lane.channel, steps))
     return tuple(blocks)
 
 
 def _needed(lane: _Lane, waits: list[_Place]) -> list[_Place]:
     """The last step of each other thread block: its earlier steps and those of the same block are
     done by then."""
-    last: dict[_Lane, _Place] = {}
-    for place in waits:
-        if place.lane != lane and (
-            place.lane not in last or last[place.lane].number < place.number
-        ):
-            last[place.lane] = place
-    return [last[key] for key in sorted(last)]
+    last: dict[_Lane, int] = {}
+    for other, number in waits:
+        if other != lane:
+            last[other] = max(number, last.get(other, number))
+    return sorted(last.items())

@@ -1,32 +1,34 @@
-"""An MSCCL program as lanes, and as a schedule."""
+"""An MSCCL program as an algorithm: lanes, and a schedule."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 
+from experiments.algorithm_files.free_names import free_name, of_file
 from experiments.algorithm_files.lanes import (
-    Instruction,
+    EventPost,
+    EventWait,
     Lane,
-    Layout,
-    Move,
-    Place,
-    Post,
-    Wait,
+    LaneMove,
+    LanePlace,
     run,
 )
 from experiments.algorithm_files.msccl.msccl_program import (
     RECEIVES,
     SENDS,
-    Block,
+    BlockStep,
     Chunks,
-    Program,
-    Step,
+    MscclProgram,
+    ThreadBlock,
 )
+from simulator.collectives import Algorithm, Collective, algorithms, of_collective
 from simulator.schedules.schedule import LIMIT, Schedule
+from simulator.schedules.semantics import Chosen, Data, Promise, WrongResult, check
 from topologies.errors import InputError
 
 FIFO = 8
@@ -35,11 +37,62 @@ Connection = tuple[int, int, int]
 """Sender, receiver and channel."""
 
 
+def algorithm_of(program: MscclProgram, loops: int = 1) -> Algorithm:
+    """A program as an algorithm for its number of ranks, whose chunks move in so many pieces.
+
+    Raises InputError with the place if it cannot run. It is proven when it is simulated.
+    """
+    ranks = len(program.gpus)
+    lowering = Lowering(program, loops)
+    blocks = sum(len(gpu.blocks) for gpu in program.gpus)
+    summary = (
+        f"MSCCL, {program.protocol}, {program.channels} channels, {blocks} thread blocks of "
+        f"{ranks} GPUs"
+    )
+    collective = _promise(program) if program.collective == "custom" else _named(program)
+    pieces = _in_pieces(collective, program.chunks, loops)
+    made = of_file(free_name(program.name, "xml"), pieces, lowering.schedule, summary, ranks)
+    return replace(made, sizes=(program.least, program.most or inf))
+
+
+def _named(program: MscclProgram) -> Collective:
+    return of_collective(program.collective, algorithms())[0].collective
+
+
+def _promise(program: MscclProgram) -> Collective:
+    """What a custom program computes: the first collective that it is."""
+    schedule = Lowering(program).schedule()
+    for collective in dict.fromkeys(each.collective for each in algorithms().values()):
+        try:
+            check(schedule, collective)
+        except (WrongResult, ValueError):
+            continue
+        return collective
+    raise InputError(
+        f"{program.name}: coll is custom, and it computes no collective that simctl knows"
+    )
+
+
+def _in_pieces(collective: Collective, chunks: int, loops: int) -> Collective:
+    """The collective on slots that are ordered loop by loop."""
+    if loops == 1:
+        return collective
+    # The slot of every piece, chunk by chunk.
+    order = np.arange(chunks * loops).reshape(loops, chunks).T.ravel()
+
+    def postcondition(before: Data, chosen: Chosen = None) -> Promise:
+        promised, after = collective.postcondition(before[:, order], chosen)
+        back = order.argsort()
+        return promised[:, back], after[:, back]
+
+    return replace(collective, postcondition=postcondition)
+
+
 @dataclass
 class Lowering:
     """The slots of a program, and its connections."""
 
-    program: Program
+    program: MscclProgram
     loops: int = 1
     """Pieces of every chunk: the program runs once for each."""
     fifo: dict[Connection, tuple[int, int]] = field(default_factory=dict)
@@ -95,10 +148,10 @@ class Lowering:
         result = run(self.lanes(FIFO), check=self.loops == 1)
         if result.stuck:
             raise InputError(f"deadlock with {FIFO} slots a connection: {result.stuck}")
-        layout = Layout(len(self.program.gpus), self.program.chunks * self.loops, self.scratch)
-        return result.schedule(layout, list(self._results()))
+        ranks, buffer = len(self.program.gpus), self.program.chunks * self.loops
+        return result.schedule(ranks, buffer, self.scratch, self._results())
 
-    def _results(self) -> Iterator[Move]:
+    def _results(self) -> Iterator[LaneMove]:
         """Where input and output are two buffers, results move to the buffer of the collective."""
         if self.program.in_place:
             return
@@ -108,7 +161,7 @@ class Lowering:
             for loop in range(self.loops):
                 source = self._slot(rank, Chunks("o", 0), loop)
                 target = loop * self.program.chunks + self._owned(rank, "o", "reduce_scatter")
-                yield Move(rank, rank, source, target, gpu.outputs)
+                yield LaneMove(rank, rank, source, target, gpu.outputs)
 
     def _owned(self, rank: int, buffer: str, collective: str) -> int:
         """The first chunk of a buffer that is one rank's share of V."""
@@ -127,19 +180,19 @@ class Lowering:
         owned = self._owned(rank, chunks.buffer, collective)
         return loop * program.chunks + owned + chunks.offset
 
-    def _block(self, rank: int, number: int, block: Block, slots: int) -> Iterator[Instruction]:
+    def _block(self, rank: int, number: int, block: ThreadBlock, slots: int) -> Lane:
         sent, received = 0, 0
         for loop in range(self.loops):
             for step in block.steps:
-                place = Place(rank, number, step.number)
-                for flag in step.waits:
-                    reason = f"thread block {flag.block}, step {flag.step}"
-                    event = rank, flag.block, self._raised(rank, flag.block, flag.step)
-                    yield Instruction(place, Wait(event, loop + 1, reason))
+                place = LanePlace(rank, number, step.number)
+                for other, waited in step.waits:
+                    reason = f"thread block {other}, step {waited}"
+                    event = rank, other, self._raised(rank, other, waited)
+                    yield place, EventWait(event, loop + 1, reason)
                 for action in self._actions(rank, block, step, loop, (sent, received), slots):
-                    yield Instruction(place, action)
+                    yield place, action
                 if step.flag:
-                    yield Instruction(place, Post((rank, number, step.number)))
+                    yield place, EventPost((rank, number, step.number))
                 sent += step.kind in SENDS
                 received += step.kind in RECEIVES
 
@@ -151,24 +204,24 @@ class Lowering:
     def _actions(
         self,
         rank: int,
-        block: Block,
-        step: Step,
+        block: ThreadBlock,
+        step: BlockStep,
         loop: int,
         messages: tuple[int, int],
         slots: int,
-    ) -> Iterator[Move | Post | Wait]:
+    ) -> Iterator[LaneMove | EventPost | EventWait]:
         """What a step does: `messages` is how many its block has sent and received before."""
         sent, received = messages
         source, target = (self._slot(rank, end, loop) for end in (step.source, step.target))
         if step.kind in ("cpy", "re"):
-            yield Move(rank, rank, source, target, step.count, step.kind == "re")
+            yield LaneMove(rank, rank, source, target, step.count, step.kind == "re")
             return
         inbox = block.receive, rank, block.channel
         if step.kind in RECEIVES:
             reason = f"a message from gpu {block.receive} on channel {block.channel}"
-            yield Wait(("message", inbox), received + 1, reason)
+            yield EventWait(("message", inbox), received + 1, reason)
             if not slots:
-                yield Post(("taken", inbox))
+                yield EventPost(("taken", inbox))
             message = self._message(inbox, received)
             yield from _received(rank, step, message, source, target)
             forwarded = message if step.kind == "rrs" else target
@@ -177,20 +230,20 @@ class Lowering:
         if step.kind in SENDS:
             yield from self._sent((rank, block.send, block.channel), step, forwarded, sent, slots)
         if step.kind in RECEIVES and slots:
-            yield Post(("taken", inbox))
+            yield EventPost(("taken", inbox))
 
     def _sent(
-        self, outbox: Connection, step: Step, source: int, number: int, slots: int
-    ) -> Iterator[Move | Post | Wait]:
+        self, outbox: Connection, step: BlockStep, source: int, number: int, slots: int
+    ) -> Iterator[LaneMove | EventPost | EventWait]:
         rank, peer, channel = outbox
         reason = f"gpu {peer} to receive on channel {channel}"
         if slots and number >= slots:
-            yield Wait(("taken", outbox), number + 1 - slots, reason)
+            yield EventWait(("taken", outbox), number + 1 - slots, reason)
         target = self._message(outbox, number)
-        yield Move(rank, peer, source, target, step.count, channel=channel, posted=True)
-        yield Post(("message", outbox), arrives=1)
+        yield LaneMove(rank, peer, source, target, step.count, channel=channel, posted=True)
+        yield EventPost(("message", outbox), arrives=1)
         if not slots:
-            yield Wait(("taken", outbox), number + 1, reason)
+            yield EventWait(("taken", outbox), number + 1, reason)
 
     def _message(self, connection: Connection, number: int) -> int:
         first, count = self.fifo[connection]
@@ -198,21 +251,21 @@ class Lowering:
 
 
 def _received(
-    rank: int, step: Step, message: int, source: int, target: int
-) -> Iterator[Move | Post | Wait]:
+    rank: int, step: BlockStep, message: int, source: int, target: int
+) -> Iterator[LaneMove | EventPost | EventWait]:
     """What becomes of a message of which a step knows the slot."""
     if step.kind in ("r", "rcs"):
-        yield Move(rank, rank, message, target, step.count)
+        yield LaneMove(rank, rank, message, target, step.count)
     elif step.kind == "rrs":
-        yield Move(rank, rank, source, message, step.count, reduces=True)
+        yield LaneMove(rank, rank, source, message, step.count, reduces=True)
     elif source == target:
-        yield Move(rank, rank, message, target, step.count, reduces=True)
+        yield LaneMove(rank, rank, message, target, step.count, reduces=True)
     else:
-        yield Move(rank, rank, source, message, step.count, reduces=True)
-        yield Move(rank, rank, message, target, step.count)
+        yield LaneMove(rank, rank, source, message, step.count, reduces=True)
+        yield LaneMove(rank, rank, message, target, step.count)
 
 
-def _check_connections(program: Program) -> None:
+def _check_connections(program: MscclProgram) -> None:
     """One thread block sends on a connection, one receives, and equally many chunks."""
     messages: dict[str, dict[Connection, list[tuple[int, str]]]] = {"sends": {}, "receives": {}}
     for rank, gpu in enumerate(program.gpus):
@@ -222,7 +275,7 @@ def _check_connections(program: Program) -> None:
                 ("receives", RECEIVES, (block.receive, rank, block.channel)),
             ):
                 steps = [
-                    (step.count, str(Place(rank, number, step.number)))
+                    (step.count, str(LanePlace(rank, number, step.number)))
                     for step in block.steps
                     if step.kind in kinds
                 ]
@@ -252,12 +305,3 @@ def _check_matched(
             f"{receives[len(sends)][1]} receives from gpu {key[0]} on channel {key[2]}: nobody "
             f"sends"
         )
-
-
-def in_order_of_chunks(chunks: int, loops: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The slot of every piece, chunk by chunk: slots are ordered loop by loop.
-
-    >>> in_order_of_chunks(3, 2).tolist()
-    [0, 3, 1, 4, 2, 5]
-    """
-    return np.arange(chunks * loops).reshape(loops, chunks).T.ravel()

@@ -33,23 +33,16 @@ class Chunks(NamedTuple):
     offset: int
 
 
-class Flag(NamedTuple):
-    """A step of another thread block of the same GPU."""
-
-    block: int
-    step: int
-
-
 @dataclass(frozen=True)
-class Step:
+class BlockStep:
     """A step of a thread block; nops are parts of the step after them."""
 
     kind: str
     source: Chunks
     target: Chunks
     count: int
-    waits: tuple[Flag, ...] = ()
-    """The steps that it waits for."""
+    waits: tuple[tuple[int, int], ...] = ()
+    """The steps that it waits for: thread blocks of its GPU, and numbers of steps."""
     flag: bool = False
     """Whether it raises a flag for others."""
     number: int = 0
@@ -59,7 +52,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Block:
+class ThreadBlock:
     """A thread block: its steps run in order."""
 
     send: int
@@ -67,7 +60,7 @@ class Block:
     receive: int
     """The peer from which it receives; -1 for none."""
     channel: int
-    steps: tuple[Step, ...]
+    steps: tuple[BlockStep, ...]
 
 
 @dataclass(frozen=True)
@@ -80,11 +73,11 @@ class Gpu:
     """Chunks of its output."""
     scratch: int
     """Chunks of its scratch."""
-    blocks: tuple[Block, ...]
+    blocks: tuple[ThreadBlock, ...]
 
 
 @dataclass(frozen=True)
-class Program:
+class MscclProgram:
     """An MSCCL file."""
 
     name: str
@@ -104,53 +97,3 @@ class Program:
     def steps(self) -> int:
         """The steps of all GPUs."""
         return sum(len(block.steps) for gpu in self.gpus for block in gpu.blocks)
-
-    def canonical(self) -> tuple[object, ...]:
-        """The same for all files that say the same: without names, sizes, lines, nops, and the
-        numbers of thread blocks and steps.
-
-        Thread blocks are numbered by channel, peers and steps.
-        """
-        return (
-            self.collective,
-            self.chunks,
-            self.in_place,
-            tuple(_canonical(gpu) for gpu in self.gpus),
-        )
-
-
-def _canonical(gpu: Gpu) -> tuple[object, ...]:
-    order = sorted(range(len(gpu.blocks)), key=lambda number: _key(gpu.blocks[number]))
-    rank = {number: place for place, number in enumerate(order)}
-    places = [
-        {step.number: place for place, step in enumerate(block.steps)} for block in gpu.blocks
-    ]
-    blocks = tuple(
-        (
-            gpu.blocks[number].send,
-            gpu.blocks[number].receive,
-            gpu.blocks[number].channel,
-            tuple(
-                (
-                    step.kind,
-                    step.source if step.kind in ("s", "cpy", *REDUCES) else None,
-                    None if step.kind in ("s", "rrs") else step.target,
-                    step.count,
-                    tuple(
-                        sorted(
-                            (rank[flag.block], places[flag.block][flag.step]) for flag in step.waits
-                        )
-                    ),
-                    step.flag,
-                )
-                for step in gpu.blocks[number].steps
-            ),
-        )
-        for number in order
-    )
-    return gpu.inputs, gpu.outputs, gpu.scratch, blocks
-
-
-def _key(block: Block) -> tuple[object, ...]:
-    steps = tuple((step.kind, step.source, step.target, step.count) for step in block.steps)
-    return block.channel, block.send, block.receive, steps

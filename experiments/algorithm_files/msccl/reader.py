@@ -13,12 +13,11 @@ from experiments.algorithm_files.msccl.msccl_program import (
     RECEIVES,
     REDUCES,
     SENDS,
-    Block,
+    BlockStep,
     Chunks,
-    Flag,
     Gpu,
-    Program,
-    Step,
+    MscclProgram,
+    ThreadBlock,
 )
 from topologies.errors import InputError
 from topologies.readers.xml_elements import Element, parse
@@ -41,7 +40,7 @@ USUAL_LARGEST = 2**27
 _BUFFERS = ("i", "o", "s")
 
 
-def read_program(text: str, file: str) -> Program:
+def read_program(text: str, file: str) -> MscclProgram:
     """The program in the XML file `file`. Raises InputError with line and reason if it is none."""
     root = parse(text, file, MOST_ELEMENTS)
     if root.tag != "algo":
@@ -57,7 +56,7 @@ def read_program(text: str, file: str) -> Program:
         raise root.mistake("minBytes", f"it is at most maxBytes, {most}")
     if root.whole("nthreads", 0, 2**16, 0) % 32:
         raise root.mistake("nthreads", "it is a multiple of 32")
-    program = Program(
+    program = MscclProgram(
         root.text("name"),
         _word(root, "coll", COLLECTIVES),
         _word(root, "proto", PROTOCOLS),
@@ -122,20 +121,22 @@ def _gpu(element: Element, ranks: int, channels: int) -> Gpu:
     return Gpu(max(inputs, 0), max(outputs, 0), max(scratch, 0), blocks)
 
 
-def _block(element: Element, rank: int, ranks: int, channels: int, sizes: dict[str, int]) -> Block:
+def _block(
+    element: Element, rank: int, ranks: int, channels: int, sizes: dict[str, int]
+) -> ThreadBlock:
     peers = {name: element.whole(name, -1, ranks - 1) for name in ("send", "recv")}
     for name, peer in peers.items():
         if peer == rank:
             raise element.mistake(name, "a GPU has no channel to itself")
     channel = element.whole("chan", 0, channels - 1)
-    steps: list[Step] = []
-    waits: list[Flag] = []
+    steps: list[BlockStep] = []
+    waits: list[tuple[int, int]] = []
     for number, each in enumerate(_numbered(element, "step", "s", None)):
         if number >= MOST_STEPS:
             raise each.mistake("s", f"a thread block has at most {MOST_STEPS} steps")
         kind = _kind(each)
         if (block := each.whole("depid", -1, MOST_BLOCKS - 1)) >= 0:
-            waits.append(Flag(block, each.whole("deps", 0, MOST_STEPS - 1)))
+            waits.append((block, each.whole("deps", 0, MOST_STEPS - 1)))
         elif waits and kind not in ("nop", "re"):
             raise each.mistake("depid", "after nops that wait, it names the last step to wait for")
         if kind == "nop":
@@ -145,7 +146,7 @@ def _block(element: Element, rank: int, ranks: int, channels: int, sizes: dict[s
                 raise each.mistake("type", f"its thread block has no {name} peer")
         steps.append(_step(each, kind, number, tuple(waits), sizes))
         waits = []
-    return Block(peers["send"], peers["recv"], channel, tuple(steps))
+    return ThreadBlock(peers["send"], peers["recv"], channel, tuple(steps))
 
 
 def _kind(element: Element) -> str:
@@ -156,8 +157,12 @@ def _kind(element: Element) -> str:
 
 
 def _step(
-    element: Element, kind: str, number: int, waits: tuple[Flag, ...], sizes: dict[str, int]
-) -> Step:
+    element: Element,
+    kind: str,
+    number: int,
+    waits: tuple[tuple[int, int], ...],
+    sizes: dict[str, int],
+) -> BlockStep:
     count = element.whole("cnt", 1, MOST_COUNT)
     ends = []
     for name, uses in (
@@ -172,28 +177,28 @@ def _step(
             )
         ends.append(Chunks(buffer, offset))
     flag = bool(element.whole("hasdep", 0, 1))
-    return Step(kind, ends[0], ends[1], count, waits, flag, number, element.line)
+    return BlockStep(kind, ends[0], ends[1], count, waits, flag, number, element.line)
 
 
-def _check_flags(blocks: Sequence[Block], elements: Sequence[Element]) -> None:
+def _check_flags(blocks: Sequence[ThreadBlock], elements: Sequence[Element]) -> None:
     """A step that is waited for is there, and raises a flag, or a later step of its block does."""
     last = [max((s.number for s in block.steps if s.flag), default=-1) for block in blocks]
     for block, element in zip(blocks, elements, strict=True):
         for step in block.steps:
-            for flag in step.waits:
+            for other, waited in step.waits:
                 reason = ""
-                if flag.block >= len(blocks):
+                if other >= len(blocks):
                     reason = f"there are thread blocks 0 to {len(blocks) - 1}"
-                elif flag.step > last[flag.block]:
+                elif waited > last[other]:
                     reason = "neither that step nor a later step of its block has hasdep=1"
                 if reason:
                     raise InputError(
-                        f"{element.file} line {step.line}: it waits for step {flag.step} of thread "
-                        f"block {flag.block}: {reason}"
+                        f"{element.file} line {step.line}: it waits for step {waited} of thread "
+                        f"block {other}: {reason}"
                     )
 
 
-def _check_chunks(program: Program, gpu: Gpu, element: Element) -> None:
+def _check_chunks(program: MscclProgram, gpu: Gpu, element: Element) -> None:
     """Buffers have as many chunks as the collective needs, unless they are not used."""
     ranks, expected = len(program.gpus), {"i": program.chunks, "o": program.chunks}
     divided = {"allgather": "i", "reduce_scatter": "o"}.get(program.collective, "")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.sax.saxutils import quoteattr
 
-from experiments.algorithm_files.msccl.msccl_program import Block, Flag, Program
+from experiments.algorithm_files.msccl.msccl_program import MscclProgram, ThreadBlock
 
 
-def write_program(program: Program) -> str:
+def write_program(program: MscclProgram) -> str:
     """The XML of a program, which :func:`experiments.algorithm_files.msccl.reader.read_program`
     reads back as an equal one."""
     return "\n".join([*_lines(program), ""])
 
 
-def _lines(program: Program) -> Iterator[str]:
+def _lines(program: MscclProgram) -> Iterator[str]:
     yield (
         f"<algo name={quoteattr(program.name)} "
         + _attributes(
@@ -44,10 +44,10 @@ def _lines(program: Program) -> Iterator[str]:
     yield "</algo>"
 
 
-def _steps(block: Block) -> Iterator[str]:
+def _steps(block: ThreadBlock) -> Iterator[str]:
     for step in block.steps:
         first = step.number - max(0, len(step.waits) - 1)
-        waits = [*step.waits] or [Flag(-1, -1)]
+        waits = [*step.waits] or [(-1, -1)]
         for place, (waited, number) in enumerate(waits):
             if place + 1 < len(waits):
                 what = _attributes(type="nop", srcbuf="i", srcoff=-1, dstbuf="o", dstoff=-1, cnt=0)

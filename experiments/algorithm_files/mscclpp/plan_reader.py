@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from experiments.algorithm_files.mscclpp.json_nodes import Node
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 from topologies.readers import json_files
 from topologies.readers.file_checks import check_text
 
@@ -25,7 +25,60 @@ PACKETS = ("ppkt", "rppkt", "respkt", "cpkt", "upkt", "repkt", "recpkt", "recspk
 NAMES = (*SYNCS, *MOVES, *REDUCTIONS, *PACKETS, *MULTIMEM, "pipeline")
 
 
-class Span(NamedTuple):
+class JsonNode(NamedTuple):
+    """A value and its place, like plan.json: gpus[0].id."""
+
+    place: str
+    value: Any
+
+    def mistake(self, right: str) -> InputError:
+        """The error for the value, with what would be right."""
+        return InputError(f"{self.place} is {shown(self.value)}: {right}")
+
+    def has(self, key: str) -> bool:
+        """Whether the value is a mapping with this key."""
+        return isinstance(self.value, dict) and key in self.value
+
+    def at(self, key: str) -> JsonNode:
+        """The value of a key of a mapping."""
+        if not isinstance(self.value, dict):
+            raise self.mistake("expected a mapping")
+        if key not in self.value:
+            raise InputError(f"{self.place} has no {key}")
+        return JsonNode(f"{self.place}.{key}", self.value[key])
+
+    def items(self, key: str, *, optional: bool = False) -> list[JsonNode]:
+        """The values of a list; none if the list is optional and missing."""
+        if optional and not self.has(key):
+            return []
+        node = self.at(key)
+        if not isinstance(node.value, list):
+            raise node.mistake("expected a list")
+        return [JsonNode(f"{node.place}[{place}]", value) for place, value in enumerate(node.value)]
+
+    def whole(self, least: int, most: int) -> int:
+        """A whole number from `least` to `most`."""
+        value = self.value
+        if most < least:
+            raise self.mistake("there is none of these")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.mistake(f"expected a whole number from {least} to {most}")
+        return value
+
+    def word(self, words: Sequence[str]) -> str:
+        """One of some words."""
+        if not isinstance(self.value, str) or self.value not in words:
+            raise self.mistake(f"expected one of {', '.join(words)}")
+        return str(self.value)
+
+    def text(self) -> str:
+        """A text of 1 to 80 printable characters."""
+        if not isinstance(self.value, str) or not 0 < len(self.value) <= 80:
+            raise self.mistake("expected a name of at most 80 characters")
+        return str(self.value)
+
+
+class ChunkSpan(NamedTuple):
     """Chunks of a buffer of a GPU."""
 
     rank: int
@@ -35,7 +88,7 @@ class Span(NamedTuple):
     size: int
 
 
-class Channel(NamedTuple):
+class PlanChannel(NamedTuple):
     """One of the channels from a GPU to a peer: the two ends have the same number."""
 
     kind: str
@@ -44,13 +97,13 @@ class Channel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Operation:
+class PlanOperation:
     """An operation of a thread block."""
 
     name: str
-    sources: tuple[Span, ...] = ()
-    targets: tuple[Span, ...] = ()
-    channels: tuple[Channel, ...] = ()
+    sources: tuple[ChunkSpan, ...] = ()
+    targets: tuple[ChunkSpan, ...] = ()
+    channels: tuple[PlanChannel, ...] = ()
     part: int = 0
     parts: int = 1
     """Which of how many equal parts of the chunks it handles."""
@@ -68,11 +121,11 @@ class PlanGpu:
     """The chunks of each buffer."""
     semaphores: tuple[int, ...]
     """The values of the semaphores at first."""
-    blocks: tuple[tuple[Operation, ...], ...]
+    blocks: tuple[tuple[PlanOperation, ...], ...]
 
 
 @dataclass(frozen=True)
-class Plan:
+class MscclppPlan:
     """An MSCCL++ plan."""
 
     name: str
@@ -82,9 +135,9 @@ class Plan:
     gpus: tuple[PlanGpu, ...]
 
 
-def read_plan(text: str, file: str) -> Plan:
+def read_plan(text: str, file: str) -> MscclppPlan:
     """The plan in the JSON file `file`. Raises InputError with place and reason if it is none."""
-    root = Node(file, json_files.load(check_text(text, file), file))
+    root = JsonNode(file, json_files.load(check_text(text, file), file))
     if not root.has("gpus"):
         raise InputError(f"{file} has no gpus: expected an MSCCL++ plan")
     gpus = root.items("gpus")
@@ -96,7 +149,7 @@ def read_plan(text: str, file: str) -> Plan:
     in_place = root.at("inplace")
     if not isinstance(in_place.value, bool):
         raise in_place.mistake("expected true or false")
-    return Plan(
+    return MscclppPlan(
         root.at("name").text(),
         root.at("collective").text(),
         root.at("protocol").word(("Simple", "LL")),
@@ -105,16 +158,16 @@ def read_plan(text: str, file: str) -> Plan:
     )
 
 
-def _chunks(gpu: Node) -> dict[str, int]:
+def _chunks(gpu: JsonNode) -> dict[str, int]:
     names = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
     return {buffer: gpu.at(name).whole(0, MOST_CHUNKS) for buffer, name in names.items()}
 
 
 class _Gpu:
-    def __init__(self, gpu: Node, rank: int, gpus: list[Node]) -> None:
+    def __init__(self, gpu: JsonNode, rank: int, gpus: list[JsonNode]) -> None:
         self.gpu, self.rank, self.ranks = gpu, rank, len(gpus)
         self.chunks = [_chunks(each) for each in gpus]
-        self.channels: dict[str, list[Channel]] = {"memory": [], "port": []}
+        self.channels: dict[str, list[PlanChannel]] = {"memory": [], "port": []}
         for channel in gpu.items("channels", optional=True):
             kind = channel.at("channel_type").word(("memory", "port", "switch", "none"))
             if kind in self.channels:
@@ -127,12 +180,12 @@ class _Gpu:
             for buffer in gpu.items("remote_buffers", optional=True)
         ]
 
-    def _connect(self, kind: str, channel: Node) -> None:
+    def _connect(self, kind: str, channel: JsonNode) -> None:
         several = self.channels[kind]
         for node in channel.items("connected_to"):
             peer = node.whole(0, self.ranks - 1)
             number = sum(each.peer == peer for each in several)
-            several.append(Channel(kind, peer, number))
+            several.append(PlanChannel(kind, peer, number))
 
     def read(self) -> PlanGpu:
         """The program of the GPU."""
@@ -150,9 +203,9 @@ class _Gpu:
 
 
 class _Block:
-    def __init__(self, gpu: _Gpu, block: Node) -> None:
+    def __init__(self, gpu: _Gpu, block: JsonNode) -> None:
         self.gpu = gpu
-        self.channels: dict[str, list[Channel]] = {"memory": [], "port": []}
+        self.channels: dict[str, list[PlanChannel]] = {"memory": [], "port": []}
         self.remote: dict[str, list[tuple[int, str]]] = {"memory": [], "port": []}
         for each in block.items("channels", optional=True):
             kind = each.at("channel_type").value
@@ -164,12 +217,12 @@ class _Block:
             for node in each.items("remote_buffer_ids"):
                 self.remote[kind].append(gpu.remote[node.whole(0, len(gpu.remote) - 1)])
 
-    def operations(self, parent: Node) -> list[Operation]:
+    def operations(self, parent: JsonNode) -> list[PlanOperation]:
         """The operations of a thread block, or of a pipeline: those of one round."""
         nodes = parent.items("ops")
         if len(nodes) > MOST_OPERATIONS:
             raise InputError(f"{parent.place} has {len(nodes)} ops: at most {MOST_OPERATIONS}")
-        read: list[Operation] = []
+        read: list[PlanOperation] = []
         for node in nodes:
             name = node.at("name").word(NAMES)
             if name in MULTIMEM:
@@ -182,7 +235,7 @@ class _Block:
                 read += self.operations(node)
         return read
 
-    def _operation(self, node: Node, name: str) -> Operation:
+    def _operation(self, node: JsonNode, name: str) -> PlanOperation:
         kind = node.value.get("channel_type", "none")
         if kind not in ("memory", "port", "none"):
             raise node.at("channel_type").mistake("expected memory, port or none")
@@ -205,9 +258,9 @@ class _Block:
         )
         if name not in SYNCS and not (sources and targets):
             raise node.mistake(f"{name} needs src_buff and dst_buff")
-        return Operation(name, sources, targets, channels, part, parts, tuple(ids), blocks)
+        return PlanOperation(name, sources, targets, channels, part, parts, tuple(ids), blocks)
 
-    def _span(self, node: Node, kind: str) -> Span:
+    def _span(self, node: JsonNode, kind: str) -> ChunkSpan:
         gpu = self.gpu
         if node.has("buffer_id"):
             known = self.remote.get(kind, [])
@@ -219,9 +272,9 @@ class _Block:
         chunks = gpu.chunks[rank][buffer]
         if index + size > chunks:
             raise node.mistake(f"the buffer {buffer} of gpu {rank} has {chunks} chunks")
-        return Span(rank, buffer, index, size)
+        return ChunkSpan(rank, buffer, index, size)
 
 
-def _numbers(node: Node, key: str, count: int) -> list[int]:
+def _numbers(node: JsonNode, key: str, count: int) -> list[int]:
     """The numbers in an optional list, each below `count`."""
     return [each.whole(0, count - 1) for each in node.items(key, optional=True)]

@@ -1,4 +1,4 @@
-"""An MSCCL++ plan as lanes, and as a schedule.
+"""An MSCCL++ plan as an algorithm: lanes, and a schedule.
 
 A thread block is a serial lane. What it writes to another GPU is there when the next signal on a
 channel arrives. A packet is there when its flag is: whoever reads it waits for it.
@@ -10,16 +10,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import lcm
 
+from experiments.algorithm_files.free_names import free_name, of_file
 from experiments.algorithm_files.lanes import (
-    Instruction,
-    Layout,
-    Move,
-    Place,
-    Post,
-    Wait,
+    EventPost,
+    EventWait,
+    Lane,
+    LaneMove,
+    LanePlace,
     run,
 )
-from experiments.algorithm_files.mscclpp.plan_reader import Channel, Operation, Plan, Span
+from experiments.algorithm_files.mscclpp.plan_reader import (
+    ChunkSpan,
+    MscclppPlan,
+    PlanChannel,
+    PlanOperation,
+)
+from simulator.collectives import Algorithm, algorithms, of_collective
 from simulator.schedules.schedule import LIMIT, Schedule
 from topologies.errors import InputError
 
@@ -27,10 +33,19 @@ Cells = tuple[int, int, int]
 """A rank, its first slot and the number of slots."""
 
 
+def algorithm_of(plan: MscclppPlan) -> Algorithm:
+    """A plan as an algorithm for its number of ranks. It is proven when it is simulated."""
+    write = PlanLanes(plan).schedule
+    ranks, blocks = len(plan.gpus), sum(len(gpu.blocks) for gpu in plan.gpus)
+    collective = of_collective(plan.collective, algorithms())[0].collective
+    summary = f"MSCCL++, {plan.protocol}, {blocks} thread blocks of {ranks} GPUs"
+    return of_file(free_name(plan.name, "json"), collective, write, summary, ranks)
+
+
 class PlanLanes:
     """The slots and the lanes of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: MscclppPlan) -> None:
         self.plan = plan
         operations = [each for gpu in plan.gpus for block in gpu.blocks for each in block]
         self.pieces = lcm(*(each.parts for each in operations))
@@ -56,36 +71,36 @@ class PlanLanes:
         if result.stuck:
             raise InputError(f"deadlock: {result.stuck}")
         ranks, buffer = len(self.plan.gpus), self.chunks * self.pieces
-        return result.schedule(Layout(ranks, buffer, self.slots - buffer), list(self._results()))
+        return result.schedule(ranks, buffer, self.slots - buffer, self._results())
 
-    def _lanes(self) -> Iterator[Iterator[Instruction]]:
+    def _lanes(self) -> Iterator[Lane]:
         for rank, gpu in enumerate(self.plan.gpus):
             for number, block in enumerate(gpu.blocks):
                 yield self._lane(rank, number, block)
 
-    def _lane(self, rank: int, number: int, block: Sequence[Operation]) -> Iterator[Instruction]:
+    def _lane(self, rank: int, number: int, block: Sequence[PlanOperation]) -> Lane:
         lane = _LaneWriter(self, rank, number)
         for step, operation in enumerate(block):
             for action in lane.actions(operation):
-                yield Instruction(Place(rank, number, step), action)
+                yield LanePlace(rank, number, step), action
 
-    def _results(self) -> Iterator[Move]:
+    def _results(self) -> Iterator[LaneMove]:
         """Where input and output are two buffers, results move to the buffer of the collective."""
         if self.plan.in_place:
             return
         for rank, gpu in enumerate(self.plan.gpus):
             if outputs := gpu.chunks["o"]:
-                source = self._first(Span(rank, "o", 0, outputs))
+                source = self._first(ChunkSpan(rank, "o", 0, outputs))
                 target = self._own(rank, "o") if self._is("reducescatter") else 0
                 size = outputs * self.pieces
-                yield Move(rank, rank, source, target * self.pieces, size)
+                yield LaneMove(rank, rank, source, target * self.pieces, size)
 
-    def cells(self, span: Span, operation: Operation) -> Cells:
+    def cells(self, span: ChunkSpan, operation: PlanOperation) -> Cells:
         """The slots of the part of a span that an operation handles."""
         size = span.size * self.pieces // operation.parts
         return span.rank, self._first(span) + operation.part * size, size
 
-    def _first(self, span: Span) -> int:
+    def _first(self, span: ChunkSpan) -> int:
         place = span.first
         if span.buffer == "s":
             place += self.scratch
@@ -114,7 +129,7 @@ class _LaneWriter:
         """Messages to other GPUs since the last wait."""
         self.waits, self.barriers = Counter[object](), Counter[int]()
 
-    def actions(self, operation: Operation) -> Iterator[Move | Post | Wait]:
+    def actions(self, operation: PlanOperation) -> Iterator[LaneMove | EventPost | EventWait]:
         """What an operation does."""
         name = operation.name
         if name in ("wait", "rlxwait"):
@@ -130,30 +145,30 @@ class _LaneWriter:
                 yield from self._acquire(number)
         elif name == "sem_release":
             for number in operation.ids:
-                yield Post(("semaphore", self.rank, number))
+                yield EventPost(("semaphore", self.rank, number))
         elif operation.targets:
             yield from self._data(operation)
             if name in ("pws", "pwsf"):
                 yield from self._signal(operation.channels)
 
-    def _wait(self, event: object, reason: str) -> Wait:
+    def _wait(self, event: object, reason: str) -> EventWait:
         self.waits[event] += 1
-        return Wait(event, self.waits[event], reason)
+        return EventWait(event, self.waits[event], reason)
 
-    def _signal(self, channels: tuple[Channel, ...]) -> Iterator[Post]:
+    def _signal(self, channels: tuple[PlanChannel, ...]) -> Iterator[EventPost]:
         for channel in channels:
             event = channel.kind, self.rank, channel.peer, channel.number
-            yield Post(event, arrives=self.written)
+            yield EventPost(event, arrives=self.written)
 
-    def _barrier(self, operation: Operation) -> Iterator[Post | Wait]:
+    def _barrier(self, operation: PlanOperation) -> Iterator[EventPost | EventWait]:
         (number,) = operation.ids
         event = "barrier", self.rank, number, self.barriers[number]
         self.barriers[number] += 1
-        yield Post(event, arrives=self.written)
+        yield EventPost(event, arrives=self.written)
         for times in range(1, operation.blocks + 1):
-            yield Wait(event, times, f"barrier {number}")
+            yield EventWait(event, times, f"barrier {number}")
 
-    def _acquire(self, number: int) -> Iterator[Wait]:
+    def _acquire(self, number: int) -> Iterator[EventWait]:
         semaphores = self.lanes.plan.gpus[self.rank].semaphores
         if number >= len(semaphores):
             raise InputError(f"gpu {self.rank} has no semaphore {number}")
@@ -161,7 +176,7 @@ class _LaneWriter:
         wait = self._wait(event, f"semaphore {number}")
         yield wait._replace(times=max(0, wait.times - semaphores[number]))
 
-    def _data(self, operation: Operation) -> Iterator[Move | Post | Wait]:
+    def _data(self, operation: PlanOperation) -> Iterator[LaneMove | EventPost | EventWait]:
         name, packets = operation.name, operation.name.endswith("pkt")
         sources = [self.lanes.cells(span, operation) for span in operation.sources]
         targets = [self.lanes.cells(span, operation) for span in operation.targets]
@@ -178,7 +193,7 @@ class _LaneWriter:
 
     def _reduce(
         self, sources: list[Cells], targets: list[Cells], packets: bool
-    ) -> Iterator[Move | Post | Wait]:
+    ) -> Iterator[LaneMove | EventPost | EventWait]:
         """Add all sources into the first target, and copy the sum to the others."""
         first, *rest = sources
         for source in rest if packets else ():
@@ -195,14 +210,14 @@ class _LaneWriter:
             if target != total:
                 yield from self._move(total, target, packets=packets and place > 0)
 
-    def _packets(self, cells: Cells) -> Iterator[Wait]:
+    def _packets(self, cells: Cells) -> Iterator[EventWait]:
         rank, first, size = cells
         for slot in range(first, first + size):
-            yield Wait(("packet", rank, slot), 1, f"a packet in slot {slot}")
+            yield EventWait(("packet", rank, slot), 1, f"a packet in slot {slot}")
 
     def _move(
         self, source: Cells, target: Cells, *, reduces: bool = False, packets: bool = False
-    ) -> Iterator[Move | Post]:
+    ) -> Iterator[LaneMove | EventPost]:
         if source[2] != target[2]:
             raise InputError(
                 f"gpu {self.rank}, thread block {self.number}: {source[2]} chunks move to "
@@ -210,14 +225,14 @@ class _LaneWriter:
             )
         posted = target[0] != self.rank
         ends = source[0], target[0], source[1], target[1], source[2]
-        yield Move(*ends, reduces=reduces, posted=posted)
+        yield LaneMove(*ends, reduces=reduces, posted=posted)
         self.written = self.written + 1 if posted else self.written
         if packets:
             for slot in range(target[1], target[1] + target[2]):
-                yield Post(("packet", target[0], slot), arrives=int(posted))
+                yield EventPost(("packet", target[0], slot), arrives=int(posted))
 
 
-def _check_channels(plan: Plan) -> None:
+def _check_channels(plan: MscclppPlan) -> None:
     """One thread block waits on a channel: else it is open who takes a signal."""
     waiting: dict[object, str] = {}
     for rank, gpu in enumerate(plan.gpus):
@@ -226,7 +241,7 @@ def _check_channels(plan: Plan) -> None:
                 if operation.name not in ("wait", "rlxwait"):
                     continue
                 for channel in operation.channels:
-                    place, key = Place(rank, number, step), (rank, channel)
+                    place, key = LanePlace(rank, number, step), (rank, channel)
                     owner = waiting.setdefault(key, f"gpu {rank}, thread block {number}")
                     if owner != f"gpu {rank}, thread block {number}":
                         raise InputError(f"{place}: {owner} waits on the same channel")

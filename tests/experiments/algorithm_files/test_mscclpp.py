@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from experiments.algorithm_files import read_algorithm
-from experiments.algorithm_files.mscclpp.plan_algorithm import algorithm_of
 from experiments.algorithm_files.mscclpp.plan_reader import read_plan
+from experiments.algorithm_files.mscclpp.plan_schedule import algorithm_of
 from experiments.simulations.case import Case
 from grouped_cases import each_case
 from mscclpp_plans import SHAPES, SIGNAL, WAIT, Json, op, plan, span
