@@ -24,7 +24,6 @@ PACKED_RANKS = 32
 """Ranks up to which trees are packed into the machine; for more that takes too long."""
 MANY_RANKS = 16
 """Ranks above which packed trees are tried with one tree a rank, which takes seconds."""
-SINGLE_TREES = ("trees=1", "segments=16,trees=1", "segments=4,trees=1")
 OPTIONS = {
     "segments": (1, 4, 16, 64),
     "channels": (2, 4, 8),
@@ -104,7 +103,8 @@ def variants(algorithm: Algorithm, ranks: int) -> Iterator[Algorithm]:
         yield algorithm
         return
     if algorithm.name.startswith("optimal") and ranks > MANY_RANKS:
-        yield from (find(f"{algorithm.name}:{values}") for values in SINGLE_TREES)
+        for values in ("trees=1", "segments=16,trees=1", "segments=4,trees=1"):
+            yield find(f"{algorithm.name}:{values}")
         return
     if estimate(algorithm, ranks) <= MOST:
         yield algorithm

@@ -98,8 +98,7 @@ class Case:
             workload.check_schedule(point, self.rules.force)
 
     def _need(self, share: float) -> Need:
-        machine = workload.Machine(share, self._rings)
-        return workload.need(self.algorithm, self.ranks, self.rules, machine)
+        return workload.need(self.algorithm, self.ranks, self.rules, share, self._rings)
 
     @cached_property
     def _rings(self) -> float:

@@ -15,8 +15,7 @@ from experiments.execution.results import results
 from experiments.simulations import workload
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep_rows import SweepRow, judge
-from experiments.simulations.verdict import Verdict
+from experiments.simulations.sweep_rows import PointVerdict, SweepRow, judge
 from experiments.simulations.workload import MachineBuilder as MachineBuilder
 from simulator.collectives import Algorithm
 from simulator.collectives.operation_counts import estimate
@@ -148,7 +147,7 @@ class Grid:
         if "why" in encoded:
             return MissingPoint(**encoded)
         failures, assumption = encoded["verdict"]
-        return SweepRow(**{**encoded, "verdict": Verdict(tuple(failures), assumption)})
+        return SweepRow(**{**encoded, "verdict": PointVerdict(tuple(failures), assumption)})
 
 
 def sweep(

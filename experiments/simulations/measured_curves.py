@@ -13,9 +13,6 @@ from simulator.collectives import Collective
 from topologies.errors import InputError
 from topologies.units import format_bytes
 
-NAMED = 4
-"""Curves or numbers of ranks that a message names, at most."""
-
 
 class MeasuredCurve(NamedTuple):
     """The measured times of a collective on some ranks."""
@@ -91,5 +88,6 @@ def _span(low: float, high: float) -> str:
 
 
 def _few(names: Iterable[str]) -> str:
+    """Up to four of the names."""
     listed = list(dict.fromkeys(names))
-    return ", ".join(listed[:NAMED]) + (" ..." if len(listed) > NAMED else "")
+    return ", ".join(listed[:4]) + (" ..." if len(listed) > 4 else "")

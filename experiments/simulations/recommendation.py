@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import log2, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.output import Record
 from experiments.simulations.candidates import (
@@ -124,13 +124,6 @@ def _known(values: Record) -> Record:
     return {name: value for name, value in values.items() if value is not None}
 
 
-class Sure(NamedTuple):
-    """What a profile knows of the error of a run."""
-
-    prediction: Prediction
-    interval: Interval
-
-
 @dataclass(frozen=True)
 class Crossover:
     """A size from which another algorithm is faster."""
@@ -165,7 +158,7 @@ class Answers:
     left: list[Left] = field(init=False)
     """The algorithms that are not tried."""
     _runs: dict[tuple[str, float], ProfileRun] = field(init=False, default_factory=dict, repr=False)
-    _sure: dict[tuple[str, float], Sure | None] = field(
+    _sure: dict[tuple[str, float], tuple[Prediction, Interval] | None] = field(
         init=False, default_factory=dict, repr=False
     )
 
@@ -207,28 +200,32 @@ class Answers:
             self._runs[key] = case.tuned(nbytes).run(nbytes)
         return self._runs[key]
 
-    def sure(self, case: Case, nbytes: float) -> Sure | None:
+    def _error(self, case: Case, nbytes: float) -> tuple[Prediction, Interval] | None:
         """What the profile knows of the error of a simulation, found once; None if it has no
         intervals."""
         key = case.algorithm.name, nbytes
         if key not in self._sure:
             prediction = case.prediction(self.run(case, nbytes))
             interval = case.bounded(prediction and interval_of(prediction), nbytes)
-            self._sure[key] = prediction and interval and Sure(prediction, interval)
+            self._sure[key] = (prediction, interval) if prediction and interval else None
         return self._sure[key]
+
+    def interval(self, case: Case, nbytes: float) -> Interval | None:
+        """The interval of a run; None if the profile has no intervals."""
+        _, interval = self._error(case, nbytes) or (None, None)
+        return interval
 
     def seconds(self, case: Case, nbytes: float) -> float:
         """The expected time, or the simulated one if the profile has no intervals."""
-        sure = self.sure(case, nbytes)
-        return sure.interval.expected if sure else self.run(case, nbytes).seconds
+        interval = self.interval(case, nbytes)
+        return interval.expected if interval else self.run(case, nbytes).seconds
 
     def may_be_as_fast(self, case: Case, best: Case, nbytes: float) -> bool | None:
         """Whether the difference of two algorithms is inside its error; None if that is not
         known."""
-        ours, theirs = (self.sure(each, nbytes) for each in (best, case))
-        if ours is None or theirs is None:
-            return None
-        return ratio(ours.prediction, theirs.prediction).low <= 1
+        ours, _ = self._error(best, nbytes) or (None, None)
+        theirs, _ = self._error(case, nbytes) or (None, None)
+        return None if ours is None or theirs is None else ratio(ours, theirs).low <= 1
 
     def ranked(self, nbytes: float, *, usable: bool = True) -> list[tuple[float, Case]]:
         """The algorithms that the library can run, or those with none that it can, from the fastest
@@ -289,7 +286,7 @@ class Answers:
         if default is not best:
             why += f"; {default.algorithm.name}: {_why(usual)}"
         sent = schedule.nbytes[schedule.remote]
-        seconds, sure = self.seconds(best, nbytes), self.sure(best, nbytes)
+        seconds, interval = self.seconds(best, nbytes), self.interval(best, nbytes)
         own = [each for each in self.ranked(nbytes, usable=False)[:1] if each[0] * GAIN < seconds]
         return Advice(
             size_B=nbytes,
@@ -305,10 +302,10 @@ class Answers:
             default_time_s=usual.seconds,
             gain=self.seconds(default, nbytes) / seconds if seconds > 0 else 1.0,
             why=why,
-            rival=None if sure is None else self._rival(best, nbytes),
+            rival=None if interval is None else self._rival(best, nbytes),
             own_software=own[0][1].algorithm.name if own else "" if self.question.runs else None,
             own_software_time_s=own[0][0] if own else None,
-            **_ends(sure),
+            **_ends(interval),
         )
 
     def second(self, nbytes: float) -> tuple[float, Case] | None:
@@ -341,7 +338,7 @@ class Answers:
                 _path(run),
                 rival=self.may_be_as_fast(case, ranked[0][1], nbytes),
                 own_software=number >= len(ranked) if self.question.runs else None,
-                **_ends(self.sure(case, nbytes)),
+                **_ends(self.interval(case, nbytes)),
             )
             rows.setdefault(case.algorithm.listed_name, row)
         return list(rows.values())
@@ -368,17 +365,12 @@ class Answers:
         return float(round(high))
 
 
-def _ends(sure: Sure | None) -> dict[str, Any]:
+def _ends(interval: Interval | None) -> dict[str, Any]:
     """The fields of an interval."""
-    if sure is None:
+    if interval is None:
         return {}
-    expected, low, high, _, unsure = sure.interval
-    return {
-        "expected_s": expected,
-        "low_s": low,
-        "high_s": high,
-        "unsure": "; ".join(unsure),
-    }
+    expected, low, high, _, unsure = interval
+    return {"expected_s": expected, "low_s": low, "high_s": high, "unsure": "; ".join(unsure)}
 
 
 def _channels(case: Case) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.output import Record
 from experiments.simulations.case import Case
-from experiments.simulations.verdict import Verdict
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound, left_out
 from simulator.cost_models.fabric import Fabric
@@ -25,6 +24,45 @@ TOLERANCE = 1e-9
 hold."""
 OPTIONAL = ("grid_error_s", "expected_s", "low_s", "high_s", "unsure")
 """Fields that are not stored if there is no value."""
+
+
+class PointVerdict(NamedTuple):
+    """What the checks of one simulated point say. Tables and files show it as text."""
+
+    failures: tuple[str, ...] = ()
+    """The checks that failed: something is wrong with simctl, not with the machine."""
+    assumption: str = ""
+    """The assumption of the formula that the machine or the rules break; empty if it holds."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check failed."""
+        return bool(self.failures)
+
+    @property
+    def claimed(self) -> bool:
+        """Whether the time had to equal the formula."""
+        return not self.assumption
+
+    @property
+    def word(self) -> str:
+        """The verdict without its reasons."""
+        return "FAIL" if self.failed else "ok" if self.claimed else "not claimed"
+
+    @property
+    def reason(self) -> str:
+        """The checks that failed, or the assumption that does not hold."""
+        return ", ".join(self.failures) or self.assumption
+
+    def __str__(self) -> str:
+        """The text of tables and files.
+
+        >>> str(PointVerdict()), str(PointVerdict(("time", "steps")))
+        ('ok', 'FAIL: time, steps')
+        >>> str(PointVerdict(assumption="routes differ"))
+        'not claimed: routes differ'
+        """
+        return f"{self.word}: {self.reason}" if self.reason else self.word
 
 
 @dataclass(frozen=True)
@@ -60,7 +98,7 @@ class SweepRow:
     redundant_B: float
     """The peak amount of duplicate data over all ranks."""
     redundant_formula_B: float
-    verdict: Verdict
+    verdict: PointVerdict
     protocol: str = ""
     """The fastest protocol of the profile, if there is one."""
     launch_s: float = 0.0
@@ -160,7 +198,7 @@ def judge(case: Case, run: ProfileRun) -> SweepRow:
         peak_formula_B=cost.peak(p) * nbytes,
         redundant_B=usage.peak_redundant,
         redundant_formula_B=cost.redundant(p) * nbytes,
-        verdict=Verdict(),
+        verdict=PointVerdict(),
         protocol=run.protocol,
         launch_s=run.launch,
         bounds_left_out="; ".join(left_out(collective, machine, p)),
@@ -173,7 +211,7 @@ def judge(case: Case, run: ProfileRun) -> SweepRow:
     return replace(row, verdict=_verdict(row, case, fabric))
 
 
-def _verdict(row: SweepRow, case: Case, fabric: Fabric) -> Verdict:
+def _verdict(row: SweepRow, case: Case, fabric: Fabric) -> PointVerdict:
     cost, inexact = case.cost, row.grid_error_s or 0.0
     assumption = case.rules.unassumed or cost.holds(fabric)
     memory_claimed = not assumption and fabric.ports in cost.memory_ports
@@ -191,7 +229,7 @@ def _verdict(row: SweepRow, case: Case, fabric: Fabric) -> Verdict:
         }.items()
         if failed
     )
-    return Verdict(failures) if failures else Verdict(assumption=assumption)
+    return PointVerdict(failures) if failures else PointVerdict(assumption=assumption)
 
 
 def _differ(simulated: float, formula: float, size: float) -> bool:

@@ -95,11 +95,12 @@ def validate(
     measured = _measured(curve, in_place=in_place)
     machine = links(ranks, algorithm.servers, None, None)
     case = Case(algorithm, ranks, machine, rules._replace(symmetry="off"))
-    indices = set(_every_other(measured)) if fit else set()
+    # Every other point, of those whose results were right.
+    indices = [k for k, point in enumerate(measured) if not point.wrong][::2] if fit else []
     links_fit = None
     if fit:
-        fitted = [measured[k] for k in sorted(indices)]
-        sizes, seconds = [float(point.size) for point in fitted], [point.time_s for point in fitted]
+        sizes = [float(measured[k].size) for k in indices]
+        seconds = [measured[k].time_s for k in indices]
         links_fit = fit_links(
             case.schedule, sizes, seconds, partial(links, ranks, algorithm.servers), rules.engine
         )
@@ -149,11 +150,14 @@ def _predicted(point: Measured, cases: Sequence[Case]) -> ComparedPoint:
     case, run = min(
         ((case, case.run(nbytes)) for case in tuned), key=lambda candidate: candidate[1].seconds
     )
-    compared, sure = _point(point, run.seconds, fitted=False), case.interval(run)
-    compared = replace(compared, algorithm=case.algorithm.name)
-    if sure is None:
-        return compared
-    return replace(compared, expected_s=sure.expected, low_s=sure.low, high_s=sure.high)
+    sure = case.interval(run)
+    return replace(
+        _point(point, run.seconds, fitted=False),
+        algorithm=case.algorithm.name,
+        expected_s=sure and sure.expected,
+        low_s=sure and sure.low,
+        high_s=sure and sure.high,
+    )
 
 
 def _measured(curve: Curve, *, in_place: bool) -> tuple[Measured, ...]:
@@ -168,11 +172,6 @@ def _measured(curve: Curve, *, in_place: bool) -> tuple[Measured, ...]:
 
 def _title(curve: Curve, ranks: int) -> str:
     return f"{curve.collective}, {ranks} ranks, {Path(curve.source).name}"
-
-
-def _every_other(points: tuple[Measured, ...]) -> list[int]:
-    """The places of every other point, of those whose results were right."""
-    return [k for k, point in enumerate(points) if not point.wrong][::2]
 
 
 def _point(point: Measured, predicted: float, fitted: bool) -> ComparedPoint:

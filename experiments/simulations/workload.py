@@ -66,8 +66,8 @@ class Point(NamedTuple):
         return f"{self.algorithm.name} of {self.ranks} ranks"
 
 
-class Machine(NamedTuple):
-    """What a machine makes of an algorithm."""
+class MachineShare(NamedTuple):
+    """What a machine makes of an algorithm; by default what no particular machine does."""
 
     share: float = 1.0
     """The share of the ranks that stands for all."""
@@ -77,26 +77,32 @@ class Machine(NamedTuple):
     """The ranks of the machine that tells."""
 
 
-ANY = Machine()
-"""No particular machine."""
-
-
 def need(
-    algorithm: Algorithm, ranks: int, rules: Rules, machine: Machine = ANY, runs: int = 1
+    algorithm: Algorithm,
+    ranks: int,
+    rules: Rules,
+    share: float = 1.0,
+    rings: float = 1.0,
+    runs: int = 1,
 ) -> Need:
-    """What a schedule takes that is simulated `runs` times: nothing if the algorithm does not exist
-    for these ranks, and all if no schedule is so large."""
+    """What a schedule takes that is simulated `runs` times, on a machine of which a `share` of the
+    ranks stands for all, and where there are `rings` times as many operations: nothing if the
+    algorithm does not exist for these ranks, and all if no schedule is so large."""
     if not algorithm.defined(ranks):
         return Need()
-    if estimate(algorithm, ranks) * machine.share * machine.rings > LIMIT:
+    if estimate(algorithm, ranks) * share * rings > LIMIT:
         return Need(inf, inf)
-    return _need(algorithm, ranks, rules, machine, runs)
+    return _need(algorithm, ranks, rules, share, rings, runs)
 
 
 def _need(
-    algorithm: Algorithm, ranks: int, rules: Rules, machine: Machine = ANY, runs: int = 1
+    algorithm: Algorithm,
+    ranks: int,
+    rules: Rules,
+    share: float = 1.0,
+    rings: float = 1.0,
+    runs: int = 1,
 ) -> Need:
-    share, rings, _ = machine
     if ranks > FEW:
         size = counts(algorithm, ranks)
     else:
@@ -113,7 +119,7 @@ def _need(
     )
 
 
-def likely(algorithm: Algorithm, ranks: int, few: Machine) -> Machine:
+def likely(algorithm: Algorithm, ranks: int, few: MachineShare) -> MachineShare:
     """What a machine makes of an algorithm, if it does so of fewer ranks."""
     if few.share == 1.0 or not _may_fold(algorithm, ranks):
         return few._replace(share=1.0)
@@ -124,7 +130,7 @@ def likely(algorithm: Algorithm, ranks: int, few: Machine) -> Machine:
 
 def probe(
     algorithm: Algorithm, machine: MachineBuilder, rules: Rules, *, merges: bool = False
-) -> Machine:
+) -> MachineShare:
     """What a machine of few ranks makes of an algorithm: all that is possible, where there is no
     such machine. With `merges`, reductions take time."""
     ranks = PROBE if _may_fold(algorithm, PROBE) else SMALL_PROBE
@@ -139,10 +145,10 @@ def probe(
             folded = fold(algorithm, topology, ranks, merges=merges, fair=fair)
         fitted = algorithm.on(topology, ranks, 1.0) if folded is None else folded.fitted
     except InputError:
-        return Machine(1 / PROBE)
+        return MachineShare(1 / PROBE)
     members = fitted.schedule.members
     rings = len(fitted.schedule) * members / estimate(algorithm, ranks)
-    return Machine(1 / members, rings, ranks)
+    return MachineShare(1 / members, rings, ranks)
 
 
 def _first_node(topology: Topology) -> int:
@@ -166,7 +172,7 @@ class Estimates:
     profile: Profile | None = None
     """A calibrated library: every one of its protocols is simulated."""
     sizes: int = 1
-    _probes: dict[str, Machine] = field(default_factory=dict)
+    _probes: dict[str, MachineShare] = field(default_factory=dict)
 
     def point(self, algorithm: Algorithm, p: int) -> Point:
         """What all sizes are likely to take at a number of ranks."""
@@ -178,7 +184,9 @@ class Estimates:
             told = probe(algorithm, self.machine, self.rules, merges=merges)
             self._probes[algorithm.name] = told
         machine = likely(algorithm, p, self._probes[algorithm.name])
-        return Point(algorithm, p, need(algorithm, p, self.rules, machine, runs))
+        return Point(
+            algorithm, p, need(algorithm, p, self.rules, machine.share, machine.rings, runs)
+        )
 
 
 def total(points: Sequence[Point], jobs: int) -> Need:

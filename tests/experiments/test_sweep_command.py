@@ -19,8 +19,7 @@ from experiments.commands.sweep_table import columns
 from experiments.options.values import parse_ranks
 from experiments.simulations import grid, workload
 from experiments.simulations.grid import Grid, sweep
-from experiments.simulations.sweep_rows import SweepRow
-from experiments.simulations.verdict import Verdict
+from experiments.simulations.sweep_rows import PointVerdict, SweepRow
 from experiments.streaming import Table
 from simulator.analysis import bounds
 from simulator.collectives import algorithms, find
@@ -140,7 +139,7 @@ def test_a_point_that_fails_costs_only_itself(simctl: Simctl, tmp_path: Path) ->
 def test_a_failed_check_counts_more_than_a_point_that_fails(
     simctl: Simctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Verdict, "failed", True)
+    monkeypatch.setattr(PointVerdict, "failed", True)
     done = simctl("sweep", *HGX, "--p", "32,33")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 2
@@ -260,7 +259,10 @@ def test_no_line_is_wider_than_100(arguments: tuple[str, ...], simctl: Simctl) -
 def test_the_widest_row_of_any_algorithm_has_100_characters(protocols: tuple[str, ...]) -> None:
     ranks, size, lines = 2**20, 1234567.0, list[str]()
     (row,) = sweep(Grid([find("ring")], [2], [size], lambda p, servers: star(p, bandwidth=1e9)))
-    protocol, verdict = max(protocols, key=len, default=""), Verdict(assumption="routes differ")
+    protocol, verdict = (
+        max(protocols, key=len, default=""),
+        PointVerdict(assumption="routes differ"),
+    )
     profile = Profile("known", "star", 0.0, tuple(Protocol(name, {}) for name in protocols))
     for name in algorithms():
         wide = replace(row, algorithm=name, ranks=ranks, protocol=protocol, verdict=verdict)

@@ -24,8 +24,7 @@ from experiments.pages.reports.result import Picture, Result
 from experiments.pages.reports.result_file import checked, is_result, read_result
 from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.pictures.training_curves import training_drawing
-from experiments.simulations.sweep_rows import SweepRow
-from experiments.simulations.verdict import Verdict
+from experiments.simulations.sweep_rows import PointVerdict, SweepRow
 from topologies.errors import InputError
 
 TABLES = {
@@ -176,7 +175,7 @@ def _point(row: Record) -> SweepRow:
         steps=0,
         steps_formula=None,
         bound=str(row.get("bound")),
-        verdict=Verdict(failures, "" if failures else reason),
+        verdict=PointVerdict(failures, "" if failures else reason),
     )
 
 

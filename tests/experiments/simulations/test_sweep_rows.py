@@ -7,8 +7,7 @@ import pytest
 from experiments.simulations.case import Case
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.rules import DEFAULT, Rules
-from experiments.simulations.sweep_rows import SweepRow, SweepTable, judge, to_frame
-from experiments.simulations.verdict import Verdict
+from experiments.simulations.sweep_rows import PointVerdict, SweepRow, SweepTable, judge, to_frame
 from grouped_cases import each_case
 from law_cases import EVERYWHERE, NAMES
 from parsed_html import Parsed
@@ -73,7 +72,7 @@ def test_a_fitted_algorithm_chooses_for_the_machine() -> None:
 
 def test_a_broken_assumption_is_reported_and_not_hidden() -> None:
     row = row_of(find("tree"), ring(8, bandwidth=1e9, latency=1e-6), 8)
-    assert row.verdict == Verdict(assumption="routes differ")
+    assert row.verdict == PointVerdict(assumption="routes differ")
     assert not row.verdict.failed
     assert row.time_s > row.formula_s > 0
 
