@@ -15,7 +15,7 @@ from experiments.traces.chakra_nodes import (
     RECEIVE,
     SEND,
     Attribute,
-    Node,
+    ChakraNode,
     write,
 )
 from experiments.traces.chakra_workload import COLLECTIVES, GPU, OF_INPUT, SECONDS
@@ -72,7 +72,7 @@ def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
     }
     about = _communications(graph, met, groups)
     received = {task: len(graph) + task for task, nodes in about.items() if len(nodes) > 1}
-    files: list[list[Node]] = [[] for _ in range(graph.ranks)]
+    files: list[list[ChakraNode]] = [[] for _ in range(graph.ranks)]
     for task, rank in enumerate(graph.place.tolist()):
         before = graph.predecessors(task)
         waits = sorted(before[graph.place[before] == rank].tolist())
@@ -81,10 +81,10 @@ def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
         length: dict[str, Attribute] = {"is_cpu_op": int(graph.lane[task] != GPU), SECONDS: seconds}
         microseconds = round(seconds * 1e6)
         if task not in about:
-            files[rank].append(Node(task, name, COMPUTE, tuple(waits), microseconds, length))
+            files[rank].append(ChakraNode(task, name, COMPUTE, tuple(waits), microseconds, length))
             continue
         if seconds:
-            enter = Node(
+            enter = ChakraNode(
                 len(graph) + task, f"enter {name}", COMPUTE, tuple(waits), microseconds, length
             )
             files[rank].append(enter)
@@ -92,7 +92,7 @@ def chakra_files(graph: StepGraph) -> dict[str, bytes | str]:
         for number, (kind, attributes) in zip(
             (task, received.get(task, 0)), about[task], strict=False
         ):
-            files[rank].append(Node(number, name, kind, tuple(waits), 0, attributes))
+            files[rank].append(ChakraNode(number, name, kind, tuple(waits), 0, attributes))
     ranks = {number: [*members] for (_, members), number in groups.items()}
     written: dict[str, bytes | str] = {
         file_name(rank): write(nodes) for rank, nodes in enumerate(files)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.traces.chakra_nodes import LIMIT, METADATA, Node, read
+from experiments.traces.chakra_nodes import LIMIT, METADATA, ChakraNode, read
 from topologies.errors import InputError, as_text, shown
 from topologies.readers.contents import contents
 
@@ -23,7 +23,7 @@ EVERYONE = ("", "0")
 class Folder(NamedTuple):
     """A workload as its files say it."""
 
-    ranks: list[list[Node]]
+    ranks: list[list[ChakraNode]]
     """The nodes of each rank."""
     files: list[str]
     """The name of each rank's file."""
@@ -44,7 +44,7 @@ def read_folder(folder: Path) -> Folder:
     Raises InputError if ranks are missing, and for files that are damaged.
     """
     paths = _traces(folder)
-    ranks, number = list[list[Node]](), 0
+    ranks, number = list[list[ChakraNode]](), 0
     for path in paths:
         ranks.append(read(path))
         number += len(ranks[-1])
@@ -110,7 +110,7 @@ def _of_file(folder: Path, ranks: int) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _of_metadata(nodes: Iterable[Node], name: str, ranks: int) -> dict[str, tuple[int, ...]]:
+def _of_metadata(nodes: Iterable[ChakraNode], name: str, ranks: int) -> dict[str, tuple[int, ...]]:
     """The process groups that PyTorch lists in a node. A group without ranks has all."""
     groups = dict[str, tuple[int, ...]]()
     for node in nodes:

@@ -41,7 +41,7 @@ _PLAIN, _ZIGZAG, _FIXED = (7, 9, 11, 13), (15, 17), {19: "<I", 21: "<Q", 23: "<i
 """The fields of an attribute's value, by how they are written. Lists are skipped."""
 
 
-class Node(NamedTuple):
+class ChakraNode(NamedTuple):
     """A node of a trace."""
 
     id: int
@@ -55,7 +55,7 @@ class Node(NamedTuple):
     """The values of its inputs, as text."""
 
 
-def read(path: Path) -> list[Node]:
+def read(path: Path) -> list[ChakraNode]:
     """The nodes of a file, which may be gzipped.
 
     A node waits for its data and control dependencies. In traces that PyTorch's converter made,
@@ -85,12 +85,12 @@ def read(path: Path) -> list[Node]:
     ]
 
 
-def write(nodes: Iterable[Node]) -> bytes:
+def write(nodes: Iterable[ChakraNode]) -> bytes:
     """A file of these nodes."""
     return write_messages([write_field(1, VERSION), *map(_written, nodes)])
 
 
-def _node(message: bytes) -> tuple[Node, list[int]]:
+def _node(message: bytes) -> tuple[ChakraNode, list[int]]:
     """A node that waits for its data, and its further dependencies."""
     whole, texts = {1: 0, 3: 0, 7: 0}, {2: "", 8: ""}
     attributes: dict[str, Attribute] = {}
@@ -113,7 +113,7 @@ def _node(message: bytes) -> tuple[Node, list[int]]:
     if whole[3] not in TYPES:
         raise InputError(f"is damaged: node {whole[1]} has the type {whole[3]}: types are 0 to 7")
     data = tuple(dict.fromkeys(waits))
-    return Node(whole[1], texts[2], whole[3], data, whole[7], attributes, texts[8]), controls
+    return ChakraNode(whole[1], texts[2], whole[3], data, whole[7], attributes, texts[8]), controls
 
 
 def _text(message: bytes, wanted: int) -> str:
@@ -154,7 +154,7 @@ def _plain(number: int, value: Value) -> Attribute | None:
     return None
 
 
-def _written(node: Node) -> bytes:
+def _written(node: ChakraNode) -> bytes:
     waits = b"".join(map(write_varint, node.waits))
     parts = [write_field(1, node.id), write_field(2, node.name), write_field(3, node.type)]
     if waits:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.traces.chakra_folder import Folder, read_folder
-from experiments.traces.chakra_nodes import COLLECTIVE, COMPUTE, LOAD, SEND, STORE, Node
+from experiments.traces.chakra_nodes import COLLECTIVE, COMPUTE, LOAD, SEND, STORE, ChakraNode
 from experiments.traces.chakra_nodes import RECEIVE as RECEIVED
 from simulator.collectives.collective import Algorithm
 from simulator.steps.kinds import CALL, COMPUTATION, RECEIVE, TRANSFER
@@ -72,14 +72,6 @@ class Workload(NamedTuple):
     """What the reader left out."""
 
 
-class _Place(NamedTuple):
-    """A node that communicates."""
-
-    rank: int
-    node: Node
-    task: int
-
-
 def read_workload(
     folder: Path, algorithms: Mapping[str, Algorithm], roofline: Roofline | None
 ) -> Workload:
@@ -98,14 +90,16 @@ class _Builder:
         self.folder, self.algorithms, self.roofline = folder, algorithms, roofline
         self.tasks = list[tuple[int, int, int, float]]()
         """The rank, the lane, the kind and the seconds of each task."""
-        self.names, self.after, self.remarks = list[str](), list[list[int]](), list[str]()
+        self.nodes = list[tuple[int, ChakraNode]]()
+        """The rank and the node of each task."""
+        self.after, self.remarks = list[list[int]](), list[str]()
         self.rows, self.row_of = dict[Call, int](), dict[int, int]()
         """The number of each call, and the call of each task that has one."""
         self.groups = dict[str, Ints]()
-        self.calls: dict[str, list[list[_Place]]] = defaultdict(lambda: [[] for _ in folder.ranks])
-        self.ends: dict[tuple[int, int, int], tuple[list[_Place], list[_Place]]] = defaultdict(
-            lambda: ([], [])
-        )
+        self.calls = defaultdict[str, list[list[int]]](lambda: [[] for _ in folder.ranks])
+        """The tasks that call collectives of a group, by rank."""
+        self.ends = defaultdict[tuple[int, int, int], tuple[list[int], list[int]]](lambda: ([], []))
+        """The tasks that send and that receive, by source, target and tag."""
         streams = {
             node.attributes["stream"]
             for nodes in folder.ranks
@@ -139,15 +133,16 @@ class _Builder:
             self.after,
             calls=tuple(self.rows),
             groups=self.groups,
-            names=self.names,
+            names=[node.name or f"node {node.id}" for _, node in self.nodes],
         )
         return Workload(graph, tuple(self.remarks))
 
-    def _add_rank(self, rank: int, nodes: Sequence[Node]) -> int:
+    def _add_rank(self, rank: int, nodes: Sequence[ChakraNode]) -> int:
         """Add the nodes of a rank. Returns how many of their waits are for nodes not there."""
         number, latest, lost = dict[int, int](), dict[int, int](), 0
         for node in nodes:
-            task = number[node.id] = len(self.names)
+            task = number[node.id] = len(self.nodes)
+            self.nodes.append((rank, node))
             after = [number[wait] for wait in node.waits if wait in number]
             lost += len(node.waits) - len(after)
             on_cpu = bool(node.attributes.get("is_cpu_op", 0)) or node.type < LOAD
@@ -158,80 +153,81 @@ class _Builder:
                 latest[lane] = task
             kind, seconds = ON_CPU if on_cpu else COMPUTATION, 0.0
             if on_cpu or node.type in (COMPUTE, LOAD, STORE):
-                seconds = self._seconds(rank, node, on_cpu)
+                seconds = self._seconds(task, on_cpu)
             else:
-                lane, kind = COMMUNICATION, self._communication(rank, node, task)
+                lane, kind = COMMUNICATION, self._communication(task)
             self.tasks.append((rank, lane, kind, seconds))
-            self.names.append(node.name or f"node {node.id}")
             self.after.append(after)
         return lost
 
-    def _where(self, rank: int, node: Node) -> str:
+    def _where(self, task: int) -> str:
+        rank, node = self.nodes[task]
         return f"{self.folder.files[rank]}: node {node.id}, {node.name[:40]!r}"
 
-    def _seconds(self, rank: int, node: Node, on_cpu: bool) -> float:
+    def _seconds(self, task: int, on_cpu: bool) -> float:
+        _, node = self.nodes[task]
         exact = node.attributes.get(SECONDS)
         if isinstance(exact, float) and 0 <= exact < math.inf:
             return exact
         if node.microseconds or on_cpu:
             return node.microseconds / 1e6
         work = (
-            float(self._whole(rank, node, "num_ops", 0)),
-            float(self._whole(rank, node, "tensor_size", 0)),
+            float(self._whole(task, "num_ops", 0)),
+            float(self._whole(task, "tensor_size", 0)),
         )
         if not any(work):
             return 0.0
         if self.roofline is None:
             raise InputError(
-                f"{self._where(rank, node)}, has operations and no duration: name a machine whose "
+                f"{self._where(task)}, has operations and no duration: name a machine whose "
                 f"GPU is known, like --topology hgx_h100"
             )
         return self.roofline(*work)
 
-    def _whole(self, rank: int, node: Node, key: str, usual: int | None = None) -> int:
+    def _whole(self, task: int, key: str, usual: int | None = None) -> int:
+        _, node = self.nodes[task]
         value = node.attributes.get(key, usual)
         if value is None:
-            raise InputError(f"{self._where(rank, node)}, has no {key}")
+            raise InputError(f"{self._where(task)}, has no {key}")
         if not isinstance(value, int) or value < 0:
             raise InputError(
-                f"{self._where(rank, node)}, has the {key} {shown(value)}: expected a whole "
+                f"{self._where(task)}, has the {key} {shown(value)}: expected a whole "
                 f"number, 0 or more"
             )
         return value
 
-    def _communication(self, rank: int, node: Node, task: int) -> int:
-        place = _Place(rank, node, task)
+    def _communication(self, task: int) -> int:
+        rank, node = self.nodes[task]
         if node.type == COLLECTIVE:
-            kind = self._whole(rank, node, "comm_type")
+            kind = self._whole(task, "comm_type")
             if kind >= len(COLLECTIVES):
                 raise InputError(
-                    f"{self._where(rank, node)}, has the comm_type {kind}: collectives are 0 to "
+                    f"{self._where(task)}, has the comm_type {kind}: collectives are 0 to "
                     f"{len(COLLECTIVES) - 1}"
                 )
             group = str(node.attributes.get("pg_name", ""))
             members = self.folder.group(group)
             if members is None:
                 raise InputError(
-                    f"{self._where(rank, node)}, is of group {group[:40]!r}, whose ranks are "
+                    f"{self._where(task)}, is of group {group[:40]!r}, whose ranks are "
                     f'unknown: put a file groups.json into the folder, like {{"1": [0, 1]}}'
                 )
             if rank not in members:
                 raise InputError(
-                    f"{self._where(rank, node)}, is of group {group[:40]!r}, which has no rank "
-                    f"{rank}"
+                    f"{self._where(task)}, is of group {group[:40]!r}, which has no rank {rank}"
                 )
-            self.calls[group][rank].append(place)
+            self.calls[group][rank].append(task)
             return CALL
         here, peer = ("comm_src", "comm_dst") if node.type == SEND else ("comm_dst", "comm_src")
-        ends = {here: self._whole(rank, node, here, rank), peer: self._whole(rank, node, peer)}
+        ends = {here: self._whole(task, here, rank), peer: self._whole(task, peer)}
         if ends[here] != rank or ends[peer] == rank or ends[peer] >= len(self.folder.ranks):
             raise InputError(
-                f"{self._where(rank, node)}, is from rank {ends['comm_src']} to "
+                f"{self._where(task)}, is from rank {ends['comm_src']} to "
                 f"{ends['comm_dst']}: rank {rank} sends to or receives from another of "
                 f"{len(self.folder.ranks)}"
             )
-        key = ends["comm_src"], ends["comm_dst"], self._whole(rank, node, "comm_tag", 0)
-        self.ends[key][node.type == RECEIVED].append(place)
+        key = ends["comm_src"], ends["comm_dst"], self._whole(task, "comm_tag", 0)
+        self.ends[key][node.type == RECEIVED].append(task)
         return RECEIVE if node.type == RECEIVED else TRANSFER
 
     def _add_calls(self, group: str) -> None:
@@ -244,26 +240,27 @@ class _Builder:
                     f"{self.folder.files[rank]}: rank {rank} calls {len(row)} collectives of group "
                     f"{group[:40]!r}, and rank {members[0]} {len(rows[0])}"
                 )
-        for places in zip(*rows, strict=True):
-            self._add_call(group, members, places)
+        for tasks in zip(*rows, strict=True):
+            self._add_call(group, members, tasks)
 
-    def _add_call(self, group: str, members: tuple[int, ...], places: Sequence[_Place]) -> None:
-        kinds = [COLLECTIVES[self._whole(*place[:2], "comm_type")] for place in places]
-        sizes = [self._whole(place.rank, place.node, "comm_size", 0) for place in places]
-        for place, kind, size in zip(places, kinds, sizes, strict=True):
+    def _add_call(self, group: str, members: tuple[int, ...], tasks: Sequence[int]) -> None:
+        first, node = self.nodes[tasks[0]]
+        kinds = [COLLECTIVES[self._whole(task, "comm_type")] for task in tasks]
+        sizes = [self._whole(task, "comm_size", 0) for task in tasks]
+        for task, kind, size in zip(tasks, kinds, sizes, strict=True):
             if kind != kinds[0] or (size != sizes[0] and kind != "all_to_all"):
                 raise InputError(
-                    f"{self._where(place.rank, place.node)}, is {kind} of {size} bytes, and rank "
-                    f"{places[0].rank} calls {kinds[0]} of {sizes[0]} bytes in group {group[:40]!r}"
+                    f"{self._where(task)}, is {kind} of {size} bytes, and rank "
+                    f"{first} calls {kinds[0]} of {sizes[0]} bytes in group {group[:40]!r}"
                 )
-        nbytes = float(max(sizes)) * (len(places) if kinds[0] in OF_INPUT else 1)
+        nbytes = float(max(sizes)) * (len(tasks) if kinds[0] in OF_INPUT else 1)
         nbytes = 1.0 if kinds[0] == "barrier" else nbytes
-        if len(places) < 2 or not nbytes:
+        if len(tasks) < 2 or not nbytes:
             return
-        root = places[0].node.attributes.get("root", places[0].rank)
+        root = node.attributes.get("root", first)
         turn = members.index(root) if root in members else 0
         call = Call(f"group {group}", kinds[0], nbytes, self.algorithms[kinds[0]], turn)
-        self._call(call, members, places)
+        self._call(call, members, tasks)
 
     def _add_messages(self, source: int, target: int, tag: int) -> None:
         sends, receives = self.ends[source, target, tag]
@@ -273,18 +270,18 @@ class _Builder:
                 f"which receives {len(receives)}"
             )
         for send, receive in zip(sends, receives, strict=True):
-            size = float(self._whole(send.rank, send.node, "comm_size"))
+            size = float(self._whole(send, "comm_size"))
             call = Call(f"send from {source} to {target} with tag {tag}", MESSAGE, size)
             self._call(call, (source, target), (send, receive))
 
-    def _call(self, call: Call, members: tuple[int, ...], places: Sequence[_Place]) -> None:
+    def _call(self, call: Call, members: tuple[int, ...], tasks: Sequence[int]) -> None:
         """Let tasks make a call."""
         self.groups.setdefault(call.group, np.array([members], dtype=np.int32))
         row = self.rows.setdefault(call, len(self.rows))
-        self.row_of |= dict.fromkeys((place.task for place in places), row)
+        self.row_of |= dict.fromkeys(tasks, row)
 
 
-def in_order(nodes: Sequence[Node], name: str) -> Sequence[Node]:
+def in_order(nodes: Sequence[ChakraNode], name: str) -> Sequence[ChakraNode]:
     """The nodes, each after those that it waits for, else as in the file `name`.
 
     Waits for nodes that are not there do not count: PyTorch's converter leaves such waits behind.

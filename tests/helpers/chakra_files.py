@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.traces import chakra_nodes
-from experiments.traces.chakra_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node
+from experiments.traces.chakra_nodes import COLLECTIVE, COMPUTE, RECEIVE, SEND, ChakraNode
 
 MICROBENCHMARK = b64decode(
     "BwoFMC4wLjRIEhRhbGxfZ2F0aGVyXzRucHVzXzFNQhgHUg4KCWlzX2NwdV9vcNgBAFINCgljb21t"
@@ -19,7 +19,9 @@ astra-sim/astra-sim (MIT License, Georgia Institute of Technology and Facebook).
 
 
 def folder(
-    path: Path, ranks: Sequence[Sequence[Node]], groups: Mapping[str, Sequence[int]] | None = None
+    path: Path,
+    ranks: Sequence[Sequence[ChakraNode]],
+    groups: Mapping[str, Sequence[int]] | None = None,
 ) -> Path:
     """A folder with the traces of all ranks."""
     path.mkdir(exist_ok=True)
@@ -30,22 +32,24 @@ def folder(
     return path
 
 
-def compute(number: int, microseconds: int, *waits: int, **attributes: float | str) -> Node:
+def compute(number: int, microseconds: int, *waits: int, **attributes: float | str) -> ChakraNode:
     """A computation."""
-    return Node(number, f"compute {number}", COMPUTE, waits, microseconds, attributes)
+    return ChakraNode(number, f"compute {number}", COMPUTE, waits, microseconds, attributes)
 
 
-def collective(number: int, kind: int, nbytes: int, *waits: int, **attributes: float | str) -> Node:
+def collective(
+    number: int, kind: int, nbytes: int, *waits: int, **attributes: float | str
+) -> ChakraNode:
     """A call of a collective."""
     about = {"comm_type": kind, "comm_size": nbytes, **attributes}
-    return Node(number, f"collective {number}", COLLECTIVE, waits, 0, about)
+    return ChakraNode(number, f"collective {number}", COLLECTIVE, waits, 0, about)
 
 
-def send(number: int, peer: int, nbytes: int, *waits: int) -> Node:
+def send(number: int, peer: int, nbytes: int, *waits: int) -> ChakraNode:
     """A send."""
-    return Node(number, "send", SEND, waits, 0, {"comm_dst": peer, "comm_size": nbytes})
+    return ChakraNode(number, "send", SEND, waits, 0, {"comm_dst": peer, "comm_size": nbytes})
 
 
-def receive(number: int, peer: int, nbytes: int, *waits: int) -> Node:
+def receive(number: int, peer: int, nbytes: int, *waits: int) -> ChakraNode:
     """A receive."""
-    return Node(number, "receive", RECEIVE, waits, 0, {"comm_src": peer, "comm_size": nbytes})
+    return ChakraNode(number, "receive", RECEIVE, waits, 0, {"comm_src": peer, "comm_size": nbytes})

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from chakra_files import MICROBENCHMARK
 from experiments.traces import chakra_nodes
-from experiments.traces.chakra_nodes import COLLECTIVE, Node, read, write
+from experiments.traces.chakra_nodes import COLLECTIVE, ChakraNode, read, write
 from experiments.traces.protobuf_wire import write_field, write_messages
 from grouped_cases import each_case
 from refusals import attempt, refusal
 
 WHOLE = st.integers(0, 2**63 - 1)
 NODES = st.builds(
-    Node,
+    ChakraNode,
     id=WHOLE,
     name=st.text(max_size=20),
     type=st.integers(0, 7),
@@ -34,7 +34,7 @@ NODES = st.builds(
 
 @given(st.lists(NODES, min_size=1, max_size=4))
 def test_nodes_are_read_as_they_are_written(
-    tmp_path_factory: pytest.TempPathFactory, nodes: list[Node]
+    tmp_path_factory: pytest.TempPathFactory, nodes: list[ChakraNode]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "job.0.et"
     path.write_bytes(write(nodes))
@@ -46,7 +46,7 @@ def test_a_file_of_astra_sim_is_read(tmp_path: Path) -> None:
     about = {"is_cpu_op": 0, "comm_type": 2, "comm_size": 2**20}
     for content in (MICROBENCHMARK, gzip.compress(MICROBENCHMARK)):
         path.write_bytes(content)
-        assert read(path) == [Node(0, "all_gather_4npus_1MB", COLLECTIVE, attributes=about)]
+        assert read(path) == [ChakraNode(0, "all_gather_4npus_1MB", COLLECTIVE, attributes=about)]
 
 
 def test_callers_of_torch_are_no_dependencies(tmp_path: Path) -> None:

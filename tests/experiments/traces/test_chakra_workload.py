@@ -12,7 +12,7 @@ import pytest
 
 from chakra_files import MICROBENCHMARK, collective, compute, folder, receive, send
 from experiments.traces import chakra_folder
-from experiments.traces.chakra_nodes import METADATA, Node, write
+from experiments.traces.chakra_nodes import METADATA, ChakraNode, write
 from refusals import refusal
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -139,7 +139,7 @@ def test_groups_of_torch_are_in_a_node(simctl: Simctl, tmp_path: Path) -> None:
     text = """['[{"pg_name": "3", "ranks": [0, 2]}, {"pg_name": "4", "ranks": []}]']"""
     ranks = [
         [
-            Node(0, "## process_group:init ##", METADATA, values=text),
+            ChakraNode(0, "## process_group:init ##", METADATA, values=text),
             *([collective(1, ALL_REDUCE, 10**6, pg_name="3")] if rank != 1 else []),
             collective(2, ALL_REDUCE, 10**6, pg_name="4"),
         ]
@@ -170,7 +170,7 @@ def test_waits_for_nodes_that_are_not_there_are_left_out(simctl: Simctl, tmp_pat
 
 
 CALL = collective(0, ALL_REDUCE, 8)
-REFUSED: dict[str, tuple[Sequence[Sequence[Node]], str]] = {
+REFUSED: dict[str, tuple[Sequence[Sequence[ChakraNode]], str]] = {
     "circle": ([[compute(1, 1, 2), compute(2, 1, 1)]], "2 nodes wait for each other in a circle"),
     "itself": ([[compute(1, 1, 1)]], "in a circle, like node 1"),
     "same id": ([[compute(1, 1), compute(1, 1)]], "two nodes with the id 1"),
@@ -235,7 +235,7 @@ def test_more_traces_than_any_job_has_are_refused(
     ],
 )
 def test_wrong_folders_are_refused(
-    simctl: Simctl, tmp_path: Path, files: dict[str, Node | str], words: str
+    simctl: Simctl, tmp_path: Path, files: dict[str, ChakraNode | str], words: str
 ) -> None:
     for name, content in files.items():
         data = content.encode() if isinstance(content, str) else write([content])
