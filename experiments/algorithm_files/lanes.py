@@ -25,8 +25,6 @@ MOST = 2**22
 """Instructions of all lanes."""
 MOST_SLOTS = 2**24
 """Slots that all moves together read."""
-MOST_CLOCKS = 2**27
-"""Lanes times lanes and events, as each event knows what is done in each lane."""
 COLUMNS = 7
 """The numbers of a move that a schedule has."""
 Event = Hashable
@@ -211,7 +209,8 @@ class _LaneState:
         self.happened[post.event].append(moves)
         if self.check:
             self.posts += 1
-            if len(self.lanes) * (len(self.lanes) + self.posts) > MOST_CLOCKS:
+            # Each event knows what is done in each lane.
+            if len(self.lanes) * (len(self.lanes) + self.posts) > 2**27:
                 raise InputError(
                     f"{len(self.lanes)} thread blocks with more than {self.posts - 1} events: too "
                     f"many to check them"

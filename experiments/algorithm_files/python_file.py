@@ -16,7 +16,6 @@ from simulator.collectives import Algorithm, algorithms
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 
-EXAMPLE = '@algorithm("all_reduce") over a function of ranks and nbytes'
 _LONGEST = 200
 
 
@@ -40,7 +39,8 @@ def read_python(content: bytes, path: str) -> dict[str, Algorithm]:
             )
         known[declared.name] = _guarded(declared, path)
     if not known:
-        raise InputError(f"{Path(path).name} declares no algorithm: put {EXAMPLE}")
+        example = '@algorithm("all_reduce") over a function of ranks and nbytes'
+        raise InputError(f"{Path(path).name} declares no algorithm: put {example}")
     return known
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-CHUNKS = 16
-"""Chunks of each worker, at least. The last ones are small, so that all workers end together."""
 LEAST, MOST = 0.1, 4.0
 """Seconds of a chunk. Less would mostly be messages, and more would be lost with a worker."""
 
@@ -16,7 +14,8 @@ def chunks(costs: Mapping[int, float], workers: int) -> list[list[int]]:
     >>> chunks({0: 0.2, 1: 18.0, 2: 0.4, 3: 0.02, 4: 0.02}, workers=2)
     [[1], [2, 3, 4], [0]]
     """
-    limit = min(max(sum(costs.values()) / (CHUNKS * max(workers, 1)), LEAST), MOST)
+    # The last chunks are small, so that all workers end together.
+    limit = min(max(sum(costs.values()) / (16 * max(workers, 1)), LEAST), MOST)
     parts: list[list[int]] = []
     total = limit
     for number, cost in costs.items():

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 10
 """Seconds in which a scheduler must answer."""
-USUAL_WORKERS = 16
-"""So many workers are expected where none has come yet."""
 PACKAGE = "simctl-collectives"
 _ADDRESS = re.compile(r"(?:(?:tcp|tls|wss?)://)?(?:\[[\da-fA-F:]+\]|[^/\s:\[\]]+):\d{1,5}")
 
@@ -60,7 +58,8 @@ class DaskCluster:
         threads = sum(self._client.nthreads().values())
         if not threads and costs:
             output.note(f"{self.address} has no worker yet: waiting for one")
-        parts = chunks(costs, threads or USUAL_WORKERS)
+        # Where no worker has come yet, 16 are expected.
+        parts = chunks(costs, threads or 16)
         work = partial(_run, run, version(PACKAGE))
         futures = self._client.map(work, parts, pure=False)
         part_of = dict(zip(futures, parts, strict=True))

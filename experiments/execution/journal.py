@@ -18,8 +18,6 @@ from topologies.errors import InputError
 
 SUFFIX = ".journal"
 """What follows the name of the file to come."""
-SYNC = 1.0
-"""Seconds of work that a loss of power may cost."""
 Facts = Mapping[str, Any]
 """How results were made: versions, parameters, and files that the parameters name."""
 
@@ -70,7 +68,8 @@ class Journal:
         """Store the result of a point."""
         self._has_results = True
         self._write(_line([number, result]))
-        if monotonic() > self._synced + SYNC:
+        # A loss of power costs a second of work.
+        if monotonic() > self._synced + 1.0:
             with self._refusing():
                 os.fsync(self._file)
             self._synced = monotonic()

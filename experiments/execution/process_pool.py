@@ -19,8 +19,6 @@ from topologies.errors import InputError
 
 LOSSES = 3
 """A chunk whose worker dies this often is given up."""
-DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of Linux."""
 
 
 class _Worker(NamedTuple):
@@ -108,7 +106,8 @@ def _started(run: Run[T]) -> _Worker:
 def _serve(pipe: Connection, other_end: Connection, run: Run[T], parent: int) -> None:
     """Run chunks until this process is killed. Ctrl-C is for the parent to answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    # PR_SET_PDEATHSIG of Linux.
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         return
     other_end.close()

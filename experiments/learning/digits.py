@@ -15,8 +15,6 @@ from topologies.errors import InputError
 from topologies.topology import Floats
 
 PIXELS, CLASSES = 64, 10
-HELD_OUT = 5
-"""Every so many pictures one is held out for the accuracy."""
 Labels = npt.NDArray[np.int64]
 
 
@@ -49,5 +47,6 @@ def digits() -> tuple[Samples, Samples]:
         ) from None
     bunch = load_digits()
     samples = Samples(bunch.data / 16, bunch.target.astype(np.int64))
-    held_out = np.arange(len(samples)) % HELD_OUT == 0
+    # Every fifth picture is for the accuracy.
+    held_out = np.arange(len(samples)) % 5 == 0
     return samples.of(np.flatnonzero(~held_out)), samples.of(np.flatnonzero(held_out))

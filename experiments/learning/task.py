@@ -16,8 +16,6 @@ from topologies.errors import InputError, nearest_name
 from topologies.topology import Floats
 
 NETWORKS = ("softmax", "mlp")
-MOST = {"batch": 1024, "epochs": 1000, "hidden": 4096}
-"""The most of each whole number."""
 MOST_WORKERS = 128
 """More workers have hardly a batch each in an epoch."""
 
@@ -44,7 +42,7 @@ class Task:
             raise InputError(f"--learn: rate={self.rate:g}: above 0, like 0.5")
         if not 0 < self.target < 1:
             raise InputError(f"--learn: target={self.target:g}: a share, like 0.95")
-        for name, most in MOST.items():
+        for name, most in {"batch": 1024, "epochs": 1000, "hidden": 4096}.items():
             if not 1 <= getattr(self, name) <= most:
                 raise InputError(f"--learn: {name}={getattr(self, name)}: 1 to {most}")
 

@@ -61,8 +61,6 @@ def _device(
 
 
 _H100 = {"fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979}
-_B200 = {"fp32": 80, "tf32": 1125, "fp16": 2250, "bf16": 2250, "fp8": 4500}
-_MI300X = {"fp32": 163.4, "tf32": 653.7, "fp16": 1307.4, "bf16": 1307.4, "fp8": 2614.9}
 
 ACCELERATORS: dict[str, Accelerator] = {
     # Recalled: NVIDIA P100 datasheet, SXM2 with 16 GB.
@@ -75,10 +73,21 @@ ACCELERATORS: dict[str, Accelerator] = {
     "h100": _device(80, 3350, 132, "h100", **_H100),
     "h200": _device(141, 4800, 132, "h100", **_H100),
     # NVIDIA DGX B200 datasheet.
-    "b200": _device(180, 8000, 148, "b200", **_B200),
+    "b200": _device(180, 8000, 148, "b200", fp32=80, tf32=1125, fp16=2250, bf16=2250, fp8=4500),
     # AMD Instinct MI300X datasheet. Its best matrix multiplications reach 51% to 60% of peak,
     # NVIDIA's 80% to 87%.
-    "mi300x": _device(192, 5300, 304, "h100", tuned=0.7, **_MI300X),
+    "mi300x": _device(
+        192,
+        5300,
+        304,
+        "h100",
+        tuned=0.7,
+        fp32=163.4,
+        tf32=653.7,
+        fp16=1307.4,
+        bf16=1307.4,
+        fp8=2614.9,
+    ),
     # Recalled: two Intel Xeon Platinum 8480+. 112 cores at their base of 2 GHz (64 FLOP a cycle
     # with AVX-512, 2048 with AMX), 16 channels of DDR5-4800; two sockets are assumed to reach half
     # of the usual share.

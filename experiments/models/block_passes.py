@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from simulator.parallel.blocks import Part
 
-GATHER = "all_gather"
-
 
 class Computation(NamedTuple):
     """An operation on a rank, with its seconds in each pass."""
@@ -121,7 +119,7 @@ def forward(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
         elif isinstance(event, Computation):
             parts.compute(event.forward, event.kernels)
             latest = event.forward
-        elif event.in_pieces and event.forward == GATHER:
+        elif event.in_pieces and event.forward == "all_gather":
             gathers.append(event)
             parts.close()
         elif event.in_pieces and event.forward:
@@ -156,7 +154,7 @@ def backward(
                 seconds = event.inputs + both * event.weights
                 parts.compute(seconds, event.kernels_back if both or not event.weights else 1)
             continue
-        if event.in_pieces and event.back == GATHER:
+        if event.in_pieces and event.back == "all_gather":
             parts.close()
             gathers.append(event)
             continue

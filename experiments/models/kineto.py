@@ -52,10 +52,6 @@ _WIDTHS = {kind: WIDTHS[dtype] for kind, dtype in DTYPES.items()} | {
     "signed char": 1,
     "bool": 1,
 }
-_OPTIMIZER = "Optimizer.step#"
-_BATCH_NORM = "aten::batch_norm"
-_RUNNING = slice(3, 5)
-"""Where the running mean and variance are among the inputs of a batch norm."""
 
 
 class _Input(NamedTuple):
@@ -171,7 +167,8 @@ def _layers(step: _Acts) -> list[_Acts]:
 
 def _layer(number: int, acts: _Acts, gradients: Sequence[_Input]) -> Layer:
     operation, inputs = acts.forward[0].event.name, _inputs(acts.forward[0])
-    channels = inputs[0].shape[1:2] if operation == _BATCH_NORM and inputs else ()
+    channels = inputs[0].shape[1:2] if operation == "aten::batch_norm" and inputs else ()
+    running = inputs[3:5]  # mean and variance of a batch norm
     return Layer(
         f"{re.sub('[^A-Za-z0-9_.]+', '_', operation.rpartition('::')[2])[:60]}_{number}",
         forward=sum(act.seconds for act in acts.forward),
@@ -180,7 +177,7 @@ def _layer(number: int, acts: _Acts, gradients: Sequence[_Input]) -> Layer:
             Tensor(f"p{k}_{'x'.join(map(str, gradient.shape))[:60] or '1'}", gradient.nbytes)
             for k, gradient in enumerate(gradients)
         ),
-        buffers=sum((state.nbytes for state in inputs[_RUNNING]), COUNTER) if channels else 0.0,
+        buffers=sum((state.nbytes for state in running), COUNTER) if channels else 0.0,
         channels=max(channels, default=0),
     )
 
@@ -214,7 +211,7 @@ def _optimizer(acts: Sequence[Act], annotations: Sequence[Event]) -> float:
     """Median seconds of the operations of an optimizer's step."""
     starts, seconds = [act.event.ts for act in acts], list[float]()
     for step in annotations:
-        if step.name.startswith(_OPTIMIZER):
+        if step.name.startswith("Optimizer.step#"):
             inside = acts[bisect_left(starts, step.ts) : bisect_right(starts, step.end)]
             seconds.append(sum(act.seconds for act in inside if act.event.tid == step.tid))
     return median_low(seconds or [0.0])

@@ -22,8 +22,6 @@ from topologies.units import parse_whole
 LARGEST_BATCH = 65536
 LONGEST = 131072
 """Tokens of the longest sequence, where no table of positions ends earlier."""
-SIDES = 32, 4096
-"""The least and the largest side of an image."""
 
 OPTIONS: dict[str, tuple[str, int, str]] = {
     "layers": ("blocks", 4096, "blocks of attention and MLP"),
@@ -112,7 +110,7 @@ class Entry:
         }
         samples = ("samples a device", 1, LARGEST_BATCH, batch)
         if not isinstance(self.model, Shape):
-            image = ("side of an image in pixels", *SIDES, self.size)
+            image = ("side of an image in pixels", 32, 4096, self.size)
             return {"batch": samples, "image": image, **rest}
         longest = (0 if self.stretched else self.model.positions) or LONGEST
         sizes = {

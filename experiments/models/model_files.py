@@ -40,9 +40,7 @@ from topologies.readers.mistakes import Mistake, Mistakes, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.topology_document import Bandwidth, Name, Note, Part, Seconds, quantity
 
-MOST_LAYERS = 100_000
 MOST_FILES = 4096
-_TIMES = ("forward", "backward", "forwards", "backwards")
 _ONLY = "weight"
 _NONE: Any = ()
 
@@ -100,7 +98,7 @@ class ModelPart(Part):
     source: Note = "unknown"
     registration: list[Name] = Field([])
     optimizers: Times = ()
-    layers: Annotated[list[LayerPart], Field(max_length=MOST_LAYERS)]
+    layers: Annotated[list[LayerPart], Field(max_length=100_000)]
 
 
 def read(path: Path) -> Model:
@@ -181,7 +179,7 @@ def _facts(model: Model) -> Iterator[tuple[object, str]]:
     yield len(model.layers), f"number of layers ({len(model.layers)})"
     for number, layer in enumerate(model.layers):
         for field in fields(Layer):
-            if field.name not in _TIMES:
+            if field.name not in ("forward", "backward", "forwards", "backwards"):
                 yield getattr(layer, field.name), f"{field.name} of layer {number} ({layer.name})"
 
 

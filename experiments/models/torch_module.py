@@ -29,7 +29,6 @@ from topologies.units import format_bytes
 
 logger = logging.getLogger("simctl")
 
-OTHER = "other"
 OPTIMIZERS: dict[str, tuple[float, Callable[[Any], optim.Optimizer]]] = {
     "sgd": (1.0, partial(optim.SGD, lr=0.0, momentum=0.9)),
     "adamw": (2.0, partial(optim.AdamW, lr=0.0)),
@@ -155,7 +154,7 @@ def _layers(
         buffers[run.index(owner) if owner in run else len(run)] += int(nbytes_of([buffer]))
     for k, (forward, backward, kept) in enumerate(costs):
         part = module.get_submodule(run[k]) if k < len(run) else None
-        name = OTHER if part is None else run[k] or type(module).__name__
+        name = "other" if part is None else run[k] or type(module).__name__
         calls[name] += 1
         registered = [each for each in parameters if owners.get(each) == k]
         arriving = [each for each in owners if owners[each] == k]

@@ -26,7 +26,6 @@ from topologies.errors import InputError, refused
 
 COPIED = 2**28
 """So many bytes are copied to measure the bandwidth of the memory."""
-COPIES = 5
 
 
 class Trace(NamedTuple):
@@ -286,7 +285,7 @@ def memory_bandwidth(device: torch.device) -> float:
     """Bytes per second that a copy reads and writes."""
     clock, source = Clock(device), torch.ones(COPIED, dtype=torch.uint8, device=device)
     target, seconds = source.clone(), list[float]()
-    for _ in range(COPIES):
+    for _ in range(5):
         start = clock.stamp()
         target.copy_(source)
         seconds += clock.since(start, [clock.stamp()])

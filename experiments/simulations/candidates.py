@@ -22,8 +22,6 @@ MOST = 2.0**18
 """Operations of an algorithm that is tried, at most."""
 PACKED_RANKS = 32
 """Ranks up to which trees are packed into the machine; for more that takes too long."""
-MANY_RANKS = 16
-"""Ranks above which packed trees are tried with one tree a rank, which takes seconds."""
 OPTIONS = {
     "segments": (1, 4, 16, 64),
     "channels": (2, 4, 8),
@@ -42,8 +40,6 @@ USUAL = {
     "all_to_all": "pairwise",
 }
 """What libraries run if nothing is known of their choice."""
-NCCL_RUNS = {("all_reduce", "tree"): "double_tree"}
-"""Our algorithm of a choice of NCCL, if that is not the usual one."""
 
 
 class Left(NamedTuple):
@@ -102,7 +98,8 @@ def variants(algorithm: Algorithm, ranks: int) -> Iterator[Algorithm]:
     if algorithm.name != algorithm.listed_name:
         yield algorithm
         return
-    if algorithm.name.startswith("optimal") and ranks > MANY_RANKS:
+    # More trees than one a rank take seconds to pack.
+    if algorithm.name.startswith("optimal") and ranks > 16:
         for values in ("trees=1", "segments=16,trees=1", "segments=4,trees=1"):
             yield find(f"{algorithm.name}:{values}")
         return
@@ -133,7 +130,8 @@ def usual_name(collective: str, chosen: Choice | None) -> str:
     ('double_tree', 'chains_broadcast')
     """
     name = USUAL.get(collective) or of_collective(collective)[0].name
-    return name if chosen is None else NCCL_RUNS.get((collective, chosen.algorithm), name)
+    is_tree = chosen is not None and (collective, chosen.algorithm) == ("all_reduce", "tree")
+    return "double_tree" if is_tree else name
 
 
 def nccl_name(algorithm: Algorithm) -> str:

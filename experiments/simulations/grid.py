@@ -25,8 +25,8 @@ from topologies.errors import InputError
 from topologies.jit import CROSSOVER, pays
 from topologies.topology import Topology
 
-SMALL = 64
-"""Ranks of the machines that are kept while a grid runs."""
+KEPT_RANKS = 64
+"""Machines of so many ranks are kept while a grid runs."""
 T = TypeVar("T")
 
 
@@ -124,7 +124,7 @@ class Grid:
 
     def _topology(self, ranks: int, servers: int) -> Topology:
         """The machine. Small ones are kept, so that algorithms share their routes and bounds."""
-        if ranks > SMALL:
+        if ranks > KEPT_RANKS:
             return self.machine(ranks, servers)
         if (ranks, servers) not in self._topologies:
             self._topologies[ranks, servers] = self.machine(ranks, servers)

@@ -32,10 +32,6 @@ from topologies.topology import Topology
 
 GAIN = 1.005
 """What takes no more than this many times as long is as good."""
-HALVINGS = 6
-"""Sizes that are simulated to find where one algorithm overtakes another."""
-SAME = 1e-6
-"""Times that differ by no more than this share are equal: then the library's choice is kept."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +260,8 @@ class Answers:
     def best(self, nbytes: float) -> Case:
         """The fastest algorithm that the library can run; the default if none is faster."""
         ranked, default = self.ranked(nbytes), self.default(nbytes)
-        least = ranked[0][0] * (1 + SAME)
+        # Of times that differ by a millionth, the library's choice is kept.
+        least = ranked[0][0] * (1 + 1e-6)
         alike = (case for seconds, case in ranked if case is default and seconds <= least)
         return next(alike, ranked[0][1])
 
@@ -354,7 +351,7 @@ class Answers:
         return crossovers
 
     def _meeting(self, before: Case, after: Case, low: float, high: float) -> float:
-        for _ in range(HALVINGS):
+        for _ in range(6):
             middle = 2 ** round(log2(sqrt(low * high)), 1)
             if not low < middle < high:
                 break

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 """The greatest relative difference between simulation and formula where the formula's assumptions
 hold."""
-OPTIONAL = ("grid_error_s", "expected_s", "low_s", "high_s", "unsure")
-"""Fields that are not stored if there is no value."""
 
 
 class PointVerdict(NamedTuple):
@@ -124,7 +122,7 @@ class SweepRow:
         """The fields by name, as files show them."""
         values = vars(self) | {"verdict": str(self.verdict)}
         del values["curve"]
-        for name in OPTIONAL:
+        for name in ("grid_error_s", "expected_s", "low_s", "high_s", "unsure"):
             if values[name] is None:
                 del values[name]
         if self.unsure is not None:

@@ -26,9 +26,7 @@ ALGORITHMS = "tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tr
 PROTOCOLS = "ll", "ll128", "simple"
 LAST = 2**32 - 1
 """The most bytes that a line can name."""
-FIELDS = (8, 9, 10)
 ANY = -1
-MOST_BYTES = 2**22
 
 
 class Line(NamedTuple):
@@ -74,7 +72,7 @@ def ranges(starts: Sequence[float]) -> list[tuple[int, int]]:
 
 def read_tuner(path: Path) -> list[Line]:
     """The lines of a file. Raises InputError with the number of the first line that is wrong."""
-    text = text_of(path, MOST_BYTES, "a tuner file of NCCL", "no tuner file")
+    text = text_of(path, 2**22, "a tuner file of NCCL", "no tuner file")
     return [
         _line(row, f"{path} line {number}")
         for number, row in enumerate(text.splitlines(), 1)
@@ -84,7 +82,7 @@ def read_tuner(path: Path) -> list[Line]:
 
 def _line(row: str, where: str) -> Line:
     cells = [cell.strip() for cell in row.split(",")]
-    if len(cells) not in FIELDS:
+    if len(cells) not in (8, 9, 10):
         raise InputError(f"{where}: {len(cells)} fields, expected 8, 9 or 10")
     for name, cell, known in (
         ("collective", cells[0], tuple(COLLECTIVES.values())),

@@ -39,20 +39,15 @@ WAIT = Need(0.1e-6, 12.0)
 """A predecessor of an operation."""
 TOUCH = Need(0.2e-6, 25.0)
 """A slot that an operation reads or writes."""
-AGAIN = 0.25
-"""What a further size takes, as a share of the time of the first."""
 TRIAL = 8.0
 """Seconds for which ranks that stand for all are looked for where all ranks are too many."""
 PROBE = 64
 """Ranks of a machine on which ranks that stand for all are looked for."""
-SMALL_PROBE = 16
-"""The same for an algorithm none of whose ranks can stand for others."""
 SAMPLE = 1000
 """About how many points are estimated first: what takes hours is then refused at once."""
 ANNOUNCED = Need(30.0, 4e9)
 """From so much time or memory on a command says what it takes. An estimate is within a factor of
 two."""
-_NAMES = {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}
 
 
 class Point(NamedTuple):
@@ -114,7 +109,8 @@ def _need(
     seconds = sum(number * rate.seconds for number, rate in used)
     nbytes = sum(number * rate.nbytes for number, rate in used)
     return Need(
-        ranks * RANK.seconds + seconds * (1 + AGAIN * (runs - 1)) + runs * POINT.seconds,
+        # A further size takes a quarter of the time of the first.
+        ranks * RANK.seconds + seconds * (1 + 0.25 * (runs - 1)) + runs * POINT.seconds,
         ranks * RANK.nbytes + nbytes,
     )
 
@@ -133,7 +129,7 @@ def probe(
 ) -> MachineShare:
     """What a machine of few ranks makes of an algorithm: all that is possible, where there is no
     such machine. With `merges`, reductions take time."""
-    ranks = PROBE if _may_fold(algorithm, PROBE) else SMALL_PROBE
+    ranks = PROBE if _may_fold(algorithm, PROBE) else 16
     try:
         topology = machine(ranks, algorithm.servers)
         while PROBE <= ranks <= (node := _first_node(topology)) <= FEW:
@@ -239,7 +235,7 @@ def in_words(number: float) -> str:
     >>> in_words(6.7e14), in_words(45_600_000.0), in_words(12.0)
     ('670 trillion', '46 million', '12')
     """
-    for unit, name in _NAMES.items():
+    for unit, name in {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}.items():
         if number >= unit:
             return f"{float(f'{number / unit:.2g}'):g} {name}"
     return f"{number:.0f}"

@@ -16,8 +16,6 @@ MOST_FILES = 4096
 MOST_NODES = 1_000_000
 TRACE = re.compile(r"(?P<job>.*)\.(?P<rank>\d{1,6})\.et(\.gz)?", re.ASCII)
 _GROUPS_OF_TORCH = re.compile(r"\[\s*\{.*\}\s*\]", re.DOTALL)
-EVERYONE = ("", "0")
-"""Names of the group of all ranks, unless a file or node says otherwise."""
 
 
 class Folder(NamedTuple):
@@ -32,7 +30,8 @@ class Folder(NamedTuple):
 
     def group(self, name: str) -> tuple[int, ...] | None:
         """The ranks of a group; None if nobody says what they are."""
-        if name not in self.groups and name in EVERYONE:
+        # These are all ranks, unless a file or a node says otherwise.
+        if name not in self.groups and name in ("", "0"):
             return tuple(range(len(self.ranks)))
         return self.groups.get(name)
 

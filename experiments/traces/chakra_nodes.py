@@ -29,10 +29,8 @@ from topologies.readers.contents import contents, unzipped
 
 LIMIT = 256 * 2**20
 """A file has at most this many bytes, unpacked."""
-VERSION = "0.0.4"
 METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE = 1, 2, 3, 4, 5, 6, 7
 """The types of nodes."""
-TYPES = range(COLLECTIVE + 1)
 CALLED = "rf_id"
 """An attribute of nodes that PyTorch's converter made."""
 Attribute = int | float | str
@@ -87,7 +85,7 @@ def read(path: Path) -> list[ChakraNode]:
 
 def write(nodes: Iterable[ChakraNode]) -> bytes:
     """A file of these nodes."""
-    return write_messages([write_field(1, VERSION), *map(_written, nodes)])
+    return write_messages([write_field(1, "0.0.4"), *map(_written, nodes)])
 
 
 def _node(message: bytes) -> tuple[ChakraNode, list[int]]:
@@ -110,7 +108,7 @@ def _node(message: bytes) -> tuple[ChakraNode, list[int]]:
             waits += whole_numbers(value)
         elif number == 4:
             controls += whole_numbers(value)
-    if whole[3] not in TYPES:
+    if whole[3] not in range(COLLECTIVE + 1):
         raise InputError(f"is damaged: node {whole[1]} has the type {whole[3]}: types are 0 to 7")
     data = tuple(dict.fromkeys(waits))
     return ChakraNode(whole[1], texts[2], whole[3], data, whole[7], attributes, texts[8]), controls

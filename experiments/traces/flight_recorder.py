@@ -21,7 +21,6 @@ from topologies.errors import InputError, shown
 PICKLE = (b"\x80", b"(", b"}")
 """How a pickle of a dict begins: protocols 2 to 5, 0 and 1."""
 MOST_ENTRIES = 1_000_000
-_FINISHED = "completed"
 _OBJECTS = {
     code[0]
     for code in (
@@ -147,7 +146,7 @@ def _call(entry: object, sizes: Mapping[str, int], where: str) -> MeasuredCall |
         sizes.get(group[0], 0),
         _whole(entry, "time_created_ns", where),
         round(float(milliseconds or 0) * 1e6) if timed else None,
-        entry.get("state") == _FINISHED or bool(entry.get("retired")),
+        entry.get("state") == "completed" or bool(entry.get("retired")),
     )
 
 

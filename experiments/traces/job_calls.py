@@ -15,8 +15,6 @@ import numpy.typing as npt
 from experiments.traces.measured_calls import MeasuredCall, RankTrace
 from topologies.errors import InputError
 
-UNEVEN = ("all_to_all", "barrier")
-"""Collectives whose ranks may call them with different sizes."""
 BEFORE = 1e3
 """Seconds without communication before the first call of a trace, and before each call of a dump:
 nobody knows them."""
@@ -179,7 +177,8 @@ def alike(rows: Mapping[int, MeasuredCall]) -> bool:
     """Whether all ranks called the same."""
     kinds = {call.collective for call in rows.values()}
     sizes = {call.nbytes for call in rows.values()}
-    return len(kinds) == 1 and (len(sizes) == 1 or bool(kinds & {*UNEVEN}))
+    # Ranks may call these with different sizes.
+    return len(kinds) == 1 and (len(sizes) == 1 or bool(kinds & {"all_to_all", "barrier"}))
 
 
 def _size(rows: Mapping[int, MeasuredCall]) -> float | None:

@@ -15,9 +15,6 @@ from experiments.traces.measured_calls import RankTrace
 from simulator.analysis.busy_time import union
 from simulator.collectives import of_collective
 
-KNOWN = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
-"""Collectives with a bus bandwidth."""
-
 
 class RankRow(NamedTuple):
     """What a rank did. Times are in seconds."""
@@ -140,6 +137,7 @@ def _group_row(calls: Sequence[Call]) -> GroupRow:
 
 def _busbw(collective: str, ranks: int) -> float | None:
     """nccl-tests' factor from algbw to busbw; None for a collective without it."""
-    if collective not in KNOWN:
+    known = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
+    if collective not in known:
         return None
     return float(of_collective(collective)[0].collective.busbw(ranks))

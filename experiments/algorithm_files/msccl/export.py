@@ -36,9 +36,6 @@ COLLECTIVES = {
     "all_to_all": "alltoall",
 }
 """MSCCL's words. The root is rank 0."""
-PROTOCOL = "Simple"
-LARGEST = 2**39
-"""The bytes for which every program is made."""
 
 
 class TooManySteps(InputError):
@@ -101,13 +98,13 @@ def program_of(
     return MscclProgram(
         algorithm.name[:63],
         collective,
-        PROTOCOL,
+        "Simple",
         schedule.buffer,
         channels,
         True,
         gpus,
         0,
-        LARGEST,
+        2**39,  # bytes: for any size
     )
 
 

@@ -22,10 +22,7 @@ from experiments.algorithm_files.msccl.msccl_program import (
 from topologies.errors import InputError
 from topologies.readers.xml_elements import Element, parse
 
-MOST_ELEMENTS = 300_000
-MOST_GPUS = 1024
 MOST_CHUNKS = 2**16
-PROTOCOLS = ("Simple", "LL", "LL128")
 COLLECTIVES = (
     "allreduce",
     "allgather",
@@ -36,22 +33,21 @@ COLLECTIVES = (
     "custom",
 )
 LARGEST = 10**12 - 1
-USUAL_LARGEST = 2**27
 _BUFFERS = ("i", "o", "s")
 
 
 def read_program(text: str, file: str) -> MscclProgram:
     """The program in the XML file `file`. Raises InputError with line and reason if it is none."""
-    root = parse(text, file, MOST_ELEMENTS)
+    root = parse(text, file, 300_000)
     if root.tag != "algo":
         raise InputError(
             f"{file} line {root.line}: <{root.tag}> is no MSCCL program: it begins with <algo>"
         )
-    ranks = root.whole("ngpus", 1, MOST_GPUS)
+    ranks = root.whole("ngpus", 1, 1024)
     chunks = root.whole("nchunksperloop", 1, MOST_CHUNKS)
     channels = root.whole("nchannels", 1, MOST_CHANNELS)
     least = root.whole("minBytes", 0, LARGEST, 0)
-    most = root.whole("maxBytes", 0, LARGEST, USUAL_LARGEST)
+    most = root.whole("maxBytes", 0, LARGEST, 2**27)
     if most and least > most:
         raise root.mistake("minBytes", f"it is at most maxBytes, {most}")
     if root.whole("nthreads", 0, 2**16, 0) % 32:
@@ -59,7 +55,7 @@ def read_program(text: str, file: str) -> MscclProgram:
     program = MscclProgram(
         root.text("name"),
         _word(root, "coll", COLLECTIVES),
-        _word(root, "proto", PROTOCOLS),
+        _word(root, "proto", ("Simple", "LL", "LL128")),
         chunks,
         channels,
         bool(root.whole("inplace", 0, 1)),

@@ -13,7 +13,6 @@ from topologies.readers.file_checks import check_text
 MOST_GPUS = 1024
 MOST_CHUNKS = 2**16
 MOST_OPERATIONS = 10_000
-MOST_SLICES = 64
 MULTIMEM = ("glres", "gstore", "gstorepkt")
 SYNCS = (
     *("nop", "barrier", "signal", "wait", "flush"),
@@ -243,7 +242,7 @@ class _Block:
         channels = tuple(known[number] for number in _numbers(node, "channel_ids", len(known)))
         part, parts = 0, 1
         if node.has("tbg_info"):
-            parts = node.at("tbg_info").at("tbg_size").whole(1, MOST_SLICES)
+            parts = node.at("tbg_info").at("tbg_size").whole(1, 64)
             part = node.at("tbg_info").at("tb_id").whole(0, parts - 1)
         if node.has("reduce_op"):
             node.at("reduce_op").word(("sum",))

@@ -50,7 +50,7 @@ def test_small_machines_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
         built.append(ranks)
         return STAR(ranks, servers)
 
-    monkeypatch.setattr(module, "SMALL", 4)
+    monkeypatch.setattr(module, "KEPT_RANKS", 4)
     grid = Grid([find("ring"), find("tree")], [3, 4, 5], [1.0], machine)
     assert len(list(sweep(grid))) == 6
     assert built == [3, 4, 5, 5]
