@@ -130,7 +130,7 @@ def _models() -> tuple[Answer, str]:
 def _model(name: str, entry: Entry) -> Record:
     """A model with its times, or without them if no device holds it."""
     from experiments.models.model_entry import fits
-    from experiments.models.model_shapes import Shape
+    from experiments.models.model_shapes import TransformerShape
     from simulator.training.model import WIDTHS
 
     model = entry.estimate
@@ -149,15 +149,15 @@ def _model(name: str, entry: Entry) -> Record:
         "source": model.source if whole else None,
         "parameters": elements,
         "active_parameters": (
-            entry.model.active_parameters if isinstance(entry.model, Shape) else elements
+            entry.model.active_parameters if isinstance(entry.model, TransformerShape) else elements
         ),
     }
 
 
 def _group(model: object) -> str:
-    from experiments.models.model_shapes import Shape
+    from experiments.models.model_shapes import TransformerShape
 
-    if not isinstance(model, Shape) or model.kind == "image":
+    if not isinstance(model, TransformerShape) or model.kind == "image":
         return "images"
     return "text, mixture of experts" if model.experts else "text"
 

@@ -22,7 +22,7 @@ POINTS = 200
 """A curve has about so many points at the most."""
 
 
-class Point(NamedTuple):
+class LearningPoint(NamedTuple):
     """A point of a curve."""
 
     seconds: float
@@ -66,7 +66,7 @@ class LearningRun(NamedTuple):
     """What has been learnt."""
 
     row: LearningRow
-    curve: list[Point]
+    curve: list[LearningPoint]
 
 
 def learner_of(task: Task, job: Job, ranks: int) -> Learner:
@@ -133,8 +133,8 @@ def run_of(
     """The run that reaches `versions`. Points of its curve are at least `apart` updates apart."""
     with np.errstate(over="ignore", invalid="ignore"):
         reached = list(_some(versions, apart))
-        first = Point(0.0, *task.losses(task.initial))
-        curve = [first, *(Point(v.seconds, *task.losses(v.weights)) for v in reached)]
+        first = LearningPoint(0.0, *task.losses(task.initial))
+        curve = [first, *(LearningPoint(v.seconds, *task.losses(v.weights)) for v in reached)]
     on_target = [point.seconds for point in curve if point.accuracy >= task.target]
     row = LearningRow(
         network=task.network,

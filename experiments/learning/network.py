@@ -12,7 +12,7 @@ from topologies.topology import Floats
 
 
 @dataclass(frozen=True)
-class Network:
+class Perceptron:
     """All weights are one vector, layer by layer. A layer is a matrix whose last row is the
     bias."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.learning.digits import Samples
-from experiments.learning.network import Network, add_gradient, loss_slope
+from experiments.learning.network import Perceptron, add_gradient, loss_slope
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from topologies.topology import Floats
@@ -18,7 +18,7 @@ class Stages:
     """
 
     def __init__(
-        self, network: Network, weights: Floats, samples: Samples, pipeline: Pipeline
+        self, network: Perceptron, weights: Floats, samples: Samples, pipeline: Pipeline
     ) -> None:
         self.network, self.pipeline = network, pipeline
         rows = np.array_split(np.arange(len(samples)), pipeline.micro_batches)
@@ -72,7 +72,7 @@ class Stages:
 
 
 def pipeline_gradient(
-    network: Network, weights: Floats, samples: Samples, pipeline: Pipeline
+    network: Perceptron, weights: Floats, samples: Samples, pipeline: Pipeline
 ) -> Floats:
     """The gradient of the mean loss of the samples, which go through `pipeline` in its order.
 

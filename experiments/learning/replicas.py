@@ -7,12 +7,12 @@ from typing import Protocol
 import numpy as np
 
 from experiments.learning.moves import Moves, moves_in
-from experiments.learning.network import Network
+from experiments.learning.network import Perceptron
 from simulator.collectives import find
 from topologies.topology import Floats
 
 
-class Copies(Protocol):
+class RankWeights(Protocol):
     """The weights of several ranks."""
 
     def whole(self) -> Floats:
@@ -45,7 +45,7 @@ class Shards:
     and each rank updates its shard.
     """
 
-    def __init__(self, network: Network, initial: Floats, ranks: int) -> None:
+    def __init__(self, network: Perceptron, initial: Floats, ranks: int) -> None:
         self.ranks = ranks
         sizes = [matrix.size for matrix in network.matrices(initial)]
         self.units = np.split(np.arange(len(initial)), np.cumsum(sizes)[:-1])

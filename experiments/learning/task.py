@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from experiments.learning.digits import CLASSES, PIXELS, Samples, digits
-from experiments.learning.network import Network
+from experiments.learning.network import Perceptron
 from experiments.learning.sampler import Sampler
 from simulator.training.strategy import option
 from topologies.errors import InputError, nearest_name
@@ -47,10 +47,10 @@ class Task:
                 raise InputError(f"--learn: {name}={getattr(self, name)}: 1 to {most}")
 
     @cached_property
-    def model(self) -> Network:
+    def model(self) -> Perceptron:
         """The network."""
         hidden = (self.hidden,) if self.network == "mlp" else ()
-        return Network((PIXELS, *hidden, CLASSES))
+        return Perceptron((PIXELS, *hidden, CLASSES))
 
     @cached_property
     def initial(self) -> Floats:

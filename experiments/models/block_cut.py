@@ -7,7 +7,7 @@ from math import gcd
 from typing import Annotated, Literal
 
 from experiments.models.device_times import Attention
-from experiments.models.model_shapes import Shape
+from experiments.models.model_shapes import TransformerShape
 from experiments.option_text import parse_at_least
 from topologies.errors import InputError
 from topologies.units import parse_number
@@ -26,7 +26,7 @@ def _parse_imbalance(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Cut:
+class BlockCut:
     """How a micro-batch and the matrices of a transformer are cut. Its fields are keys of a plan,
     and their types say what reads them."""
 
@@ -74,7 +74,7 @@ class Cut:
         micro-batches before."""
         return GRADIENTS[self.grads][1]
 
-    def check(self, shape: Shape, seq: int, name: str) -> None:
+    def check(self, shape: TransformerShape, seq: int, name: str) -> None:
         """Raise InputError with what would be right if the shape cannot be cut so, with sequences
         of `seq` tokens."""
         experts = shape.experts.number if shape.experts else 0

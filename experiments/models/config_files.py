@@ -1,7 +1,8 @@
 """Hugging Face's config.json of a transformer, as a model.
 
 Each family has the keys that its configuration has in transformers; other keys are skipped. The
-fields of a family have the names of those of :class:`experiments.models.model_shapes.Shape`.
+fields of a family have the names of those of
+:class:`experiments.models.model_shapes.TransformerShape`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from experiments.models.model_entry import LONGEST, Entry
-from experiments.models.model_shapes import RMS_DECODER, Experts, Latent, Shape, multi_head
+from experiments.models.model_shapes import (
+    RMS_DECODER,
+    Experts,
+    Latent,
+    TransformerShape,
+    multi_head,
+)
 from topologies.errors import InputError, nearest_name, shown
 from topologies.readers import json_files, yaml_files
 from topologies.readers.file_checks import check_text
@@ -42,13 +49,13 @@ class _Family(_Keys):
         """Fields of the shape that several keys determine. Raises InputError."""
         return {}
 
-    def shape(self) -> Shape:
+    def shape(self) -> TransformerShape:
         """The shape that the keys describe. Raises InputError."""
-        named = {key: value for key, value in self if key in Shape.__dataclass_fields__}
+        named = {key: value for key, value in self if key in TransformerShape.__dataclass_fields__}
         return multi_head(**{**named, **self.constants, **self.more()})
 
 
-class _Plain(_Family):
+class _UsualFamily(_Family):
     """Keys of most families."""
 
     blocks: Blocks = Field(alias="num_hidden_layers")
@@ -57,7 +64,7 @@ class _Plain(_Family):
     hidden: Width = Field(alias="intermediate_size")
 
 
-class _Bert(_Plain):
+class _Bert(_UsualFamily):
     """BertModel with its pooler."""
 
     constants = {"kind": "encoder", "dropout": True}
@@ -118,7 +125,7 @@ class _Mpt(_Family):
         }
 
 
-class _Vit(_Plain):
+class _Vit(_UsualFamily):
     """ViTForImageClassification."""
 
     constants = {"kind": "image"}
@@ -137,7 +144,7 @@ class _Vit(_Plain):
         return {"vocabulary": len(self.id2label), "positions": side**2 + 1, "patch": patch}
 
 
-class _Llama(_Plain):
+class _Llama(_UsualFamily):
     """LlamaForCausalLM."""
 
     constants = RMS_DECODER

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from experiments.models.accelerators import MEMORY, PRECISIONS, accelerator, bandwidth
-from experiments.models.block_cut import Cut
+from experiments.models.block_cut import BlockCut
 from experiments.models.block_passes import Computation, Event, computations
 from experiments.models.device_times import DeviceTimes
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
@@ -22,7 +22,7 @@ class Kernels:
     """Computations for a micro-batch on a device."""
 
     times: DeviceTimes
-    cut: Cut
+    cut: BlockCut
 
     @property
     def width(self) -> float:

@@ -31,7 +31,13 @@ from statistics import median_low
 from typing import NamedTuple
 
 from experiments.models.kernels import COUNTER
-from experiments.models.kineto_trace import ACCUMULATE, COMMUNICATES, Act, Event, load
+from experiments.models.kineto_trace import (
+    ACCUMULATE,
+    COMMUNICATES,
+    TracedOperation,
+    TraceEvent,
+    load,
+)
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
 
@@ -71,11 +77,11 @@ class _Input(NamedTuple):
 class _Acts(NamedTuple):
     """The acts of a step, or of a layer in it, in the order in which they start."""
 
-    forward: list[Act]
-    backward: list[Act]
+    forward: list[TracedOperation]
+    backward: list[TracedOperation]
 
     @property
-    def gradients(self) -> list[Act]:
+    def gradients(self) -> list[TracedOperation]:
         """The acts in which a gradient arrives."""
         return [act for act in self.backward if act.event.name == ACCUMULATE]
 
@@ -129,7 +135,7 @@ def parse(data: bytes, name: str) -> tuple[Model, int | None]:
     return model, rank
 
 
-def _steps(acts: Sequence[Act]) -> list[_Acts]:
+def _steps(acts: Sequence[TracedOperation]) -> list[_Acts]:
     """A step ends when an operation of the forward follows one of the backward.
 
     The forward is on the thread with the most operations that have a part in the backward: sequence
@@ -182,7 +188,7 @@ def _layer(number: int, acts: _Acts, gradients: Sequence[_Input]) -> Layer:
     )
 
 
-def _inputs(act: Act) -> list[_Input]:
+def _inputs(act: TracedOperation) -> list[_Input]:
     dims, kinds = act.event.args.dims, act.event.args.types
     if not isinstance(dims, list) or not isinstance(kinds, list):
         return []
@@ -193,7 +199,7 @@ def _inputs(act: Act) -> list[_Input]:
     return inputs
 
 
-def _gradient(act: Act, name: str) -> _Input:
+def _gradient(act: TracedOperation, name: str) -> _Input:
     inputs = _inputs(act)
     if not inputs or not inputs[0].kind:
         raise InputError(
@@ -207,7 +213,7 @@ def _gradient(act: Act, name: str) -> _Input:
     return inputs[0]
 
 
-def _optimizer(acts: Sequence[Act], annotations: Sequence[Event]) -> float:
+def _optimizer(acts: Sequence[TracedOperation], annotations: Sequence[TraceEvent]) -> float:
     """Median seconds of the operations of an optimizer's step."""
     starts, seconds = [act.event.ts for act in acts], list[float]()
     for step in annotations:

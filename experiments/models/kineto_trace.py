@@ -52,7 +52,7 @@ class Args(BaseModel):
     """The types of the inputs, in any form."""
 
 
-class Event(BaseModel):
+class TraceEvent(BaseModel):
     """An event that starts at `ts` on thread `tid` and takes `dur`, both in microseconds."""
 
     name: str
@@ -69,13 +69,13 @@ class Event(BaseModel):
 
 
 @dataclass
-class Act:
+class TracedOperation:
     """An operation that no other operation calls, with the operations that it calls.
 
     Communication and the arrival of a gradient are acts of their own, also inside an operation.
     """
 
-    event: Event
+    event: TraceEvent
     seconds: float
     """Seconds of its kernels if the trace has kernels, else of the operation."""
     numbers: list[int] = field(default_factory=list)
@@ -105,7 +105,7 @@ def contents(path: Path) -> bytes:
     return data
 
 
-def load(data: bytes, name: str) -> tuple[list[Act], list[Event], str, int | None]:
+def load(data: bytes, name: str) -> tuple[list[TracedOperation], list[TraceEvent], str, int | None]:
     """The trace in the bytes of the file `name`: its acts, its annotations, both in the order in
     which they start, the name of the GPU or "CPU", and the rank in the job or None.
 
@@ -133,17 +133,17 @@ def load(data: bytes, name: str) -> tuple[list[Act], list[Event], str, int | Non
     return _acts(spans, kernels), annotations, device, rank
 
 
-def _events(entries: Sequence[object], name: str) -> list[Event]:
+def _events(entries: Sequence[object], name: str) -> list[TraceEvent]:
     """The complete events of the known kinds among the traceEvents of the file `name`.
 
     They are sorted by start, and the longest comes first. Raises InputError for an event without a
     name, thread or time.
     """
-    events, kinds = list[Event](), (_OPERATION, *_LAUNCHES, *_KERNELS, _ANNOTATION)
+    events, kinds = list[TraceEvent](), (_OPERATION, *_LAUNCHES, *_KERNELS, _ANNOTATION)
     for number, entry in enumerate(entries):
         if isinstance(entry, dict) and entry.get("ph") == "X" and entry.get("cat") in kinds:
             try:
-                events.append(Event.model_validate(entry))
+                events.append(TraceEvent.model_validate(entry))
             except ValidationError as error:
                 wrong = error.errors(include_url=False, include_context=False)[0]
                 place = ".".join(map(str, (f"{name}: traceEvents[{number}]", *wrong["loc"])))
@@ -151,15 +151,18 @@ def _events(entries: Sequence[object], name: str) -> list[Event]:
     return sorted(events, key=lambda event: (event.ts, -event.dur, event.args.external or 0))
 
 
-def _acts(spans: Iterable[Event], kernels: Sequence[Event]) -> list[Act]:
+def _acts(spans: Iterable[TraceEvent], kernels: Sequence[TraceEvent]) -> list[TracedOperation]:
     """The acts, from operations with launches and from kernels.
 
     The seconds of an act are those of the kernels that it launched, or that name one of its
     operations. Without kernels they are those of the operation without the acts inside it.
     """
-    acts = list[Act]()
-    running: dict[int | str, list[tuple[Event, Act]]] = defaultdict(list)
-    launched, named = dict[int | None, Act | None](), dict[int | None, Act]()
+    acts = list[TracedOperation]()
+    running: dict[int | str, list[tuple[TraceEvent, TracedOperation]]] = defaultdict(list)
+    launched, named = (
+        dict[int | None, TracedOperation | None](),
+        dict[int | None, TracedOperation](),
+    )
     for span in spans:
         stack = running[span.tid]
         while stack and stack[-1][0].end <= span.ts + _ROUNDING:
@@ -172,7 +175,7 @@ def _acts(spans: Iterable[Event], kernels: Sequence[Event]) -> list[Act]:
             seconds = 0.0 if kernels else span.dur / 1e6
             if act:
                 act.seconds -= seconds
-            act = Act(span, seconds)
+            act = TracedOperation(span, seconds)
             acts.append(act)
         named[span.args.external] = act
         if span.args.sequence is not None:

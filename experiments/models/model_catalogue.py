@@ -13,7 +13,13 @@ from typing import Any
 
 from experiments.models.image_networks import ImageNetworks
 from experiments.models.model_entry import Entry, Setup
-from experiments.models.model_shapes import RMS_DECODER, Experts, Latent, Shape, multi_head
+from experiments.models.model_shapes import (
+    RMS_DECODER,
+    Experts,
+    Latent,
+    TransformerShape,
+    multi_head,
+)
 from simulator.training.model import Model
 from topologies.errors import InputError, nearest_name
 
@@ -137,9 +143,9 @@ def find_transformer(text: str) -> Entry:
     ('gpt3_1_7b', 64, 1024, 1024)
     """
     entry = choose(text, is_config=True)
-    if entry and isinstance(entry.model, Shape):
+    if entry and isinstance(entry.model, TransformerShape):
         return entry
-    shapes = [name for name, each in MODELS.items() if isinstance(each.model, Shape)]
+    shapes = [name for name, each in MODELS.items() if isinstance(each.model, TransformerShape)]
     raise _unknown(text, "transformer or config.json", shapes)
 
 

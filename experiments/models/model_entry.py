@@ -8,10 +8,10 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
-from experiments.models.block_cut import Cut
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.image_networks import ImageNetworks
-from experiments.models.model_shapes import Shape, divisor, share
+from experiments.models.model_shapes import TransformerShape, divisor, share
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from experiments.option_text import Parser, parse_pairs
@@ -31,7 +31,7 @@ OPTIONS: dict[str, tuple[str, int, str]] = {
     "mlp": ("hidden", 2**22, "elements of a token inside an MLP"),
     "vocab": ("vocabulary", 2**24, "tokens of the vocabulary"),
 }
-"""The options of a shape: the field of :class:`Shape`, the largest value, the meaning."""
+"""The options: the field of :class:`TransformerShape`, the largest value, the meaning."""
 
 
 class Setup(NamedTuple):
@@ -47,7 +47,7 @@ class Setup(NamedTuple):
 class Entry:
     """A model that is shipped or that a config.json describes."""
 
-    model: Shape | Callable[[ImageNetworks, int], Iterable[Layer]]
+    model: TransformerShape | Callable[[ImageNetworks, int], Iterable[Layer]]
     """A transformer, or a network for images of a side."""
     size: int
     """Tokens of a sequence or pixels of an image's side."""
@@ -62,9 +62,9 @@ class Entry:
     """The options that the user chose."""
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> TransformerShape:
         """The shape of a transformer. Raises InputError for another model."""
-        if not isinstance(self.model, Shape):
+        if not isinstance(self.model, TransformerShape):
             raise InputError(f"{self.name} is no transformer: take one, like llama3_8b")
         return self.model
 
@@ -74,8 +74,8 @@ class Entry:
         batch, dtype, device = self.defaults
         try:
             times = DeviceTimes(device, dtype)
-            cut = Cut(micro=batch, grads=PRECISIONS[dtype].gradients)
-            if isinstance(self.model, Shape):
+            cut = BlockCut(micro=batch, grads=PRECISIONS[dtype].gradients)
+            if isinstance(self.model, TransformerShape):
                 cut = replace(cut, dropout=self.model.dropout)
                 model = transformer(Writer(times, cut, self.model, self.size))
             else:
@@ -109,7 +109,7 @@ class Entry:
             "dtype": ("fp32, tf32, amp, bf16 or fp8 where device and model can", 0, 0, dtype),
         }
         samples = ("samples a device", 1, LARGEST_BATCH, batch)
-        if not isinstance(self.model, Shape):
+        if not isinstance(self.model, TransformerShape):
             image = ("side of an image in pixels", 32, 4096, self.size)
             return {"batch": samples, "image": image, **rest}
         longest = (0 if self.stretched else self.model.positions) or LONGEST
@@ -149,7 +149,7 @@ class Entry:
             return self
         values, model = self.parse(text), self.model
         size = int(values.get("seq", values.get("image", self.size)))
-        if isinstance(model, Shape):
+        if isinstance(model, TransformerShape):
             sizes = {key: int(values[key]) for key in OPTIONS if key in values}
             try:
                 model = changed(model, sizes, size if self.stretched else 0)
@@ -177,7 +177,7 @@ def fits(model: Model) -> bool:
     return memory(model) < accelerator(model.device).memory
 
 
-def changed(shape: Shape, values: Mapping[str, int], positions: int) -> Shape:
+def changed(shape: TransformerShape, values: Mapping[str, int], positions: int) -> TransformerShape:
     """The shape with other layers, hidden, heads, kv_heads, mlp and vocab, and with `positions`
     learned positions unless that is 0.
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from topologies.errors import InputError
 
 
-class Matrix(NamedTuple):
+class WeightMatrix(NamedTuple):
     """A matrix that multiplies tokens."""
 
     name: str
@@ -64,7 +64,7 @@ class Latent:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TransformerShape:
     """A transformer."""
 
     blocks: int
@@ -137,7 +137,7 @@ class Shape:
         return self.latent.value if self.latent else self.head_size
 
     @property
-    def attention_matrices(self) -> tuple[Matrix, ...]:
+    def attention_matrices(self) -> tuple[WeightMatrix, ...]:
         """The matrices of attention in a block."""
         latent, queries = self.latent, self.heads * self.key_size
         keys = self.kv_heads * self.head_size
@@ -153,30 +153,30 @@ class Shape:
             sizes["key_narrow"] = (self.width, latent.key_rank + latent.rope)
             sizes["key_wide"] = (latent.key_rank, self.heads * (latent.nope + latent.value))
         sizes["output"] = (self.heads * self.value_size, self.width)
-        return tuple(Matrix(name, *size, self.biases) for name, size in sizes.items())
+        return tuple(WeightMatrix(name, *size, self.biases) for name, size in sizes.items())
 
-    def mlp_matrices(self, hidden: int) -> tuple[Matrix, ...]:
+    def mlp_matrices(self, hidden: int) -> tuple[WeightMatrix, ...]:
         """The matrices of an MLP or an expert with `hidden` elements inside."""
         up = ("gate", "up") if self.gated else ("up",)
         return (
-            *(Matrix(name, self.width, hidden, self.biases) for name in up),
-            Matrix("down", hidden, self.width, self.biases),
+            *(WeightMatrix(name, self.width, hidden, self.biases) for name in up),
+            WeightMatrix("down", hidden, self.width, self.biases),
         )
 
     @property
-    def head(self) -> Matrix:
+    def head(self) -> WeightMatrix:
         """The matrix after the last block. An encoder pools one token with it, and an image model
         classifies one."""
         if self.kind == "encoder":
-            return Matrix("pooler", self.width, self.width, bias=True)
-        return Matrix("head", self.width, self.vocabulary, bias=self.kind == "image")
+            return WeightMatrix("pooler", self.width, self.width, bias=True)
+        return WeightMatrix("head", self.width, self.vocabulary, bias=self.kind == "image")
 
     @property
     def embedding(self) -> int:
         """Elements of the tables of tokens, positions and segments, and of the matrix of an image's
         patches."""
         rows = self.positions + self.segments + (0 if self.patch else self.vocabulary)
-        patches = Matrix("patches", self.patch, self.width, bias=True).parameters + self.width
+        patches = WeightMatrix("patches", self.patch, self.width, bias=True).parameters + self.width
         return rows * self.width + (patches if self.patch else 0)
 
     @property
@@ -223,7 +223,7 @@ class Shape:
         return total
 
 
-def multi_head(blocks: int, width: int, heads: int, **more: Any) -> Shape:
+def multi_head(blocks: int, width: int, heads: int, **more: Any) -> TransformerShape:
     """A shape with as many heads of keys as of queries, which share the width, unless `more` says
     otherwise. Raises InputError if they cannot.
 
@@ -232,7 +232,7 @@ def multi_head(blocks: int, width: int, heads: int, **more: Any) -> Shape:
     """
     head_size = more.pop("head_size", None) or share(width, heads)
     kv_heads = more.pop("kv_heads", None) or heads
-    return Shape(blocks, width, heads, kv_heads, head_size, **more)
+    return TransformerShape(blocks, width, heads, kv_heads, head_size, **more)
 
 
 RMS_DECODER: Mapping[str, Any] = {"gated": True, "norm": "rms", "biases": False, "rotary": True}

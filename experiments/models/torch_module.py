@@ -22,7 +22,7 @@ from torch import nn, optim
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from experiments.models import torch_run
-from experiments.models.torch_run import Trace, nbytes_of, tensors, trained
+from experiments.models.torch_run import HookedStep, nbytes_of, tensors, trained
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError
 from topologies.units import format_bytes
@@ -84,7 +84,7 @@ def profile(
     device, title = torch_run.find_device(training.device), name or type(module).__name__
     state, make = OPTIMIZERS[training.optimizer]
     run = torch_run.TrainedModule(module, inputs, loss, make, device, title)
-    kept, totals, traces = run.kept(), list[list[float]](), list[Trace]()
+    kept, totals, traces = run.kept(), list[list[float]](), list[HookedStep]()
     count = training.steps + training.warmup
     for step in range(count):
         totals.append(run.step())
@@ -141,7 +141,7 @@ def _scaled(times: list[list[float]], total: float) -> list[float]:
 
 
 def _layers(
-    module: nn.Module, trace: Trace, costs: Iterable[tuple[float, float, float]]
+    module: nn.Module, trace: HookedStep, costs: Iterable[tuple[float, float, float]]
 ) -> Iterator[Layer]:
     """The layers of a step, with seconds of forward and backward and the bytes that each keeps.
 

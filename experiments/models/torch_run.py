@@ -28,7 +28,7 @@ COPIED = 2**28
 """So many bytes are copied to measure the bandwidth of the memory."""
 
 
-class Trace(NamedTuple):
+class HookedStep(NamedTuple):
     """A step of n layers as the hooks saw it."""
 
     names: tuple[str, ...]
@@ -72,7 +72,7 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors(item)
 
 
-class Clock:
+class DeviceClock:
     """Times of a device: the processor's clock, or events on the GPU's stream."""
 
     def __init__(self, device: torch.device) -> None:
@@ -97,7 +97,7 @@ class Clock:
 class Hooks:
     """The hooks of one step, and what they see. Calls of modules are numbered as they begin."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: DeviceClock) -> None:
         self.clock = clock
         self.in_forward = True
         """Whether the step is in its forward. Modules that run again in the backward are no
@@ -128,7 +128,7 @@ class Hooks:
         """The calls that are layers: they have called none."""
         return [call for call in range(len(self.calls)) if call not in self._callers]
 
-    def trace(self, start: Any, middle: Any, end: Any) -> Trace:
+    def trace(self, start: Any, middle: Any, end: Any) -> HookedStep:
         """The step that began at the stamp `start`, with the stamps at the ends of its forward and
         its backward."""
         layers, n = self.layers, len(self.layers)
@@ -141,7 +141,7 @@ class Hooks:
         forwards, _ = attributed(zip(times, range(len(begun)), strict=False), n, 0.0, middle)
         backwards, owners = attributed(rest, n, middle, end)
         names = tuple(self.calls[call][0] for call in layers)
-        return Trace(names, forwards, backwards, owners)
+        return HookedStep(names, forwards, backwards, owners)
 
     def _enter(self, name: str, *_: Any) -> None:
         if self.in_forward:
@@ -177,7 +177,7 @@ class TrainedModule:
         title: str,
     ) -> None:
         """Raises InputError if the module, which users call `title`, cannot be trained."""
-        self.loss, self.clock = loss, Clock(device)
+        self.loss, self.clock = loss, DeviceClock(device)
         with refused(f"{title} cannot run on {_shapes(inputs)}"):
             self.module = module.to(device).train()
             self.inputs = _to_device(inputs, device)
@@ -195,7 +195,7 @@ class TrainedModule:
         at = self.clock.since(start, [middle, end, self.clock.stamp()])
         return [at[0], at[1] - at[0], at[2] - at[1]]
 
-    def traced(self) -> Trace:
+    def traced(self) -> HookedStep:
         """Run a forward and a backward with hooks."""
         hooks = Hooks(self.clock)
         with hooks.on(self.module):
@@ -283,7 +283,7 @@ def _shapes(inputs: Any) -> str:
 @cache
 def memory_bandwidth(device: torch.device) -> float:
     """Bytes per second that a copy reads and writes."""
-    clock, source = Clock(device), torch.ones(COPIED, dtype=torch.uint8, device=device)
+    clock, source = DeviceClock(device), torch.ones(COPIED, dtype=torch.uint8, device=device)
     target, seconds = source.clone(), list[float]()
     for _ in range(5):
         start = clock.stamp()

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from math import ceil
 
 from experiments.models import block_passes as passes
-from experiments.models.block_cut import Cut
+from experiments.models.block_cut import BlockCut
 from experiments.models.block_passes import Computation, Event, Gate, Ring
 from experiments.models.device_times import DeviceTimes
 from experiments.models.kernels import Kernels
-from experiments.models.model_shapes import Experts, Shape
+from experiments.models.model_shapes import Experts, TransformerShape
 from simulator.parallel.blocks import Block
 
 WIDE = 4.0
@@ -38,7 +38,7 @@ maximum, exponential, sum; difference, conversion to 16 bits."""
 class Writer(Kernels):
     """Writes the blocks of a shape that is cut, for sequences of `seq` tokens."""
 
-    shape: Shape
+    shape: TransformerShape
     seq: int
     routed: bool = False
     """Whether a router says what each rank sends to each. Then dispatch and combine are collectives
@@ -312,9 +312,9 @@ class Writer(Kernels):
 
 
 def blocks(
-    shape: Shape,
+    shape: TransformerShape,
     seq: int,
-    cut: Cut,
+    cut: BlockCut,
     times: DeviceTimes,
     name: str = "the model",
     *,

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from experiments.models.kernels import Tensors
-from experiments.models.model_shapes import Experts, Matrix, Shape
+from experiments.models.model_shapes import Experts, TransformerShape, WeightMatrix
 from experiments.models.transformer_blocks import Writer
 from simulator.parallel.blocks import Block
 from simulator.training.model import WIDTHS, Layer, Model
@@ -196,12 +196,12 @@ def _layers(names: _Names, writer: Writer) -> Iterator[Layer]:
     yield writer.layer(names.head[0], writer.head(), head)
 
 
-def _tables(names: _Names, shape: Shape) -> Tensors:
+def _tables(names: _Names, shape: TransformerShape) -> Tensors:
     """The tensors of the embedding."""
     if shape.kind == "image":
         return (
             ("class_token", shape.width),
-            *_affine("conv_proj.", Matrix("patches", shape.patch, shape.width, bias=True)),
+            *_affine("conv_proj.", WeightMatrix("patches", shape.patch, shape.width, bias=True)),
             ("encoder.pos_embedding", shape.positions * shape.width),
         )
     rows = (shape.vocabulary, shape.positions, shape.segments)
@@ -209,13 +209,13 @@ def _tables(names: _Names, shape: Shape) -> Tensors:
     return tuple((name, size * shape.width) for name, size in sizes if size)
 
 
-def _attention(names: Mapping[str, str], shape: Shape) -> Tensors:
+def _attention(names: Mapping[str, str], shape: TransformerShape) -> Tensors:
     """The narrow vectors of latent attention have norms."""
     *inward, output = shape.attention_matrices
     latent, tensors = shape.latent, list[tuple[str, int]]()
     if "inward" in names:
         outputs = sum(matrix.outputs for matrix in inward)
-        inward = [Matrix("inward", shape.width, outputs, shape.biases)]
+        inward = [WeightMatrix("inward", shape.width, outputs, shape.biases)]
     narrow = {"query_narrow": latent.query_rank, "key_narrow": latent.key_rank} if latent else {}
     for matrix in inward:
         tensors += _affine(names[matrix.name], matrix)
@@ -227,7 +227,7 @@ def _attention(names: Mapping[str, str], shape: Shape) -> Tensors:
     return tensors
 
 
-def _inner(names: Mapping[str, str], shape: Shape, experts: Experts | None) -> Tensors:
+def _inner(names: Mapping[str, str], shape: TransformerShape, experts: Experts | None) -> Tensors:
     """An MLP, or a router, all experts together in two tensors, and the shared expert."""
     if experts is None:
         return _mlp(names, shape.mlp_matrices(shape.hidden))
@@ -241,15 +241,15 @@ def _inner(names: Mapping[str, str], shape: Shape, experts: Experts | None) -> T
     )
 
 
-def _mlp(names: Mapping[str, str], matrices: tuple[Matrix, ...], kind: str = "") -> Tensors:
+def _mlp(names: Mapping[str, str], matrices: tuple[WeightMatrix, ...], kind: str = "") -> Tensors:
     return [each for matrix in matrices for each in _affine(names[kind + matrix.name], matrix)]
 
 
-def _affine(prefix: str, matrix: Matrix) -> Tensors:
+def _affine(prefix: str, matrix: WeightMatrix) -> Tensors:
     weight = (f"{prefix}weight", matrix.inputs * matrix.outputs)
     return (weight, (f"{prefix}bias", matrix.outputs)) if matrix.bias else (weight,)
 
 
-def _normed(name: str, shape: Shape) -> Tensors:
+def _normed(name: str, shape: TransformerShape) -> Tensors:
     kinds = ("weight", "bias") if shape.biases else ("weight",)
     return tuple((f"{name}.{kind}", shape.width) for kind in kinds)

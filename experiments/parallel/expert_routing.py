@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.models.model_shapes import Shape
+from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.plan_text import Plan
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.forwarded import forwarded_all_to_allv
@@ -89,7 +89,7 @@ class Routing:
         return record
 
 
-def routing_of(shape: Shape, plan: Plan, seq: int, topology: Topology) -> Routing | None:
+def routing_of(shape: TransformerShape, plan: Plan, seq: int, topology: Topology) -> Routing | None:
     """What the router of a plan does; None for a plan without one. Raises InputError for a router
     that has nothing to choose from."""
     if not plan.router:

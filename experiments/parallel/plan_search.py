@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from experiments.models.accelerators import accelerator
-from experiments.models.block_cut import Cut
+from experiments.models.block_cut import BlockCut
 from experiments.models.transformer_blocks import blocks
 from experiments.parallel.plan_errors import kind_of, mean_error
 from experiments.parallel.plan_run import MEANINGS
@@ -264,7 +264,7 @@ class PlanBounds:
     def stages(self, plan: Plan) -> Stages:
         """The blocks of each stage."""
         training = self.training
-        cut = plan.accumulated, *(getattr(plan, each.name) for each in fields(Cut))
+        cut = plan.accumulated, *(getattr(plan, each.name) for each in fields(BlockCut))
         if cut not in self._blocks:
             self._blocks[cut] = blocks(
                 training.shape, training.seq, plan, training.times, training.name

@@ -10,7 +10,7 @@ from itertools import accumulate
 from experiments.models.accelerators import PRECISIONS, accelerator
 from experiments.models.block_cut import GRADIENTS
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_shapes import Shape
+from experiments.models.model_shapes import TransformerShape
 from experiments.models.transformer_blocks import Writer, blocks
 from experiments.models.transformers import with_tensors
 from experiments.output import Value
@@ -52,7 +52,7 @@ class Training:
 
     name: str
     """The name of the model."""
-    shape: Shape
+    shape: TransformerShape
     """Its shape."""
     seq: int
     """Tokens of a sequence."""

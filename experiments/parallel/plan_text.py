@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from experiments.models.block_cut import Cut, Degree
+from experiments.models.block_cut import BlockCut, Degree
 from experiments.option_text import PARSERS, Parser, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
@@ -44,7 +44,7 @@ def _parse_choice(known: Sequence[object], text: str) -> object:
 
 
 @dataclass(frozen=True)
-class Plan(Cut):
+class Plan(BlockCut):
     """A plan. Its fields are the keys that the user writes, and their types say what reads them."""
 
     dp: Degree = 0
@@ -160,7 +160,7 @@ class Plan(Cut):
 _DEGREES = "dp", "tp", "pp", "cp", "ep", "micro"
 _SHARED = [*Plan.__annotations__]
 _PLACE = _SHARED.index("overlap")
-_CUTS = [each.name for each in fields(Cut)]
+_CUTS = [each.name for each in fields(BlockCut)]
 KEYS = [*dict.fromkeys((*_DEGREES, *_SHARED[:_PLACE], *_CUTS, *_SHARED[_PLACE:]))]
 """The keys in the order in which a plan is written."""
 

@@ -94,7 +94,7 @@ class Case:
     def _check(self) -> None:
         """Refuse a schedule of all ranks that is too large."""
         if self.ranks > workload.FEW:
-            point = workload.Point(self.algorithm, self.ranks, self._need(1.0))
+            point = workload.PointEstimate(self.algorithm, self.ranks, self._need(1.0))
             workload.check_schedule(point, self.rules.force)
 
     def _need(self, share: float) -> Need:

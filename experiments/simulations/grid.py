@@ -58,7 +58,7 @@ class Grid:
     """A calibrated library, whose protocols are simulated."""
 
     @cached_property
-    def points(self) -> list[workload.Point]:
+    def points(self) -> list[workload.PointEstimate]:
         """Each algorithm at each number of ranks, with what all its sizes are likely to take."""
         return self._every(1)
 
@@ -70,7 +70,7 @@ class Grid:
             points = self.points if each == 1 else self._every(each)
             workload.check_points(points, number * len(self.sizes), jobs, each)
 
-    def _every(self, step: int) -> list[workload.Point]:
+    def _every(self, step: int) -> list[workload.PointEstimate]:
         """Each algorithm at one of `step` numbers of ranks, the last among them."""
         ranks = self.ranks[::-step]
         return [self._estimates.point(*case) for case in product(self.algorithms, ranks[::-1])]

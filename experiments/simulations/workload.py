@@ -50,7 +50,7 @@ ANNOUNCED = Need(30.0, 4e9)
 two."""
 
 
-class Point(NamedTuple):
+class PointEstimate(NamedTuple):
     """An algorithm at a number of ranks, simulated at some sizes."""
 
     algorithm: Algorithm
@@ -170,22 +170,22 @@ class Estimates:
     sizes: int = 1
     _probes: dict[str, MachineShare] = field(default_factory=dict)
 
-    def point(self, algorithm: Algorithm, p: int) -> Point:
+    def point(self, algorithm: Algorithm, p: int) -> PointEstimate:
         """What all sizes are likely to take at a number of ranks."""
         runs = self.sizes * (len(self.profile.protocols) if self.profile else 1)
         if p <= FEW:
-            return Point(algorithm, p, need(algorithm, p, self.rules, runs=runs))
+            return PointEstimate(algorithm, p, need(algorithm, p, self.rules, runs=runs))
         if algorithm.name not in self._probes:
             merges = self.profile is not None
             told = probe(algorithm, self.machine, self.rules, merges=merges)
             self._probes[algorithm.name] = told
         machine = likely(algorithm, p, self._probes[algorithm.name])
-        return Point(
+        return PointEstimate(
             algorithm, p, need(algorithm, p, self.rules, machine.share, machine.rings, runs)
         )
 
 
-def total(points: Sequence[Point], jobs: int) -> Need:
+def total(points: Sequence[PointEstimate], jobs: int) -> Need:
     """What all points take, so many at a time."""
     points = [point for point in points if point.need.seconds < inf]
     seconds = sum(point.need.seconds for point in points) / min(jobs, max(len(points), 1))
@@ -193,7 +193,7 @@ def total(points: Sequence[Point], jobs: int) -> Need:
     return Need(START.seconds + seconds, sum(nbytes + START.nbytes for nbytes in largest))
 
 
-def check_points(points: Sequence[Point], number: int, jobs: int, each: int = 1) -> None:
+def check_points(points: Sequence[PointEstimate], number: int, jobs: int, each: int = 1) -> None:
     """Raise InputError if all points, of which there are `number` with all sizes, take more than
     there is. `points` are all, or stand for `each` as many."""
     largest = max(points, key=lambda point: point.need.nbytes)
@@ -207,7 +207,7 @@ def check_points(points: Sequence[Point], number: int, jobs: int, each: int = 1)
     check(subject, need._replace(seconds=need.seconds * each), advice)
 
 
-def announce(points: Sequence[Point], number: int, jobs: int) -> None:
+def announce(points: Sequence[PointEstimate], number: int, jobs: int) -> None:
     """Say what all points take, of which there are `number` with all sizes, if that is much."""
     need = total(points, jobs)
     if need.seconds > ANNOUNCED.seconds or need.nbytes > ANNOUNCED.nbytes:
@@ -215,7 +215,7 @@ def announce(points: Sequence[Point], number: int, jobs: int) -> None:
         output.note(f"{subject}: this takes about {need}")
 
 
-def check_schedule(point: Point, force: bool = False) -> None:
+def check_schedule(point: PointEstimate, force: bool = False) -> None:
     """Raise InputError, before any memory is taken, if one schedule has more operations than a
     schedule may have, or needs more than there is."""
     if point.need.nbytes == inf:

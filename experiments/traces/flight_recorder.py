@@ -58,7 +58,7 @@ def _with_plain_keys(load: Callable[..., None], keys: slice) -> Callable[..., No
     return checked
 
 
-class _Plain(pickle._Unpickler):
+class _PlainUnpickler(pickle._Unpickler):
     """Reads numbers, texts, lists, tuples and dicts. A pickle that names any function or class is
     refused before it can run anything.
 
@@ -84,7 +84,7 @@ class _Plain(pickle._Unpickler):
 def unpickled(data: bytes, name: str) -> object:
     """The value of a pickle of plain values. Raises InputError for anything else."""
     try:
-        return _Plain(io.BytesIO(data)).load()
+        return _PlainUnpickler(io.BytesIO(data)).load()
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     except (

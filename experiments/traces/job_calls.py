@@ -22,7 +22,7 @@ FEWEST = 4
 """Rounds from which on a rank can be a straggler."""
 
 
-class Call(NamedTuple):
+class JobCall(NamedTuple):
     """A collective, as all its ranks called it."""
 
     group: str
@@ -117,7 +117,7 @@ class JobCalls:
         }
 
     @cached_property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[JobCall]:
         """The calls that all ranks of their group made, in the order of their start."""
         calls = [
             self._call(group, number, rows)
@@ -127,7 +127,7 @@ class JobCalls:
         return sorted(calls, key=lambda call: (float(call.arrival.min()), call.group, call.number))
 
     @cached_property
-    def rounds(self) -> list[Call]:
+    def rounds(self) -> list[JobCall]:
         """The calls that come after long computing, like the first of each step.
 
         Where communication takes longest, other calls begin when the call before ends, whoever
@@ -148,7 +148,7 @@ class JobCalls:
         starts = [call.arrival.min() for call in self.calls]
         return float(max(starts) - min(starts)) if starts else 0.0
 
-    def _call(self, group: str, number: int, rows: Mapping[int, MeasuredCall]) -> Call:
+    def _call(self, group: str, number: int, rows: Mapping[int, MeasuredCall]) -> JobCall:
         ranks = sorted(rows)
         calls = [rows[rank] for rank in ranks]
         arrival = [(rows[rank].start - self._origin - self.clocks[rank]) / 1e9 for rank in ranks]
@@ -157,7 +157,7 @@ class JobCalls:
             for call, late in zip(calls, arrival, strict=True)
         ]
         took = [call.nanoseconds for call in calls if call.nanoseconds is not None]
-        return Call(
+        return JobCall(
             group,
             number,
             calls[0].collective,

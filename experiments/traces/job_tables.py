@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.traces.job_calls import Call, JobCalls
+from experiments.traces.job_calls import JobCall, JobCalls
 from experiments.traces.measured_calls import RankTrace
 from simulator.analysis.busy_time import union
 from simulator.collectives import of_collective
@@ -87,7 +87,7 @@ def rank_rows(job: JobCalls) -> list[RankRow]:
 
 def group_rows(job: JobCalls) -> list[GroupRow]:
     """A row for each collective, group and size."""
-    alike = defaultdict[tuple[str, str, float | None], list[Call]](list)
+    alike = defaultdict[tuple[str, str, float | None], list[JobCall]](list)
     for call in job.calls:
         alike[call.collective, call.group, call.nbytes].append(call)
     rows = [_group_row(calls) for calls in alike.values()]
@@ -112,7 +112,7 @@ def _length(intervals: npt.NDArray[np.float64]) -> float:
     return float((intervals[1] - intervals[0]).sum()) / 1e9
 
 
-def _group_row(calls: Sequence[Call]) -> GroupRow:
+def _group_row(calls: Sequence[JobCall]) -> GroupRow:
     first, size = calls[0], len(calls[0].ranks)
     seconds = [call.seconds for call in calls if call.seconds is not None]
     time = median(seconds) if seconds else None

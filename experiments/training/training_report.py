@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.models.model_catalogue import MODELS
-from experiments.models.model_shapes import Shape
+from experiments.models.model_shapes import TransformerShape
 from experiments.output import align, counted
 from experiments.profiles.interval_levels import EXPECTED
 from experiments.templates import Lines, fill, lines_of, table_of
@@ -139,7 +139,7 @@ def _title(run: TrainingRun) -> str:
     if capacity is None or run.held <= capacity:
         return f"{run.title}: {format_seconds(run.step)} a step"
     entry = MODELS.get(model.name)
-    divides = entry is not None and isinstance(entry.model, Shape)
+    divides = entry is not None and isinstance(entry.model, TransformerShape)
     lacks: dict[str, Any] = {"held": run.held, "missing": run.held - capacity, "capacity": capacity}
     lacks |= {"device": model.device, "activations": model.activations}
     return f"{run.title}: does not fit in memory\n" + fill(

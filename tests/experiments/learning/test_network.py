@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.learning.digits import Samples, digits
-from experiments.learning.network import Network
+from experiments.learning.network import Perceptron
 from experiments.learning.task import Task
 from grouped_cases import each_case
 from topologies.errors import InputError
@@ -14,7 +14,7 @@ from topologies.errors import InputError
 
 @pytest.mark.parametrize("widths", [(5, 3), (5, 4, 3), (5, 4, 4, 3)])
 def test_the_gradient_is_the_slope_of_the_loss(widths: tuple[int, ...]) -> None:
-    network, rng = Network(widths), np.random.default_rng(0)
+    network, rng = Perceptron(widths), np.random.default_rng(0)
     samples = Samples(rng.random((6, 5)), rng.integers(0, 3, 6))
     weights = network.initial(0) + rng.normal(size=network.size) / 10
     gradient = network.gradient(weights, samples)
@@ -26,7 +26,7 @@ def test_the_gradient_is_the_slope_of_the_loss(widths: tuple[int, ...]) -> None:
 
 
 def test_a_network_that_knows_nothing_guesses() -> None:
-    network = Network((64, 10))
+    network = Perceptron((64, 10))
     samples, _ = digits()
     assert network.loss(np.zeros(network.size), samples) == pytest.approx(np.log(10))
 

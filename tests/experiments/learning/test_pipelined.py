@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.learning.network import Network
+from experiments.learning.network import Perceptron
 from experiments.learning.pipelined import pipeline_gradient
 from experiments.learning.task import Task
 from grouped_cases import each_case
@@ -18,7 +18,7 @@ TASK = Task("mlp", hidden=6)
 def test_every_order_has_the_gradient_of_one_device(
     name: str, devices: int, micro_batches: int
 ) -> None:
-    network = Network((64, 6, 5, 4, 10)) if devices == 4 else TASK.model
+    network = Perceptron((64, 6, 5, 4, 10)) if devices == 4 else TASK.model
     samples, weights = TASK.samples.of(slice(30)), network.initial(0)
     pipeline = find(name).build(devices, micro_batches)
     gradient = pipeline_gradient(network, weights, samples, pipeline)

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from config_texts import CONFIGS, PLAIN
 from experiments.models.config_files import FAMILIES, parse
 from experiments.models.model_catalogue import choose, find
-from experiments.models.model_shapes import Shape
+from experiments.models.model_shapes import TransformerShape
 from grouped_cases import each_case
 from law_cases import tries
 from shipped_shapes import SHAPES, find_shape
 from topologies.errors import InputError
 
 
-def shape_in(text: str) -> tuple[Shape, int]:
+def shape_in(text: str) -> tuple[TransformerShape, int]:
     entry = parse(text, "config.json")
     return entry.shape, entry.size
 

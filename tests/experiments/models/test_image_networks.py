@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from experiments.models.block_cut import Cut
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.image_networks import ImageNetworks
 from flop_times import FlopTimes
 from grouped_cases import each_case
 from simulator.training.model import Layer, Model
 
-NETWORKS = ImageNetworks(DeviceTimes("v100", "fp32"), Cut())
-FLOPS = ImageNetworks(FlopTimes("v100", "fp32"), Cut())
+NETWORKS = ImageNetworks(DeviceTimes("v100", "fp32"), BlockCut())
+FLOPS = ImageNetworks(FlopTimes("v100", "fp32"), BlockCut())
 RESNET, VGG = ImageNetworks.resnet50, ImageNetworks.vgg16
 
 
@@ -54,7 +54,7 @@ def test_its_activations() -> None:
     elements = convolved + convolved - 1_505_280 + pooled + 2048 + 1000
     assert MODEL.activations == 4 * elements + 8 * pooled
     assert 80e6 < MODEL.activations < 110e6
-    half = network(ImageNetworks(DeviceTimes("v100", "amp"), Cut(micro=3)), RESNET)
+    half = network(ImageNetworks(DeviceTimes("v100", "amp"), BlockCut(micro=3)), RESNET)
     assert half.activations == 3 * (2 * elements + 8 * pooled)
 
 
@@ -123,7 +123,7 @@ def test_which_convolutions_winograds_algorithm_is_for() -> None:
             count[square] += 1
             return flops
 
-    network(ImageNetworks(Counted("v100", "fp32"), Cut()), RESNET)
+    network(ImageNetworks(Counted("v100", "fp32"), BlockCut()), RESNET)
     assert count == {True: 13, False: 40}
 
 

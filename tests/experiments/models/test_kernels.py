@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.accelerators import PRECISIONS
-from experiments.models.block_cut import Cut
+from experiments.models.block_cut import BlockCut
 from experiments.models.block_passes import Computation
 from experiments.models.device_times import DeviceTimes
 from experiments.models.kernels import Kernels
@@ -17,7 +17,7 @@ V100_BYTES = 900e9 * 0.8
 
 
 def kernels(device: str = "v100", dtype: str = "fp32", batch: int = 1) -> Kernels:
-    cut = Cut(micro=batch, grads=PRECISIONS[dtype].gradients)
+    cut = BlockCut(micro=batch, grads=PRECISIONS[dtype].gradients)
     return Kernels(DeviceTimes(device, dtype), cut)
 
 

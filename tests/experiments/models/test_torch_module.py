@@ -27,7 +27,7 @@ from experiments.commands.profile_model import ProfileModel, load, parse_shapes,
 from experiments.models import torch_run
 from experiments.models.model_files import read
 from experiments.models.torch_module import Training, profile
-from experiments.models.torch_run import Clock
+from experiments.models.torch_run import DeviceClock
 from experiments.options.options import Format
 from simulator.training.model import Model
 from topologies.errors import InputError
@@ -38,7 +38,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Little is copied, and at every look a second has gone by."""
     ticks = count()
     monkeypatch.setattr(torch_run, "COPIED", 2**10)
-    monkeypatch.setattr(Clock, "stamp", lambda _: float(next(ticks)))
+    monkeypatch.setattr(DeviceClock, "stamp", lambda _: float(next(ticks)))
     torch_run.memory_bandwidth.cache_clear()
     yield
     torch_run.memory_bandwidth.cache_clear()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from experiments.models.block_cut import Cut
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.transformer_blocks import blocks
 from grouped_cases import each_case
@@ -31,7 +31,7 @@ def traffic(parts: tuple[Part, ...]) -> Counter[str]:
 def layer(name: str, **cut: Any) -> Block:
     _, shape, seq = find_shape(name)
     routed = cut.pop("routed", False)
-    return blocks(shape, cut.pop("seq", seq), Cut(**cut), TIMES, routed=routed)[-2]
+    return blocks(shape, cut.pop("seq", seq), BlockCut(**cut), TIMES, routed=routed)[-2]
 
 
 @each_case(
@@ -70,7 +70,7 @@ def test_a_backward_takes_as_long_as_its_two_halves(
 ) -> None:
     _, shape, seq = find_shape(name)
     sp = sp or (shape.experts is not None and tp > 1)
-    for block in blocks(shape, seq, Cut(tp=tp, sp=sp, **more), TIMES):
+    for block in blocks(shape, seq, BlockCut(tp=tp, sp=sp, **more), TIMES):
         halves = seconds(block.inputs) + seconds(block.weights)
         assert seconds(block.backward) == pytest.approx(halves)
 
@@ -205,12 +205,12 @@ def test_payloads_of_128_tokens_are_those_of_deepep(routed: bool) -> None:
 @each_case("name", ["gpt3_175b", "llama3_70b", "mixtral_8x7b", "deepseek_v3"])
 def test_the_ranks_of_a_plan_hold_all_parameters_once(name: str) -> None:
     shape = SHAPES[name]
-    plain = blocks(shape, 4096, Cut(), TIMES)
+    plain = blocks(shape, 4096, BlockCut(), TIMES)
     assert sum(block.parameters + block.expert_parameters for block in plain) == pytest.approx(
         shape.parameters, rel=3e-4
     )
     if shape.experts:
-        cut, experts = blocks(shape, 4096, Cut(ep=8), TIMES), shape.experts.number
+        cut, experts = blocks(shape, 4096, BlockCut(ep=8), TIMES), shape.experts.number
         assert sum(block.expert_parameters for block in cut) * 8 == pytest.approx(
             shape.expert_blocks * experts * shape.mlp(shape.experts.hidden)
         )
@@ -241,7 +241,7 @@ def test_a_cut_that_does_not_divide_says_what_would(
 ) -> None:
     _, shape, seq = find_shape(name)
     with pytest.raises(InputError, match="take") as error:
-        blocks(shape, seq, Cut(**cut), TIMES, name)
+        blocks(shape, seq, BlockCut(**cut), TIMES, name)
     assert words in str(error.value)
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from experiments.models.accelerators import PRECISIONS
-from experiments.models.block_cut import Cut
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_shapes import Shape
+from experiments.models.model_shapes import TransformerShape
 from experiments.models.transformer_blocks import Writer, blocks
 from experiments.models.transformers import transformer
 from flop_times import FlopTimes
@@ -22,13 +22,13 @@ BERT_BASE, BERT_LARGE, GPT2, LLAMA_7B = (
 )
 
 
-def modelled(shape: Shape, seq: int = SEQ, dtype: str = "bf16") -> Model:
-    cut = Cut(grads=PRECISIONS[dtype].gradients, dropout=shape.dropout)
+def modelled(shape: TransformerShape, seq: int = SEQ, dtype: str = "bf16") -> Model:
+    cut = BlockCut(grads=PRECISIONS[dtype].gradients, dropout=shape.dropout)
     return transformer(Writer(DeviceTimes("h100", dtype), cut, shape, seq))
 
 
-def flops(shape: Shape, seq: int) -> float:
-    return transformer(Writer(FlopTimes("h100"), Cut(), shape, seq)).forward
+def flops(shape: TransformerShape, seq: int) -> float:
+    return transformer(Writer(FlopTimes("h100"), BlockCut(), shape, seq)).forward
 
 
 def registered(model: Model) -> list[str]:
@@ -45,7 +45,7 @@ def registered(model: Model) -> list[str]:
     ],
 )
 def test_parameters_are_those_of_transformers(
-    shape: Shape, parameters: int, tensors: int, layers: int
+    shape: TransformerShape, parameters: int, tensors: int, layers: int
 ) -> None:
     model = modelled(shape)
     assert model.parameters == 2 * parameters
@@ -174,7 +174,7 @@ def test_backward_is_twice_forward_or_more(dtype: str) -> None:
 # All shapes.
 
 
-def cut(name: str) -> Shape:
+def cut(name: str) -> TransformerShape:
     """The first four blocks, with experts in the last if there are any."""
     return replace(SHAPES[name], blocks=4)
 
@@ -191,7 +191,7 @@ def test_layers_of_a_strategy_are_the_blocks_of_a_plan_that_nothing_cuts(
 ) -> None:
     shape, times = cut(name), DeviceTimes("h100", dtype)
     model = modelled(shape, 192, dtype)
-    plan = Cut(grads=PRECISIONS[dtype].gradients, dropout=shape.dropout)
+    plan = BlockCut(grads=PRECISIONS[dtype].gradients, dropout=shape.dropout)
     whole = blocks(shape, 192, plan, times)
     assert model.forward == pytest.approx(sum(p.seconds for b in whole for p in b.forward))
     assert model.backward == pytest.approx(sum(p.seconds for b in whole for p in b.backward))

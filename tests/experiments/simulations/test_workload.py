@@ -73,7 +73,8 @@ def test_what_does_not_exist_takes_nothing() -> None:
 
 def test_points_that_run_together_need_memory_together() -> None:
     points = [
-        workload.Point(find("ring"), 8, Need(60.0, nbytes)) for nbytes in (1e9, 3e9, 2e9, inf)
+        workload.PointEstimate(find("ring"), 8, Need(60.0, nbytes))
+        for nbytes in (1e9, 3e9, 2e9, inf)
     ]
     one, two = workload.total(points[:3], 1), workload.total(points[:3], 2)
     assert one.seconds == pytest.approx(180, abs=1)
