@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
@@ -80,45 +79,20 @@ Lane = Iterable[tuple[LanePlace, LaneMove | EventPost | EventWait]]
 """The steps of a lane, or parts of them."""
 
 
-@dataclass
-class LaneRun:
-    """The moves of all lanes in an order that they allow."""
-
-    moves: array[int] = field(default_factory=lambda: array("q"))
-    """The first numbers of a move, one move after the other: they take little memory."""
-    waits: array[int] = field(default_factory=lambda: array("i"))
-    """Pairs of moves of which the first waits for the second."""
-    stuck: str = ""
-    """Why the lanes block each other, if they do."""
-
-    def schedule(
-        self, ranks: int, buffer: int, scratch: int, ends: Iterable[LaneMove] = ()
-    ) -> Schedule:
-        """The moves as a schedule for V = 1 byte, with so many slots in the buffer of a rank and
-        behind it, and then those of `ends`, which wait for what they read or overwrite."""
-        last = np.array([move[:COLUMNS] for move in ends], dtype=np.int64).reshape(-1, COLUMNS)
-        moves = np.array(self.moves, dtype=np.int64).reshape(-1, COLUMNS)
-        waits = np.array(self.waits, dtype=np.int32).reshape(-1, 2).T
-        builder = ScheduleBuilder(ranks, 1.0, slots=buffer, scratch=scratch)
-        names = "rank", "peer", "source", "target", "count", "reduces", "lane"
-        values = dict(zip(names, np.concatenate([moves, last]).T, strict=True))
-        return sequence(builder, values, (waits[0], waits[1]))
-
-
 def run(lanes: Iterable[Lane], check: bool = True) -> LaneRun:
     """Run the lanes until all are done, or none can go on.
 
     With `check`, raises InputError with both places if two moves use the same slots in no fixed
     order, and one of them writes. Raises InputError if there are too many instructions.
     """
-    state = _LaneState(lanes, check)
+    state = LaneRun(lanes, check)
     ready = deque(range(len(state.lanes)))
     while ready:
         ready.extend(state.advance(ready.popleft()))
-    state.result.stuck = state.blocked()
-    if check and not state.result.stuck:
+    state.stuck = state.blocked()
+    if check and not state.stuck:
         state.check_ends()
-    return state.result
+    return state
 
 
 class _Access(NamedTuple):
@@ -127,9 +101,17 @@ class _Access(NamedTuple):
     place: LanePlace
 
 
-class _LaneState:
+class LaneRun:
+    """A run of lanes: the moves of all lanes in an order that they allow."""
+
     def __init__(self, lanes: Iterable[Lane], check: bool) -> None:
-        self.lanes, self.result = [iter(lane) for lane in lanes], LaneRun()
+        self.moves = array("q")
+        """The first numbers of a move, one move after the other: they take little memory."""
+        self.waits = array("i")
+        """Pairs of moves of which the first waits for the second."""
+        self.stuck = ""
+        """Why the lanes block each other, if they do."""
+        self.lanes = [iter(lane) for lane in lanes]
         self.instructions, self.posts = 0, 0
         """How many instructions and posts there were."""
         self.next = [next(lane, None) for lane in self.lanes]
@@ -147,6 +129,19 @@ class _LaneState:
         self.check, self.slots = check, 0
         self.written: dict[tuple[int, int], _Access] = {}
         self.read: dict[tuple[int, int], dict[int, _Access]] = defaultdict(dict)
+
+    def schedule(
+        self, ranks: int, buffer: int, scratch: int, ends: Iterable[LaneMove] = ()
+    ) -> Schedule:
+        """The moves as a schedule for V = 1 byte, with so many slots in the buffer of a rank and
+        behind it, and then those of `ends`, which wait for what they read or overwrite."""
+        last = np.array([move[:COLUMNS] for move in ends], dtype=np.int64).reshape(-1, COLUMNS)
+        moves = np.array(self.moves, dtype=np.int64).reshape(-1, COLUMNS)
+        waits = np.array(self.waits, dtype=np.int32).reshape(-1, 2).T
+        builder = ScheduleBuilder(ranks, 1.0, slots=buffer, scratch=scratch)
+        names = "rank", "peer", "source", "target", "count", "reduces", "lane"
+        values = dict(zip(names, np.concatenate([moves, last]).T, strict=True))
+        return sequence(builder, values, (waits[0], waits[1]))
 
     def advance(self, lane: int) -> list[int]:
         """Go on with a lane until it waits, or has sent a message. Returns the lanes that can go on
@@ -219,10 +214,10 @@ class _LaneState:
         return self.waiting.pop(post.event, [])
 
     def _move(self, lane: int, move: LaneMove, place: LanePlace) -> None:
-        number = len(self.result.moves) // COLUMNS
-        self.result.moves.extend(move[:COLUMNS])
+        number = len(self.moves) // COLUMNS
+        self.moves.extend(move[:COLUMNS])
         for earlier in self.frontier[lane].values():
-            self.result.waits.extend((number, earlier))
+            self.waits.extend((number, earlier))
         if move.posted:
             self.posted[lane].append(number)
         else:
