@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from experiments.simulations.candidates import Left
     from experiments.simulations.recommendation import (
         Advice,
-        Answers,
         Crossover,
         Explained,
         Question,
@@ -173,12 +172,6 @@ def _answer(
     return Answer(kind, report, records, *about, pictures)
 
 
-def _answers(request: Recommend, ranks: int) -> Answers:
-    from experiments.simulations.recommendation import Answers
-
-    return Answers(replace(request.question, ranks=ranks))
-
-
 def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     """The best algorithm of each size."""
     from experiments.simulations.tuner_choices import tuner_lines
@@ -186,7 +179,7 @@ def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     question, progress = request.question, output.Progress("sizes")
     [ranks] = request.ranks
     rows: list[Advice] = []
-    answers = _answers(request, ranks)
+    answers = replace(request.question, ranks=ranks)
     for number, size in enumerate(request.sizes):
         progress(number, len(request.sizes))
         rows.append(answers.advice(size))
@@ -217,7 +210,7 @@ def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     progress = output.Progress("points")
     total = len(request.ranks) * len(request.sizes)
     for ranks in request.ranks:
-        answers = _answers(request, ranks)
+        answers = replace(request.question, ranks=ranks)
         left.update(dict.fromkeys(answers.left))
         for size in request.sizes:
             progress(len(winners), total)
@@ -249,7 +242,7 @@ def _title(request: Recommend) -> str:
 
 
 def _text(
-    request: Recommend, rows: Sequence[Advice], crossovers: Sequence[Crossover], answers: Answers
+    request: Recommend, rows: Sequence[Advice], crossovers: Sequence[Crossover], answers: Question
 ) -> str:
     from experiments.profiles.interval_levels import level_of
     from experiments.simulations.recommendation import GAIN
@@ -321,7 +314,7 @@ def _explained(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     from experiments.simulations.winners import OWN
 
     nbytes = request.point or 0.0
-    rows = _answers(request, request.ranks[0]).explained(nbytes)
+    rows = replace(request.question, ranks=request.ranks[0]).explained(nbytes)
     level = level_of(request.question.profile)
     sure = ["expected", f"{level:.0%} of runs", "slower"] if level else []
     table = [["algorithm", "time", *sure, "of best", "steps", "where the time goes"]]
@@ -354,7 +347,7 @@ def _interval(row: Advice | Explained) -> list[str]:
 
 
 def _curves(
-    answers: Answers,
+    answers: Question,
     request: Recommend,
     rows: Sequence[Advice],
     crossovers: Sequence[Crossover],

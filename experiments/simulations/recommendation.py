@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import log2, sqrt
@@ -131,7 +131,8 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Question:
-    """A collective on a machine."""
+    """A collective on a machine. All its algorithms are simulated at the sizes that are asked
+    for."""
 
     collective: str
     ranks: int
@@ -144,42 +145,30 @@ class Question:
     algorithms: tuple[Algorithm, ...] = ()
     """The algorithms to choose from, by default all."""
 
+    @property
+    def cases(self) -> list[Case]:
+        """The algorithms that are tried."""
+        return self._candidates[0]
 
-@dataclass
-class Answers:
-    """All algorithms of a collective on a machine, simulated at the sizes that are asked for."""
+    @property
+    def left(self) -> list[Left]:
+        """The algorithms that are not tried."""
+        return self._candidates[1]
 
-    question: Question
-    cases: list[Case] = field(init=False)
-    left: list[Left] = field(init=False)
-    """The algorithms that are not tried."""
-    _runs: dict[tuple[str, float], ProfileRun] = field(init=False, default_factory=dict, repr=False)
-    _sure: dict[tuple[str, float], tuple[Prediction, Interval] | None] = field(
-        init=False, default_factory=dict, repr=False
-    )
-
-    def __post_init__(self) -> None:
-        asked = self.question
-        if asked.ranks < 2:
-            raise InputError(f"ranks is {asked.ranks}: advice needs 2 or more")
-        self.cases, self.left = cases(
-            *(asked.collective, asked.ranks, asked.machine, asked.rules, asked.profile),
-            asked.algorithms,
+    @cached_property
+    def _candidates(self) -> tuple[list[Case], list[Left]]:
+        if self.ranks < 2:
+            raise InputError(f"ranks is {self.ranks}: advice needs 2 or more")
+        return cases(
+            *(self.collective, self.ranks, self.machine, self.rules, self.profile), self.algorithms
         )
-        if asked.algorithms and not self.usable:
-            names = " or ".join(each.name for each in asked.algorithms)
-            able = Answers(replace(asked, algorithms=())).usable
-            listed = ", ".join(dict.fromkeys(case.algorithm.listed_name for case in able))
-            raise InputError(
-                f"--algo: the library does not run {names} on {asked.ranks} ranks of this machine, "
-                f"it runs {listed}"
-            )
 
     @cached_property
     def usable(self) -> list[Case]:
         """The cases that the library can run; all of a collective that it does not have. If its
-        pieces are known, it divides V itself."""
-        runs, profile = self.question.runs, self.question.profile
+        pieces are known, it divides V itself. Raises InputError if it can run none of the
+        algorithms to choose from."""
+        runs, profile = self.runs, self.profile
         divides = profile is not None and profile.pieces
         names = [(case, case.algorithm.name, case.algorithm.listed_name) for case in self.cases]
         usable = [
@@ -187,7 +176,23 @@ class Answers:
             for case, name, listed in names
             if not runs or ((name == listed or not divides) and runs(listed, self._topology))
         ]
-        return usable or ([] if self.question.algorithms else self.cases)
+        if usable or not self.algorithms:
+            return usable or self.cases
+        named = " or ".join(each.name for each in self.algorithms)
+        able = replace(self, algorithms=()).usable
+        known = ", ".join(dict.fromkeys(case.algorithm.listed_name for case in able))
+        raise InputError(
+            f"--algo: the library does not run {named} on {self.ranks} ranks of this machine, it "
+            f"runs {known}"
+        )
+
+    @cached_property
+    def _runs(self) -> dict[tuple[str, float], ProfileRun]:
+        return {}
+
+    @cached_property
+    def _errors(self) -> dict[tuple[str, float], tuple[Prediction, Interval] | None]:
+        return {}
 
     def run(self, case: Case, nbytes: float) -> ProfileRun:
         """A simulation, made once: in the pieces of the profile's library."""
@@ -200,11 +205,11 @@ class Answers:
         """What the profile knows of the error of a simulation, found once; None if it has no
         intervals."""
         key = case.algorithm.name, nbytes
-        if key not in self._sure:
+        if key not in self._errors:
             prediction = case.prediction(self.run(case, nbytes))
             interval = case.bounded(prediction and interval_of(prediction), nbytes)
-            self._sure[key] = (prediction, interval) if prediction and interval else None
-        return self._sure[key]
+            self._errors[key] = (prediction, interval) if prediction and interval else None
+        return self._errors[key]
 
     def interval(self, case: Case, nbytes: float) -> Interval | None:
         """The interval of a run; None if the profile has no intervals."""
@@ -233,18 +238,17 @@ class Answers:
 
     @cached_property
     def _topology(self) -> Topology:
-        return self.question.machine(self.question.ranks, 0)
+        return self.machine(self.ranks, 0)
 
     def library(self, nbytes: float) -> Choice | None:
         """NCCL's choice of algorithm and protocol by its own model, if there is one."""
-        return library_choice(self.question.collective, self._topology, self.question.ranks, nbytes)
+        return library_choice(self.collective, self._topology, self.ranks, nbytes)
 
     def default(self, nbytes: float) -> Case:
         """What the library runs without advice."""
-        asked = self.question
-        choices = asked.profile and asked.profile.choices
-        names = choices(asked.collective, self._topology, nbytes) if choices else ()
-        names = names or (usual_name(asked.collective, self.library(nbytes)),)
+        choices = self.profile and self.profile.choices
+        names = choices(self.collective, self._topology, nbytes) if choices else ()
+        names = names or (usual_name(self.collective, self.library(nbytes)),)
         known = [case for name in names for case in self._named(name)] or self.usable[:1]
         return min(known, key=lambda case: self.seconds(case, nbytes))
 
@@ -253,7 +257,7 @@ class Answers:
         others, it is simulated all the same."""
         plain = [case for case in self.cases if case.algorithm.name == name]
         fewer = [case for case in self.cases if case.algorithm.listed_name == name]
-        if plain or fewer or not self.question.algorithms:
+        if plain or fewer or not self.algorithms:
             return plain or fewer
         return [self.cases[0].other(find(name))]
 
@@ -277,7 +281,7 @@ class Answers:
         best, default = self.best(nbytes), self.default(nbytes)
         run, usual = self.run(best, nbytes), self.run(default, nbytes)
         collective, schedule = best.algorithm.collective, run.timeline.schedule
-        bound = best_bound(collective, run.timeline.routed.machine, self.question.ranks, nbytes)
+        bound = best_bound(collective, run.timeline.routed.machine, self.ranks, nbytes)
         least = run.common + bound.seconds
         why = _why(run)
         if default is not best:
@@ -300,7 +304,7 @@ class Answers:
             gain=self.seconds(default, nbytes) / seconds if seconds > 0 else 1.0,
             why=why,
             rival=None if interval is None else self._rival(best, nbytes),
-            own_software=own[0][1].algorithm.name if own else "" if self.question.runs else None,
+            own_software=own[0][1].algorithm.name if own else "" if self.runs else None,
             own_software_time_s=own[0][0] if own else None,
             **_ends(interval),
         )
@@ -334,7 +338,7 @@ class Answers:
                 run.protocol,
                 _path(run),
                 rival=self.may_be_as_fast(case, ranked[0][1], nbytes),
-                own_software=number >= len(ranked) if self.question.runs else None,
+                own_software=number >= len(ranked) if self.runs else None,
                 **_ends(self.interval(case, nbytes)),
             )
             rows.setdefault(case.algorithm.listed_name, row)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments import output
 from experiments.simulations.candidates import nccl_name
-from experiments.simulations.recommendation import Answers
+from experiments.simulations.recommendation import Question
 from experiments.simulations.tuner_file import COLLECTIVES, LAST, Line, ranges, written
 from simulator.profile import Profile
 from topologies.columns import distinct
@@ -42,16 +42,15 @@ def write_tuner(path: Path, lines: Sequence[Line], title: str, profile: Profile 
     output.write(path, written(lines, comments))
 
 
-def tuner_lines(answers: Answers, sizes: Sequence[float]) -> list[Line]:
+def tuner_lines(question: Question, sizes: Sequence[float]) -> list[Line]:
     """The fastest algorithm that NCCL can run, by ranges of sizes with the same choice."""
-    question = answers.question
     topology = question.machine(question.ranks, 0)
     nodes = len(distinct(topology.node[topology.placement[: question.ranks]]))
     previous, starts = 0.0, list[float]()
     choices: list[tuple[str, str]] = []
     for size in [size for size in sizes if size <= LAST]:
-        best = answers.best(size)
-        chosen = nccl_name(best.algorithm), (answers.protocol(best, size) or "Simple").lower()
+        best = question.best(size)
+        chosen = nccl_name(best.algorithm), (question.protocol(best, size) or "Simple").lower()
         if not choices or chosen != choices[-1]:
             starts.append(_between(previous, size) if choices else size)
             choices.append(chosen)

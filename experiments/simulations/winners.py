@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.output import Record, align
-from experiments.simulations.recommendation import Advice, Answers
+from experiments.simulations.recommendation import Advice, Question
 from topologies.units import format_bytes, in_binary
 
 OWN = "with software of your own"
@@ -33,12 +33,12 @@ class Winner:
         return {"ranks": self.ranks, **self.advice.record(), **second, "margin": self.margin}
 
 
-def winner(answers: Answers, nbytes: float) -> Winner:
+def winner(question: Question, nbytes: float) -> Winner:
     """The best algorithm at one size, and the best of another name."""
-    advice, best = answers.advice(nbytes), answers.best(nbytes).algorithm
-    seconds, second = answers.second(nbytes) or (None, None)
+    advice, best = question.advice(nbytes), question.best(nbytes).algorithm
+    seconds, second = question.second(nbytes) or (None, None)
     return Winner(
-        answers.question.ranks,
+        question.ranks,
         advice,
         best.listed_name,
         second.algorithm.name if second else "",

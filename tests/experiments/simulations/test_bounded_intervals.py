@@ -9,7 +9,7 @@ from experiments.options.machine_options import MachineOptions
 from experiments.options.options import LibraryName
 from experiments.options.profile_options import ProfileOptions
 from experiments.simulations.case import Case
-from experiments.simulations.recommendation import Answers, Question
+from experiments.simulations.recommendation import Question
 from experiments.simulations.sweep_rows import SweepRow, judge
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import find
@@ -54,12 +54,10 @@ def test_an_interval_ends_at_the_bound(text: str, name: str) -> None:
 def test_advice_has_the_same_interval() -> None:
     topology, profile = under_nccl()
     row, _ = row_of(topology, profile)
-    answers = Answers(
-        Question(
-            *("all_reduce", RANKS, lambda ranks, servers: topology),
-            profile=profile,
-            algorithms=(find("rings"),),
-        )
+    answers = Question(
+        *("all_reduce", RANKS, lambda ranks, servers: topology),
+        profile=profile,
+        algorithms=(find("rings"),),
     )
     assert answers.advice(LARGE).low_s == pytest.approx(row.low_s)
 

@@ -11,7 +11,7 @@ from experiments.calibration.libraries import GLOO, MPI, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_choices import choices, runs
 from experiments.calibration.population.library_profile import profile_for
-from experiments.simulations.recommendation import Answers, Question
+from experiments.simulations.recommendation import Question
 from experiments.simulations.tuner_choices import FROM_LINKS, write_tuner
 from experiments.simulations.tuner_file import Line, read_tuner
 from refusals import refusal
@@ -20,19 +20,17 @@ from simulator.collectives import find
 from topologies.catalogue import find as machine
 
 
-def answers(text: str, ranks: int, *names: str, collective: str = "all_reduce") -> Answers:
+def answers(text: str, ranks: int, *names: str, collective: str = "all_reduce") -> Question:
     """Advice for NCCL on a machine."""
     blueprint = machine(text)
     library = NCCL.on(blueprint)
     profile = profile_for("nccl", blueprint.build(ranks)).profile
     profile = replace(profile, choices=partial(choices, library, "nccl"))
-    return Answers(
-        Question(
-            *(collective, ranks, blueprint.build),
-            profile=profile,
-            runs=partial(runs, library),
-            algorithms=tuple(map(find, names)),
-        )
+    return Question(
+        *(collective, ranks, blueprint.build),
+        profile=profile,
+        runs=partial(runs, library),
+        algorithms=tuple(map(find, names)),
     )
 
 
@@ -98,12 +96,12 @@ def test_a_default_outside_the_asked_algorithms_is_compared_all_the_same() -> No
 
 def test_an_algorithm_with_options_stays_as_it_is() -> None:
     chosen = (find("chain_broadcast:segments=4"), find("tree_broadcast"))
-    asked = Answers(Question("broadcast", 4, machine("star").build, algorithms=chosen))
+    asked = Question("broadcast", 4, machine("star").build, algorithms=chosen)
     assert [case.algorithm.name for case in asked.cases] == [each.name for each in chosen]
 
 
 def test_without_anything_to_run_there_is_no_advice() -> None:
-    message = refusal(answers, "hgx_h100", 8, "naive")
+    message = refusal(answers("hgx_h100", 8, "naive").advice, 65536.0)
     assert message.startswith("--algo: the library does not run naive on 8 ranks of this machine, ")
     assert "it runs " in message
     assert "rings" in message

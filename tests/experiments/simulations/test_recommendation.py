@@ -8,7 +8,7 @@ import pytest
 from experiments.profiles import find as profile
 from experiments.simulations import candidates
 from experiments.simulations.candidates import cases, library_choice, nccl_name
-from experiments.simulations.recommendation import Answers, Question
+from experiments.simulations.recommendation import Question
 from refusals import refusal
 from simulator.collectives import find, of_collective
 from topologies.catalogue import find as machine
@@ -16,15 +16,15 @@ from topologies.catalogue import find as machine
 SIZES = (1024.0, 2.0**20, 2.0**28)
 
 
-def answers(name: str, collective: str = "all_reduce", ranks: int = 4) -> Answers:
+def answers(name: str, collective: str = "all_reduce", ranks: int = 4) -> Question:
     blueprint = machine(name)
     if blueprint.kind == "shape":
         blueprint = blueprint.with_links(50e9, 1e-6)
-    return Answers(Question(collective, ranks, blueprint.build))
+    return Question(collective, ranks, blueprint.build)
 
 
 @cache
-def on_star() -> Answers:
+def on_star() -> Question:
     return answers("star")
 
 
@@ -100,7 +100,7 @@ def test_a_profile_has_protocols() -> None:
     calibrated = profile("mn5_acc").simulated()
     blueprint = machine(calibrated.machine)
     calibrated = replace(calibrated, choices=lambda *_: ("ring_all_gather",))
-    known = Answers(Question("all_gather", 8, blueprint.build, profile=calibrated))
+    known = Question("all_gather", 8, blueprint.build, profile=calibrated)
     advice = known.advice(2.0**26)
     assert advice.protocol == "Simple"
     assert advice.default == "ring_all_gather"
@@ -110,7 +110,7 @@ def test_the_default_goes_in_the_pieces_of_its_library() -> None:
     """Two nodes with a port each have one chain, so NCCL's broadcast is the only chain."""
     blueprint, sure = machine("nodes:per_node=4"), profile("mn5_acc").simulated()
     blueprint = blueprint.with_links(50e9, 1e-6)
-    asked = Answers(Question("broadcast", 8, blueprint.build, profile=sure))
+    asked = Question("broadcast", 8, blueprint.build, profile=sure)
     pieces = sure.pieces["chain_broadcast"].most
     by_name = {case.algorithm.name: asked.run(case, 2.0**30) for case in asked.cases}
     assert by_name["chain_broadcast"].timeline.schedule.nbytes.max() == 2.0**30 / pieces
@@ -138,4 +138,5 @@ def test_a_default_with_too_many_messages_goes_in_fewer_segments(
 
 
 def test_one_rank_needs_no_advice() -> None:
-    assert refusal(answers, "star", "all_reduce", 1) == "ranks is 1: advice needs 2 or more"
+    alone = answers("star", "all_reduce", 1)
+    assert refusal(alone.advice, 65536.0) == "ranks is 1: advice needs 2 or more"
