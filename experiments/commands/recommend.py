@@ -125,7 +125,7 @@ class Recommend(SimulationOptions, ReportOptions):
 
     def run(self) -> int:
         """Print the best algorithms; 0."""
-        from experiments.simulations.tuner_choices import check_tuner, write_tuner
+        from experiments.simulations.tuner_file import check_tuner, write_tuner
 
         if self.explain is not None:
             options = {"size": self.size, "plot": self.plot, "nccl-tuner": self.nccl_tuner}
@@ -174,7 +174,7 @@ def _answer(
 
 def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     """The best algorithm of each size."""
-    from experiments.simulations.tuner_choices import tuner_lines
+    from experiments.simulations.tuner_file import tuner_lines
 
     question, progress = request.question, output.Progress("sizes")
     [ranks] = request.ranks
@@ -201,7 +201,7 @@ def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
 
 def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     """The best algorithm of each number of ranks and size."""
-    from experiments.simulations.tuner_choices import tuner_lines
+    from experiments.simulations.tuner_file import tuner_lines
     from experiments.simulations.winners import winner
 
     winners: list[Winner] = []

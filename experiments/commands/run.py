@@ -115,8 +115,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         """Print one collective in full, or several at once; 1 if a check failed."""
         from experiments.commands.run_text import busiest, text
         from experiments.profiles.interval_levels import level_of
-        from experiments.simulations.ineffective_labels import ineffective_labels
-        from experiments.simulations.size_ranges import unmeant_sizes
+        from experiments.simulations.algorithm_remarks import ineffective_labels, unmeant_sizes
         from experiments.simulations.sweep_rows import judge
         from experiments.wait_records import wait_cells, wait_records
         from simulator.analysis.critical_path import critical_path, parts, worth

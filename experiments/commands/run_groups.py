@@ -9,8 +9,8 @@ from typing import Any
 from experiments import output
 from experiments.commands.answer import Answer
 from experiments.options.rank_list import parse_rank_list
+from experiments.simulations.algorithm_remarks import unmeant_sizes
 from experiments.simulations.rules import Rules
-from experiments.simulations.size_ranges import unmeant_sizes
 from experiments.terms import SOFTWARE, inexact
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bounds import best_bound

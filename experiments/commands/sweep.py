@@ -201,9 +201,8 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         """Simulate the points and print the rows as they come."""
         from experiments.commands.sweep_table import columns, explanation
         from experiments.execution.results import Countdown
+        from experiments.simulations.algorithm_remarks import ineffective_labels, unmeant_sizes
         from experiments.simulations.grid import sweep
-        from experiments.simulations.ineffective_labels import ineffective_labels
-        from experiments.simulations.size_ranges import unmeant_sizes
 
         grid, progress = self.grid, output.Progress("points simulated")
         countdown = Countdown(progress, grid.costs, journal.results if journal else ())

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.execution.chunks import chunks
-from experiments.execution.executor import Run, T
+from experiments.execution.executor import Run, T, chunks
 from topologies.errors import InputError
 
 if TYPE_CHECKING:

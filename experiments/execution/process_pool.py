@@ -13,8 +13,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import NamedTuple
 
-from experiments.execution.chunks import MOST, chunks
-from experiments.execution.executor import Run, T
+from experiments.execution.executor import MOST, Run, T, chunks
 from topologies.errors import InputError
 
 LOSSES = 3

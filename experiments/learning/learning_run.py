@@ -33,14 +33,14 @@ class LearningPoint(NamedTuple):
     """The share of the held-out samples that the network names."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LearningRow:
     """A learning run in a table."""
 
     network: str
     strategy: str
     ranks: int
-    disturbance: str
+    disturbance: str = ""
     """What makes workers differ, "" if nothing does."""
     updates: int
     """Gradients of a worker that the last weights contain."""
@@ -53,12 +53,12 @@ class LearningRow:
     target: float
     target_s: float | None
     """Simulated seconds until the accuracy has reached the target; None: it never has."""
-    staleness: float
+    staleness: float = 0.0
     """Mean number of updates between reading weights and updating them."""
-    staleness_max: int
-    idle: float
+    staleness_max: int = 0
+    idle: float = 0.0
     """The mean share of the run for which a worker computes nothing."""
-    cause: str
+    cause: str = ""
     """The cause of most of that, as far as it is known."""
 
 
@@ -140,17 +140,12 @@ def run_of(
         network=task.network,
         strategy=strategy,
         ranks=ranks,
-        disturbance="",
         updates=reached[-1].updates,
         seconds=curve[-1].seconds,
         loss=curve[-1].loss,
         accuracy=curve[-1].accuracy,
         target=task.target,
         target_s=on_target[0] if on_target else None,
-        staleness=0.0,
-        staleness_max=0,
-        idle=0.0,
-        cause="",
     )
     return LearningRun(row, curve)
 

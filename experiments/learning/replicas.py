@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from experiments.learning.moves import Moves, moves_in
 from experiments.learning.network import Perceptron
 from simulator.collectives import find
 from topologies.topology import Floats
-
-
-class RankWeights(Protocol):
-    """The weights of several ranks."""
-
-    def whole(self) -> Floats:
-        """The weights with which each rank computes, shape (ranks, weights)."""
-
-    def subtract(self, gradients: Floats, rate: float) -> None:
-        """Subtract `rate` times the sum of the gradients of all ranks."""
 
 
 class Replicas:
@@ -30,7 +18,7 @@ class Replicas:
         self.all_reduce = _moves("ring", ranks)
 
     def whole(self) -> Floats:
-        """The weights with which each rank computes."""
+        """The weights with which each rank computes, shape (ranks, weights)."""
         return self.weights
 
     def subtract(self, gradients: Floats, rate: float) -> None:
@@ -54,7 +42,7 @@ class Shards:
         self.shards = self._at_owners(np.tile(initial, (ranks, 1)))
 
     def whole(self) -> Floats:
-        """The weights with which each rank computes."""
+        """The weights with which each rank computes, shape (ranks, weights)."""
         result = np.empty_like(self.shards)
         for unit in self.units:
             result[:, unit] = self.all_gather.run(self.shards[:, unit])

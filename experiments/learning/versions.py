@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.learning.moves import Moves, moves_of
 from experiments.learning.pipelined import pipeline_gradient
-from experiments.learning.replicas import RankWeights, Replicas, Shards
+from experiments.learning.replicas import Replicas, Shards
 from experiments.learning.sampler import Sampler
 from experiments.learning.task import Task
 from simulator.collectives.collective import ALL_REDUCE
@@ -162,9 +162,7 @@ def pipeline_versions(
     each keeps all of them.
     """
     ranks = sampler.ranks
-    copies: RankWeights = Replicas(task.initial, ranks)
-    if sharded:
-        copies = Shards(task.model, task.initial, ranks)
+    copies = Shards(task.model, task.initial, ranks) if sharded else Replicas(task.initial, ranks)
     whole = copies.whole()
     for step in range(steps):
         gradients = [

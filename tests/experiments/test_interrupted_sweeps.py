@@ -17,7 +17,7 @@ import pytest
 
 from experiments import output
 from experiments.cli import main
-from experiments.execution import chunks, journal
+from experiments.execution import executor, journal
 from experiments.execution.journal import Journal, journal_of
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.rules import Rules
@@ -39,7 +39,7 @@ def seeds(few: int) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "LEAST", 1e-6)
+    monkeypatch.setattr(executor, "LEAST", 1e-6)
 
 
 @pytest.fixture(autouse=True)

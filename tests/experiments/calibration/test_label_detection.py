@@ -19,7 +19,7 @@ from experiments.calibration.uncertainty import shipped_rules
 from experiments.measurements import Curve, Point
 from experiments.profiles import parse
 from experiments.profiles.profile_document import dumps
-from experiments.simulations.ineffective_labels import ineffective_labels
+from experiments.simulations.algorithm_remarks import ineffective_labels
 from simulator.collectives import find
 from simulator.effects.labels import Ineffective
 from simulator.profile import Profile

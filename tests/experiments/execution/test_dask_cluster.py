@@ -16,7 +16,7 @@ import pytest
 
 from dask_clusters import Cluster, two_workers
 from experiments import output
-from experiments.execution import chunks, dask_cluster
+from experiments.execution import dask_cluster, executor
 from experiments.execution.dask_cluster import DaskCluster
 from experiments.execution.journal import Journal, journal_of
 from experiments.simulations.grid import Grid, sweep
@@ -35,10 +35,10 @@ PACKAGE = "simctl-collectives"
 STORY = """
 import json, os, signal, sys
 from experiments.cli import main
-from experiments.execution import chunks
+from experiments.execution import executor
 from experiments.execution.journal import Journal
 
-chunks.LEAST, moment, add = 1e-6, int(sys.argv.pop()), Journal.add
+executor.LEAST, moment, add = 1e-6, int(sys.argv.pop()), Journal.add
 
 def deadly(journal, number, result):
     global moment
@@ -61,7 +61,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "LEAST", 1e-6)
+    monkeypatch.setattr(executor, "LEAST", 1e-6)
 
 
 def rows(**options: Any) -> str:

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from experiments.execution import chunks as chunking
-from experiments.execution.chunks import chunks
+from experiments.execution import executor
+from experiments.execution.executor import chunks
 from experiments.execution.process_pool import LOSSES, Processes
 from topologies.errors import InputError
 
@@ -18,7 +18,7 @@ COSTS = dict.fromkeys(range(100), 0.001)
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunking, "LEAST", 1e-6)
+    monkeypatch.setattr(executor, "LEAST", 1e-6)
 
 
 def squares(numbers: Sequence[int]) -> Iterator[int]:
@@ -33,7 +33,7 @@ def test_every_point_is_in_one_chunk() -> None:
     totals = [sum(costs[number] for number in part) for part in parts]
     assert totals == sorted(totals, reverse=True)
     assert all(part == sorted(part) for part in parts)
-    large = [len(part) for part, total in zip(parts, totals, strict=True) if total > chunking.MOST]
+    large = [len(part) for part, total in zip(parts, totals, strict=True) if total > executor.MOST]
     assert set(large) <= {1}
     assert chunks({}, 2) == []
 

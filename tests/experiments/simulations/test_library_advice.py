@@ -12,8 +12,7 @@ from experiments.calibration.library import Library
 from experiments.calibration.library_choices import choices, runs
 from experiments.calibration.population.library_profile import profile_for
 from experiments.simulations.recommendation import Question
-from experiments.simulations.tuner_choices import FROM_LINKS, write_tuner
-from experiments.simulations.tuner_file import Line, read_tuner
+from experiments.simulations.tuner_file import FROM_LINKS, Line, read_tuner, write_tuner
 from refusals import refusal
 from simctl_process import Simctl
 from simulator.collectives import find

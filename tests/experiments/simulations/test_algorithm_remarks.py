@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from experiments.algorithm_files.msccl.lowering import algorithm_of
 from experiments.algorithm_files.msccl.reader import read_program
-from experiments.simulations.size_ranges import unmeant_sizes
+from experiments.simulations.algorithm_remarks import unmeant_sizes
 from msccl_texts import SHAPES
 from simulator.collectives import find
 
