@@ -19,7 +19,7 @@ from experiments.learning.learning_run import (
     learn_steps,
     without_disturbance,
 )
-from experiments.learning.task import Task
+from experiments.learning.task import LearningTask
 from experiments.option_text import parse_options
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.profile_options import ProfileOptions
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class LearningRuns:
     """What to learn along which runs."""
 
-    task: Task
+    task: LearningTask
     runs: Sequence[Callable[[], LearningRun]]
     """The runs, each simulated and learnt when it is called."""
     machine: Blueprint
@@ -74,7 +74,9 @@ def _curves(runs: Sequence[LearningRun]) -> Figure:
     return learning_drawing(runs)
 
 
-def _table(runs: Sequence[LearningRun], task: Task, records: Sequence[output.Record]) -> str:
+def _table(
+    runs: Sequence[LearningRun], task: LearningTask, records: Sequence[output.Record]
+) -> str:
     columns = {
         "strategy": "{strategy}",
         "workers": "{alike}",
@@ -102,10 +104,12 @@ def _table(runs: Sequence[LearningRun], task: Task, records: Sequence[output.Rec
     return output.render(rows, cells_of(columns, rows[0]))
 
 
-def parse_task(text: str, seed: int) -> Task:
+def parse_task(text: str, seed: int) -> LearningTask:
     """The task for NETWORK or NETWORK:key=value,..."""
     network, _, options = text.partition(":")
-    return replace(Task(network, seed=seed), **parse_options(Task, network[:40], options))
+    return replace(
+        LearningTask(network, seed=seed), **parse_options(LearningTask, network[:40], options)
+    )
 
 
 def check_alone(timeline: Path | None, execution: Execution) -> None:
@@ -135,7 +139,7 @@ def parse(
 
 
 def _of_strategies(
-    task: Task, options: TrainingOptions, machine: MachineOptions, rules: RuleOptions
+    task: LearningTask, options: TrainingOptions, machine: MachineOptions, rules: RuleOptions
 ) -> LearningRuns:
     """A run for each strategy, all of as many workers; if workers differ, another where they are
     alike."""
@@ -170,7 +174,7 @@ def _of_strategies(
 
 
 def _of_plans(
-    task: Task,
+    task: LearningTask,
     options: PlanOptions,
     machine: MachineOptions,
     rules: RuleOptions,
@@ -193,7 +197,7 @@ def _of_plans(
 
 
 def _learn_plan(
-    task: Task, request: PlanRequest, name: str, steps: int | None, disturbance: str
+    task: LearningTask, request: PlanRequest, name: str, steps: int | None, disturbance: str
 ) -> LearningRun:
     answer = request.answer()
     run = learn_steps(task, answer.step, name, steps, answer.measures)

@@ -122,13 +122,13 @@ class ProfileModel(FormatOptions):
             raise InputError(f"batch = {self.batch}: 1 or more")
         import torch
 
-        from experiments.models.torch_module import Training, profile
+        from experiments.models.torch_module import ModuleTraining, profile
 
         inputs = random_inputs(shapes, self.vocab, dtype)
         return profile(
             load(self.target).to(getattr(torch, dtype)),
             inputs,
-            Training(self.steps, device=self.device, optimizer=self.optimizer),
+            ModuleTraining(self.steps, device=self.device, optimizer=self.optimizer),
             name=self.target.rpartition(":")[2],
             batch=self.batch,
             progress=output.Progress("steps, each with hooks and without"),

@@ -12,7 +12,7 @@ from experiments import output
 from experiments.commands.answer import Answer
 from experiments.models.accelerators import DEVICES, bandwidth, rate
 from experiments.simulations.rules import Rules
-from experiments.traces.chakra_workload import USUAL, Roofline, Workload, read_workload
+from experiments.traces.chakra_workload import USUAL, Roofline, read_workload
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.busy_time import length, union
 from simulator.analysis.critical_path import Path as CriticalPath
@@ -21,6 +21,7 @@ from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm, find
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import COMPUTATION, CPU
+from simulator.steps.step_graph import StepGraph
 from simulator.steps.written import Written, write
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
@@ -47,14 +48,14 @@ def run(
     usual ones, `parameters` are stored with the result."""
     files.check()
     roofline = roofline_of(DEVICES.get(machine.name))
-    workload = read_workload(folder, usual_algorithms(algorithms), roofline)
-    for remark in workload.remarks[:REMARKS]:
+    graph, remarks = read_workload(folder, usual_algorithms(algorithms), roofline)
+    for remark in remarks[:REMARKS]:
         output.note(remark)
-    ranks = workload.graph.ranks
+    ranks = graph.ranks
     topology = machine.build(max(2, ranks))
-    written = write(workload.graph, topology, force=rules.force)
+    written = write(graph, topology, force=rules.force)
     result = rules.simulate(written.schedule, written.topology)
-    records = _by_rank(workload, written, result)
+    records = _by_rank(graph, written, result)
     title = (
         f"Chakra workload of {output.counted(ranks, 'rank')} on {machine.text}: "
         f"{format_seconds(result.makespan)}"
@@ -66,11 +67,11 @@ def run(
         "ranks": records,
         "communication": _by_kind(written, result),
         "critical_path_s": _by_phase(path, result),
-        "longest": _longest(path, workload, written, result),
+        "longest": _longest(path, graph, written, result),
         "contention": wait_records(behind, result.schedule),
     }
     answer = Answer("workload", report, records, parameters, machine)
-    answer.write_run(files, result, title, workload.remarks)
+    answer.write_run(files, result, title, remarks)
     answer.show(how, lambda: _text(title, report, wait_cells(behind, result.schedule)))
     return 0
 
@@ -101,13 +102,13 @@ def usual_algorithms(chosen: Sequence[Algorithm]) -> dict[str, Algorithm]:
 
 
 def _by_rank(
-    workload: Workload, written: Written, timeline: Timeline
+    graph: StepGraph, written: Written, timeline: Timeline
 ) -> list[dict[str, output.Value]]:
     """What each rank does. A rank communicates from when it enters a call until it leaves."""
     start, end = timeline.start[written.first], timeline.finish[written.last]
-    ranks, kinds = workload.graph.place, workload.graph.kind
+    ranks, kinds = graph.place, graph.kind
     records: list[dict[str, output.Value]] = []
-    for rank in range(workload.graph.ranks):
+    for rank in range(graph.ranks):
         mine = ranks == rank
         on_gpu, on_cpu = mine & (kinds == COMPUTATION), mine & (kinds == CPU)
         talks = mine & ~on_gpu & ~on_cpu
@@ -165,11 +166,11 @@ def _by_phase(path: CriticalPath, timeline: Timeline) -> dict[str, float]:
 
 
 def _longest(
-    path: CriticalPath, workload: Workload, written: Written, timeline: Timeline
+    path: CriticalPath, graph: StepGraph, written: Written, timeline: Timeline
 ) -> list[dict[str, output.Value]]:
     """The tasks that the critical path spends most time in."""
     graph, seconds = (
-        workload.graph,
+        graph,
         np.bincount(path.operation, path.seconds, len(timeline.schedule)),
     )
     took = np.where(np.isin(graph.kind, (COMPUTATION, CPU)), seconds[written.first], 0.0)

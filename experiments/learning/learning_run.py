@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.learning.task import Task
+from experiments.learning.task import LearningTask
 from experiments.learning.versions import Learner, Version, pipeline_versions
 from experiments.training.job import Job
 from simulator.parallel.step import Step
@@ -69,14 +69,14 @@ class LearningRun(NamedTuple):
     curve: list[LearningPoint]
 
 
-def learner_of(task: Task, job: Job, ranks: int) -> Learner:
+def learner_of(task: LearningTask, job: Job, ranks: int) -> Learner:
     """Simulate `job` on `ranks` workers, with all transfers of all ranks."""
     job = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
     plan = job.plan(ranks)
     return Learner(task, job.strategy, plan, train(plan, job.rules.training()))
 
 
-def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> LearningRun:
+def learn(task: LearningTask, job: Job, strategy: str, ranks: int, disturbance: str) -> LearningRun:
     """Simulate `job` on `ranks` workers, and learn along it. `strategy` and `disturbance` are what
     the table shows."""
     learner = learner_of(task, job, ranks)
@@ -95,7 +95,7 @@ def learn(task: Task, job: Job, strategy: str, ranks: int, disturbance: str) -> 
 
 
 def learn_steps(
-    task: Task,
+    task: LearningTask,
     step: Step,
     plan: str,
     steps: int | None = None,
@@ -128,7 +128,7 @@ def learn_steps(
 
 
 def run_of(
-    task: Task, versions: Iterable[Version], strategy: str, ranks: int, apart: int
+    task: LearningTask, versions: Iterable[Version], strategy: str, ranks: int, apart: int
 ) -> LearningRun:
     """The run that reaches `versions`. Points of its curve are at least `apart` updates apart."""
     with np.errstate(over="ignore", invalid="ignore"):

@@ -21,7 +21,7 @@ MOST_WORKERS = 128
 
 
 @dataclass(frozen=True)
-class Task:
+class LearningTask:
     """A network, trained on digits by SGD without momentum."""
 
     network: str = "mlp"

@@ -15,7 +15,7 @@ from experiments.learning.moves import Moves, moves_of
 from experiments.learning.pipelined import pipeline_gradient
 from experiments.learning.replicas import Replicas, Shards
 from experiments.learning.sampler import Sampler
-from experiments.learning.task import Task
+from experiments.learning.task import LearningTask
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.schedules.timeline import Timeline
@@ -41,7 +41,7 @@ class Version(NamedTuple):
 class Learner:
     """A task, and the simulated run along which it is learnt."""
 
-    task: Task
+    task: LearningTask
     strategy: Strategy
     plan: Plan
     timeline: Timeline
@@ -146,7 +146,7 @@ class Learner:
 
 
 def pipeline_versions(
-    task: Task,
+    task: LearningTask,
     sampler: Sampler,
     pipeline: Pipeline,
     *,

@@ -39,7 +39,7 @@ DTYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "
 
 
 @dataclass(frozen=True)
-class Training:
+class ModuleTraining:
     """How a module is trained while it is measured."""
 
     steps: int = 5
@@ -63,7 +63,7 @@ class Training:
 def profile(
     module: nn.Module,
     inputs: torch.Tensor | Sequence[Any] | Mapping[str, Any],
-    training: Training | None = None,
+    training: ModuleTraining | None = None,
     *,
     loss: Callable[[Any], torch.Tensor] = torch_run.mean_square,
     name: str = "",
@@ -80,7 +80,7 @@ def profile(
     give each layer's share of the totals. The learning rate is 0, but the statistics of batch norms
     change. Raises InputError if the module cannot be trained in this way.
     """
-    training = training or Training()
+    training = training or ModuleTraining()
     device, title = torch_run.find_device(training.device), name or type(module).__name__
     state, make = OPTIMIZERS[training.optimizer]
     run = torch_run.TrainedModule(module, inputs, loss, make, device, title)

@@ -14,7 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -64,18 +64,11 @@ Roofline = Callable[[float, float], float]
 """From operations and bytes to seconds."""
 
 
-class Workload(NamedTuple):
-    """The tasks of a workload."""
-
-    graph: StepGraph
-    remarks: tuple[str, ...] = ()
-    """What the reader left out."""
-
-
 def read_workload(
     folder: Path, algorithms: Mapping[str, Algorithm], roofline: Roofline | None
-) -> Workload:
-    """The workload of the traces in a folder; `algorithms` are by collective.
+) -> tuple[StepGraph, Sequence[str]]:
+    """The tasks of the traces in a folder, and what the reader left out, in words; `algorithms` are
+    by collective.
 
     Raises InputError for files that are damaged, nodes that wait for each other in a circle, and
     communication that not all of its ranks take part in.
@@ -108,7 +101,7 @@ class _Builder:
         }
         self.lanes = {stream: STREAMS + k for k, stream in enumerate(sorted(streams, key=str))}
 
-    def workload(self) -> Workload:
+    def workload(self) -> tuple[StepGraph, Sequence[str]]:
         for rank, (every, file) in enumerate(
             zip(self.folder.ranks, self.folder.files, strict=True)
         ):
@@ -135,7 +128,7 @@ class _Builder:
             groups=self.groups,
             names=[node.name or f"node {node.id}" for _, node in self.nodes],
         )
-        return Workload(graph, tuple(self.remarks))
+        return graph, self.remarks
 
     def _add_rank(self, rank: int, nodes: Sequence[ChakraNode]) -> int:
         """Add the nodes of a rank. Returns how many of their waits are for nodes not there."""

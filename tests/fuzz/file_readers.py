@@ -140,8 +140,8 @@ def _workload(path: Path) -> None:
 
     for rank in range(2):
         path.with_name(f"job.{rank}.et").write_bytes(path.read_bytes())
-    workload = read_workload(path.parent, usual_algorithms([]), roofline_of("h100"))
-    written = write(workload.graph, find_machine("star").build(2))
+    graph, _ = read_workload(path.parent, usual_algorithms([]), roofline_of("h100"))
+    written = write(graph, find_machine("star").build(2))
     simulate(written.schedule, written.topology)
 
 

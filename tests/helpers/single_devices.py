@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.learning.task import Task
+from experiments.learning.task import LearningTask
 from topologies.topology import Floats
 
 
-def single(task: Task, ranks: int, steps: int, batches: int = 1) -> Floats:
+def single(task: LearningTask, ranks: int, steps: int, batches: int = 1) -> Floats:
     """The weights of one device that sees the batches of all ranks in each step."""
     sampler, result = task.sampler(ranks), task.initial
     for step in range(steps):

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.learning.digits import Samples, digits
 from experiments.learning.network import Perceptron
-from experiments.learning.task import Task
+from experiments.learning.task import LearningTask
 from grouped_cases import each_case
 from topologies.errors import InputError
 
@@ -50,4 +50,4 @@ def test_every_fifth_picture_is_held_out() -> None:
 )
 def test_a_task_refuses(options: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Task(**options)  # type: ignore[arg-type]
+        LearningTask(**options)  # type: ignore[arg-type]

@@ -6,11 +6,11 @@ import numpy as np
 
 from experiments.learning.network import Perceptron
 from experiments.learning.pipelined import pipeline_gradient
-from experiments.learning.task import Task
+from experiments.learning.task import LearningTask
 from grouped_cases import each_case
 from simulator.parallel.pipelines import find, orders
 
-TASK = Task("mlp", hidden=6)
+TASK = LearningTask("mlp", hidden=6)
 
 
 @each_case("name", sorted(orders()))

@@ -17,7 +17,7 @@ from experiments.learning.learning_run import (
     without_disturbance,
 )
 from experiments.learning.replicas import Shards
-from experiments.learning.task import Task
+from experiments.learning.task import LearningTask
 from experiments.learning.versions import pipeline_versions
 from experiments.training import strategy_options
 from experiments.training.job import Job
@@ -45,7 +45,7 @@ MODEL = Model(
     optimizer=1e-4,
 )
 STAR = find("star").with_links(1e10, 1e-6)
-TASK = Task("mlp", hidden=5, batch=30, seed=3)
+TASK = LearningTask("mlp", hidden=5, batch=30, seed=3)
 NOISE = Conditions(slower={1: 2.0}, sigma=0.3, seed=5)
 
 SYNCHRONOUS = (
@@ -73,7 +73,7 @@ def job(strategy: str, steps: int = 6, conditions: Conditions | None = None) -> 
     )
 
 
-def weights(run: Job, ranks: int, task: Task = TASK) -> Floats:
+def weights(run: Job, ranks: int, task: LearningTask = TASK) -> Floats:
     *_, last = learner_of(task, run, ranks).versions()
     return last.weights
 
@@ -157,7 +157,7 @@ def test_a_failure_undoes_what_is_lost() -> None:
     assert late > calm + 1
 
 
-def row(run: Job, task: Task = TASK) -> LearningRun:
+def row(run: Job, task: LearningTask = TASK) -> LearningRun:
     return learn(task, run, "a run", 3, "")
 
 

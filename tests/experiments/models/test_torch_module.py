@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from experiments.commands.profile_model import ProfileModel, load, parse_shapes, random_inputs
 from experiments.models import torch_run
 from experiments.models.model_files import read
-from experiments.models.torch_module import Training, profile
+from experiments.models.torch_module import ModuleTraining, profile
 from experiments.models.torch_run import DeviceClock
 from experiments.options.options import Format
 from simulator.training.model import Model
@@ -60,7 +60,7 @@ class Calling(nn.Module):  # type: ignore[misc]
 def quick(module: nn.Module, inputs: Any, **options: Any) -> Model:
     fields = {"steps": 1, "warmup": 0} | options
     rest = {key: fields.pop(key) for key in ("name", "loss", "batch") if key in fields}
-    return profile(module, inputs, Training(**fields), **rest)
+    return profile(module, inputs, ModuleTraining(**fields), **rest)
 
 
 def names(model: Model) -> list[str]:
@@ -80,7 +80,7 @@ def two() -> nn.Module:
 
 
 def test_two_linears_in_full() -> None:
-    model = profile(two(), torch.randn(4, 10), Training(3), name="two")
+    model = profile(two(), torch.randn(4, 10), ModuleTraining(3), name="two")
     assert names(model) == ["0", "1", "2", "other"]
     assert [(tensor.name, tensor.nbytes) for layer in model.layers for tensor in layer.tensors] == [
         ("0.weight", 800.0),
@@ -101,7 +101,7 @@ def test_totals_are_those_without_hooks_and_layers_have_their_shares() -> None:
     """Without hooks a forward, a backward and the optimizer are a tick each. With them the forward
     has a look when it begins, two a layer and one when it ends; the backward one a layer, one a
     parameter and one when it ends."""
-    model = profile(two(), torch.randn(4, 10), Training(3))
+    model = profile(two(), torch.randn(4, 10), ModuleTraining(3))
     assert [7 * layer.forward for layer in model.layers] == pytest.approx([2, 2, 1, 2])
     assert [8 * layer.backward for layer in model.layers] == pytest.approx([3, 2, 2, 1])
     assert (model.forward, model.backward, model.optimizer) == pytest.approx((1.0, 1.0, 1.0))
