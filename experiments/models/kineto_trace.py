@@ -70,7 +70,7 @@ class TraceEvent(BaseModel):
 
 @dataclass
 class TracedOperation:
-    """An operation that no other operation calls, with the operations that it calls.
+    """An act: an operation that no other operation calls, with the operations that it calls.
 
     Communication and the arrival of a gradient are acts of their own, also inside an operation.
     """

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
 
 from experiments.algorithm_files.free_names import free_name, of_file
@@ -188,6 +187,8 @@ def _order(waits: Sequence[tuple[int, int]], lines: Sequence[int], file: str) ->
     edges = np.array(waits, dtype=np.int64).reshape(-1, 2).T
     order: list[int] = topological_order(edges, every, every).tolist() if waits else every.tolist()
     if len(order) < len(lines):
+        import networkx as nx  # right files do not wait for it
+
         circle = nx.find_cycle(nx.DiGraph(sorted((later, earlier) for earlier, later in waits)))
         through = [lines[number] for number, _ in circle]
         shown = ", ".join(map(str, through[:8]))
