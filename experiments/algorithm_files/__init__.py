@@ -13,7 +13,7 @@ from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError, nearest_name
 from topologies.readers.contents import contents, decoded
 
-MOST = 1024
+MOST_PIECES = 1024
 """Pieces of a chunk."""
 LIMIT = 16 * 2**20
 """Bytes of a file, at most. The largest published programs have 1.4 MB."""
@@ -98,8 +98,8 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
 def _count(option: str, key: str) -> int:
     """The number of an option like loops=4; 1 without an option."""
     name, _, value = option.partition("=")
-    if option and (name != key or not value.isdecimal() or not 1 <= int(value[:6]) <= MOST):
-        raise InputError(f"option {option[:80]!r}: write {key}=4, from 1 to {MOST}")
+    if option and (name != key or not value.isdecimal() or not 1 <= int(value[:6]) <= MOST_PIECES):
+        raise InputError(f"option {option[:80]!r}: write {key}=4, from 1 to {MOST_PIECES}")
     return int(value[:6]) if option else 1
 
 

@@ -20,7 +20,7 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.sequences import sequence
 from topologies.errors import InputError
 
-MOST = 2**22
+MOST_STEPS = 2**22
 """Instructions of all lanes."""
 MOST_SLOTS = 2**24
 """Slots that all moves together read."""
@@ -160,8 +160,8 @@ class LaneRun:
                 self._move(lane, action, place)
             self.next[lane] = next(self.lanes[lane], None)
             self.instructions += 1
-            if self.instructions > MOST:
-                raise InputError(f"the program has more than {MOST} steps")
+            if self.instructions > MOST_STEPS:
+                raise InputError(f"the program has more than {MOST_STEPS} steps")
             if isinstance(action, EventPost) and action.arrives:
                 return [*woken, lane]
         return woken

@@ -146,7 +146,7 @@ class ExportedAlgorithm(MachineOptions):
     def _program(self, algorithm: Algorithm) -> str:
         from experiments.algorithm_files.details import rewritten
         from experiments.algorithm_files.goal.goal_writer import write_goal
-        from experiments.algorithm_files.lanes import MOST
+        from experiments.algorithm_files.lanes import MOST_STEPS
         from experiments.algorithm_files.msccl.export import program_of
         from experiments.algorithm_files.msccl.writer import write_program
         from simulator.collectives.proof import prove
@@ -157,10 +157,10 @@ class ExportedAlgorithm(MachineOptions):
         if (machine := self.optional_blueprint) is not None:
             place = machine.build(ranks, algorithm.servers)
             schedule, topology, *_ = algorithm.on(place, ranks, nbytes)
-        if len(schedule) > MOST:
+        if len(schedule) > MOST_STEPS:
             raise InputError(
                 f"{algorithm.name} has {len(schedule)} operations on {ranks} ranks: a program has "
-                f"at most {MOST}, take fewer ranks"
+                f"at most {MOST_STEPS}, take fewer ranks"
             )
         prove(algorithm, schedule)
         if self.to is ProgramFormat.goal:

@@ -12,7 +12,7 @@ from experiments import output
 from experiments.commands.answer import Answer
 from experiments.models.accelerators import DEVICES, bandwidth, rate
 from experiments.simulations.rules import Rules
-from experiments.traces.chakra_workload import USUAL, Roofline, read_workload
+from experiments.traces.chakra_workload import USUAL_ALGORITHMS, Roofline, read_workload
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.busy_time import length, union
 from simulator.analysis.critical_path import Path as CriticalPath
@@ -86,13 +86,14 @@ def roofline_of(device: str | None) -> Roofline | None:
 
 def usual_algorithms(chosen: Sequence[Algorithm]) -> dict[str, Algorithm]:
     """The algorithm of each collective: the usual one, unless one of `chosen` is for it."""
-    algorithms = {collective: find(name) for collective, name in USUAL.items()}
+    algorithms = {collective: find(name) for collective, name in USUAL_ALGORITHMS.items()}
     named = set[str]()
     for algorithm in chosen:
         collective = algorithm.collective.name
-        if collective not in USUAL or algorithm.servers:
+        if collective not in USUAL_ALGORITHMS or algorithm.servers:
             raise InputError(
-                f"--algo {algorithm.name}: traces call {', '.join(USUAL)}, without servers"
+                f"--algo {algorithm.name}: traces call {', '.join(USUAL_ALGORITHMS)}, without "
+                f"servers"
             )
         if collective in named:
             raise InputError(f"--algo {algorithm.name}: name one algorithm of {collective}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-LEAST, MOST = 0.1, 4.0
+SHORTEST_CHUNK, LONGEST_CHUNK = 0.1, 4.0
 """Seconds of a chunk. Less would mostly be messages, and more would be lost with a worker."""
 T = TypeVar("T")
 Run = Callable[[Sequence[int]], Iterable[T]]
@@ -46,7 +46,7 @@ def chunks(costs: Mapping[int, float], workers: int) -> list[list[int]]:
     [[1], [2, 3, 4], [0]]
     """
     # The last chunks are small, so that all workers end together.
-    limit = min(max(sum(costs.values()) / (16 * max(workers, 1)), LEAST), MOST)
+    limit = min(max(sum(costs.values()) / (16 * max(workers, 1)), SHORTEST_CHUNK), LONGEST_CHUNK)
     parts: list[list[int]] = []
     total = limit
     for number, cost in costs.items():

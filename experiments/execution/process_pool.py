@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from typing import NamedTuple
 
-from experiments.execution.executor import MOST, Run, T, chunks
+from experiments.execution.executor import LONGEST_CHUNK, Run, T, chunks
 from topologies.errors import InputError
 
 LOSSES = 3
@@ -49,7 +49,7 @@ class Processes:
         here, before the workers are forked: it loads the compiled code that all need. Where each
         point is as much work as a chunk, the workers load it."""
         first = sorted(costs, key=lambda number: costs[number])[:1]
-        first = [number for number in first if costs[number] < MOST]
+        first = [number for number in first if costs[number] < LONGEST_CHUNK]
         yield from zip(first, run(first), strict=True)
         remaining = {number: cost for number, cost in costs.items() if number not in first}
         waiting, losses = deque(chunks(remaining, self.jobs)), Counter[int]()

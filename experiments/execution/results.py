@@ -14,7 +14,7 @@ from topologies.jit import is_loaded
 from topologies.resources import duration
 
 T = TypeVar("T")
-FEW = 0.01
+TOLD_SHARE = 0.01
 """The share of the work from which the time left is told. The first points take longer, since they
 load compiled code."""
 
@@ -90,7 +90,7 @@ class Countdown:
         if is_loaded() != self._loaded:
             self._start, self._spent, self._loaded = monotonic(), 0.0, is_loaded()
         remark = ""
-        if self._spent > FEW * self._left:
+        if self._spent > TOLD_SHARE * self._left:
             seconds = (monotonic() - self._start) * self._left / self._spent
             remark = f", {duration(seconds)} left"
         self._progress(self._done, len(self._costs), remark)

@@ -18,7 +18,7 @@ from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.plan_simulation import train
 
-POINTS = 200
+CURVE_POINTS = 200
 """A curve has about so many points at the most."""
 
 
@@ -80,7 +80,9 @@ def learn(task: LearningTask, job: Job, strategy: str, ranks: int, disturbance: 
     """Simulate `job` on `ranks` workers, and learn along it. `strategy` and `disturbance` are what
     the table shows."""
     learner = learner_of(task, job, ranks)
-    run = run_of(task, learner.versions(), strategy, ranks, ranks * max(1, job.steps // POINTS))
+    run = run_of(
+        task, learner.versions(), strategy, ranks, ranks * max(1, job.steps // CURVE_POINTS)
+    )
     measures = measure(learner.plan, learner.timeline)
     stale, shares = measures.staleness, measures.bubble_shares
     row = replace(
@@ -122,7 +124,7 @@ def learn_steps(
         steps=steps,
         seconds=measures.step,
     )
-    run = run_of(task, versions, plan, ranks, ranks * max(1, steps // POINTS))
+    run = run_of(task, versions, plan, ranks, ranks * max(1, steps // CURVE_POINTS))
     computing = float((measures.computing + measures.optimizer).mean())
     return run._replace(row=replace(run.row, idle=1 - computing / (measures.step or 1.0)))
 

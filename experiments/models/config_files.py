@@ -25,7 +25,7 @@ from topologies.readers import json_files, yaml_files
 from topologies.readers.file_checks import check_text
 from topologies.readers.mistakes import Mistakes
 
-USUAL = 4096
+USUAL_SEQUENCE = 4096
 """Tokens of a sequence, where positions are rotary and no option says otherwise."""
 Blocks = Annotated[int, Field(ge=1, le=4096)]
 Heads = Annotated[int, Field(ge=1, le=2**14)]
@@ -239,5 +239,5 @@ def parse(text: str, name: str) -> Entry:
         shape = config.shape()
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    longest = config.max_position_embeddings if isinstance(config, _Llama) else USUAL
-    return Entry(shape, shape.positions or min(longest, USUAL), name=name)
+    longest = config.max_position_embeddings if isinstance(config, _Llama) else USUAL_SEQUENCE
+    return Entry(shape, shape.positions or min(longest, USUAL_SEQUENCE), name=name)

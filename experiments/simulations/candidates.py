@@ -18,7 +18,7 @@ from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-MOST = 2.0**18
+TRIED_OPERATIONS = 2.0**18
 """Operations of an algorithm that is tried, at most."""
 PACKED_RANKS = 32
 """Ranks up to which trees are packed into the machine; for more that takes too long."""
@@ -31,7 +31,7 @@ OPTIONS = {
 """The values of options that are tried besides the default."""
 GENERATIONS = {"nvlink2": "volta", "nvlink3": "ampere", "nvlink4": "hopper", "nvlink5": "blackwell"}
 """NCCL's generations by the links of GPUs, as the notes of a machine name them."""
-USUAL = {
+USUAL_ALGORITHMS = {
     "all_reduce": "rings",
     "all_gather": "rings_all_gather",
     "reduce_scatter": "rings_reduce_scatter",
@@ -103,12 +103,16 @@ def variants(algorithm: Algorithm, ranks: int) -> Iterator[Algorithm]:
         for values in ("trees=1", "segments=16,trees=1", "segments=4,trees=1"):
             yield find(f"{algorithm.name}:{values}")
         return
-    if estimate(algorithm, ranks) <= MOST:
+    if estimate(algorithm, ranks) <= TRIED_OPERATIONS:
         yield algorithm
     for key, value in algorithm.options.items():
         for other in OPTIONS.get(key, ()):
             variant = find(f"{algorithm.name}:{key}={other}")
-            if other != value and variant.defined(ranks) and estimate(variant, ranks) <= MOST:
+            if (
+                other != value
+                and variant.defined(ranks)
+                and estimate(variant, ranks) <= TRIED_OPERATIONS
+            ):
                 yield variant
 
 
@@ -129,7 +133,7 @@ def usual_name(collective: str, chosen: Choice | None) -> str:
     >>> usual_name("all_reduce", Choice(1e-6, "tree", "LL")), usual_name("broadcast", None)
     ('double_tree', 'chains_broadcast')
     """
-    name = USUAL.get(collective) or of_collective(collective)[0].name
+    name = USUAL_ALGORITHMS.get(collective) or of_collective(collective)[0].name
     is_tree = chosen is not None and (collective, chosen.algorithm) == ("all_reduce", "tree")
     return "double_tree" if is_tree else name
 

@@ -26,7 +26,7 @@ from simulator.uncertainty.interval import Interval
 from topologies.resources import Need, affordable
 from topologies.topology import Topology
 
-FEW = 4096
+UNFOLDED_OPERATIONS = 4096
 """Operations of a schedule that are sooner simulated than folded."""
 
 
@@ -71,7 +71,10 @@ class Case:
 
     def _folded(self) -> Representatives | None:
         """The schedule of the ranks that stand for all, where that is worth looking for."""
-        if self.rules.symmetry == "off" or estimate(self.algorithm, self.ranks) < FEW:
+        if (
+            self.rules.symmetry == "off"
+            or estimate(self.algorithm, self.ranks) < UNFOLDED_OPERATIONS
+        ):
             return None
         return fold(
             self.algorithm,
@@ -85,15 +88,15 @@ class Case:
     def _is_worth_trying(self, shifts: Shifts) -> bool:
         """Whether it is cheap to see whether the schedule can be folded, or all ranks take as
         long."""
-        if self.rules.force or self.ranks <= workload.FEW:
+        if self.rules.force or self.ranks <= workload.SMALL_RANKS:
             return True
         least, trial, whole = (self._need(share) for share in (0.0, 1 / shifts.order, 1.0))
-        short = trial.seconds < least.seconds + workload.TRIAL
+        short = trial.seconds < least.seconds + workload.TRIAL_SECONDS
         return affordable(trial) and (short or affordable(whole))
 
     def _check(self) -> None:
         """Refuse a schedule of all ranks that is too large."""
-        if self.ranks > workload.FEW:
+        if self.ranks > workload.SMALL_RANKS:
             point = workload.PointEstimate(self.algorithm, self.ranks, self._need(1.0))
             workload.check_schedule(point, self.rules.force)
 

@@ -66,7 +66,7 @@ class Grid:
         """Raise InputError if the points take hours or more memory than there is. Of many points a
         sample comes first."""
         number = len(self.algorithms) * len(self.ranks)
-        for each in sorted({max(1, number // workload.SAMPLE), 1}, reverse=True):
+        for each in sorted({max(1, number // workload.SAMPLED_POINTS), 1}, reverse=True):
             points = self.points if each == 1 else self._every(each)
             workload.check_points(points, number * len(self.sizes), jobs, each)
 

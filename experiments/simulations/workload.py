@@ -22,7 +22,7 @@ from topologies.topology import Topology
 MachineBuilder = Callable[[int, int], Topology]
 """From the numbers of workers and of servers to the machine."""
 
-FEW = 128
+SMALL_RANKS = 128
 """Ranks up to which any schedule is small."""
 START = Need(0.4, 60e6)
 """A process with its imports and compiled code."""
@@ -39,11 +39,11 @@ WAIT = Need(0.1e-6, 12.0)
 """A predecessor of an operation."""
 TOUCH = Need(0.2e-6, 25.0)
 """A slot that an operation reads or writes."""
-TRIAL = 8.0
+TRIAL_SECONDS = 8.0
 """Seconds for which ranks that stand for all are looked for where all ranks are too many."""
 PROBE = 64
 """Ranks of a machine on which ranks that stand for all are looked for."""
-SAMPLE = 1000
+SAMPLED_POINTS = 1000
 """About how many points are estimated first: what takes hours is then refused at once."""
 ANNOUNCED = Need(30.0, 4e9)
 """From so much time or memory on a command says what it takes. An estimate is within a factor of
@@ -98,7 +98,7 @@ def _need(
     rings: float = 1.0,
     runs: int = 1,
 ) -> Need:
-    if ranks > FEW:
+    if ranks > SMALL_RANKS:
         size = counts(algorithm, ranks)
     else:
         operations = estimate(algorithm, ranks)
@@ -132,7 +132,7 @@ def probe(
     ranks = PROBE if _may_fold(algorithm, PROBE) else 16
     try:
         topology = machine(ranks, algorithm.servers)
-        while PROBE <= ranks <= (node := _first_node(topology)) <= FEW:
+        while PROBE <= ranks <= (node := _first_node(topology)) <= SMALL_RANKS:
             ranks = 2 * node  # one node does not tell what a machine makes of several
             topology = machine(ranks, algorithm.servers)
         folded = None
@@ -173,7 +173,7 @@ class Estimates:
     def point(self, algorithm: Algorithm, p: int) -> PointEstimate:
         """What all sizes are likely to take at a number of ranks."""
         runs = self.sizes * (len(self.profile.protocols) if self.profile else 1)
-        if p <= FEW:
+        if p <= SMALL_RANKS:
             return PointEstimate(algorithm, p, need(algorithm, p, self.rules, runs=runs))
         if algorithm.name not in self._probes:
             merges = self.profile is not None

@@ -44,7 +44,7 @@ COLLECTIVES = (
     "barrier",
 )
 """The collective of each `comm_type`."""
-USUAL = {
+USUAL_ALGORITHMS = {
     "all_reduce": "ring",
     "reduce": "chain_reduce",
     "all_gather": "ring_all_gather",

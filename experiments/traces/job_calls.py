@@ -15,10 +15,10 @@ import numpy.typing as npt
 from experiments.traces.measured_calls import MeasuredCall, RankTrace
 from topologies.errors import InputError
 
-BEFORE = 1e3
+UNKNOWN_COMPUTING = 1e3
 """Seconds without communication before the first call of a trace, and before each call of a dump:
 nobody knows them."""
-FEWEST = 4
+FEWEST_ROUNDS = 4
 """Rounds from which on a rank can be a straggler."""
 
 
@@ -139,7 +139,7 @@ class JobCalls:
             float(call.arrival.max() - np.median(call.arrival) if dumps else call.computed.min())
             for call in self.calls
         ]
-        long = sorted(times)[-FEWEST:][0] / 2 if times else 0.0
+        long = sorted(times)[-FEWEST_ROUNDS:][0] / 2 if times else 0.0
         return [call for call, time in zip(self.calls, times, strict=True) if time >= long > 0]
 
     @property
@@ -153,7 +153,7 @@ class JobCalls:
         calls = [rows[rank] for rank in ranks]
         arrival = [(rows[rank].start - self._origin - self.clocks[rank]) / 1e9 for rank in ranks]
         computed = [
-            BEFORE + late if call.computed is None else call.computed / 1e9
+            UNKNOWN_COMPUTING + late if call.computed is None else call.computed / 1e9
             for call, late in zip(calls, arrival, strict=True)
         ]
         took = [call.nanoseconds for call in calls if call.nanoseconds is not None]

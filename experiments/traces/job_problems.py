@@ -9,19 +9,19 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
-from experiments.traces.job_calls import FEWEST, JobCalls, alike
+from experiments.traces.job_calls import FEWEST_ROUNDS, JobCalls, alike
 from experiments.traces.measured_calls import MeasuredCall
 from topologies.units import format_bytes, format_seconds
 
-LEAST = 0.25
+STRAGGLER_DELAY = 0.25
 """A straggler is behind the median rank for more than this share of what the latest rank is,"""
-STEADY = 4
+DELAY_ERRORS = 4
 """its mean delay is larger than this many standard errors,"""
-OFTEN = 0.5
+STRAGGLER_ROUNDS = 0.5
 """the stragglers compute longest before more than this share of the rounds,"""
-COSTLY = 0.05
+WAIT_SHARE = 0.05
 """and all others wait for them for more than this share of the time."""
-MOST = 10
+LISTED_PROBLEMS = 10
 """Problems of a kind that are listed."""
 
 
@@ -38,16 +38,16 @@ def problems(job: JobCalls) -> list[Problem]:
     listed = []
     for kind in (_stragglers(job), _missing(job), _unfinished(job), _mismatches(job)):
         every = list(kind)
-        listed += every[:MOST]
-        if len(every) > MOST:
-            listed.append(Problem(every[0].kind, f"{len(every) - MOST} more"))
+        listed += every[:LISTED_PROBLEMS]
+        if len(every) > LISTED_PROBLEMS:
+            listed.append(Problem(every[0].kind, f"{len(every) - LISTED_PROBLEMS} more"))
     return listed
 
 
 def normal(job: JobCalls) -> str:
     """Why no rank of a job without problems is a straggler."""
-    if len(job.calls) < FEWEST:
-        return f"a slow rank shows in traces of {FEWEST} steps or more"
+    if len(job.calls) < FEWEST_ROUNDS:
+        return f"a slow rank shows in traces of {FEWEST_ROUNDS} steps or more"
     waits: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for call in job.calls:
         last, seconds = call.last, (call.arrival.max() - call.arrival).tolist()
@@ -55,11 +55,13 @@ def normal(job: JobCalls) -> str:
             waits[rank][last] += wait
     rank, behind = max(waits.items(), key=lambda pair: sum(pair[1].values()))
     share = sum(behind.values()) / (job.seconds or 1.0)
-    if share > COSTLY:
+    if share > WAIT_SHARE:
         latest = max(behind, key=lambda rank: behind[rank])
         most = f"rank {rank} waits {share:.0%} of the time, most for rank {latest}"
         return f"{most}, but no rank is late in most steps"
-    return f"no rank is late: none waits for more than {share:.1%} of the time, below {COSTLY:.0%}"
+    return (
+        f"no rank is late: none waits for more than {share:.1%} of the time, below {WAIT_SHARE:.0%}"
+    )
 
 
 def _stragglers(job: JobCalls) -> Iterator[Problem]:
@@ -69,14 +71,14 @@ def _stragglers(job: JobCalls) -> Iterator[Problem]:
         late = (call.computed - np.median(call.computed)).tolist()
         for rank, seconds in zip(call.ranks.tolist(), late, strict=True):
             delays[rank].append(seconds)
-    least = LEAST * max(map(sum, delays.values()), default=0.0)
+    least = STRAGGLER_DELAY * max(map(sum, delays.values()), default=0.0)
     slow = {rank for rank, late in delays.items() if sum(late) > least and _steady(late)}
     for call in job.calls:
         waits.update({rank: waits[rank] + call.wait(slow) for rank in slow & {*call.ranks}})
     rounds = [call for call in job.rounds if slow & {*call.ranks}]
     number = sum(call.ranks[call.computed.argmax()] in slow for call in rounds)
     cost = max(waits.values(), default=0.0)
-    if cost > COSTLY * job.seconds and number > OFTEN * len(rounds):
+    if cost > WAIT_SHARE * job.seconds and number > STRAGGLER_ROUNDS * len(rounds):
         yield Problem(
             "straggler",
             f"{_listed(sorted(slow))} {'are' if len(slow) > 1 else 'is'} last in {number} of "
@@ -88,10 +90,10 @@ def _stragglers(job: JobCalls) -> Iterator[Problem]:
 def _steady(delays: Sequence[float]) -> bool:
     """Whether delays are no chance. A few long delays, like the start of a profiler, count as twice
     the median."""
-    if len(delays) < FEWEST:
+    if len(delays) < FEWEST_ROUNDS:
         return False
     capped = np.minimum(delays, 2 * np.median(delays))
-    return bool(capped.mean() > STEADY * capped.std(ddof=1) / len(capped) ** 0.5)
+    return bool(capped.mean() > DELAY_ERRORS * capped.std(ddof=1) / len(capped) ** 0.5)
 
 
 def _missing(job: JobCalls) -> Iterator[Problem]:

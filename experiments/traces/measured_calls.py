@@ -46,7 +46,6 @@ NAMES = {
     "sendrecv": "send",
 }
 """Our names of what torch and NCCL call, without signs and in lower case."""
-MOST = 2**63
 MESSAGES = ("send", "recv")
 """Calls of two ranks."""
 Nanoseconds = npt.NDArray[np.int64]
@@ -114,9 +113,9 @@ def tensor_bytes(sizes: object, dtypes: object) -> float | None:
         if not whole or not isinstance(dtype, str) or dtype not in WIDTHS:
             return None
         total += prod(map(float, shape)) * WIDTHS[dtype]
-    return total if total < MOST else None
+    return total if total < 2**63 else None
 
 
 def is_count(value: object) -> TypeGuard[int]:
     """Whether a value is a whole number from 0 to 2^63 - 1."""
-    return type(value) is int and 0 <= value < MOST
+    return type(value) is int and 0 <= value < 2**63

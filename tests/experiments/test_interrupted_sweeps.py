@@ -39,7 +39,7 @@ def seeds(few: int) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "LEAST", 1e-6)
+    monkeypatch.setattr(executor, "SHORTEST_CHUNK", 1e-6)
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ from experiments.cli import main
 from experiments.execution import executor
 from experiments.execution.journal import Journal
 
-executor.LEAST, moment, add = 1e-6, int(sys.argv.pop()), Journal.add
+executor.SHORTEST_CHUNK, moment, add = 1e-6, int(sys.argv.pop()), Journal.add
 
 def deadly(journal, number, result):
     global moment
@@ -61,7 +61,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "LEAST", 1e-6)
+    monkeypatch.setattr(executor, "SHORTEST_CHUNK", 1e-6)
 
 
 def rows(**options: Any) -> str:

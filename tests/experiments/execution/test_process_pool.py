@@ -18,7 +18,7 @@ COSTS = dict.fromkeys(range(100), 0.001)
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "LEAST", 1e-6)
+    monkeypatch.setattr(executor, "SHORTEST_CHUNK", 1e-6)
 
 
 def squares(numbers: Sequence[int]) -> Iterator[int]:
@@ -33,7 +33,11 @@ def test_every_point_is_in_one_chunk() -> None:
     totals = [sum(costs[number] for number in part) for part in parts]
     assert totals == sorted(totals, reverse=True)
     assert all(part == sorted(part) for part in parts)
-    large = [len(part) for part, total in zip(parts, totals, strict=True) if total > executor.MOST]
+    large = [
+        len(part)
+        for part, total in zip(parts, totals, strict=True)
+        if total > executor.LONGEST_CHUNK
+    ]
     assert set(large) <= {1}
     assert chunks({}, 2) == []
 

@@ -132,7 +132,7 @@ def test_many_ranks_leave_slow_searches_out() -> None:
 def test_a_default_with_too_many_messages_goes_in_fewer_segments(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(candidates, "MOST", 255 * 6)
+    monkeypatch.setattr(candidates, "TRIED_OPERATIONS", 255 * 6)
     default = answers("star", "broadcast", 7).default(2.0**30)
     assert default.algorithm.name == "chains_broadcast:segments=64"
 

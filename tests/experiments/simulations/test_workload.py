@@ -122,7 +122,7 @@ def test_a_schedule_that_cannot_be_is_refused_before_it_is_built() -> None:
 def test_ranks_that_stand_for_all_are_not_looked_for_at_any_cost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workload, "TRIAL", 0.01)
+    monkeypatch.setattr(workload, "TRIAL_SECONDS", 0.01)
     message = refusal(Case, find("ring"), 65_536, find_machine("line").build(65_536))
     assert message.startswith("ring of 65536 ranks has about 8.6 billion operations")
 
