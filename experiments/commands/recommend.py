@@ -23,7 +23,6 @@ from topologies.units import format_bytes, format_seconds, in_binary, parse_byte
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.simulations.candidates import Left
     from experiments.simulations.recommendation import (
         Advice,
         Crossover,
@@ -191,7 +190,7 @@ def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
         "machine": request.machine.text,
         "advice": records,
         "crossovers": [vars(crossover) for crossover in crossovers],
-        "not_tried": [left._asdict() for left in answers.left],
+        "not_tried": [{"name": name, "why": why} for name, why in answers.untried.items()],
     }
     draw = partial(_curves, answers, request, rows, crossovers)
     lines = tuner_lines(answers, request.sizes) if request.nccl_tuner else []
@@ -206,12 +205,12 @@ def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
 
     winners: list[Winner] = []
     lines: list[Line] = []
-    left: dict[Left, None] = {}
+    untried: dict[tuple[str, str], None] = {}
     progress = output.Progress("points")
     total = len(request.ranks) * len(request.sizes)
     for ranks in request.ranks:
         answers = replace(request.question, ranks=ranks)
-        left.update(dict.fromkeys(answers.left))
+        untried.update(dict.fromkeys(answers.untried.items()))
         for size in request.sizes:
             progress(len(winners), total)
             winners.append(winner(answers, size))
@@ -222,7 +221,7 @@ def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
         "collective": request.question.collective,
         "machine": request.machine.text,
         "winners": records,
-        "not_tried": [each._asdict() for each in left],
+        "not_tried": [{"name": name, "why": why} for name, why in untried],
     }
 
     def draw() -> Figure:
@@ -231,7 +230,7 @@ def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
         title = f"{_title(request)}: the fastest algorithm by size and ranks"
         return winner_map_drawing(winners, title)
 
-    text = _map_text(request, winners, list(left))
+    text = _map_text(request, winners, [name for name, _ in untried])
     return _answer(request, "winners", report, records, [("Who wins where", draw)]), text, lines
 
 
@@ -285,9 +284,8 @@ def _text(
             "  expected  half of the runs take longer; best and gain are by this time",
             "  or        the second fastest algorithm, if the difference is inside its error",
         ]
-    names = dict.fromkeys(left.name for left in answers.left)
-    if names:
-        terms.append(f"  not tried here: {', '.join(names)} (--format json says why)")
+    if answers.untried:
+        terms.append(f"  not tried here: {', '.join(answers.untried)} (--format json says why)")
     if request.question.profile is None:
         terms.append(_without_library(request.question))
     why = ["why", *_reasons(rows, binary=binary)]
@@ -363,7 +361,7 @@ def _curves(
     return recommendation_drawing(rows, curves, crossovers, _title(request))
 
 
-def _map_text(request: Recommend, winners: Sequence[Winner], left: Sequence[Left]) -> str:
+def _map_text(request: Recommend, winners: Sequence[Winner], untried: Sequence[str]) -> str:
     from experiments.simulations.winners import own_software
 
     binary = in_binary(request.sizes)
@@ -376,9 +374,9 @@ def _map_text(request: Recommend, winners: Sequence[Winner], left: Sequence[Left
     terms = ["  1.2x  the second algorithm takes 1.2 times as long"]
     if any(each.advice.rival for each in winners):
         terms.append("  ?     the second may be as fast: the difference is inside its error")
-    names = dict.fromkeys(each.name for each in left)
-    if names:
-        terms.append(f"  not tried everywhere: {', '.join(names)} (--format json says why)")
+    if untried:
+        names = ", ".join(dict.fromkeys(untried))
+        terms.append(f"  not tried everywhere: {names} (--format json says why)")
     if not request.question.profile:
         terms.append(_without_library(request.question))
     title = f"{_title(request)}: the fastest algorithm"

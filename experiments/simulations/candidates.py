@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
@@ -42,13 +41,6 @@ USUAL_ALGORITHMS = {
 """What libraries run if nothing is known of their choice."""
 
 
-class Left(NamedTuple):
-    """An algorithm that is not tried."""
-
-    name: str
-    why: str
-
-
 def cases(
     collective: str,
     ranks: int,
@@ -56,35 +48,32 @@ def cases(
     rules: Rules = DEFAULT,
     profile: Profile | None = None,
     chosen: Sequence[Algorithm] = (),
-) -> tuple[list[Case], list[Left]]:
+) -> tuple[list[Case], dict[str, str]]:
     """Every algorithm of a collective that fits the machine, with a few values of its options; of
-    `chosen` algorithms only those."""
-    tried, left = [], []
+    `chosen` algorithms only those. Also why each other algorithm is not tried, by name."""
+    tried, untried = list[Case](), dict[str, str]()
     for algorithm in chosen or of_collective(collective):
         if algorithm.servers:
-            left.append(Left(algorithm.name, "it needs further devices"))
+            untried[algorithm.name] = "it needs further devices"
         elif not algorithm.defined(ranks):
-            left.append(Left(algorithm.name, f"it does not exist for {ranks} ranks"))
+            untried[algorithm.name] = f"it does not exist for {ranks} ranks"
         elif algorithm.name.startswith("optimal") and ranks > PACKED_RANKS:
-            left.append(
-                Left(
-                    algorithm.name,
-                    f"packing trees for more than {PACKED_RANKS} ranks takes long: run it alone",
-                )
+            untried[algorithm.name] = (
+                f"packing trees for more than {PACKED_RANKS} ranks takes long: run it alone"
             )
         elif not (listed := list(variants(algorithm, ranks))):
-            left.append(Left(algorithm.name, "it has too many messages"))
+            untried[algorithm.name] = "it has too many messages"
         else:
             for variant in listed:
                 try:
                     topology = machine(ranks, 0)
                     tried.append(Case(variant, ranks, topology, rules, profile))
                 except InputError as error:
-                    left.append(Left(algorithm.name, str(error)))
+                    untried[algorithm.name] = str(error)
                     break
     if not tried:
         raise InputError(f"no algorithm of {collective} runs on {ranks} ranks of this machine")
-    return tried, left
+    return tried, untried
 
 
 def variants(algorithm: Algorithm, ranks: int) -> Iterator[Algorithm]:

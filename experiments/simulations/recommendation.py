@@ -11,7 +11,6 @@ from typing import Any
 
 from experiments.output import Record
 from experiments.simulations.candidates import (
-    Left,
     cases,
     library_choice,
     nccl_name,
@@ -151,12 +150,12 @@ class Question:
         return self._candidates[0]
 
     @property
-    def left(self) -> list[Left]:
-        """The algorithms that are not tried."""
+    def untried(self) -> dict[str, str]:
+        """Why each other algorithm is not tried, by name."""
         return self._candidates[1]
 
     @cached_property
-    def _candidates(self) -> tuple[list[Case], list[Left]]:
+    def _candidates(self) -> tuple[list[Case], dict[str, str]]:
         if self.ranks < 2:
             raise InputError(f"ranks is {self.ranks}: advice needs 2 or more")
         return cases(
