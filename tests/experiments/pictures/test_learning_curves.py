@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.learning.learning_run import LearningRow, LearningRun, Point
+from experiments.learning.learning_run import LearningPoint, LearningRow, LearningRun
 from experiments.pictures.learning_curves import learning_drawing
 
-CURVE = [Point(0.0, 2.3, 0.1), Point(0.5, 1.0, 0.6), Point(1.0, 0.4, 0.9)]
+CURVE = [LearningPoint(0.0, 2.3, 0.1), LearningPoint(0.5, 1.0, 0.6), LearningPoint(1.0, 0.4, 0.9)]
 
 
 def run(strategy: str, disturbance: str, factor: float) -> LearningRun:
     curve = [point._replace(seconds=factor * point.seconds) for point in CURVE]
     row = LearningRow(
-        "mlp", strategy, 4, disturbance, 8, factor, 0.4, 0.9, 0.8, factor, 0.0, 0, 0.1, "drain"
+        network="mlp",
+        strategy=strategy,
+        ranks=4,
+        disturbance=disturbance,
+        updates=8,
+        seconds=factor,
+        loss=0.4,
+        accuracy=0.9,
+        target=0.8,
+        target_s=factor,
+        idle=0.1,
+        cause="drain",
     )
     return LearningRun(row, curve)
 

@@ -20,7 +20,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from experiments.models import torch_run
-from experiments.models.torch_module import Training, profile
+from experiments.models.torch_module import ModuleTraining, profile
 from law_cases import by_turns
 from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
 from simulator.training.model import Model
@@ -107,7 +107,7 @@ def _sizes(text: str) -> list[float]:
 def described(name: str) -> Model:
     """The model of a module, as the hooks see it."""
     module, inputs = (make() for make in SMALL[name])
-    return profile(module, inputs, Training(steps=1, warmup=0))
+    return profile(module, inputs, ModuleTraining(steps=1, warmup=0))
 
 
 def bytes_of(buckets: list[Bucket]) -> list[float]:
@@ -153,7 +153,7 @@ def test_the_default_is_a_first_bucket_of_one_and_others_of_25_mebibytes(find: b
     """33 layers of 1 MiB and 2 KiB: the small bucket is launched first, or, of those as registered,
     last."""
     module = nn.Sequential(nn.Linear(8, 512), *(nn.Linear(512, 512) for _ in range(33)))
-    model = profile(deepcopy(module), torch.randn(1, 8), Training(steps=1, warmup=0))
+    model = profile(deepcopy(module), torch.randn(1, 8), ModuleTraining(steps=1, warmup=0))
     first, then = buckets(module, torch.randn(1, 8), None, find_unused_parameters=find)
     assert (first if find else then) == bytes_of((initial if find else rebuilt)(model, DEFAULT))
     assert len(first if find else then) == 3
