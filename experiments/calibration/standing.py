@@ -71,7 +71,8 @@ def standing(known: KnownErrors, errors: Floats, inside: float | None) -> Iterat
     """A line on the error of a user's points among those that are known, and one on the share of
     points inside their 80% intervals, if they have any.
 
-    >>> known = KnownErrors("sizes", "median", ["a", "b", "c"], np.array([0.1, 0.3, 0.5]), np.ones(3))
+    >>> errors = np.array([0.1, 0.3, 0.5])
+    >>> known = KnownErrors("sizes", "median", ["a", "b", "c"], errors, np.ones(3))
     >>> for line in standing(known, np.array([0.2, 0.4]), 0.5): print(line)
     your median |ln(expected / measured)| is 30.0%: 1 of 3 has less, on sizes; nearest: b (30.0%)
     your share inside is 50%: theirs is 100% in the median, 100% at least
