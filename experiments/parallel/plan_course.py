@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from experiments import output
 from experiments.names import members_name
 from simulator.parallel.conditioned_step import chained, place_of, split_step
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import (
-    PeerWaits,
     StepMeasures,
     by_device,
     length_of,
@@ -25,10 +22,6 @@ from topologies.resources import Need, check, duration
 
 TASK = Need(5e-6, 1500.0)
 """To write, simulate and measure a task."""
-LISTED = 32
-"""Waits that a result has, at most: the longest ones."""
-ROUNDING = 1e-9
-"""Waits below this share of a step are rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,24 +66,26 @@ class Course:
 
     @cached_property
     def waits(self) -> list[dict[str, Any]]:
-        """Who waits for whom in a step longer than without the conditions, the longest first."""
-        graph, under, plain = self.step.graph, peer_waits(self.step), peer_waits(self.plain)
-        device = self.plain.graph.place_of[graph.leaders]
-        usual = dict(zip(_keys(plain), plain.seconds.tolist(), strict=True))
-        rows = _keys(under._replace(place=device[under.place], peer=device[under.peer]))
-        longer = (under.seconds - [usual.get(row, 0.0) for row in rows]) / self.steps
-        order = np.argsort(-longer, kind="stable")[:LISTED]
+        """Who waits for whom in a step longer than without the conditions: the longest 32 waits,
+        the longest first."""
+        graph, plain, longer = self.step.graph, peer_waits(self.plain), []
+        device = self.plain.graph.place_of[graph.leaders].tolist()
+        for (place, peer, lane), seconds in peer_waits(self.step).items():
+            more = (seconds - plain.get((device[place], device[peer], lane), 0.0)) / self.steps
+            longer.append((more, place, peer, lane))
+        longer.sort(key=lambda wait: -wait[0])
         return [
             {
-                "device": int(device[under.place[row]]),
-                "ranks": members_name(graph, int(under.place[row])),
-                "peer_device": int(device[under.peer[row]]),
-                "peer_ranks": members_name(graph, int(under.peer[row])),
-                "stream": graph.lanes[under.lane[row]],
-                "longer_s": float(longer[row]),
+                "device": device[place],
+                "ranks": members_name(graph, place),
+                "peer_device": device[peer],
+                "peer_ranks": members_name(graph, peer),
+                "stream": graph.lanes[lane],
+                "longer_s": more,
             }
-            for row in order.tolist()
-            if longer[row] > ROUNDING * self.seconds
+            for more, place, peer, lane in longer[:32]
+            # What is below this share of a step are rounding errors.
+            if more > 1e-9 * self.seconds
         ]
 
 
@@ -115,8 +110,3 @@ def course_of(
     if steps > 1:
         plain = chained(split_step(plain, plain.graph.place_of), Conditions(), steps)
     return Course(plain, whole, conditions, steps)
-
-
-def _keys(waits: PeerWaits) -> list[tuple[int, int, int]]:
-    columns = waits.place.tolist(), waits.peer.tolist(), waits.lane.tolist()
-    return list(zip(*columns, strict=True))

@@ -103,7 +103,7 @@ def text(run: PlanRun) -> str:
     plan, total = run.plan, run.row["step_s"]
     path = [share_cells(name, seconds, total) for name, seconds in run.path.items()]
     waits = table_of(WAITS, run.course.waits[:MOST_WAITS]) if run.course else []
-    stages = [stage._asdict() for stage in run.zero if run.zero[0].redundant]
+    zero = run.zero if run.zero[0]["redundant"] else []
     tables = {
         f"memory of a GPU of device {run.memory.fullest} when it holds most": _memory(run),
         "where a mean device spends the step": _shares(run),
@@ -113,7 +113,7 @@ def text(run: PlanRun) -> str:
         "what streams share on a mean device, and lose by it": table_of(SHARED, run.shared),
         f"tokens of experts ({plan.router}, seed {plan.seed})": _tokens(run),
         "proven on integers": [[f"  {kind}", words] for kind, words in run.proven.items()],
-        "stages of ZeRO: what it holds between steps": table_of(ZERO, stages),
+        "stages of ZeRO: what it holds between steps": table_of(ZERO, zero),
     }
     memory, *rest = (f"{title}\n{align(lines)}" for title, lines in tables.items() if lines)
     return "\n\n".join([_title(run), memory, align(_figures(run)), *rest])

@@ -20,7 +20,7 @@ from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import interval_columns
 from simulator.analysis.critical_path import trace_back
 from simulator.parallel.passes import COMPUTE, EP, HOST, STREAMS
-from simulator.parallel.plan_memory import PARTS, Memory, Stage, State, stages_of_zero
+from simulator.parallel.plan_memory import PARTS, Memory, State, stages_of_zero
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import StepMeasures, measure
 from simulator.steps.kinds import GATHER, KINDS, REDUCE
@@ -116,7 +116,7 @@ class PlanRun:
         return advice(self.training, self.plan, topology) if self.missing else ""
 
     @cached_property
-    def zero(self) -> list[Stage]:
+    def zero(self) -> list[dict[str, float]]:
         """What each stage of ZeRO would hold and send on the fullest device."""
 
         def state(zero: int) -> State:
@@ -292,7 +292,7 @@ class PlanRun:
                 "fullest_device": memory.fullest,
                 "devices": [memory.parts(device) for device in range(self.plan.pp)],
                 "over_time": self.held,
-                "zero": [each._asdict() for each in self.zero],
+                "zero": self.zero,
             },
             "router": self.router,
             "proven": self.proven,

@@ -17,7 +17,9 @@ from experiments.parallel.plan_errors import kind_of, mean_error
 from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import (
-    OVERHEADS,
+    COMMUNICATOR,
+    CONTEXT,
+    FRAGMENTATION,
     Stages,
     Training,
     interval_of,
@@ -293,11 +295,11 @@ class PlanBounds:
             has_experts |= "experts" in counts
             device_bytes.append(
                 sum(n * sum(state.shared(plan.zero, size(kind))) for kind, n in counts.items())
-                + OVERHEADS.fragmentation * _activations(plan, stages, device)
+                + FRAGMENTATION * _activations(plan, stages, device)
             )
         kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * has_experts)]
         groups = sum(size(kind) > 1 for kind in kinds)
-        return max(device_bytes) + groups * OVERHEADS.communicator + OVERHEADS.context
+        return max(device_bytes) + groups * COMMUNICATOR + CONTEXT
 
 
 def _activations(plan: Plan, stages: Stages, device: int) -> float:

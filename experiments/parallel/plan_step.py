@@ -22,7 +22,7 @@ from simulator.parallel.blocks import Block, Part
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines import Pipeline
-from simulator.parallel.plan_memory import Memory, Overheads, State, memory
+from simulator.parallel.plan_memory import Memory, State, memory
 from simulator.parallel.sharding import Sharding, elements
 from simulator.parallel.step import Detail, Step, write
 from simulator.parallel.step_measures import length_of
@@ -39,7 +39,7 @@ UPDATE = 44.0
 """Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its norm
 is found (4); parameter, gradient and two moments are read (16), and written but for the gradient
 (12); the parameter is copied in 16 bits (6)."""
-OVERHEADS = Overheads(communicator=300 * 2.0**20, context=2.0**30, fragmentation=1.05)
+COMMUNICATOR, CONTEXT, FRAGMENTATION = 300 * 2.0**20, 2.0**30, 1.05
 """Recalled: a communicator of NCCL takes 200 to 400 MiB, the context of CUDA with the workspaces of
 its libraries 0.5 to 1.5 GiB. Assumed: the allocator takes 5% more than what comes and goes."""
 ENDS: tuple[End, ...] = ("expected", "low", "high")
@@ -234,7 +234,13 @@ def state_of(training: Training, plan: Plan) -> State:
 
 def memory_of(training: Training, plan: Plan, work: Work) -> Memory:
     """The memory of a step."""
-    return memory(work, state_of(training, plan), OVERHEADS)
+    return memory(
+        work,
+        state_of(training, plan),
+        communicator=COMMUNICATOR,
+        context=CONTEXT,
+        fragmentation=FRAGMENTATION,
+    )
 
 
 def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:

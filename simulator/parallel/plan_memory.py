@@ -25,11 +25,6 @@ from simulator.steps.step_graph import Call
 from topologies.errors import InputError
 from topologies.topology import Floats
 
-HEAD = "head"
-"""The name of the block whose activations are logits."""
-SENT = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
-"""Bytes that a rank of a large ring sends for each byte of V."""
-
 
 class State(NamedTuple):
     """Bytes of each element of the parameters that are held between steps."""
@@ -49,18 +44,7 @@ class State(NamedTuple):
         return State(*(nbytes / share for nbytes, share in zip(self, shares, strict=True)))
 
 
-class Overheads(NamedTuple):
-    """Memory besides tensors."""
-
-    communicator: float = 0.0
-    """Bytes of the buffers of a communicator: of each group of more than one rank."""
-    context: float = 0.0
-    """Bytes of the device's context and libraries."""
-    fragmentation: float = 1.0
-    """What the allocator takes for each byte that comes and goes in a step."""
-
-
-STATE, NONE = State(), Overheads()
+STATE = State()
 PARTS = (
     *State._fields,
     *("activations", "logits", "again", "gathered", "unsharded", "reducing"),
@@ -76,8 +60,6 @@ PARTS = (
 - buffers: those of communicators.
 """
 ACTIVATIONS, LOGITS, AGAIN, GATHERED, UNSHARDED, REDUCING = range(3, 9)
-MOVING = slice(ACTIVATIONS, REDUCING + 1)
-"""The parts that come and go in a step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,11 +93,24 @@ class Memory:
         return {name: nbytes for name, nbytes in zip(PARTS, row, strict=True) if nbytes}
 
 
-def memory(work: Work, state: State = STATE, overheads: Overheads = NONE) -> Memory:
-    """The memory of a step. It follows from the order of actions: nothing is simulated."""
-    if not overheads.fragmentation >= 1:
-        raise InputError(f"fragmentation is {overheads.fragmentation}: 1 or more")
-    pipeline, fixed = work.pipeline, _fixed(work, state, overheads)
+def memory(
+    work: Work,
+    state: State = STATE,
+    *,
+    communicator: float = 0.0,
+    context: float = 0.0,
+    fragmentation: float = 1.0,
+) -> Memory:
+    """The memory of a step. It follows from the order of actions: nothing is simulated.
+
+    Each group of more than one rank has the buffers of a `communicator`, and the device a
+    `context` with its libraries, in bytes. The allocator takes `fragmentation` bytes for each byte
+    that comes and goes in a step.
+    """
+    if not fragmentation >= 1:
+        raise InputError(f"fragmentation is {fragmentation}: 1 or more")
+    pipeline, fixed = work.pipeline, _fixed(work, state, communicator)
+    fixed[:, PARTS.index("context")] = context
     kind, stage = pipeline.kind, pipeline.stage
     most = np.zeros((4, pipeline.stages, len(PARTS)))
     for number, place in np.unique(np.stack((kind, stage), axis=1), axis=0).tolist():
@@ -129,7 +124,8 @@ def memory(work: Work, state: State = STATE, overheads: Overheads = NONE) -> Mem
     moving = before + np.minimum(changes, 0.0).sum(axis=1) + most[kind, stage]
     moving[pipeline.second] += (most[FORWARD] - keeps[:, 0])[stage[pipeline.second - 1]]
     held = fixed[pipeline.device] + moving
-    held[:, -1] = (overheads.fragmentation - 1) * held[:, MOVING].sum(axis=1)
+    # These parts come and go in a step.
+    held[:, -1] = (fragmentation - 1) * held[:, ACTIVATIONS : REDUCING + 1].sum(axis=1)
     return Memory(pipeline, fixed, held)
 
 
@@ -138,7 +134,7 @@ def _kept(blocks: Sequence[Block]) -> Floats:
     shape (2, blocks, parts)."""
     table = np.zeros((2, len(blocks), len(PARTS)))
     for place, block in enumerate(blocks):
-        part = LOGITS if block.name == HEAD else ACTIVATIONS
+        part = LOGITS if block.name == "head" else ACTIVATIONS
         table[:, place, part] = block.kept, block.kept_for_weights
     return table
 
@@ -207,8 +203,8 @@ def held_between_steps(work: Work, state: State, stage: int) -> Floats:
     return total
 
 
-def _fixed(work: Work, state: State, overheads: Overheads) -> Floats:
-    """What each device holds all the time."""
+def _fixed(work: Work, state: State, communicator: float) -> Floats:
+    """What each device holds all the time, where each group has the buffers of a communicator."""
     pipeline, sharding = work.pipeline, work.sharding
     of_stage = np.zeros((pipeline.stages, len(PARTS)))
     for stage, row in enumerate(of_stage):
@@ -222,27 +218,23 @@ def _fixed(work: Work, state: State, overheads: Overheads) -> Floats:
     np.add.at(fixed, pipeline.place, of_stage)
     kinds = ("tp", "cp", "pp", "ep", *work.groups)
     groups = sum(work.times.degrees.size(kind) > 1 for kind in kinds) + bool(sharding.shard)
-    fixed[:, PARTS.index("buffers")] = groups * overheads.communicator
-    fixed[:, PARTS.index("context")] = overheads.context
+    fixed[:, PARTS.index("buffers")] = groups * communicator
     return fixed
 
 
-class Stage(NamedTuple):
-    """A stage of ZeRO on a rank of a plan."""
+def stages_of_zero(
+    work: Work, state: Callable[[int], State], device: int = 0
+) -> list[dict[str, float]]:
+    """A record for each stage of ZeRO that the pipeline allows: what a rank of a device would hold
+    and send under it. `state` is what a rank holds under a stage.
 
-    zero: int
-    held: float
-    """Bytes between steps."""
-    redundant: float
-    """Bytes of `held` beyond an equal share of all ranks that have the same parameters."""
-    sent: float
-    """Bytes that the rank sends in a step at least, for gradients and parameters."""
-
-
-def stages_of_zero(work: Work, state: Callable[[int], State], device: int = 0) -> list[Stage]:
-    """What a rank of a device would hold and send under each stage of ZeRO that the pipeline
-    allows. `state` is what a rank holds under a stage."""
+    `held` are bytes between steps, and `redundant` those beyond an equal share of all ranks that
+    have the same parameters. `sent` are bytes that the rank sends in a step at least, for gradients
+    and parameters.
+    """
     rows, pipeline, size = [], work.pipeline, work.times.degrees.size
+    # Bytes that a rank of a large ring sends for each byte of V.
+    shares = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0}
     mine = np.nonzero(pipeline.place == device)[1].tolist()
     last = np.isin(np.arange(len(pipeline)), pipeline.last)
     actions = np.stack((pipeline.stage, pipeline.kind, last), axis=1)[pipeline.device == device]
@@ -262,8 +254,8 @@ def stages_of_zero(work: Work, state: Callable[[int], State], device: int = 0) -
         for (stage, kind, is_last), number in Counter(map(tuple, actions.tolist())).items():
             calls += under.action(stage, kind, last=bool(is_last)).calls * number
         sent = sum(
-            SENT[call.collective] * call.nbytes * (1 - 1 / size(call.group)) for call in calls
+            shares[call.collective] * call.nbytes * (1 - 1 / size(call.group)) for call in calls
         )
         sent += sum(nbytes for *ends, nbytes, _ in tied_gradients(under) if device in ends)
-        rows.append(Stage(zero, total, total - least, sent))
+        rows.append({"zero": zero, "held": total, "redundant": total - least, "sent": sent})
     return rows

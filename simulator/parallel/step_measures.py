@@ -4,7 +4,6 @@ other: in calls that others enter later, and for what others send later."""
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 import numpy as np
 
@@ -145,20 +144,13 @@ def _collapsed(step: Step) -> tuple[Floats, Floats, Floats]:
     return inner, active, launched
 
 
-class PeerWaits(NamedTuple):
-    """How long places wait for others, a row for each two places and each lane."""
+def peer_waits(step: Step) -> dict[tuple[int, int, int], float]:
+    """How many seconds places wait for others in a step: by the place, by the peer for which it
+    waits, and by the lane of the call or of what is sent.
 
-    place: Ints
-    peer: Ints
-    """The place for which it waits."""
-    lane: Ints
-    """The stream of the call, or of what is sent."""
-    seconds: Floats
-
-
-def peer_waits(step: Step) -> PeerWaits:
-    """The waits of a step. In a call, a place waits from when it enters until the last one does,
-    which is its peer. For a message it waits until the peer sends it; the rest is its transfer."""
+    In a call, a place waits from when it enters until the last one does, which is its peer. For a
+    message it waits until the peer sends it; the rest is its transfer.
+    """
     graph, timeline, tasks = step.graph, step.timeline, np.arange(len(step.graph))
     later, earlier = graph.waiting, graph.indices
     unit, entered, ready = joint_calls(graph), np.zeros(len(graph)), np.zeros(len(graph))
@@ -187,5 +179,5 @@ def peer_waits(step: Step) -> PeerWaits:
     seconds = np.append((entered[peer] - entered)[called], late[order])
     shape = graph.places, graph.places, len(graph.lanes)
     key, row = np.unique(np.ravel_multi_index((place, awaited, lane), shape), return_inverse=True)
-    place, awaited, lane = (each.astype(np.int32) for each in np.unravel_index(key, shape))
-    return PeerWaits(place, awaited, lane, np.bincount(row, seconds).astype(np.float64))
+    keys = zip(*(each.tolist() for each in np.unravel_index(key, shape)), strict=True)
+    return dict(zip(keys, np.bincount(row, seconds).tolist(), strict=True))

@@ -95,15 +95,15 @@ def test_the_table_of_zero_says_what_plans_with_its_stages_say(
     for plan, work in zip(plans, works, strict=True):
         result = PlanRun(trained, plan, write(work))
         device = result.memory.fullest
-        for row in result.zero:
-            if shared and plan.zero <= 1 < row.zero:
+        for zero, row in enumerate(result.zero):
+            if shared and plan.zero <= 1 < zero:
                 continue
-            needed = memory(works[row.zero], state_of(trained, plans[row.zero]))
-            assert row.held == pytest.approx(needed.fixed[device, :3].sum(), rel=1e-12)
-            assert row.sent == pytest.approx(sent(steps[row.zero], device), rel=1e-12)
+            needed = memory(works[zero], state_of(trained, plans[zero]))
+            assert row["held"] == pytest.approx(needed.fixed[device, :3].sum(), rel=1e-12)
+            assert row["sent"] == pytest.approx(sent(steps[zero], device), rel=1e-12)
 
 
 def test_a_pipeline_with_two_copies_has_no_stages_that_share_gradients() -> None:
     trained, plan = shaped("gpt3_1_7b:layers=4"), parse_plan("dp=2,pp=2,schedule=dual_pipe")
     work = work_of(trained, plan, GroupTimes(star(4, bandwidth=1e9), plan.degrees))
-    assert [row.zero for row in PlanRun(trained, plan, write(work)).zero] == [0, 1]
+    assert [row["zero"] for row in PlanRun(trained, plan, write(work)).zero] == [0, 1]

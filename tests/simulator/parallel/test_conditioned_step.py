@@ -17,6 +17,7 @@ from simulator.parallel.blocks import Block, Part
 from simulator.parallel.conditioned_step import chained, place_of, split_step
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.passes import DATA, SEND
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import Step, write
@@ -100,18 +101,19 @@ def test_a_straggler_makes_all_wait_for_its_computations() -> None:
     assert slow.graph.places == 2
     # The forward and the backward before the gradients are reduced, and the optimizer behind that.
     assert length_of(slow) == pytest.approx(length_of(step) + 3.0 + 0.5)
-    waits = peer_waits(slow)
-    assert waits.seconds == pytest.approx([3.0])
     assert slow.graph.place_of.tolist() == [0, 0, 1, 0]
-    assert (waits.place.tolist(), waits.peer.tolist()) == ([0], [1])
+    assert peer_waits(slow) == {(0, 1, DATA): pytest.approx(3.0)}
 
 
 def test_a_device_waits_for_what_a_slow_peer_sends() -> None:
     step = small(Degrees(pp=2))
     slow = under(step, Conditions({0: 2.0}))
-    waits, plain = peer_waits(slow), peer_waits(step)
-    assert (waits.place.tolist(), waits.peer.tolist()) == ([0, 1], [1, 0])
-    assert (waits.seconds - plain.seconds).tolist() == pytest.approx([0.0, 1.0])
+    plain = peer_waits(step)
+    assert [*plain] == [(0, 1, SEND), (1, 0, SEND)]
+    assert peer_waits(slow) == {
+        (0, 1, SEND): pytest.approx(plain[0, 1, SEND]),
+        (1, 0, SEND): pytest.approx(plain[1, 0, SEND] + 1.0),
+    }
 
 
 def test_steps_follow_each_other() -> None:

@@ -17,7 +17,7 @@ from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipeline_times import peak_activations
 from simulator.parallel.pipelines import find
-from simulator.parallel.plan_memory import Overheads, State, memory, stages_of_zero
+from simulator.parallel.plan_memory import State, memory, stages_of_zero
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
 from simulator.training.bucket_costs import BucketRules
@@ -68,7 +68,7 @@ def test_buckets_of_ddp_hold_gradients_once_more_unless_these_are_views() -> Non
     )
     assert memory(usual).peak == memory(views).peak == 7 * 16
     assert memory(copied).peak == 7 * 16 + 7 * 2
-    assert [stage.held for stage in stages_of_zero(copied, lambda _: State())][:2] == [
+    assert [stage["held"] for stage in stages_of_zero(copied, lambda _: State())][:2] == [
         7 * 18,
         7 * (4 + 12 / 2),
     ]
@@ -97,13 +97,13 @@ def test_the_distributed_optimizer_of_megatron_is_stage_1(
 def test_redundancy_falls_with_the_stage_and_traffic_grows_at_the_third() -> None:
     plan = work(block(elements=8.0), degrees=Degrees(dp=8))
     rows = stages_of_zero(plan, lambda _: State())
-    assert [row.redundant for row in rows] == [8 * 14.0, 8 * 14 - 7 * 12, 7 * 2.0, 0.0]
-    assert [row.sent for row in rows] == [28.0, 28.0, 28.0, 42.0]
+    assert [row["redundant"] for row in rows] == [8 * 14.0, 8 * 14 - 7 * 12, 7 * 2.0, 0.0]
+    assert [row["sent"] for row in rows] == [28.0, 28.0, 28.0, 42.0]
     again = stages_of_zero(
         work(block(elements=8.0), degrees=Degrees(dp=8), micro=3),
         lambda _: State(),
     )
-    assert [row.sent for row in again] == [28.0, 28.0, 7 * (3 * 2.0 + 2), 3 * 42.0]
+    assert [row["sent"] for row in again] == [28.0, 28.0, 7 * (3 * 2.0 + 2), 3 * 42.0]
 
 
 @tries(7, 30)
@@ -187,8 +187,8 @@ def test_parameters_that_stay_gathered_are_whole() -> None:
 def test_overheads_are_stated() -> None:
     plan = work(block(kept=8.0), degrees=Degrees(dp=2, tp=2))
     bare = memory(plan)
-    more = memory(plan, overheads=Overheads(communicator=100.0, context=50.0, fragmentation=1.25))
+    more = memory(plan, State(), communicator=100.0, context=50.0, fragmentation=1.25)
     assert more.peak - bare.peak == 2 * 100 + 50 + 2
     assert more.parts(0)["fragmentation"] == 2.0
     with pytest.raises(InputError, match=r"fragmentation is 0.5: 1 or more"):
-        memory(plan, overheads=Overheads(fragmentation=0.5))
+        memory(plan, State(), fragmentation=0.5)
