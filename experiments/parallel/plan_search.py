@@ -33,7 +33,6 @@ from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import interval_columns
 from experiments.text_lines import bytes_cell
 from simulator.parallel.blocks import Block
-from simulator.parallel.bound_search import KEEP, LEAST, distinct, search
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, STREAMS, TP
 from simulator.parallel.sharding import elements
@@ -46,17 +45,9 @@ from topologies.errors import InputError
 from topologies.units import format_seconds
 
 Progress = Callable[[int, int], object]
-ROUNDING = 1e-12
-"""Parts of a step below this share of it are rounding errors."""
-FEW, MANY = 40_000, 1_000_000
-"""Parts of layers in a step that are simulated, at most: usually, and where the CPU limits it."""
-LIMITING = 0.5
-"""Seconds of launches over those of computing from which on the CPU may limit a step."""
-TOO_LARGE = "does not fit in memory"
-REASONS = 2
-"""Reasons for which a plan loses that a table shows, at most."""
-SHOWN = 0.02
-"""Only reasons that make up this share of a loss, at least, are shown."""
+FASTEST = 10
+"""Times of plans that a search shows, if there are as many. Plans that are alike have the same
+time."""
 
 
 class Simulated(NamedTuple):
@@ -105,12 +96,12 @@ class SearchResult:
         return mean_error(kind_of(space.training.times, self.plans[place].zero, space.span))
 
     def loses_to(self, place: int) -> str:
-        """What a plan loses to the fastest one, the most first; empty for the fastest one
-        itself."""
+        """Two parts of the step in which a plan loses most to the fastest one, if each makes up 2%
+        of the loss; empty for the fastest one itself."""
         best, run = self.simulated[0], self.simulated[place]
         lost = {name: seconds - best.parts[name] for name, seconds in run.parts.items()}
-        least = max(SHOWN * (run.seconds - best.seconds), 1e-12)
-        most = sorted(lost, key=lambda name: -lost[name])[:REASONS]
+        least = max(0.02 * (run.seconds - best.seconds), 1e-12)
+        most = sorted(lost, key=lambda name: -lost[name])[:2]
         return ", ".join(
             f"{name} +{format_seconds(lost[name])}" for name in most if lost[name] > least
         )
@@ -154,12 +145,12 @@ def find_plans(
     space: Space,
     times: GroupTimes,
     progress: Callable[[str], Progress] = lambda _: lambda *_: None,
-    least: int = LEAST,
+    least: int = 50,
     level: float = 0.0,
 ) -> SearchResult:
-    """Bound all plans that fit, and simulate those that may be among the fastest. `progress` makes
-    what hears how far a kind of work has come. With a `level` the fastest plans have intervals that
-    hold this share of runs.
+    """Bound all plans that fit, and simulate those that may be among the fastest, at `least` so
+    many. `progress` makes what hears how far a kind of work has come. With a `level` the fastest
+    plans have intervals that hold this share of runs.
 
     Raises InputError if no plan fits in the memory of a device.
     """
@@ -178,7 +169,7 @@ def find_plans(
         runs[number] = simulate_plan(training, fitting[number], times)
         return runs[number].seconds if runs[number].memory <= limit else inf
 
-    fastest = search(seconds, simulate, least=least, progress=simulated)
+    fastest = search(seconds, simulate, FASTEST, least, simulated)
     simulated(len(fastest), len(fastest))
     if not fastest:
         best = min(plans, key=memory.__getitem__)
@@ -194,8 +185,8 @@ def find_plans(
     )
     bounded_only = [number for number in range(len(fitting)) if number not in runs]
     order = [*ranked, *sorted(bounded_only, key=seconds.__getitem__)]
-    left_out[TOO_LARGE] = len(plans) - len(order)
-    sizes = list(Counter(group.values()).values())[:KEEP]
+    left_out["does not fit in memory"] = len(plans) - len(order)
+    sizes = list(Counter(group.values()).values())[:FASTEST]
     first = [end - size for end, size in zip(accumulate(sizes), sizes, strict=True)]
     sure = times.at("time") if level else None
     return SearchResult(
@@ -209,6 +200,53 @@ def find_plans(
         {place: size - 1 for place, size in zip(first, sizes, strict=True)},
         {place: _interval(training, fitting[order[place]], sure, level) for place in first if sure},
     )
+
+
+def search(
+    bounds: Sequence[float],
+    simulate: Callable[[int], float],
+    keep: int,
+    least: int,
+    progress: Progress | None = None,
+) -> dict[int, float]:
+    """The seconds of all plans that are simulated, the fastest first, by their place in `bounds`.
+
+    Plans are simulated from the lowest bound on, at `least` so many, until the next bound is longer
+    than the time in place `keep`: no other plan can have one of the first `keep` times. A plan
+    without end, of infinite seconds, is left out.
+
+    >>> search([3, 1, 2], simulate=[3.5, 2.5, 2.0].__getitem__, keep=1, least=0)
+    {2: 2.0, 1: 2.5}
+    """
+    order = sorted(range(len(bounds)), key=bounds.__getitem__)
+    times: dict[int, float] = {}
+    worst = inf
+    for number in order:
+        if len(times) >= least and bounds[number] > worst:
+            break
+        if progress:
+            progress(len(times), max(len(times) + 1, min(least, len(order))))
+        seconds = simulate(number)
+        if seconds < inf:
+            times[number] = seconds
+        different = distinct(times)
+        if len(different) >= keep:
+            worst = times[different[keep - 1]]
+    return dict(sorted(times.items(), key=lambda item: item[1]))
+
+
+def distinct(times: Mapping[int, float]) -> list[int]:
+    """A plan for each time, the fastest first, by its place. Sums in another order differ in their
+    last digits, which makes no other time.
+
+    >>> distinct({4: 1.0, 2: 1.0, 3: 2.0})
+    [4, 3]
+    """
+    places: list[int] = []
+    for place, seconds in sorted(times.items(), key=lambda item: item[1]):
+        if not places or seconds > times[places[-1]] * (1 + 1e-9):
+            places.append(place)
+    return places
 
 
 def _interval(training: Training, plan: Plan, times: GroupTimes, level: float) -> Interval:
@@ -233,7 +271,8 @@ def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulate
         "optimizer": float(measures.optimizer.mean()),
         "bubble": float(measures.idle.mean()),
     }
-    least = ROUNDING * measures.step
+    # Less than this share of the step is a rounding error.
+    least = 1e-12 * measures.step
     parts = {name: seconds if seconds > least else 0.0 for name, seconds in parts.items()}
     return Simulated(measures.step, parts, memory_of(training, plan, work).peak)
 
@@ -248,7 +287,8 @@ def detail_of(work: Work) -> Detail:
         for part in (*block.forward, *block.again, *block.backward)
     ]
     launches, seconds = sum(part.launch for part in parts), sum(part.seconds for part in parts)
-    most = FEW if launches < LIMITING * seconds else MANY
+    # Where launches take half as long as computations, the CPU may limit the step.
+    most = 40_000 if launches < 0.5 * seconds else 1_000_000
     return "layers" if len(parts) * work.pipeline.micro_batches <= most else "passes"
 
 
