@@ -39,17 +39,12 @@ ROW = 0.15
 factors. Some jobs run short of memory or share a machine, which no model of compute knows."""
 STARTS = 1.0, 4.0
 """Factors on the launch to start from: where it does not bind, the step tells nothing of it."""
-ROUNDS = 30
-"""Fits to known paths, at most."""
 PRECISE = 1e-9
 """The error of a step by its known paths, as a share of it."""
-FINENESS = 0.03
-KEPT = 4
-"""Steps that stay written while a fit simulates them, at most: a large one takes 400 MB."""
 BOUND = np.full(len(STREAMS), 2)
 """Which factor the times of a stream have: 0 that of the device, 1 that of launches, 2 none."""
 BOUND[[COMPUTE, COPIES]], BOUND[HOST] = 0, 1
-MOST_BYTES, MOST_ROWS = 2**20, 1000
+MOST_ROWS = 1000
 COLUMNS = "model", "plan", "seconds"
 
 
@@ -77,7 +72,7 @@ def read_steps(path: Path) -> dict[str, tuple[str, str, float]]:
     Raises InputError with file and line of the first mistake.
     """
     expected = f"a CSV of {', '.join(COLUMNS)}"
-    text = text_of(path, MOST_BYTES, expected, f"take at most {MOST_ROWS} steps")
+    text = text_of(path, 2**20, expected, f"take at most {MOST_ROWS} steps")
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     steps = {}
     try:
@@ -121,7 +116,8 @@ def calibrated_by(
     steps, paths = read_steps(path), list[CriticalPath]()
     for where, (model, plan, _) in steps.items():
         try:
-            paths.append(critical_path(model, plan, times, groups, keeps=len(paths) < KEPT))
+            # A large written step takes 400 MB, so few of them stay.
+            paths.append(critical_path(model, plan, times, groups, keeps=len(paths) < 4))
             paths[-1](Factors())
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
@@ -187,7 +183,7 @@ def calibrate(paths: Sequence[CriticalPath], measured: Sequence[float]) -> Facto
     known = [np.zeros((0, 3)) for _ in paths]
     for start in STARTS:
         _learn(paths, known, Factors(launch=start))
-    for _ in range(ROUNDS):
+    for _ in range(30):
         factors = _likeliest(known, np.log(measured))
         if not _learn(paths, known, factors):
             break
@@ -220,7 +216,7 @@ def _likeliest(known: Sequence[Floats], measured: Floats) -> Factors:
         return np.concatenate([logs / (KNOWN, GUESSED), missed / ROW])
 
     fits = [
-        least_squares(doubts, [0.0, np.log(start)], diff_step=[FINENESS] * 2, x_scale=0.1)
+        least_squares(doubts, [0.0, np.log(start)], diff_step=[0.03] * 2, x_scale=0.1)
         for start in STARTS
     ]
     return Factors(*np.exp(min(fits, key=lambda fit: float(fit.cost)).x).tolist())

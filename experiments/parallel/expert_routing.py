@@ -19,10 +19,6 @@ from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-SCORES = 2**22
-"""Scores of tokens for experts that a router draws; more where a rank has fewer than 512 tokens."""
-PAIRS = 2**16
-"""Pairs of ranks whose messages are simulated one by one, at most."""
 EXCHANGES = "dispatch", "combine"
 
 
@@ -100,7 +96,9 @@ def routing_of(shape: TransformerShape, plan: Plan, seq: int, topology: Topology
     if experts.number % plan.ep:
         plan.check(shape, seq, "the model")
     tokens = plan.micro * seq / plan.cp
-    drawn = max(min(TOKENS, tokens), min(tokens, SCORES // (plan.ep * experts.number)))
+    # A router draws so many scores of tokens for experts; more where a rank has fewer than 512
+    # tokens.
+    drawn = max(min(TOKENS, tokens), min(tokens, 2**22 // (plan.ep * experts.number)))
     size, regular = _nodes(plan, topology)
     local = experts.number // plan.ep
     if plan.nodes and min(plan.nodes * size, plan.ep) * local < experts.top:
@@ -112,7 +110,8 @@ def routing_of(shape: TransformerShape, plan: Plan, seq: int, topology: Topology
     reasons = {
         "one rank has all experts": plan.ep == 1,
         "each expert has as many slots": plan.capacity > 0,
-        "too many pairs of ranks": plan.ep * plan.ep > PAIRS,
+        # Their messages are simulated one by one.
+        "too many pairs of ranks": plan.ep * plan.ep > 2**16,
         "the ranks of a node do not follow one another": forwards and not regular,
     }
     exponent = float(plan.router.partition(":")[2])

@@ -15,19 +15,12 @@ from simulator.parallel.group_times import GroupTimes
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-LISTED = 3
-"""Changes that a message names, at most."""
-TOGETHER = 16
-"""Changes of a plan together, at most."""
-NODE = 8
-"""GPUs of a usual node: tensor parallel stays within it."""
-
 
 def advice(training: Training, plan: Plan, topology: Topology) -> str:
-    """Changes that each make a plan fit; if none does, changes that do together."""
+    """Up to three changes that each make a plan fit; if none does, changes that do together."""
     capacity = accelerator(training.times.device).capacity
     changes, least = dict[str, Any](), inf
-    for _ in range(TOGETHER):
+    for _ in range(16):
         options = [changes | change for change in _changes(replace(plan, **changes))]
         peaks = [_peak(training, replace(plan, **option), topology) for option in options]
         if min(peaks, default=least) >= least:
@@ -35,7 +28,7 @@ def advice(training: Training, plan: Plan, topology: Topology) -> str:
         best = peaks.index(min(peaks))
         if peaks[best] <= capacity:
             fitting = [place for place, nbytes in enumerate(peaks) if nbytes <= capacity]
-            shown = [best] if changes else fitting[:LISTED]
+            shown = [best] if changes else fitting[:3]
             words = [f"{_text(options[place])} ({bytes_cell(peaks[place])})" for place in shown]
             return f"take {' or '.join(words)}"
         changes, least = options[best], peaks[best]
@@ -55,7 +48,8 @@ def _changes(plan: Plan) -> list[dict[str, Any]]:
     """Changes of a plan that take less memory, the cheapest ones first."""
     batch, even = plan.sequences, plan.dp % 2 == 0
     unfused = plan.attention == "unfused" and plan.recompute == "none"
-    half, whole = plan.dp // 2, plan.pp == 1
+    # Tensor parallel stays within the 8 GPUs of a usual node.
+    half, whole, within = plan.dp // 2, plan.pp == 1, plan.tp < 8
     changes: list[tuple[bool, dict[str, Any]]] = [
         (unfused, {"recompute": "selective"}),
         (plan.tp > 1 and not plan.sp, {"sp": True}),
@@ -67,7 +61,7 @@ def _changes(plan: Plan) -> list[dict[str, Any]]:
         (not plan.sync, {"sync": True}),
         (plan.micro > 1, {"micro": plan.micro // 2, "batch": batch}),
         (plan.recompute != "full", {"recompute": "full"}),
-        (even and plan.tp < NODE, {"dp": half, "tp": plan.tp * 2, "sp": True, "batch": batch}),
+        (even and within, {"dp": half, "tp": plan.tp * 2, "sp": True, "batch": batch}),
         (even, {"dp": half, "pp": plan.pp * 2, "batch": batch}),
     ]
     return [change for possible, change in changes if possible]

@@ -15,7 +15,6 @@ from topologies.topology import Topology
 
 FILE = Path(__file__).with_suffix(".csv")
 """One row for each kind; `python -m experiments.studies plan-accuracy FOLDER` prints them."""
-UNKNOWN = "--calibrate-compute takes steps of yours"
 
 
 class Kind(NamedTuple):
@@ -73,7 +72,10 @@ def mean_error(kind: Kind) -> tuple[float | None, str]:
     where = f"{kind.device} in {kind.math}, {kind.sharding}, {kind.span}"
     error = plan_errors().get(kind)
     if error is None:
-        return None, f"unknown: no measured step of {where}; {UNKNOWN}"
+        return (
+            None,
+            f"unknown: no measured step of {where}; --calibrate-compute takes steps of yours",
+        )
     steps = counted(error.steps, "measured step")
     spread = f"nine of ten within {error.nine_of_ten:.0%}, {error.bias:+.0%} on average"
     return error.mean, f"on {steps} of {where}; {spread}"

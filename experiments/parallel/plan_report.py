@@ -17,8 +17,6 @@ from topologies.units import format_seconds
 
 SHOWN = 16
 """Devices of a pipeline that a report lists, at most."""
-UNSURE = ("activations", "logits", "fragmentation")
-"""Parts of the memory that depend on the framework: those between steps follow from the plan."""
 NAMES = {
     "logits": "logits and loss",
     "again": "computed again",
@@ -51,8 +49,6 @@ WAITS = {
     "in": "{stream}",
     "how long": "{longer_s:s}",
 }
-MOST_WAITS = 8
-"""Waits that a report lists, at most."""
 TOKENS = {
     "busiest rank": ("{busiest:.2f}", "times the tokens of a mean rank"),
     "dropped": ("{dropped:.1%}", "experts take {slots}"),
@@ -102,7 +98,7 @@ def text(run: PlanRun) -> str:
     """The report."""
     plan, total = run.plan, run.row["step_s"]
     path = [share_cells(name, seconds, total) for name, seconds in run.path.items()]
-    waits = table_of(WAITS, run.course.waits[:MOST_WAITS]) if run.course else []
+    waits = table_of(WAITS, run.course.waits[:8]) if run.course else []
     zero = run.zero if run.zero[0]["redundant"] else []
     tables = {
         f"memory of a GPU of device {run.memory.fullest} when it holds most": _memory(run),
@@ -126,7 +122,9 @@ def _title(run: PlanRun) -> str:
     if not run.missing:
         return name + format_seconds(run.row["step_s"])
     parts = run.memory.parts(run.memory.fullest)
-    unsure = max((part for part in UNSURE if part in parts), key=parts.__getitem__)
+    # These depend on the framework: what is held between steps follows from the plan.
+    framework = "activations", "logits", "fragmentation"
+    unsure = max((part for part in framework if part in parts), key=parts.__getitem__)
     return (
         f"{name}does not fit in memory\n"
         f"  a GPU needs {bytes_cell(run.memory.peak)} and has {bytes_cell(run.capacity)}, "

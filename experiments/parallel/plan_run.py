@@ -47,8 +47,6 @@ MEANINGS = {
 """What each stream carries."""
 COPIED = {GATHER: "copy parameters", REDUCE: "copy gradients"}
 """What a device computes for collectives: copies out of their buffers and into them."""
-MEANS = "computing", "optimizer", "exposed", "hidden", "launching", "idle", "idle_between"
-"""The measures of which a row has the mean over the devices of the pipeline."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +138,8 @@ class PlanRun:
         tokens_per_s = sequences * training.seq / (seconds or 1.0)
         span = span_of(self.step.work.times.topology, gpus)
         error, measured = mean_error(kind_of(times, plan.zero, span))
-        means = {name: getattr(self.measures, name).reshape(plan.pp, -1) for name in MEANS}
+        means = "computing", "optimizer", "exposed", "hidden", "launching", "idle", "idle_between"
+        of_devices = {name: getattr(self.measures, name).reshape(plan.pp, -1) for name in means}
         interval = self.interval and self.interval.at_least(self.reading)
         return {
             "model": training.name,
@@ -155,7 +154,7 @@ class PlanRun:
             # Those of the model on each GPU: what is computed again does not count.
             "tflops": tokens_per_s * training.flops_per_token / gpus / 1e12,
             "mfu": training.mfu(tokens_per_s, gpus),
-            **{f"{name}_s": float(each.sum(axis=1).mean()) for name, each in means.items()},
+            **{f"{name}_s": float(each.sum(axis=1).mean()) for name, each in of_devices.items()},
             "model_error": error,
             "measured": measured,
             "memory_bytes": self.memory.peak,

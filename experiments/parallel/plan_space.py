@@ -13,11 +13,6 @@ from experiments.parallel.plan_step import Training, stage_sizes
 from experiments.parallel.plan_text import Plan, parse_values
 from topologies.errors import InputError
 
-SEQUENCES = 4
-"""Sequences of a step for each GPU, if the user does not say."""
-FIXED = ("schedule", "reshard", "shard", "sync", "fsdp", "ddp", "router", "seed", "nodes")
-"""Keys of a plan that a search does not take."""
-
 
 @dataclass(frozen=True)
 class Space:
@@ -34,8 +29,8 @@ class Space:
 
     @property
     def batch(self) -> int:
-        """Sequences of a step."""
-        return int(self.wanted.get("batch", SEQUENCES * self.gpus))
+        """Sequences of a step: four for each GPU, if the user does not say."""
+        return int(self.wanted.get("batch", 4 * self.gpus))
 
     def plans(self) -> tuple[list[Plan], Counter[str]]:
         """All plans, but for those that the model or the batch do not allow, which are counted by
@@ -124,14 +119,15 @@ class Space:
 
 
 def parse_space(text: str) -> dict[str, Any]:
-    """The values of "auto" or "auto,KEY=VALUE,...": what all plans of a search have.
+    """The values of "auto" or "auto,KEY=VALUE,...": what all plans of a search have. Raises
+    InputError for a key that a search does not take.
 
     >>> parse_space("auto,tp=8")
     {'tp': 8}
     """
     _, _, rest = text.partition(",")
     values = parse_values(rest)
-    for key in FIXED:
+    for key in ("schedule", "reshard", "shard", "sync", "fsdp", "ddp", "router", "seed", "nodes"):
         if key in values:
             raise InputError(f"plan: {key} does not go with auto: leave it out, or write a plan")
     return values

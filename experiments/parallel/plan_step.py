@@ -35,14 +35,9 @@ from topologies.catalogue import Blueprint
 from topologies.degraded import slowed
 from topologies.errors import InputError
 
-UPDATE = 44.0
-"""Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its norm
-is found (4); parameter, gradient and two moments are read (16), and written but for the gradient
-(12); the parameter is copied in 16 bits (6)."""
 COMMUNICATOR, CONTEXT, FRAGMENTATION = 300 * 2.0**20, 2.0**30, 1.05
 """Recalled: a communicator of NCCL takes 200 to 400 MiB, the context of CUDA with the workspaces of
 its libraries 0.5 to 1.5 GiB. Assumed: the allocator takes 5% more than what comes and goes."""
-ENDS: tuple[End, ...] = ("expected", "low", "high")
 Stages = tuple[tuple[Block, ...], ...]
 
 
@@ -198,12 +193,16 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
     updated = [
         sum(count / shards[group] for group, count in elements(stage).items()) for stage in stages
     ]
+    # Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its
+    # norm is found (4); parameter, gradient and two moments are read (16), and written but for the
+    # gradient (12); the parameter is copied in 16 bits (6).
+    update = 44.0
     return Sharding(
         nbytes=nbytes,
         zero=plan.zero,
         overlap=plan.overlap,
         bucket=plan.bucket,
-        optimizer=tuple(training.times.traffic(UPDATE * count) for count in updated),
+        optimizer=tuple(training.times.traffic(update * count) for count in updated),
         tied=shape.embedding / plan.tp * nbytes if shape.tied and plan.pp > 1 else 0.0,
         reshard=plan.reshard,
         shard=plan.shard,
@@ -269,10 +268,11 @@ def interval_of(
     """The interval of a step, in `seconds`, from those of its calls, which hold the share `level`
     of runs. Errors of a machine are shared by all of its calls, so all calls are at the same end of
     their intervals."""
-    expected, low, high = (
-        seconds(write(replace(work, times=work.times.at(end)), detail)) for end in ENDS
-    )
-    return Interval(expected, low, high, level)
+
+    def at(end: End) -> float:
+        return seconds(write(replace(work, times=work.times.at(end)), detail))
+
+    return Interval(at("expected"), at("low"), at("high"), level)
 
 
 def pipeline_of(plan: Plan, stages: Stages, times: GroupTimes) -> Pipeline:

@@ -16,9 +16,6 @@ from simulator.training.buckets import DEFAULT
 from topologies.errors import InputError, nearest_name
 from topologies.units import format_bytes, parse_bytes, parse_yes
 
-MICRO_BATCHES = 4
-"""Micro-batches of a pipeline for each of its devices, if the plan does not say."""
-
 
 def _parse_reshard(text: str) -> bool | int:
     if not text.isdecimal():
@@ -106,8 +103,9 @@ class Plan(BlockCut):
 
     @property
     def sequences(self) -> int:
-        """Sequences of a step."""
-        per_device = MICRO_BATCHES * self.pp if self.pp > 1 else 1
+        """Sequences of a step: four micro-batches for each device of a pipeline, if the plan does
+        not say."""
+        per_device = 4 * self.pp if self.pp > 1 else 1
         return self.batch or self.dp * self.micro * per_device
 
     @property
@@ -157,12 +155,13 @@ class Plan(BlockCut):
         return ",".join(parts)
 
 
-_DEGREES = "dp", "tp", "pp", "cp", "ep", "micro"
-_SHARED = [*Plan.__annotations__]
-_PLACE = _SHARED.index("overlap")
-_CUTS = [each.name for each in fields(BlockCut)]
-KEYS = [*dict.fromkeys((*_DEGREES, *_SHARED[:_PLACE], *_CUTS, *_SHARED[_PLACE:]))]
-"""The keys in the order in which a plan is written."""
+def _keys() -> list[str]:
+    """The keys in the order in which a plan is written: the degrees come first, and those of the
+    cut before `overlap`."""
+    own, cut = [*Plan.__annotations__], [each.name for each in fields(BlockCut)]
+    place = own.index("overlap")
+    degrees = "dp", "tp", "pp", "cp", "ep", "micro"
+    return [*dict.fromkeys((*degrees, *own[:place], *cut, *own[place:]))]
 
 
 def _parser_of(kind: Any) -> Parser:
@@ -173,19 +172,19 @@ def _parser_of(kind: Any) -> Parser:
     return PARSERS.get(kind) or partial(_parse_choice, get_args(kind))
 
 
-_KINDS = get_type_hints(Plan, include_extras=True)
-_PARSERS = {key: _parser_of(_KINDS[key]) for key in KEYS}
+KEYS = _keys()
+_PARSERS = {
+    key: _parser_of(kind) for key, kind in get_type_hints(Plan, include_extras=True).items()
+}
 _DDP = {"overlap": True, "bucket": DEFAULT}
 """Defaults of a plan with DDP."""
-_LEAST_ZERO = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2}
-"""Stages of ZeRO from which on a key counts."""
 
 
 def parse_values(text: str) -> dict[str, Any]:
     """The values of KEY=VALUE,... by key. Raises InputError for an unknown key or value."""
 
     def unknown(key: str) -> str:
-        hint = nearest_name(key, _PARSERS, f"it has {', '.join(_PARSERS)}")
+        hint = nearest_name(key, KEYS, f"it has {', '.join(KEYS)}")
         return f"a plan has no {key[:40]!r}: {hint}"
 
     return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown, "tp=8")
@@ -203,8 +202,10 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
     if values.get("ddp", "no") != "no":
         values = {**_DDP, **values}
     plan = Plan(**values)
+    # Stages of ZeRO from which on a key counts.
+    counts = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2}
     for key in values:
-        if plan.zero < (least := _LEAST_ZERO.get(key, 0)):
+        if plan.zero < (least := counts.get(key, 0)):
             raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")
         if key in ("seed", "nodes") and not plan.router:
             raise InputError(f"plan: {key} goes with router, like router=zipf:1.2,{key}=4")

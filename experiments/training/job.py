@@ -319,6 +319,14 @@ class TrainingRun:
         }
 
     @property
+    def idle_s(self) -> float:
+        """Seconds of a step in which a mean worker neither computes, restarts or communicates nor
+        waits for input."""
+        row = self.row
+        busy = row["computing_s"] + row["restarting_s"] + row["exposed_s"] + self.input_s
+        return float(row["step_s"] - busy)
+
+    @property
     def step(self) -> float:
         """Seconds of a step, in which the input pipeline reads its samples."""
         return max(self.measures.step, self.least)

@@ -23,9 +23,6 @@ from simulator.training.plan import Plan
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Floats, Topology
 
-MOST_SIZES = 4
-"""So many sizes of calls stand for all: those with the most bytes."""
-
 
 class LibraryCosts(NamedTuple):
     """What a library makes of the calls of a plan."""
@@ -117,11 +114,12 @@ def slower_calls(plan: Plan, factor: float) -> Floats:
 
 
 def _calls(plan: Plan, algorithm: Algorithm) -> list[tuple[Schedule, int]]:
-    """The collectives of a step that send most, and how often each runs."""
+    """The collectives of a step with the four sizes that send most, which stand for all, and how
+    often each runs."""
     if algorithm.collective.name != "all_reduce" or not plan.buckets:
         ranks = max(2, plan.schedule.workers)
         return [(algorithm.build(ranks, plan.model.gradients), 1)]
     schedules = {schedule.nbytes_total: schedule for _, schedule in plan.buckets}
     number = Counter(schedule.nbytes_total for _, schedule in plan.buckets)
-    sizes = sorted(schedules, key=lambda nbytes: -nbytes * number[nbytes])[:MOST_SIZES]
+    sizes = sorted(schedules, key=lambda nbytes: -nbytes * number[nbytes])[:4]
     return [(schedules[nbytes], number[nbytes]) for nbytes in sizes]

@@ -10,15 +10,9 @@ from experiments.output import counted
 from experiments.training.training_table import COLUMNS, rate
 from topologies.units import format_seconds
 
-PAYS = 0.5
-"""A further worker pays if it adds at least this share of what a worker alone does."""
 TERMS = """
   efficiency    samples/s as a share of p times one worker alone
   stops paying  a further worker adds less than half of what a worker alone does"""
-UNLIKE = ("asgd", "ssp", "local_sgd")
-"""Strategies whose steps do not learn the same as those of a single worker."""
-ALIKE = 1.005
-"""A strategy that is at most so many times as fast as another is as fast."""
 Rows = Sequence[Mapping[str, Any]]
 """Rows of runs, as tables and files have them."""
 
@@ -41,9 +35,10 @@ class Scaling(NamedTuple):
 
     @property
     def end(self) -> int | None:
-        """The place of the number beyond which workers stop paying; None if all pay."""
+        """The place of the number beyond which each further worker adds less than half of what a
+        worker alone does; None if all pay."""
         places = range(len(self.ranks) - 1)
-        return next((place for place in places if self.added(place)[0] < PAYS), None)
+        return next((place for place in places if self.added(place)[0] < 0.5), None)
 
     def __str__(self) -> str:
         """The same in words.
@@ -111,7 +106,8 @@ def comparison_text(records: Rows, swept: str, names: Mapping[str, str]) -> str:
     winners = groupby(ordered, key=lambda runs: runs[0][swept])
     lines = [_words(swept, names, list(span)) for _, span in winners]
     strategies = dict.fromkeys(str(record["strategy"]).partition(":")[0] for record in records)
-    unlike = ", ".join(name for name in strategies if name in UNLIKE)
+    # Their steps do not learn the same as those of a single worker.
+    unlike = ", ".join(name for name in strategies if name in ("asgd", "ssp", "local_sgd"))
     if unlike and swept == "strategy":
         lines.append(f"samples/s do not show the learning of {unlike}: --learn mlp compares it")
     batches = {names[str(row[swept])]: row.get("batch") for row in records}
@@ -136,7 +132,8 @@ def _words(swept: str, names: Mapping[str, str], span: Sequence[Rows]) -> str:
     if len(most) > 1:
         second, factor = names[str(most[1][swept])], lead(most)
         ahead = f"{second} is as fast"
-        if factor > ALIKE:
+        # What is closer is as fast.
+        if factor > 1.005:
             ahead = f"{'up to ' * many}{factor:.3g} times {second}"
     ranks = counted(first["ranks"], "worker")
     ranks = f"{first['ranks']} to {last['ranks']} workers" if many else ranks

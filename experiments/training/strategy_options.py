@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import Field, replace
 from typing import Any, NamedTuple, cast
 
@@ -22,12 +21,6 @@ from topologies.units import (
     parse_sizes,
 )
 
-FORMATS: dict[str, Callable[[float], str]] = {
-    "bytes": format_bytes,
-    "seconds": format_seconds,
-    "bandwidth": format_bandwidth,
-}
-
 
 class SweptValue(NamedTuple):
     """A value of an option that is swept."""
@@ -43,10 +36,11 @@ class SweptValue(NamedTuple):
 def default_text(option: Field[Any]) -> str:
     """The default of an option, as the user would write it."""
     default, unit = option.default, option.metadata["unit"]
+    formats = {"bytes": format_bytes, "seconds": format_seconds, "bandwidth": format_bandwidth}
     if isinstance(default, bool):
         return "yes" if default else "no"
     if isinstance(default, float):
-        return FORMATS[unit](default) if unit else f"{default:g}"
+        return formats[unit](default) if unit else f"{default:g}"
     return str(default)
 
 

@@ -15,12 +15,6 @@ from experiments.training.training_table import COLUMNS
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 
-RUN = 4.0
-"""A run counts as so many seconds for each worker: each is a chunk, those of most workers first."""
-
-BUSY = ("computing_s", "restarting_s", "exposed_s", "input_s")
-"""The parts of a step in which a worker is not idle, or waits for input."""
-
 
 class Outcome(NamedTuple):
     """What is kept of a training run."""
@@ -84,8 +78,9 @@ class TrainingGrid:
 
     @property
     def costs(self) -> list[float]:
-        """More seconds for more workers: how many is not known."""
-        return [RUN * p for *_, p in self.runs]
+        """More seconds for more workers: how many is not known. Each run is a chunk, those of most
+        workers first."""
+        return [4.0 * p for *_, p in self.runs]
 
     def records(self) -> list[Record]:
         """The rows of the table."""
@@ -102,6 +97,8 @@ class TrainingGrid:
                 continue
             training = job.run(p)
             record |= training.row
+            if self.plans:
+                record["idle_s"] = training.idle_s
             if value is None:
                 for name, seconds in what_if(training, always=True).items():
                     record[f"{COLUMNS[name]}_first_order_s"] = seconds["first_order"]
@@ -123,12 +120,6 @@ def failure_of(training: TrainingRun) -> str:
 
 
 def in_common(records: Sequence[Record]) -> list[Record]:
-    """Rows with the columns that all of them have. Strategies beside plans are idle while they
-    neither compute nor communicate."""
-    rows: list[dict[str, Any]] = [dict(record) for record in records]
-    if any("idle_s" in row for row in rows):
-        for row in rows:
-            busy = (row.get(name) or 0.0 for name in BUSY)
-            row.setdefault("idle_s", row["step_s"] - sum(busy))
-    shared = [key for key in rows[0] if all(key in row for row in rows)]
-    return [{key: row[key] for key in shared} for row in rows]
+    """Rows with the columns that all of them have."""
+    shared = [key for key in records[0] if all(key in record for record in records)]
+    return [{key: record[key] for key in shared} for record in records]

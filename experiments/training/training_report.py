@@ -23,10 +23,6 @@ from simulator.analysis.memory import Memory
 from topologies.topology import Floats, Ints
 from topologies.units import format_seconds
 
-POINTS = 1000
-"""In JSON, the memory of a rank has about this many points at most."""
-WORDS = 3
-"""At most this many lines on choices for the machine are printed."""
 CHANGED = {
     "": "  {name}",
     "a step": "{simulated:s}",
@@ -94,7 +90,7 @@ def _over_time(memory: Memory, ranks: int) -> object:
     """The memory of all ranks together and of each, at about a thousand points at most."""
 
     def thin(column: Floats) -> list[float]:
-        points: list[float] = column[:: max(1, len(column) // POINTS)].tolist()
+        points: list[float] = column[:: max(1, len(column) // 1000)].tolist()
         return points
 
     return {
@@ -115,8 +111,8 @@ def _over_time(memory: Memory, ranks: int) -> object:
 def text(run: TrainingRun, what_if: WhatIf) -> str:
     """The run as text for people."""
     words, bare = run.plan.words, run.job.profile is None
-    chosen = [*words[:WORDS]]
-    if len(words) > WORDS:
+    chosen = [*words[:3]]
+    if len(words) > 3:
         chosen.append(f"... {len(words)} lines, all with --format json")
     chosen.append(f"model: {run.plan.model.source}")
     if bare and not getattr(run.job.strategy, "launch", 0.0):

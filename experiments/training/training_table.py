@@ -10,13 +10,7 @@ from experiments.profiles.interval_levels import INTERVAL, columns_at
 from experiments.templates import cells_of
 from experiments.training.changes import CHANGES
 
-FITS = {True: "yes", False: "no", None: "?"}
-"""Whether a run fits into the memory of its devices."""
-DISPENSABLE = ("drain", "slower peer", "sent", "hidden", "contention", "transfer", "exposed")
-"""Columns that the table leaves out, in this order, where others need their place."""
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
-SHARES = ("transfer_s", "contention_s", "slower_peer_s", "drain_s", "idle_s", "input_s")
-"""Columns that the table shows as shares of a step."""
 
 
 def rate(samples: float) -> str:
@@ -64,13 +58,17 @@ def table(records: Sequence[Record], swept: str, names: Mapping[str, str], level
         del columns["staleness"]
     if not any(row.get("transfers_s") for row in rows):
         del columns["all transfers"]
-    return render(rows, cells_of(columns, rows[0]), DISPENSABLE)
+    # The table leaves these out, in this order, where others need their place.
+    dispensable = "drain", "slower peer", "sent", "hidden", "contention", "transfer", "exposed"
+    return render(rows, cells_of(columns, rows[0]), dispensable)
 
 
 def _shown(record: Mapping[str, Any], swept: str, names: Mapping[str, str]) -> dict[str, Any]:
     """A row with the values that the table shows."""
-    shares = {key: record[key] / (record["step_s"] or 1.0) for key in SHARES if key in record}
-    words = {"fits": FITS[record["fits"]], "rate": rate(record["samples_per_s"])}
+    causes = "transfer_s", "contention_s", "slower_peer_s", "drain_s", "idle_s", "input_s"
+    shares = {key: record[key] / (record["step_s"] or 1.0) for key in causes if key in record}
+    fits = {True: "yes", False: "no", None: "?"}[record["fits"]]
+    words = {"fits": fits, "rate": rate(record["samples_per_s"])}
     if swept:
         words[swept] = names[str(record[swept])]
     return {**record, **shares, **words}

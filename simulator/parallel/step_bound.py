@@ -20,9 +20,6 @@ from simulator.parallel.sharding import Sharding, gathers, reductions
 from simulator.steps.kinds import BACKWARD, FORWARD
 from simulator.steps.step_graph import Call
 
-ROUNDING = 1 - 1e-9
-"""What a bound is multiplied by: sums in another order differ in their last digits."""
-
 
 class PassSeconds(NamedTuple):
     """Seconds of the device for a block and a micro-batch, and of the CPU that launches. Backwards
@@ -83,7 +80,8 @@ def bound(outline: Outline) -> float:
         tied = outline.times.seconds(f"0 to {last}", "all_reduce", nbytes)
         reduced[0] = reduced[last] = max(reduced[0], reduced[last]) + tied
     total = [end + _updating(outline, device) for device, end in enumerate(reduced)]
-    return max(total) * ROUNDING
+    # Sums in another order differ in their last digits.
+    return max(total) * (1 - 1e-9)
 
 
 def _pass(outline: Outline, stage: Sequence[Block]) -> PassSeconds:

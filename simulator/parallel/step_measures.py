@@ -15,9 +15,6 @@ from simulator.steps.kinds import AGAIN, OPTIMIZER, RESTART
 from simulator.steps.step_graph import StepGraph
 from topologies.topology import Floats, Ints
 
-COMMUNICATION = tuple(range(1, HOST))
-"""The streams that communicate. Where several do, the first one counts as exposed."""
-
 
 @dataclass(frozen=True, eq=False)
 class StepMeasures:
@@ -31,7 +28,8 @@ class StepMeasures:
     optimizer: Floats
     restarting: Floats
     exposed: Floats
-    """Communication while nothing is computed, shape (places, streams)."""
+    """Communication while nothing is computed, shape (places, streams). Where several streams
+    communicate, the first one counts."""
     hidden: Floats
     """Other communication, shape (places, streams). Exposed and hidden add up to the time in which
     a stream communicates."""

@@ -14,17 +14,11 @@ from simulator.parallel.pipelines.pipeline import Pipeline, check
 from simulator.parallel.pipelines.pipeline_order import PipelineOrder
 from topologies.errors import InputError, nearest_name
 
-FIRST = ("formula_orders", "two_stage_orders")
-"""Files listed before the others."""
-
 
 @cache
 def orders() -> dict[str, PipelineOrder]:
     """Every order by name. Pipelines of the last calls are remembered."""
-    files = sorted(
-        (module.name for module in iter_modules(__path__)),
-        key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name),
-    )
+    files = sorted(module.name for module in iter_modules(__path__))
     modules = [import_module(f"{__name__}.{name}") for name in files]
     declared = [order for module in modules for order in getattr(module, "ORDERS", ())]
     return {

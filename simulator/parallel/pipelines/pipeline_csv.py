@@ -17,8 +17,6 @@ from topologies.errors import InputError
 
 KINDS = {letter: kind for kind, letter in enumerate(LETTERS)} | {"BW": BACKWARD}
 """The kinds by letter. Older versions of PyTorch write BW for a whole backward."""
-MOST = 2**20
-"""Cells of a file, at most."""
 EXPECTED = "expected a cell like 0F0, 0B0, 0I0 or 0W0: stage, kind, micro-batch"
 _ACTION = re.compile(r"(\d{0,6})(F|BW|B|I|W)(\d{1,7})")
 _PAIR = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
@@ -93,8 +91,8 @@ def _place(cells: list[ActionCell], stages: int, micro_batches: int, name: str) 
 
 
 def _cells(text: str, name: str) -> Iterator[ActionCell]:
-    if text.count(",") > MOST:
-        raise InputError(f"{name} has more than {MOST} cells: no pipeline is larger")
+    if text.count(",") > (most := 2**20):
+        raise InputError(f"{name} has more than {most} cells: no pipeline is larger")
     for device, line in enumerate(text.strip().splitlines()):
         if not line.strip(", \t"):
             raise InputError(f"{name}: line {device + 1} has no action: {EXPECTED}")

@@ -15,11 +15,6 @@ from simulator.parallel.pipelines.pipeline_order import PipelineOrder
 from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 
-MOST = 2**16
-"""Devices times micro-batches, at most: a search takes seconds."""
-PATIENCE = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Gaps, as shares of T_W, from which on a device fills a gap with a backward for weights."""
-
 
 def zb_auto(
     devices: int,
@@ -38,10 +33,11 @@ def zb_auto(
     multiple of what 1F1B needs, `kept` a percentage. The times are in any unit.
     """
     check_sizes("zb_auto", devices, micro_batches)
-    if devices * micro_batches > MOST:
+    # A search takes seconds.
+    if devices * micro_batches > (most := 2**16):
         raise InputError(
             f"pipeline zb_auto: {devices} devices x {micro_batches} micro-batches are too many to "
-            f"search: at most {MOST}"
+            f"search: at most {most}"
         )
     times = {"forward": forward, "inputs": inputs, "weights": weights, "transfer": transfer}
     for name, value in times.items():
@@ -53,7 +49,8 @@ def zb_auto(
         )
     seconds = forward, inputs + weights, inputs, weights
     searches = []
-    for patience in PATIENCE:
+    # Gaps, as shares of T_W, from which on a device fills a gap with a backward for weights.
+    for patience in (0.0, 0.25, 0.5, 0.75, 1.0):
         line = [
             _Device(stage, memory * devices + 1e-9, memory * (devices - stage), patience * weights)
             for stage in range(devices)
