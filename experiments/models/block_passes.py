@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simulator.parallel.blocks import Part
+from simulator.parallel.blocks import BlockPart
 
 
 class Computation(NamedTuple):
@@ -73,7 +73,7 @@ class _Parts:
 
     launch: float
     """Seconds of the launch of a kernel."""
-    parts: list[Part] = field(default_factory=list)
+    parts: list[BlockPart] = field(default_factory=list)
     seconds: float = 0.0
     kernels: int = 0
 
@@ -86,27 +86,27 @@ class _Parts:
         """End a part, with a collective at its end if there is a gate."""
         if gate:
             launch = (self.kernels + 1) * self.launch
-            part = Part(self.seconds, gate.group, collective, gate.nbytes, launch=launch)
+            part = BlockPart(self.seconds, gate.group, collective, gate.nbytes, launch=launch)
             self.parts.append(part)
         elif self.seconds > 0:
-            self.parts.append(Part(self.seconds, launch=self.kernels * self.launch))
+            self.parts.append(BlockPart(self.seconds, launch=self.kernels * self.launch))
         self.seconds, self.kernels = 0.0, 0
 
     def overlap(self, seconds: float, launches: int, gate: Gate, collective: str) -> None:
         """Add a part whose collective runs beside its computation."""
         self.close()
         launch = launches * self.launch
-        self.parts.append(Part(seconds, gate.group, collective, gate.nbytes, True, launch))
+        self.parts.append(BlockPart(seconds, gate.group, collective, gate.nbytes, True, launch))
 
     def turn(self, ring: Ring, seconds: float, kernels: int, nbytes: float) -> None:
         """Add the steps of a ring."""
         self.close()
-        last = Part(seconds / ring.steps, launch=(kernels + 1) * self.launch)
+        last = BlockPart(seconds / ring.steps, launch=(kernels + 1) * self.launch)
         step = last._replace(group=ring.group, collective="shift", nbytes=nbytes, overlaps=True)
         self.parts += [*[step] * (ring.steps - 1), last]
 
 
-def forward(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
+def forward(events: Sequence[Event], launch: float) -> tuple[BlockPart, ...]:
     """The parts of a forward. The launch of a kernel takes `launch` seconds."""
     parts, latest, gathers = _Parts(launch), 0.0, list[Gate]()
     for event in events:
@@ -133,7 +133,7 @@ def forward(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
 
 def backward(
     events: Sequence[Event], launch: float, *, both: bool = True, overlap: bool = False
-) -> tuple[Part, ...]:
+) -> tuple[BlockPart, ...]:
     """The parts of a backward: of `both` inputs and weights, or of that for inputs. Where they may,
     collectives of tensor parallel run beside the backward for weights of the operation before
     them."""
@@ -175,7 +175,7 @@ def backward(
     return tuple(parts.parts)
 
 
-def weights(events: Sequence[Event], launch: float) -> tuple[Part, ...]:
+def weights(events: Sequence[Event], launch: float) -> tuple[BlockPart, ...]:
     """The backward for weights, when it runs apart. What the forward did not keep is gathered
     again."""
     mine = [each for each in computations(events) if each.weights]

@@ -25,7 +25,7 @@ TASK = Need(5e-6, 1500.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class ConditionedSteps:
     """Steps one behind the other."""
 
     plain: Step
@@ -91,7 +91,7 @@ class Course:
 
 def course_of(
     plain: Step, step: Step, conditions: Conditions, steps: int, *, force: bool = False
-) -> Course:
+) -> ConditionedSteps:
     """So many steps of a plan under conditions.
 
     Raises InputError for a rank that does not exist, and unless by `force` if that takes hours or
@@ -109,4 +109,4 @@ def course_of(
     whole = chained(split_step(step, places), conditions, steps)
     if steps > 1:
         plain = chained(split_step(plain, plain.graph.place_of), Conditions(), steps)
-    return Course(plain, whole, conditions, steps)
+    return ConditionedSteps(plain, whole, conditions, steps)

@@ -17,7 +17,7 @@ FILE = Path(__file__).with_suffix(".csv")
 """One row for each kind; `python -m experiments.studies plan-accuracy FOLDER` prints them."""
 
 
-class Kind(NamedTuple):
+class PlanKind(NamedTuple):
     """What plans have in common whose errors are counted together, in words that reports show."""
 
     device: str
@@ -42,11 +42,11 @@ class PlanError(NamedTuple):
     """The absolute error that a tenth of the steps exceed."""
 
 
-def kind_of(times: DeviceTimes, zero: int, span: str) -> Kind:
+def kind_of(times: DeviceTimes, zero: int, span: str) -> PlanKind:
     """The kind of a plan."""
     as_specified = times == DeviceTimes(times.device, times.dtype)
     compute = "specified" if as_specified else "calibrated"
-    return Kind(times.device, times.math, "zero=3" if zero == 3 else "zero<3", span, compute)
+    return PlanKind(times.device, times.math, "zero=3" if zero == 3 else "zero<3", span, compute)
 
 
 def span_of(topology: Topology, gpus: int) -> str:
@@ -58,16 +58,17 @@ def span_of(topology: Topology, gpus: int) -> str:
 
 
 @cache
-def plan_errors() -> dict[Kind, PlanError]:
+def plan_errors() -> dict[PlanKind, PlanError]:
     """The errors of all kinds with measured steps."""
     with FILE.open(newline="") as file:
         _, *rows = csv.reader(file)
     return {
-        Kind(*row[:5]): PlanError(int(row[5]), *(float(value) for value in row[6:])) for row in rows
+        PlanKind(*row[:5]): PlanError(int(row[5]), *(float(value) for value in row[6:]))
+        for row in rows
     }
 
 
-def mean_error(kind: Kind) -> tuple[float | None, str]:
+def mean_error(kind: PlanKind) -> tuple[float | None, str]:
     """The mean error of a kind, None if no such step was measured, and what it is of in words."""
     where = f"{kind.device} in {kind.math}, {kind.sharding}, {kind.span}"
     error = plan_errors().get(kind)

@@ -20,7 +20,7 @@ from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import interval_columns
 from simulator.analysis.critical_path import trace_back
 from simulator.parallel.passes import COMPUTE, EP, HOST, STREAMS
-from simulator.parallel.plan_memory import PARTS, Memory, State, stages_of_zero
+from simulator.parallel.plan_memory import PARTS, State, StepMemory, stages_of_zero
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import StepMeasures, measure
 from simulator.steps.kinds import GATHER, KINDS, REDUCE
@@ -29,7 +29,7 @@ from simulator.training.epochs import Epochs
 from simulator.uncertainty.interval import Interval
 
 if TYPE_CHECKING:
-    from experiments.parallel.plan_course import Course
+    from experiments.parallel.plan_course import ConditionedSteps
 
 MEANINGS = {
     "tp": "tensor parallel",
@@ -60,7 +60,7 @@ class PlanRun:
     """Seconds of the step with every transfer of all ranks, if they are simulated."""
     interval: Interval | None = None
     """The interval of the step, if the profile says how sure it is."""
-    course: Course | None = None
+    course: ConditionedSteps | None = None
     """The steps under conditions; None without any."""
     epochs: Epochs = field(default_factory=Epochs)
 
@@ -93,7 +93,7 @@ class PlanRun:
         return self.epochs.reading(self.plan.sequences)
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> StepMemory:
         """The memory of a rank of each device."""
         return memory_of(self.training, self.plan, self.step.work)
 

@@ -18,11 +18,11 @@ from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import level_of
 from experiments.simulations.rules import Rules
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines import Pipeline
-from simulator.parallel.plan_memory import Memory, State, memory
+from simulator.parallel.plan_memory import State, StepMemory, memory
 from simulator.parallel.sharding import Sharding, elements
 from simulator.parallel.step import Detail, Step, write
 from simulator.parallel.step_measures import length_of
@@ -151,7 +151,7 @@ def _scattered(stages: Stages, tp: int) -> Stages:
     """The stages, where each rank sends its share of a tensor and the next stage gathers it. Stages
     that were alike still are."""
     whole, end = stages[0][-1].output, len(stages) - 1
-    gather = (Part(group="tp", collective="all_gather", nbytes=whole),)
+    gather = (BlockPart(group="tp", collective="all_gather", nbytes=whole),)
 
     @cache
     def cut(stage: tuple[Block, ...], *, receives: bool, sends: bool) -> tuple[Block, ...]:
@@ -231,7 +231,7 @@ def state_of(training: Training, plan: Plan) -> State:
     return State(2.0, GRADIENTS[plan.grads][0], 12.0)
 
 
-def memory_of(training: Training, plan: Plan, work: Work) -> Memory:
+def memory_of(training: Training, plan: Plan, work: Work) -> StepMemory:
     """The memory of a step."""
     return memory(
         work,

@@ -22,7 +22,7 @@ from experiments.parallel.compute_calibration import (
     calibrate,
     critical_path,
 )
-from experiments.parallel.plan_errors import Kind, PlanError, kind_of, span_of
+from experiments.parallel.plan_errors import PlanError, PlanKind, kind_of, span_of
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.studies import measured_plans
@@ -48,7 +48,7 @@ class Predicted(NamedTuple):
     calibrates: bool = False
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> PlanKind:
         """The kind of plan, as a report has it."""
         plan = parse_plan(self.row.plan)
         topology = _times(self.row.machine, plan.degrees).topology

@@ -16,7 +16,7 @@ from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """What is kept of a training run."""
 
     record: dict[str, Value]
@@ -86,14 +86,14 @@ class TrainingGrid:
         """The rows of the table."""
         return in_common([outcome.record for outcome in self.run(range(len(self.runs)))])
 
-    def run(self, numbers: Sequence[int]) -> Iterator[Outcome]:
+    def run(self, numbers: Sequence[int]) -> Iterator[RunOutcome]:
         """The runs with these numbers."""
         runs = self.runs
         for number in numbers:
             value, job, p = runs[number]
             record: dict[str, Value] = {self.swept: value.text} if value else {}
             if not isinstance(job, Job):
-                yield Outcome(record | dict(job.row()))
+                yield RunOutcome(record | dict(job.row()))
                 continue
             training = job.run(p)
             record |= training.row
@@ -103,15 +103,15 @@ class TrainingGrid:
                 for name, seconds in what_if(training, always=True).items():
                     record[f"{COLUMNS[name]}_first_order_s"] = seconds["first_order"]
                     record[f"{COLUMNS[name]}_s"] = seconds["simulated"]
-            yield Outcome(record, failure_of(training))
+            yield RunOutcome(record, failure_of(training))
 
-    def encode(self, outcome: Outcome) -> Any:
+    def encode(self, outcome: RunOutcome) -> Any:
         """An outcome as JSON takes it."""
         return outcome
 
-    def decode(self, encoded: Any) -> Outcome:
+    def decode(self, encoded: Any) -> RunOutcome:
         """The outcome that was encoded."""
-        return Outcome(*encoded)
+        return RunOutcome(*encoded)
 
 
 def failure_of(training: TrainingRun) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """A computation and a collective. The next part begins when both have ended."""
 
     seconds: float = 0.0
@@ -34,14 +34,14 @@ class Block:
 
     name: str
     """The kind of layer: embedding, layer, experts or head."""
-    forward: tuple[Part, ...]
-    inputs: tuple[Part, ...]
+    forward: tuple[BlockPart, ...]
+    inputs: tuple[BlockPart, ...]
     """The backward for inputs, when it runs apart from that for weights."""
-    weights: tuple[Part, ...]
+    weights: tuple[BlockPart, ...]
     """The backward for weights, when it runs apart from that for inputs."""
-    backward: tuple[Part, ...]
+    backward: tuple[BlockPart, ...]
     """The whole backward. Its computations take as long as those of `inputs` and `weights`."""
-    again: tuple[Part, ...] = ()
+    again: tuple[BlockPart, ...] = ()
     """What is computed again before the backward."""
     parameters: float = 0.0
     """Elements of parameters that all ranks of the data-parallel group hold."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from simulator.collectives import find
 from simulator.collectives.collective import REDUCE_SCATTER
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import ALGORITHMS, GroupTimes
 from simulator.parallel.passes import COMPUTE, DATA, STREAMS
@@ -71,8 +71,8 @@ class FSDP(Strategy):
         """What a step does, as a plan has it. The workers are those of the degrees of `times`."""
         stage = list[Block]()
         for name, layers in _units(model):
-            forward = (Part(sum(layer.forward for layer in layers)),)
-            backward = (Part(sum(layer.backward for layer in layers)),)
+            forward = (BlockPart(sum(layer.forward for layer in layers)),)
+            backward = (BlockPart(sum(layer.backward for layer in layers)),)
             elements = sum(layer.nbytes for layer in layers) / WIDTHS[model.dtype]
             stage.append(Block(name, forward, backward, (), backward, parameters=elements))
         wired = self.wire != MODEL

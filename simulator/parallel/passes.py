@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.group_times import GroupTimes
 from simulator.steps.kinds import AGAIN, BACKWARD, FORWARD, INPUTS, LAUNCH
 from simulator.steps.step_graph import Call
@@ -123,7 +123,7 @@ class Pass:
         self.busy[row.lane] += row.seconds
         return len(self.rows) - 1
 
-    def _add(self, parts: Sequence[Part], kind: int, layer: int) -> None:
+    def _add(self, parts: Sequence[BlockPart], kind: int, layer: int) -> None:
         """Add parts, each behind the one before."""
         for part in parts:
             before, computed, launched = self.tails, Rows(), -1

@@ -63,7 +63,7 @@ ACTIVATIONS, LOGITS, AGAIN, GATHERED, UNSHARDED, REDUCING = range(3, 9)
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class StepMemory:
     """Bytes of a rank of each device of a pipeline."""
 
     pipeline: Pipeline
@@ -100,7 +100,7 @@ def memory(
     communicator: float = 0.0,
     context: float = 0.0,
     fragmentation: float = 1.0,
-) -> Memory:
+) -> StepMemory:
     """The memory of a step. It follows from the order of actions: nothing is simulated.
 
     Each group of more than one rank has the buffers of a `communicator`, and the device a
@@ -126,7 +126,7 @@ def memory(
     held = fixed[pipeline.device] + moving
     # These parts come and go in a step.
     held[:, -1] = (fragmentation - 1) * held[:, ACTIVATIONS : REDUCING + 1].sum(axis=1)
-    return Memory(pipeline, fixed, held)
+    return StepMemory(pipeline, fixed, held)
 
 
 def _kept(blocks: Sequence[Block]) -> Floats:

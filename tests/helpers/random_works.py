@@ -7,7 +7,7 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines import find
@@ -50,17 +50,17 @@ def works(
     pipeline = find(name).build(devices=devices, micro_batches=2 * devices)
     seconds = st.integers(0, 4).map(float)
 
-    def parts() -> tuple[Part, ...]:
+    def parts() -> tuple[BlockPart, ...]:
         size, beside = draw(st.integers(0, 4)) * 1e9, draw(st.booleans())
         return (
-            Part(draw(seconds), "tp", "all_gather", size, beside),
-            Part(draw(seconds), "cp", draw(st.sampled_from(("all_reduce", "shift"))), size),
+            BlockPart(draw(seconds), "tp", "all_gather", size, beside),
+            BlockPart(draw(seconds), "cp", draw(st.sampled_from(("all_reduce", "shift"))), size),
         )
 
     output = draw(st.sampled_from((1e8, 1e9)))
     stages = []
     for _ in range(pipeline.stages):
-        inputs, weights = parts(), (Part(draw(seconds)),)
+        inputs, weights = parts(), (BlockPart(draw(seconds)),)
         block = Block(
             "layer", parts(), inputs, weights, inputs + weights, parameters=1.0, output=output
         )

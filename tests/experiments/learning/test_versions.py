@@ -22,7 +22,7 @@ from experiments.learning.versions import pipeline_versions
 from experiments.training import strategy_options
 from experiments.training.job import Job
 from grouped_cases import each_case
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines import find as find_pipeline
@@ -235,8 +235,8 @@ def test_a_rank_keeps_a_shard_of_each_layer() -> None:
 def test_a_simulated_step_says_when_and_in_which_order(zero: int) -> None:
     """Two pipelines of two stages, whose gradients are reduced at the end of a step."""
     degrees = Degrees(dp=2, pp=2)
-    parts = (Part(1.0),)
-    block = Block("layer", parts, parts, parts, (Part(2.0),), parameters=5e8)
+    parts = (BlockPart(1.0),)
+    block = Block("layer", parts, parts, parts, (BlockPart(2.0),), parameters=5e8)
     times = GroupTimes(star(4, bandwidth=1e9, latency=0.0), degrees)
     pipeline = find_pipeline("gpipe").build(2, 4)
     step = write(Work(((block,),) * 2, pipeline, times, Sharding(2.0, zero=zero)))

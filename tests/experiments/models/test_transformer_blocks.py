@@ -10,17 +10,17 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.transformer_blocks import blocks
 from grouped_cases import each_case
 from shipped_shapes import SHAPES, find_shape
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from topologies.errors import InputError
 
 TIMES = DeviceTimes("a100")
 
 
-def seconds(parts: tuple[Part, ...]) -> float:
+def seconds(parts: tuple[BlockPart, ...]) -> float:
     return sum(part.seconds for part in parts)
 
 
-def traffic(parts: tuple[Part, ...]) -> Counter[str]:
+def traffic(parts: tuple[BlockPart, ...]) -> Counter[str]:
     count: Counter[str] = Counter()
     for part in parts:
         if part.collective:
@@ -145,7 +145,7 @@ def test_a_busy_rank_of_experts_computes_and_sends_more() -> None:
     )
 
 
-def sent(parts: tuple[Part, ...], group: str, size: int) -> float:
+def sent(parts: tuple[BlockPart, ...], group: str, size: int) -> float:
     """Bytes that a rank sends."""
     share = (size - 1) / size
     factors = {"all_reduce": 2 * share, "shift": 1.0}

@@ -13,7 +13,7 @@ from experiments.parallel.memory_advice import advice
 from experiments.parallel.plan_step import Training, state_of, work_of
 from experiments.parallel.plan_text import parse_plan
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.plan_memory import Memory, memory
+from simulator.parallel.plan_memory import StepMemory, memory
 from topologies.catalogue import find
 from topologies.shapes import star
 
@@ -34,7 +34,7 @@ def training(model: str, device: str = "a100") -> Training:
     return Training(entry.name, entry.shape, entry.size, DeviceTimes(device))
 
 
-def held(name: str, recompute: str, sp: str) -> Memory:
+def held(name: str, recompute: str, sp: str) -> StepMemory:
     """The memory of a model of Korthikanti et al., whose figures count layers alone: the embedding
     keeps nothing."""
     model, options = KORTHIKANTI[name]

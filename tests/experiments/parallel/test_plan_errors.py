@@ -7,8 +7,8 @@ import csv
 from experiments.models.device_times import DeviceTimes
 from experiments.parallel.plan_errors import (
     FILE,
-    Kind,
     PlanError,
+    PlanKind,
     kind_of,
     mean_error,
     plan_errors,
@@ -21,7 +21,7 @@ from topologies.shapes import star
 def test_the_file_has_the_columns_that_the_benchmark_prints() -> None:
     with FILE.open(newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == [*Kind._fields, *PlanError._fields]
+    assert header == [*PlanKind._fields, *PlanError._fields]
     assert len(plan_errors()) == len(rows)
     for kind, error in plan_errors().items():
         assert DeviceTimes(kind.device, kind.math).math == kind.math
@@ -47,6 +47,6 @@ def test_steps_that_nobody_measured_have_no_error() -> None:
     error, words = mean_error(kind_of(DeviceTimes("mi300x"), 0, "one node"))
     assert error is None
     assert words.startswith("unknown: no measured step of mi300x in bf16, zero<3, one node;")
-    error, words = mean_error(Kind("a100", "bf16", "zero<3", "one node", "calibrated"))
-    assert error == plan_errors()[Kind("a100", "bf16", "zero<3", "one node", "calibrated")].mean
+    error, words = mean_error(PlanKind("a100", "bf16", "zero<3", "one node", "calibrated"))
+    assert error == plan_errors()[PlanKind("a100", "bf16", "zero<3", "one node", "calibrated")].mean
     assert words.startswith("on 582 measured steps of a100 in bf16, zero<3, one node; nine of ten ")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.parallel.plan_errors import Kind, plan_errors
+from experiments.parallel.plan_errors import PlanKind, plan_errors
 from grouped_cases import each_case
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -52,7 +52,7 @@ def test_a_plan_that_does_not_fit_says_so_first_and_exits_with_1(simctl: Simctl)
 def test_a_plan_says_how_far_the_model_was_from_measured_steps(simctl: Simctl) -> None:
     report = simctl(*TRAIN, "dp=8,zero=3", "--format", "json").stdout
     summary = json.loads(report)["summary"]
-    error = plan_errors()[Kind("a100", "bf16", "zero=3", "one node", "specified")]
+    error = plan_errors()[PlanKind("a100", "bf16", "zero=3", "one node", "specified")]
     assert summary["model_error"] == error.mean
     assert summary["measured"].startswith(f"on {error.steps} measured steps of a100 in bf16")
     text = simctl(*TRAIN, "dp=8,zero=3", "--topology", "star").stdout

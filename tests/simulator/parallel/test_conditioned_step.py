@@ -13,7 +13,7 @@ from grouped_cases import each_case
 from law_cases import tries
 from random_works import LARGE, RINGS, SMALL, works
 from refusals import refusal
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.conditioned_step import chained, place_of, split_step
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
@@ -45,7 +45,7 @@ def with_slow_link(work: Work, rank: int, share: float = 0.5) -> Work:
 def small(degrees: Degrees) -> Step:
     """A forward of 1 s and a backward of 2 s on each device, and an optimizer of 0.5 s."""
     times = GroupTimes(full_mesh(max(2, degrees.ranks), bandwidth=1e9), degrees, RINGS)
-    layer = Block("layer", (Part(1.0),), (), (), (Part(2.0),), parameters=1e6)
+    layer = Block("layer", (BlockPart(1.0),), (), (), (BlockPart(2.0),), parameters=1e6)
     pipeline = find("1f1b").build(devices=degrees.pp, micro_batches=1)
     sharding = Sharding(optimizer=(0.5,) * degrees.pp)
     return write(Work(((layer,),) * degrees.pp, pipeline, times, sharding))
@@ -145,7 +145,7 @@ def test_after_a_failure_all_restart_and_go_on_from_the_checkpoint() -> None:
 def test_only_the_groups_of_a_slow_link_take_longer() -> None:
     degrees = Degrees(dp=2, tp=4)
     times = GroupTimes(full_mesh(8, bandwidth=1e9), degrees, RINGS)
-    layer = Block("layer", (Part(1.0, "tp", "all_reduce", 4e9),), (), (), (Part(1.0),))
+    layer = Block("layer", (BlockPart(1.0, "tp", "all_reduce", 4e9),), (), (), (BlockPart(1.0),))
     pipeline = find("1f1b").build(devices=1, micro_batches=1)
     work = Work(((layer,),), pipeline, times, Sharding(optimizer=(0.0,)))
     assert length_of(write(work)) == pytest.approx(2.0 + 6.0)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from law_cases import tries
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, GATHERS, HOST, REDUCTIONS, STREAMS
@@ -42,8 +42,12 @@ def times(degrees: Degrees) -> GroupTimes:
 
 def block(seconds: float, name: str = "layer", elements: float = 1.0, launch: float = 0.0) -> Block:
     """A block whose backward takes twice as long as its forward."""
-    forward, inputs, weights = (Part(seconds, launch=launch),), (Part(seconds),), (Part(seconds),)
-    backward = (Part(2 * seconds, launch=launch),)
+    forward, inputs, weights = (
+        (BlockPart(seconds, launch=launch),),
+        (BlockPart(seconds),),
+        (BlockPart(seconds),),
+    )
+    backward = (BlockPart(2 * seconds, launch=launch),)
     return Block(name, forward, inputs, weights, backward, parameters=elements)
 
 

@@ -14,7 +14,7 @@ from grouped_cases import each_case
 from law_cases import tries
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES, FILL, LAUNCH
 from simulator.analysis.bubbles import DRAIN, SLOWER_PEER, TRANSFER
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import (
@@ -47,9 +47,9 @@ def times(degrees: Degrees, shape: Callable[..., Topology] = star) -> GroupTimes
     return GroupTimes(shape(max(2, degrees.ranks), bandwidth=1e9), degrees)
 
 
-def block(*forward: Part, inputs: float = 1.0, weights: float = 1.0, **sizes: float) -> Block:
+def block(*forward: BlockPart, inputs: float = 1.0, weights: float = 1.0, **sizes: float) -> Block:
     """A block whose backward takes `inputs` + `weights` seconds."""
-    whole = Part(inputs), Part(weights)
+    whole = BlockPart(inputs), BlockPart(weights)
     return Block("layer", forward, whole[:1], whole[1:], whole, **sizes)  # type: ignore[arg-type]
 
 
@@ -74,11 +74,11 @@ def on_one(
     return measure(write(work("1f1b", 1, micro_batches, stage, degrees, **more)))
 
 
-def parts() -> st.SearchStrategy[Part]:
+def parts() -> st.SearchStrategy[BlockPart]:
     """Computations, some with a collective of a tensor-parallel group."""
     numbers = st.tuples(*(st.integers(0, 8) for _ in range(2)), st.booleans(), st.booleans())
     return numbers.map(
-        lambda n: Part(float(n[0]), "tp" if n[2] else "", "all_gather", n[1] * 1e9, n[3])
+        lambda n: BlockPart(float(n[0]), "tp" if n[2] else "", "all_gather", n[1] * 1e9, n[3])
     )
 
 
@@ -154,7 +154,7 @@ def test_bubbles_and_computing_and_exposed_communication_make_the_step(plan: Wor
 
 def test_the_second_stage_waits_for_the_first_and_the_first_for_the_second() -> None:
     """Two stages of 3 s, two micro-batches, no communication: fill, a gap, and drain."""
-    step = write(work("gpipe", 2, 2, (block(Part(1.0)),), Degrees(pp=2)))
+    step = write(work("gpipe", 2, 2, (block(BlockPart(1.0)),), Degrees(pp=2)))
     rows = step_bubbles(step)
     words = [BUBBLE_CAUSES[cause] for cause in rows.cause]
     lines = list(
@@ -177,13 +177,13 @@ def test_the_second_stage_waits_for_the_first_and_the_first_for_the_second() -> 
     ],
 )
 def test_free_communication_leaves_the_known_bubbles(name: str, seconds: float) -> None:
-    result = measure(write(work(name, 4, 8, (block(Part(1.0)),), Degrees(pp=4))))
+    result = measure(write(work(name, 4, 8, (block(BlockPart(1.0)),), Degrees(pp=4))))
     assert result.step == seconds
     assert (result.computing + result.idle == seconds).all()
 
 
 def test_collectives_of_a_block_are_exposed_or_hidden() -> None:
-    behind = Part(1.0, "tp", "all_gather", 4e9)
+    behind = BlockPart(1.0, "tp", "all_gather", 4e9)
     parallel = behind._replace(overlaps=True, seconds=3.0)
     result = on_one((block(behind, parallel),), 2, Degrees(tp=2))
     assert result.step == 2 * (1 + 2 + 3 + 2)
@@ -191,7 +191,7 @@ def test_collectives_of_a_block_are_exposed_or_hidden() -> None:
 
 
 def test_gradients_are_reduced_behind_the_last_backward_or_beside_it() -> None:
-    stage = (block(Part(1.0), parameters=1.0),) * 4
+    stage = (block(BlockPart(1.0), parameters=1.0),) * 4
     plain = Sharding(nbytes=1e9, optimizer=(5.0,))
     assert on_one(stage, 3, Degrees(dp=2), sharding=plain).step == 3 * 12 + 4 + 5
     overlapping = Sharding(nbytes=1e9, optimizer=(5.0,), overlap=True, bucket=1e9)
@@ -201,7 +201,7 @@ def test_gradients_are_reduced_behind_the_last_backward_or_beside_it() -> None:
 
 
 def test_zero_scatters_gradients_and_gathers_parameters_behind_the_optimizer() -> None:
-    stage = (block(Part(1.0), parameters=1.0, expert_parameters=1.0),)
+    stage = (block(BlockPart(1.0), parameters=1.0, expert_parameters=1.0),)
     sharding = Sharding(nbytes=4e9, parameter=2e9, zero=1, optimizer=(5.0,))
     step = write(work("1f1b", 1, 2, stage, Degrees(dp=2, ep=2), sharding=sharding))
     assert measure(step).step == 2 * 3 + 2 + 5 + 1
@@ -211,21 +211,21 @@ def test_zero_scatters_gradients_and_gathers_parameters_behind_the_optimizer() -
 def test_the_first_and_the_last_device_sum_up_a_tied_embedding() -> None:
     sharding = Sharding(tied=1e9)
     result = measure(
-        write(work("1f1b", 2, 2, (block(Part(1.0)),), Degrees(pp=2), sharding=sharding))
+        write(work("1f1b", 2, 2, (block(BlockPart(1.0)),), Degrees(pp=2), sharding=sharding))
     )
     assert result.step == (2 + 1) * 3 + 1
     assert result.exposed[:, TIED].tolist() == [1.0, 1.0]
 
 
 def test_transfers_are_exposed_at_both_ends() -> None:
-    stage = (block(Part(1.0), output=1e9),)
+    stage = (block(BlockPart(1.0), output=1e9),)
     result = measure(write(work("1f1b", 2, 1, stage, Degrees(pp=2))))
     assert result.step == 1 + 1 + 3 + 1 + 2
     assert result.exposed[:, SEND].tolist() == [2.0, 2.0]
 
 
 def test_both_ends_of_blocking_transfers_wait() -> None:
-    stage = (block(Part(1.0), output=1e9),)
+    stage = (block(BlockPart(1.0), output=1e9),)
     free, blocked = (
         measure(write(work("gpipe", 2, 4, stage, Degrees(pp=2), blocking=blocking))).step
         for blocking in (False, True)
@@ -235,7 +235,9 @@ def test_both_ends_of_blocking_transfers_wait() -> None:
 
 
 def test_the_cpu_limits_small_operations() -> None:
-    stage = (Block("layer", (Part(1.0, launch=3.0),) * 2, (), (), (Part(1.0, launch=3.0),)),)
+    stage = (
+        Block("layer", (BlockPart(1.0, launch=3.0),) * 2, (), (), (BlockPart(1.0, launch=3.0),)),
+    )
     result = on_one(stage, 2, Degrees())
     assert result.step == 2 * 3 * 3 + 1
     assert result.launching.tolist() == [2 * 3 * 2 + 1]
@@ -244,7 +246,7 @@ def test_the_cpu_limits_small_operations() -> None:
 
 
 def test_labels_say_what_each_operation_is() -> None:
-    stage = (block(Part(1.0, "tp", "all_gather", 1e9), output=1e8),) * 2
+    stage = (block(BlockPart(1.0, "tp", "all_gather", 1e9), output=1e8),) * 2
     step = write(work("1f1b", 2, 2, stage, Degrees(tp=2, pp=2)))
     moved = step.schedule.lane == TP
     assert moved.sum() == 2 * 2 * 2
@@ -279,7 +281,7 @@ def test_steps_that_make_no_sense_are_refused(make: Callable[[], object], messag
 def test_the_cpu_launches_in_the_order_of_the_actions() -> None:
     """Two micro-batches of two parts, each launched for 3 s and computed for 1 s: the CPU is busy
     from the start to the last part but one."""
-    parts = (Part(1.0, launch=3.0),) * 2
+    parts = (BlockPart(1.0, launch=3.0),) * 2
     layer = Block("layer", parts, (), (), parts)
     step = write(work("1f1b", 1, 2, (layer,), Degrees()))
     host = step.schedule.lane == HOST
@@ -290,7 +292,7 @@ def test_the_cpu_launches_in_the_order_of_the_actions() -> None:
 def test_a_synchronous_cpu_waits_for_what_an_action_needs() -> None:
     """Each pass is launched for 3 s and computed for 1 s. A CPU that runs ahead has launched both
     passes of its device at 6 s, one that waits launches them one after the other."""
-    layer = Block("layer", (Part(1.0, launch=3.0),), (), (), (Part(1.0, launch=3.0),))
+    layer = Block("layer", (BlockPart(1.0, launch=3.0),), (), (), (BlockPart(1.0, launch=3.0),))
     pipeline = find("1f1b").build(devices=2, micro_batches=1)
     plan = ((layer,), (layer,)), pipeline, times(Degrees(pp=2))
     assert measure(write(Work(*plan))).step == 3 + 1 + 1 + 1 + 1 + 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from law_cases import tries
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines import find
@@ -24,12 +24,14 @@ MICRO_BATCHES = {"gpipe": (1, 3, 8), "1f1b": (1, 3, 9), "interleaved": (4, 8)}
 
 
 @st.composite
-def parts(draw: st.DrawFn) -> Part:
+def parts(draw: st.DrawFn) -> BlockPart:
     """Computations that the CPU launches, some with a collective."""
     group = draw(st.sampled_from(("", "tp", "cp", "ep")))
     collective = {"cp": "shift", "ep": "all_to_all"}.get(group, "all_gather")
     seconds, nbytes = draw(st.integers(1, 4)), draw(st.integers(0, 4)) * 1e9
-    return Part(seconds, group, collective, nbytes, draw(st.booleans()), draw(st.integers(0, 4)))
+    return BlockPart(
+        seconds, group, collective, nbytes, draw(st.booleans()), draw(st.integers(0, 4))
+    )
 
 
 @st.composite
@@ -99,7 +101,7 @@ def test_no_step_is_shorter_than_its_bound(work: Work) -> None:
 def test_the_bound_of_a_plain_pipeline_is_its_time(name: str) -> None:
     degrees = Degrees(dp=2, pp=4)
     times = GroupTimes(star(8, bandwidth=1e9), degrees)
-    block = Block("layer", (Part(1.0),), (), (), (Part(2.0),), parameters=1.0)
+    block = Block("layer", (BlockPart(1.0),), (), (), (BlockPart(2.0),), parameters=1.0)
     pipeline = find(name).build(devices=4, micro_batches=8)
     optimizer = (1.0,) * pipeline.stages
     sharding = Sharding(nbytes=1e9, parameter=1e9, zero=1, optimizer=optimizer)
@@ -110,7 +112,7 @@ def test_the_bound_of_a_plain_pipeline_is_its_time(name: str) -> None:
 def test_transfers_lengthen_the_rounds_of_1f1b() -> None:
     """A device of 1F1B waits for what it sent to come back."""
     times = GroupTimes(star(4, bandwidth=1e9), Degrees(pp=4))
-    block = Block("layer", (Part(1.0),), (), (), (Part(2.0),), output=1e9)
+    block = Block("layer", (BlockPart(1.0),), (), (), (BlockPart(2.0),), output=1e9)
     work = Work(((block,),) * 4, find("1f1b").build(devices=4, micro_batches=16), times)
     step = measure(write(work)).step
     assert step > 16 * 3 + 3 * 5

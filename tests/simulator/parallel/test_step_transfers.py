@@ -13,7 +13,7 @@ from hypothesis import given
 from law_cases import tries
 from random_works import RINGS, works
 from simulator.engines import run
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import DATA, SEND, TP
@@ -51,7 +51,7 @@ def small(topology_of: object = full_mesh) -> Work:
     """DP x TP x PP on eight ranks."""
     degrees = Degrees(dp=2, tp=2, pp=2)
     mesh = topology_of(8, bandwidth=1e9)  # type: ignore[operator]
-    part = Part(1.0, "tp", "all_reduce", 4e6)
+    part = BlockPart(1.0, "tp", "all_reduce", 4e6)
     block = Block("layer", (part,) * 2, (part,) * 2, (), (part,) * 2, parameters=1e6, output=2e6)
     pipeline = find("1f1b").build(devices=2, micro_batches=4)
     sharding = Sharding(tied=1e6, optimizer=(1.0, 1.0))
@@ -91,8 +91,8 @@ def test_streams_that_share_links_take_longer_together() -> None:
 def one_device(times: GroupTimes, slowdown: float = 0.0, *, overlap: bool = False) -> Work:
     """A step without a pipeline: collectives of tensor parallel, then those of the gradients, which
     may run beside computations."""
-    part = Part(1e-3, "tp", "all_reduce", 4e6)
-    block = Block("layer", (part,), (), (), (Part(1e-3), part), parameters=1e6)
+    part = BlockPart(1e-3, "tp", "all_reduce", 4e6)
+    block = Block("layer", (part,), (), (), (BlockPart(1e-3), part), parameters=1e6)
     sharding = Sharding(optimizer=(1e-3,), overlap=overlap, bucket=1.0)
     pipeline = find("1f1b").build(devices=1, micro_batches=1)
     return Work(((block,) * 2,), pipeline, times, sharding, slowdown=slowdown)

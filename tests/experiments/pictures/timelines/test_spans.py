@@ -29,7 +29,7 @@ from simulator.analysis.critical_path import parts, trace_back
 from simulator.collectives import algorithms, find
 from simulator.collectives.symmetry import fold
 from simulator.engines import simulate
-from simulator.parallel.blocks import Block, Part
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines import find as find_pipeline
@@ -135,7 +135,9 @@ def test_the_critical_path_runs_from_the_start_to_the_end() -> None:
 
 def test_a_step_of_a_plan_has_a_row_for_each_device() -> None:
     degrees = Degrees(tp=2, pp=2, dp=2)
-    stage = (Block("layer", (Part(1.0),), (Part(1.0),), (Part(1.0),), (Part(2.0),)),)
+    stage = (
+        Block("layer", (BlockPart(1.0),), (BlockPart(1.0),), (BlockPart(1.0),), (BlockPart(2.0),)),
+    )
     times = GroupTimes(star(degrees.ranks, bandwidth=1e9), degrees)
     pipeline = find_pipeline("1f1b").build(devices=2, micro_batches=4)
     step = write(Work((stage,) * 2, pipeline, times))
