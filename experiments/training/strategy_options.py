@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import Field, replace
 from typing import Any, NamedTuple, cast
 
@@ -36,7 +37,11 @@ class SweptValue(NamedTuple):
 def default_text(option: Field[Any]) -> str:
     """The default of an option, as the user would write it."""
     default, unit = option.default, option.metadata["unit"]
-    formats = {"bytes": format_bytes, "seconds": format_seconds, "bandwidth": format_bandwidth}
+    formats: dict[str, Callable[[float], str]] = {
+        "bytes": format_bytes,
+        "seconds": format_seconds,
+        "bandwidth": format_bandwidth,
+    }
     if isinstance(default, bool):
         return "yes" if default else "no"
     if isinstance(default, float):

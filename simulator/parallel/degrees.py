@@ -135,15 +135,6 @@ class Degrees:
             raise InputError(f"device {kind}: the pipeline has {self.pp} devices")
         return pair
 
-    def coordinates(self, rank: int) -> dict[str, int]:
-        """The place of a rank along each of tp, cp, dp and pp."""
-        if not 0 <= rank < self.ranks:
-            raise InputError(f"rank {rank}: ranks run from 0 to {self.ranks - 1}")
-        places = {}
-        for axis in self.order.split("-"):
-            rank, places[axis] = divmod(rank, getattr(self, axis))
-        return {axis: places[axis] for axis in AXES}
-
 
 def _cut(kind: str) -> tuple[str, str, int]:
     """The kind of group that is cut in runs, "/", "%" or "" if it is not, and the ranks of a

@@ -67,8 +67,6 @@ class StepMemory:
     """Bytes of a rank of each device of a pipeline."""
 
     pipeline: Pipeline
-    fixed: Floats
-    """What is held all the time, shape (devices, parts)."""
     held: Floats
     """What each action of the pipeline holds when it holds most, shape (actions, parts)."""
 
@@ -126,7 +124,7 @@ def memory(
     held = fixed[pipeline.device] + moving
     # These parts come and go in a step.
     held[:, -1] = (fragmentation - 1) * held[:, ACTIVATIONS : REDUCING + 1].sum(axis=1)
-    return StepMemory(pipeline, fixed, held)
+    return StepMemory(pipeline, held)
 
 
 def _kept(blocks: Sequence[Block]) -> Floats:
@@ -160,11 +158,9 @@ def _moments(work: Work, stage: int, kind: int) -> Floats:
     sizes, end = np.array([single[layer] for layer in order]), np.zeros((1, len(PARTS)))
     behind = np.append(end, rows, axis=0)[order]
     element = sharding.parameter if sharding.zero == 3 and kind != WEIGHTS else 0.0
-    # Version 1 of FSDP gathers as many units as its limit allows.
-    most = 2 if sharding.fsdp == 2 else sharding.limit or len(order)
     for layer, row in enumerate(rows):
         coming = [each for each in order if (each > layer if kind == FORWARD else each < layer)]
-        live = [layer, *coming[: most - 1]] if layer in single else coming[:1]
+        live = [layer, *coming[:1]] if layer in single else coming[:1]
         live = live if sharding.reshard else order
         row[GATHERED] = element * (whole + sum(single[each] for each in live))
     if kind in (BACKWARD, WEIGHTS):

@@ -136,9 +136,9 @@ class UnitPass(Pass):
             # backward frees it at once.
             lag = 2 if self.kind == FORWARD else 1
             before = (self.ready[number - lag],) if number >= lag else ()
-        elif sharding.limit and not unit.root:
+        elif not unit.root:
             single = number - bool(self.order[0].root)
-            freed = min(single - sharding.limit, len(self.ended) - 1)
+            freed = min(single - 2, len(self.ended) - 1)
             before = self.ended[freed] if freed >= 0 else ()
             if before and launched >= 0:
                 row = PassTask(HOST, 0.0, LAUNCH, before, layer, launched)

@@ -52,10 +52,8 @@ class Sharding:
     """Whether gradients are reduced behind each micro-batch. Otherwise they are added up, and
     reduced behind the last one."""
     fsdp: int = 2
-    """The version of FSDP. Version 1 gathers and reduces on one stream, in place."""
-    limit: int = 2
-    """The CPU of version 1 waits while so many units are gathered and not yet freed; 0: it never
-    does."""
+    """The version of FSDP. Version 1 gathers and reduces on one stream, in place. Its CPU waits
+    while two units are gathered and not yet freed."""
     bandwidth: float = inf
     """Bytes/s at which FSDP 2 copies parameters and gradients into and out of the buffers of
     collectives: each byte is read once and written once."""
@@ -70,7 +68,7 @@ class Sharding:
             raise InputError(f"zero is {self.zero}: 0, 1, 2 or 3")
         if self.fsdp not in (1, 2):
             raise InputError(f"fsdp is {self.fsdp}: 1 or 2")
-        for name in ("shard", "limit", "reshard"):
+        for name in ("shard", "reshard"):
             value = getattr(self, name)
             if int(value) != value or value < 0:
                 raise InputError(f"{name} is {value}: a whole number of 0 or more")

@@ -10,8 +10,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-from simulator.parallel.pipelines.pipeline import Pipeline, check
-from simulator.parallel.pipelines.pipeline_order import PipelineOrder
+from simulator.parallel.pipelines.pipeline import Pipeline, PipelineOrder, check
 from topologies.errors import InputError, nearest_name
 
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from simulator.parallel.pipelines.pipeline import Pipeline, assemble, check_sizes
-from simulator.parallel.pipelines.pipeline_order import PipelineOrder
+from simulator.parallel.pipelines.pipeline import Pipeline, PipelineOrder, assemble, check_sizes
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from simulator.parallel.pipelines.pipeline import LETTERS, Pipeline, assemble, check_sizes
-from simulator.parallel.pipelines.pipeline_order import PipelineOrder
+from simulator.parallel.pipelines.pipeline import (
+    LETTERS,
+    Pipeline,
+    PipelineOrder,
+    assemble,
+    check_sizes,
+)
 from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 

@@ -10,8 +10,7 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-from simulator.parallel.pipelines.pipeline import Pipeline, assemble, check_sizes
-from simulator.parallel.pipelines.pipeline_order import PipelineOrder
+from simulator.parallel.pipelines.pipeline import Pipeline, PipelineOrder, assemble, check_sizes
 from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
 

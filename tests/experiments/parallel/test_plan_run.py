@@ -99,7 +99,7 @@ def test_the_table_of_zero_says_what_plans_with_its_stages_say(
             if shared and plan.zero <= 1 < zero:
                 continue
             needed = memory(works[zero], state_of(trained, plans[zero]))
-            assert row["held"] == pytest.approx(needed.fixed[device, :3].sum(), rel=1e-12)
+            assert row["held"] == pytest.approx(needed.peaks[device, :3].sum(), rel=1e-12)
             assert row["sent"] == pytest.approx(sent(steps[zero], device), rel=1e-12)
 
 

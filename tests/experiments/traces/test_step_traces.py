@@ -76,7 +76,7 @@ def test_each_rank_has_the_tasks_of_its_device() -> None:
     graph = ranks_of(step)
     degrees = step.work.times.degrees
     for rank in range(8):
-        place = degrees.coordinates(rank)["pp"]
+        place = degrees.devices[rank]
         computed = graph.seconds[(graph.place == rank) & (graph.lane == 0)]
         rows = (step.schedule.rank == place) & (step.schedule.lane == 0)
         assert computed.tolist() == step.schedule.seconds[rows].tolist()
@@ -110,7 +110,7 @@ def test_kineto_traces_have_the_figures_of_the_step(plan: str, tmp_path: Path) -
     job, measures = JobCalls(read_job([tmp_path])), measure(step)
     degrees = step.work.times.degrees
     for row in rank_rows(job):
-        place = degrees.coordinates(row.rank)["pp"]
+        place = degrees.devices[row.rank]
         computing = measures.computing[place] + measures.optimizer[place]
         assert row.computing_s == pytest.approx(float(computing), rel=1e-5)
         assert row.exposed_s == pytest.approx(float(measures.exposed[place].sum()), rel=1e-5)

@@ -107,7 +107,6 @@ def works(draw: st.DrawFn, shape: Callable[..., Topology] = star) -> Work:
         reshard=draw(st.booleans()),
         sync=draw(st.booleans()),
         fsdp=draw(st.integers(1, 2)),
-        limit=draw(st.integers(0, 2)),
         bandwidth=4e8,
     )
     return Work(tuple(stages), pipeline, times(degrees, shape), sharding, blocking)

@@ -163,7 +163,7 @@ def test_hta_finds_the_same_idle_and_overlapping_time(run: Run, tmp_path: Path) 
     ]
     of_plan = step_measure(step)
     for row in tables.pop():
-        place = step.work.times.degrees.coordinates(row["rank"])["pp"]
+        place = step.work.times.degrees.devices[row["rank"]]
         computing = of_plan.computing[place] + of_plan.optimizer[place]
         exposed = of_plan.exposed[place].sum()
         assert row["compute_time(us)"] / 1e6 == pytest.approx(computing, rel=1e-5)
