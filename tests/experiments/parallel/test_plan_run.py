@@ -9,6 +9,7 @@ from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_step import Training, state_of, work_of
 from experiments.parallel.plan_text import parse_plan
+from random_works import RINGS
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import memory
 from simulator.parallel.step import Step, write
@@ -55,11 +56,6 @@ def test_the_memory_adds_up_to_the_peak() -> None:
     assert (run.missing, run.advice, len(run.zero)) == (0.0, "", 4)
 
 
-RINGS = {
-    "all_reduce": ("ring",),
-    "all_gather": ("ring_all_gather",),
-    "reduce_scatter": ("ring_reduce_scatter",),
-}
 SHARED = ("data", "experts", "gather", "reduce", "replica", "tied")
 
 

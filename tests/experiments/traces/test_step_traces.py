@@ -22,6 +22,7 @@ from experiments.traces.chakra_export import chakra_files
 from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
 from experiments.traces.job_tables import group_rows, rank_rows
+from random_works import RINGS
 from refusals import refusal
 from simulator.engines import simulate
 from simulator.parallel.group_times import GroupTimes
@@ -41,12 +42,6 @@ PLANS = (
     "dp=2,tp=2,pp=2,batch=8,zero=1",
     "cp=4,dp=2,batch=4",
 )
-
-RINGS = {
-    "all_reduce": ["ring"],
-    "all_gather": ["ring_all_gather"],
-    "reduce_scatter": ["ring_reduce_scatter"],
-}
 
 
 def made(plan: str, machine: str = "full_mesh") -> Step:
