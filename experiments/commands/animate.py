@@ -233,7 +233,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
 
     def _animate_model(self) -> None:
         from experiments.commands.plan_cases import parse
-        from experiments.commands.planned_runs import PlanRequest
+        from experiments.parallel.plan_run import PlanJob
 
         p = self.p
         is_any_size = self.blueprint.kind == "shape" and self.blueprint.size is None
@@ -245,7 +245,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         if self.plan is not None:
             job = PlanOptions(model=model, p=p, plan=self.plan, **stated)
             case = parse(job, self, self, ProfileOptions())
-            if not isinstance(case, PlanRequest):
+            if not isinstance(case, PlanJob):
                 raise InputError(f"--plan {self.plan[:60]}: an animation shows one plan alone")
             run_plan(case.answer(), self.out, case.parameters)
             return

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.commands.plan_cases import parse_course, plans_in
-from experiments.commands.planned_runs import PlanRequest
 from experiments.execution.choice import HERE, Execution
 from experiments.learning.learning_run import (
     LearningRun,
@@ -24,6 +23,7 @@ from experiments.option_text import parse_options
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
+from experiments.parallel.plan_run import PlanJob
 from experiments.templates import cells_of
 from experiments.training.strategy_options import names_in
 from topologies.catalogue import Blueprint
@@ -197,7 +197,7 @@ def _of_plans(
 
 
 def _learn_plan(
-    task: LearningTask, request: PlanRequest, name: str, steps: int | None, disturbance: str
+    task: LearningTask, request: PlanJob, name: str, steps: int | None, disturbance: str
 ) -> LearningRun:
     answer = request.answer()
     run = learn_steps(task, answer.step, name, steps, answer.measures)

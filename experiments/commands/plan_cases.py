@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.commands.planned_runs import PlanRequest, SearchRequest
+from experiments.commands.planned_runs import SearchRequest
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
@@ -17,6 +17,7 @@ from experiments.options.options import DetailName
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.parallel.compute_calibration import calibrated_by
+from experiments.parallel.plan_run import PlanJob
 from experiments.parallel.plan_space import parse_space
 from experiments.parallel.plan_step import Setting, Training
 from experiments.parallel.plan_text import KEYS, parse_plan
@@ -40,7 +41,7 @@ def is_search(text: str) -> bool:
 
 def parse(
     options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> PlanRequest | TrainingGrid | SearchRequest:
+) -> PlanJob | TrainingGrid | SearchRequest:
     """The step of a plan to simulate, the runs of several plans and strategies, or the search for
     plans. Raises InputError for options that do not go with it."""
     plans = plans_in(options.plan)
@@ -108,7 +109,7 @@ def _swept(plan: str, sweep: str | None) -> list[str]:
 
 def parse_course(
     options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> PlanRequest:
+) -> PlanJob:
     """The steps to simulate, under conditions. Raises InputError for options that do not go with a
     plan."""
     plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, *EPOCHS)}
@@ -126,7 +127,7 @@ def parse_course(
         "slow_links": condition_parser.slow_links(options.slow_link, setting.profile),
         "parameters": {**setting.parameters, **ranks, **changed},
     }
-    return PlanRequest(
+    return PlanJob(
         **vars(setting) | settled,
         plan=plan,
         transfers=detail is DetailName.transfers,

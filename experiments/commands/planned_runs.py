@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +15,16 @@ from experiments.commands.answer import Answer, check_files
 from experiments.execution.choice import HERE, Execution
 from experiments.parallel.plan_errors import span_of
 from experiments.parallel.plan_report import search_text, text
-from experiments.parallel.plan_run import PlanRun
+from experiments.parallel.plan_run import PlanJob, PlanRun
 from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space
-from experiments.parallel.plan_step import Setting, interval_of, work_of
+from experiments.parallel.plan_step import Setting
 from experiments.parallel.plan_text import Plan
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.profiles.interval_levels import level_of
 from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.step import Step, write
-from simulator.parallel.step_measures import length_of
-from simulator.training.conditions import Conditions
-from simulator.training.epochs import Epochs
+from simulator.parallel.step import Step
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -35,55 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanRequest(Setting):
-    """What to train."""
-
-    plan: Plan
-    transfers: bool
-    """Whether every transfer of all ranks is simulated, too."""
-    conditions: Conditions = field(default_factory=Conditions)
-    steps: int = 1
-    epochs: Epochs = field(default_factory=Epochs)
-
-    @property
-    def has_conditions(self) -> bool:
-        """Whether steps or ranks differ."""
-        return self.steps > 1 or bool(self.slow_links) or not self.conditions.alike
-
-    def step(self) -> Step:
-        """The operations of a step."""
-        return write(work_of(self.training, self.plan, self.groups(self.plan)))
-
-    def answer(self) -> PlanRun:
-        """The simulated step."""
-        step, level, course = self.step(), level_of(self.profile), None
-        seconds = _with_transfers(step, force=self.rules.force) if self.transfers else None
-        if self.has_conditions:
-            from experiments.parallel.plan_course import course_of
-
-            plain = replace(self, slow_links={}).step() if self.slow_links else step
-            course = course_of(plain, step, self.conditions, self.steps, force=self.rules.force)
-        taken = course.seconds_of if course else length_of
-        interval = interval_of(step.work, level, seconds=taken) if level else None
-        return PlanRun(self.training, self.plan, step, seconds, interval, course, self.epochs)
-
-    @property
-    def gpus(self) -> int:
-        """The GPUs of the plan."""
-        return self.plan.degrees.ranks
-
-    def row(self) -> output.Record:
-        """The row of a table with strategies."""
-        return self.answer().table_row
-
-    def records(self) -> list[output.Record]:
-        """The row of the table."""
-        return [self.answer().record]
-
-
 def run(
-    request: PlanRequest | SearchRequest,
+    request: PlanJob | SearchRequest,
     files: output.RunFiles,
     how: str,
     plot: Path | None = None,
@@ -128,17 +78,7 @@ def _note_nodes(times: GroupTimes) -> None:
         output.note(f"{crosses}, so the transfers of every layer take the network between nodes")
 
 
-def _with_transfers(step: Step, *, force: bool) -> float:
-    """Seconds of the step with every transfer of all ranks, after a proof of its results."""
-    from simulator.parallel.step_transfers import simulate, write_transfers
-    from simulator.steps.written import prove
-
-    written = write_transfers(step, force=force)
-    prove(written)
-    return simulate(step, written).makespan
-
-
-def _draw(result: PlanRun, timeline: Path, request: PlanRequest, choice: TraceChoice) -> None:
+def _draw(result: PlanRun, timeline: Path, request: PlanJob, choice: TraceChoice) -> None:
     """Write a picture, a Chrome trace, or a folder with a trace of each rank."""
     from experiments.pictures.timelines.step_spans import step_spans
     from simulator.parallel.step_transfers import ranks_of

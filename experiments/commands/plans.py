@@ -51,12 +51,13 @@ class Plans(PlanOptions, SimulationOptions, TraceOptions, ReportOptions, Executi
             learning_runs.check_alone(self.timeline, self.execution)
             learning = learning_runs.parse(self, self, self, self)
             return learning_runs.run(learning, self.out, self.plot, self.format, self.report)
-        from experiments.commands import planned_runs
         from experiments.commands.plan_cases import parse
+        from experiments.commands.planned_runs import SearchRequest, run
+        from experiments.parallel.plan_run import PlanJob
 
         case = parse(self, self, self, self)
-        if isinstance(case, planned_runs.PlanRequest | planned_runs.SearchRequest):
-            return planned_runs.run(case, files, self.format, self.plot, self.execution)
+        if isinstance(case, PlanJob | SearchRequest):
+            return run(case, files, self.format, self.plot, self.execution)
         from experiments.commands import train_runs
 
         return train_runs.run(case, files, self.format, self.execution, self.plot)

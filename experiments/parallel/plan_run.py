@@ -15,16 +15,23 @@ from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.memory_advice import advice
 from experiments.parallel.plan_errors import kind_of, mean_error, span_of
 from experiments.parallel.plan_proofs import prove
-from experiments.parallel.plan_step import Training, memory_of, state_of
+from experiments.parallel.plan_step import (
+    Setting,
+    Training,
+    interval_of,
+    memory_of,
+    state_of,
+    work_of,
+)
 from experiments.parallel.plan_text import Plan
-from experiments.profiles.interval_levels import interval_columns
+from experiments.profiles.interval_levels import interval_columns, level_of
 from simulator.analysis.critical_path import trace_back
 from simulator.parallel.passes import COMPUTE, EP, HOST, STREAMS
 from simulator.parallel.plan_memory import PARTS, State, StepMemory, stages_of_zero
-from simulator.parallel.step import Step
-from simulator.parallel.step_measures import StepMeasures, measure
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import StepMeasures, length_of, measure
 from simulator.steps.kinds import GATHER, KINDS, REDUCE
-from simulator.training.conditions import Attempt
+from simulator.training.conditions import Attempt, Conditions
 from simulator.training.epochs import Epochs
 from simulator.uncertainty.interval import Interval
 
@@ -306,6 +313,63 @@ class PlanRun:
         sizes = self.memory.held[rows].sum(axis=1)
         actions = np.column_stack((self.step.spans[rows], sizes)).tolist()
         return [dict(zip(("start_s", "end_s", "bytes"), each, strict=True)) for each in actions]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanJob(Setting):
+    """A plan of parallel training on as many GPUs as it has."""
+
+    plan: Plan
+    transfers: bool
+    """Whether every transfer of all ranks is simulated, too."""
+    conditions: Conditions = field(default_factory=Conditions)
+    steps: int = 1
+    epochs: Epochs = field(default_factory=Epochs)
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether steps or ranks differ."""
+        return self.steps > 1 or bool(self.slow_links) or not self.conditions.alike
+
+    def step(self) -> Step:
+        """The operations of a step."""
+        return write(work_of(self.training, self.plan, self.groups(self.plan)))
+
+    def answer(self) -> PlanRun:
+        """The simulated step."""
+        step, level, course = self.step(), level_of(self.profile), None
+        seconds = _with_transfers(step, force=self.rules.force) if self.transfers else None
+        if self.has_conditions:
+            from experiments.parallel.plan_course import course_of
+
+            plain = replace(self, slow_links={}).step() if self.slow_links else step
+            course = course_of(plain, step, self.conditions, self.steps, force=self.rules.force)
+        taken = course.seconds_of if course else length_of
+        interval = interval_of(step.work, level, seconds=taken) if level else None
+        return PlanRun(self.training, self.plan, step, seconds, interval, course, self.epochs)
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of the plan."""
+        return self.plan.degrees.ranks
+
+    def row(self) -> Record:
+        """The row of a table with strategies."""
+        return self.answer().table_row
+
+    def records(self) -> list[Record]:
+        """The row of the table."""
+        return [self.answer().record]
+
+
+def _with_transfers(step: Step, *, force: bool) -> float:
+    """Seconds of the step with every transfer of all ranks, after a proof of its results."""
+    from simulator.parallel.step_transfers import simulate, write_transfers
+    from simulator.steps.written import prove
+
+    written = write_transfers(step, force=force)
+    prove(written)
+    return simulate(step, written).makespan
 
 
 def _named(stream: int, kind: int) -> str:

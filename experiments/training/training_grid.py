@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.output import Record, Value
 from experiments.training.changes import what_if
 from experiments.training.job import Job, TrainingRun
 from experiments.training.strategy_options import SweptValue
 from experiments.training.training_table import COLUMNS
-from simulator.profile import Profile
-from topologies.catalogue import Blueprint
+
+if TYPE_CHECKING:
+    from experiments.parallel.plan_run import PlanJob
 
 
 class RunOutcome(NamedTuple):
@@ -23,25 +24,6 @@ class RunOutcome(NamedTuple):
     """The run as a row."""
     failure: str = ""
     """How its result is wrong, "" if it is right."""
-
-
-class PlanCase(Protocol):
-    """A plan of parallel training on as many GPUs as it has."""
-
-    @property
-    def machine(self) -> Blueprint:
-        """Where it runs."""
-
-    @property
-    def profile(self) -> Profile | None:
-        """A calibrated library."""
-
-    @property
-    def gpus(self) -> int:
-        """The number of its GPUs."""
-
-    def row(self) -> Record:
-        """Its step, simulated, as a row."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +39,7 @@ class TrainingGrid:
     """Numbers of workers."""
     parameters: Mapping[str, Value]
     """The options as the user writes them: stored with the result."""
-    plans: Sequence[tuple[SweptValue, PlanCase]] = ()
+    plans: Sequence[tuple[SweptValue, PlanJob]] = ()
     """Values beside those of the variants, with plans."""
 
     @property
@@ -66,7 +48,7 @@ class TrainingGrid:
         return self.variants[0][1]
 
     @property
-    def runs(self) -> list[tuple[SweptValue | None, Job | PlanCase, int]]:
+    def runs(self) -> list[tuple[SweptValue | None, Job | PlanJob, int]]:
         """The value, the job and the number of workers of each run."""
         jobs = ((value, job, p) for (value, job), p in product(self.variants, self.ranks))
         return [*jobs, *((value, plan, plan.gpus) for value, plan in self.plans)]
