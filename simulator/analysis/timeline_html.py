@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.analysis.critical_path import parts, trace_back
 from simulator.schedules.schedule import COMPUTE
+from simulator.schedules.timeline import Timeline
 from topologies.html_tables import facts
 from topologies.units import format_seconds
-
-if TYPE_CHECKING:
-    from simulator.schedules.timeline import Timeline
 
 RANKS = 16
 """The ranks that the strip shows."""

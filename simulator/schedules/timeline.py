@@ -83,11 +83,6 @@ class Timeline:
         """Seconds until the last operation is finished."""
         return float(self.finish.max(initial=0.0))
 
-    def _repr_html_(self) -> str:
-        from simulator.analysis.timeline_html import timeline_html
-
-        return timeline_html(self)
-
     @cached_property
     def hops(self) -> tuple[Ints, Ints, npt.NDArray[np.int64]]:
         """Of every hop of every transfer: its operation, its link and its node."""
